@@ -1,0 +1,142 @@
+"""What may be asked of a run. Imperative; the same door for people, workers, timers and schedules.
+
+A command may be refused (`Rejected`), answered "already so", or decided. Who asks is `by`, a principal's id
+(`user:local` until identity exists). Ids of new things reach the engine as arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from hai_flow.engine.events import UserMessage
+
+Json: TypeAlias = Any
+
+LOCAL_PRINCIPAL = "user:local"
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """What a dialect's POST says about the turn that it would open."""
+
+    wire_run_id: str | None = None
+    dialect: str | None = None
+    profile: Json = None
+    client_tools: tuple[str, ...] = ()
+    body_sha: str | None = None
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """The root of all commands."""
+
+
+class Start(Command):
+    """`input` is what the caller gave (defaults are filled in by the engine)."""
+
+    run_id: UUID
+    thread_id: str
+    requester: str
+    input: Json
+    message: str = ""
+    messages: tuple[UserMessage, ...] = ()
+    trigger: str = "api"
+    dev: bool = False
+    turn: Turn = Turn()
+
+
+class StepSucceeded(Command):
+    """`output` is plain JSON (checked where it entered)."""
+
+    path: str
+    attempt: int
+    output: Json
+
+
+class StepFailed(Command):
+    """`retriable` None: as the code says. `retry_after` is in milliseconds."""
+
+    path: str
+    attempt: int
+    code: str
+    message: str
+    retriable: bool | None = None
+    data: Json = None
+    retry_after: int | None = None
+
+
+class StepLost(Command):
+    """The process that performed the attempt is gone; nobody knows how far it came."""
+
+    path: str
+    attempt: int
+
+
+class PendingAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """One person's answer to one pending.
+
+    A frontend's ToolMessage fills `content` (its text, uninterpreted) or `error`; REST fills `result`, or `decision`
+    with `reason` and `values`, or `values` alone. Which of them fits depends on the pending's kind.
+    """
+
+    id: str
+    content: str | None = None
+    result: Json | msgspec.UnsetType = msgspec.UNSET
+    error: str | None = None
+    decision: str | None = None
+    reason: str | None = None
+    values: Json | msgspec.UnsetType = msgspec.UNSET
+
+
+class Answer(Command):
+    """All answers of one POST: all accepted, or the command is refused and lists what stands against each."""
+
+    answers: tuple[PendingAnswer, ...]
+    by: str
+    via: str = "rest"
+    messages: tuple[UserMessage, ...] = ()
+    turn: Turn = Turn()
+
+
+class Signal(Command):
+    id: str
+    name: str
+    data: Json = None
+
+
+class TimerFired(Command):
+    """Some timer of the run is due. Which ones, the state knows."""
+
+
+class Continue(Command):
+    """The decision before reached its bound with more to do."""
+
+
+class Pause(Command):
+    by: str
+    reason: str = ""
+
+
+class Resume(Command):
+    by: str
+
+
+class Stop(Command):
+    by: str
+    reason: str = ""
+
+
+class Terminate(Command):
+    by: str
+    reason: str = ""
+
+
+class Retry(Command):
+    by: str
+
+
+AnyCommand: TypeAlias = (
+    Start | StepSucceeded | StepFailed | StepLost | Answer | Signal | TimerFired | Continue | Pause | Resume | Stop
+    | Terminate | Retry
+)  # fmt: skip

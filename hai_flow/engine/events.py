@@ -1,0 +1,416 @@
+"""What happened: the vocabulary of the log.
+
+One event is one frozen record; a commit stores its events as one JSON array of
+`{"type": "step_started", "at": ..., "turn": ..., ...}`. Fields that have their default value are not written. `seq` is
+assigned by the commit and never part of the stored bytes (DESIGN section 4).
+
+Rules that every reader may rely on: `at` (milliseconds since 1970, UTC) never decreases within a run; whatever is
+started (message, tool call) is ended before its turn ends; a terminal event (`run_finished`, `run_failed`,
+`run_stopped`) is last unless `run_retried` follows it. `ready` lists the paths that may begin because of the event
+("" is the end of the run); `evolve` keeps them until a later event takes each one up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+Json: TypeAlias = Any
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+class Error(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What went wrong, as authors see it (`error`, LANGUAGE section 5). Codes are stable, messages are for people."""
+
+    code: str
+    message: str
+    path: str = ""
+    attempt: int = 0
+    at: int = 0
+    retriable: bool = False
+    data: Json = None
+    cause: Error | None = None
+
+
+class UserMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message that a client posted and the thread keeps. `content` is text or a list of content parts."""
+
+    id: str
+    role: str
+    content: Json
+    name: str | None = None
+    timestamp: int | None = None
+    extra: Json = None
+
+
+class Event(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=_snake
+):
+    """What every event has. `turn` is 0 before the first turn opens."""
+
+    at: int
+    turn: int = 0
+
+    @property
+    def type(self) -> str:
+        return _TYPE_NAMES[type(self)]
+
+
+# --- the run ------------------------------------------------------------------------------------------------------
+
+
+class RunStarted(Event):
+    """`input` has its defaults filled in; `state` holds the variables' defaults."""
+
+    workflow: str
+    version: int
+    sha256: str
+    thread_id: str
+    requester: str
+    input: Json
+    state: Json
+    message: str = ""
+    trigger: str = "api"
+    dev: bool = False
+    ready: tuple[str, ...] = ()
+
+
+class RunQueued(Event):
+    """The run waits for a slot."""
+
+    slot: str
+
+
+class RunPaused(Event):
+    by: str
+    reason: str = ""
+
+
+class RunResumed(Event):
+    """`status` is what the run is again: running (a turn is still open), waiting or queued."""
+
+    by: str
+    status: str
+
+
+class RunStopping(Event):
+    """A cooperative stop began; `in_flight` attempts were told to cancel."""
+
+    by: str
+    reason: str = ""
+    in_flight: int = 0
+
+
+class RunStopped(Event):
+    """The end: `terminated` when it was cut at once instead of asked to stop."""
+
+    by: str
+    reason: str = ""
+    terminated: bool = False
+
+
+class RunFinished(Event):
+    output: Json = None
+
+
+class RunFailed(Event):
+    error: Error
+
+
+class RunNeedsAttention(Event):
+    """Too many attempts of `path` were lost in a row; an operator retries, stops or terminates."""
+
+    path: str
+    reason: str
+
+
+class RunRetried(Event):
+    """The run goes on from where it failed: `reopened` steps are running again, `ready` ones begin anew."""
+
+    by: str
+    reopened: tuple[str, ...] = ()
+    ready: tuple[str, ...] = ()
+
+
+# --- turns and the thread -----------------------------------------------------------------------------------------
+
+
+class TurnStarted(Event):
+    """`wire_run_id` is the client's own id when its POST opened the turn; `body_sha` is that of the POST's body."""
+
+    wire_run_id: str | None = None
+    dialect: str | None = None
+    profile: Json = None
+    client_tools: tuple[str, ...] = ()
+    body_sha: str | None = None
+
+
+class TurnEnded(Event):
+    """Nothing but people (or a distant timer) can move the run, or it was paused, or it is about to end."""
+
+    reason: Literal["waiting", "paused", "finished", "failed", "stopped", "needs_attention", "queued"]
+
+
+class MessagesChanged(Event):
+    """Messages that a client added to the thread."""
+
+    messages: tuple[UserMessage, ...]
+
+
+# --- steps --------------------------------------------------------------------------------------------------------
+
+
+class StepStarted(Event):
+    """`args` is the JSON text of the rendered arguments: the very text that is hashed, shown and executed.
+
+    An effect's first attempt (number `attempt`) opens with this event; later ones with `attempt_started`.
+    """
+
+    path: str
+    verb: str
+    title: str | None = None
+    args: str | None = None
+    attempt: int = 0
+    case: int | None = None
+    branches: int = 0
+    ready: tuple[str, ...] = ()
+
+
+class AttemptStarted(Event):
+    path: str
+    attempt: int
+
+
+class StepFinished(Event):
+    """`branch` is set on the event that ends one branch's part in a parallel join (it is the branch's last step)."""
+
+    path: str
+    output: Json = None
+    approval: Json = None
+    ready: tuple[str, ...] = ()
+
+
+class StepSkipped(Event):
+    path: str
+    ready: tuple[str, ...] = ()
+
+
+class StepFailed(Event):
+    """`handler` names the list that goes on ("~catch/0", "~reject"); without one the failure is raised further."""
+
+    path: str
+    error: Error
+    approval: Json = None
+    handler: str | None = None
+    ready: tuple[str, ...] = ()
+
+
+class StepRetried(Event):
+    """An attempt failed (or was lost, `lost`) and another one will begin at `due`, or at once when `due` is None."""
+
+    path: str
+    attempt: int
+    error: Error
+    due: int | None = None
+    lost: bool = False
+
+
+class StepStopped(Event):
+    """The step was cut off: its branch lost, the run was stopped, or a `return` ended the run around it."""
+
+    path: str
+    reason: str = ""
+
+
+class BranchEnded(Event):
+    """A branch of a parallel step has nothing left to do: it finished, or (`join: any`) it dropped out by failing."""
+
+    path: str
+    branch: str
+    failed: bool = False
+
+
+# --- what people see ----------------------------------------------------------------------------------------------
+
+
+class MessageStarted(Event):
+    """`kind` data is a structured HAI output; its one chunk is the JSON text of `{type, data|content}`."""
+
+    message_id: str
+    path: str
+    role: str = "assistant"
+    kind: Literal["text", "thinking", "data"] = "text"
+    block_id: str | None = None
+    layout: Json = None
+    style: Json = None
+
+
+class MessageChunk(Event):
+    """`n` counts the message's chunks from 0; `content` is the text to append."""
+
+    message_id: str
+    n: int
+    content: str
+
+
+class MessageEnded(Event):
+    message_id: str
+    aborted: bool = False
+
+
+class ToolCallStarted(Event):
+    """`executor` frontend: the client answers; server: an exposed server tool, its result follows."""
+
+    tool_call_id: str
+    name: str
+    path: str
+    executor: Literal["frontend", "server"]
+    message_id: str
+    parent_message_id: str | None = None
+
+
+class ToolCallArgsChunk(Event):
+    """`content` is a part of the JSON text of the arguments."""
+
+    tool_call_id: str
+    content: str
+
+
+class ToolCallEnded(Event):
+    tool_call_id: str
+
+
+class ToolCallResolved(Event):
+    """`content` is the result as text (JSON where it is not a string)."""
+
+    tool_call_id: str
+    content: str
+    error: str | None = None
+
+
+# --- people -------------------------------------------------------------------------------------------------------
+
+
+class PendingOpened(Event):
+    """An open question. `id` is also the toolCallId. `digest` (hex) binds workflow, run and content (LANGUAGE 7).
+
+    kind tool: `tool` and `args` (the call), `schema` = the result's; ask: `schema` = the form; approve: `options`,
+    `evidence`, `schema` = the form if there is one. `policy` = `{from, exclude, quorum}` with holes filled.
+    """
+
+    id: str
+    path: str
+    kind: Literal["tool", "ask", "approve"]
+    digest: str
+    title: str | None = None
+    message: str | None = None
+    tool: str | None = None
+    args: str | None = None
+    evidence: str | None = None
+    schema: Json = None
+    options: tuple[str, ...] = ()
+    policy: Json = None
+    deadline: int | None = None
+
+
+class VoteCast(Event):
+    id: str
+    by: str
+    decision: str
+    reason: str | None = None
+    values: Json = None
+    via: str = "rest"
+    digest: str | None = None
+
+
+class PendingDecided(Event):
+    """`outcome` answered (tool, ask), declined (the frontend reported an error), approve, reject, or expired.
+
+    `answer_sha` (hex) is that of the normalised answer, so that the same answer again is recognised; `value` is the
+    tool's result, the form's values, or the approval envelope.
+    """
+
+    id: str
+    outcome: str
+    by: str | None = None
+    value: Json = None
+    reason: str | None = None
+    answer_sha: str | None = None
+    via: str = "rest"
+
+
+class PendingVoided(Event):
+    """Nobody needs to answer any more; later answers are refused."""
+
+    id: str
+    reason: str = ""
+
+
+# --- state, time, the world ---------------------------------------------------------------------------------------
+
+
+class StateChanged(Event):
+    """`ops` is an RFC 6902 patch that applies to the state before this event."""
+
+    path: str
+    ops: tuple[dict[str, Json], ...]
+
+
+class TimerSet(Event):
+    """`kind` wait (the verb), retry (back-off), deadline (people), grace (of a stop). `due` is in ms since 1970."""
+
+    path: str
+    kind: Literal["wait", "retry", "deadline", "grace"]
+    due: int
+
+
+class TimerFired(Event):
+    path: str
+    kind: Literal["wait", "retry", "deadline", "grace"]
+
+
+class SignalReceived(Event):
+    """An external event addressed to the run; kept until a step consumes it."""
+
+    id: str
+    name: str
+    data: Json = None
+
+
+class WarningRaised(Event):
+    code: str
+    message: str
+    path: str | None = None
+
+
+AnyEvent: TypeAlias = (
+    RunStarted | RunQueued | RunPaused | RunResumed | RunStopping | RunStopped | RunFinished | RunFailed
+    | RunNeedsAttention | RunRetried | TurnStarted | TurnEnded | MessagesChanged | StepStarted | AttemptStarted
+    | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | BranchEnded | MessageStarted
+    | MessageChunk | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded | ToolCallResolved
+    | PendingOpened | VoteCast | PendingDecided | PendingVoided | StateChanged | TimerSet | TimerFired
+    | SignalReceived | WarningRaised
+)  # fmt: skip
+
+EVENT_TYPES: tuple[type[Event], ...] = AnyEvent.__args__  # type: ignore[attr-defined]
+_TYPE_NAMES: dict[type, str] = {kind: _snake(kind.__name__) for kind in EVENT_TYPES}
+TERMINAL = (RunFinished, RunFailed, RunStopped)
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(list[AnyEvent])
+
+
+def encode_events(events: Sequence[Event]) -> bytes:
+    """The events of one commit as the log stores them."""
+    return _encoder.encode(events)
+
+
+def decode_events(stored: bytes) -> list[AnyEvent]:
+    """The events of one log row. Raises `msgspec.DecodeError` on bytes that no release wrote."""
+    return _decoder.decode(stored)

@@ -1,0 +1,144 @@
+"""RFC 6902 patches on shared state: applied by copying only the path that changes.
+
+Given patches (a `set` in list form) are validated and applied by this too, so that the log, the fold and every client
+agree on one meaning. Operations: add, remove, replace, move, copy, test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+Json: TypeAlias = Any
+
+OPERATIONS_MAX = 256
+
+
+class PatchError(ValueError):
+    """A patch that does not apply. The message names the operation (from 0) and the place."""
+
+
+def parse_pointer(pointer: str) -> tuple[str, ...]:
+    """The parts of a JSON Pointer (RFC 6901). Raises `PatchError`."""
+    if pointer == "":
+        return ()
+    if not isinstance(pointer, str) or not pointer.startswith("/"):
+        raise PatchError(f"expected a JSON Pointer such as /plan/0/status, found {pointer!r}")
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/"))
+
+
+def pointer_of(*parts: str | int) -> str:
+    """The JSON Pointer with these parts."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def apply_patch(document: Json, operations: Iterable[Mapping[str, Json]]) -> Json:
+    """`document` after all `operations`, or `PatchError` and nothing changed. The given document is never modified."""
+    for index, operation in enumerate(operations):
+        if index >= OPERATIONS_MAX:
+            raise PatchError(f"a patch has at most {OPERATIONS_MAX} operations")
+        try:
+            document = _apply(document, operation)
+        except PatchError as error:
+            raise PatchError(f"operation {index}: {error}") from None
+    return document
+
+
+def _apply(document: Json, operation: Mapping[str, Json]) -> Json:
+    op, path = operation.get("op"), parse_pointer(operation.get("path", None))  # type: ignore[arg-type]
+    if op in ("add", "replace", "test") and "value" not in operation:
+        raise PatchError(f"{op} needs a value")
+    if op == "add":
+        return _put(document, path, operation["value"], insert=True)
+    if op == "replace":
+        _get(document, path)
+        return _put(document, path, operation["value"], insert=False)
+    if op == "remove":
+        return _remove(document, path)
+    if op == "test":
+        if not same_json(_get(document, path), operation["value"]):
+            raise PatchError(f"test failed at {operation['path'] or 'the root'}")
+        return document
+    if op in ("move", "copy"):
+        source = parse_pointer(operation.get("from", None))  # type: ignore[arg-type]
+        value = _get(document, source)
+        if op == "move":
+            if path[: len(source)] == source and path != source:
+                raise PatchError("a value can't be moved into itself")
+            document = _remove(document, source)
+        return _put(document, path, value, insert=True)
+    raise PatchError(f"expected op add, remove, replace, move, copy or test, found {op!r}")
+
+
+def same_json(left: Json, right: Json) -> bool:
+    """Whether two JSON values are the same: true is not 1, but 1 is 1.0."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same_json(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same_json, left, right))
+    return type(left) is type(right) and left == right or _both_numbers(left, right) and left == right
+
+
+def _both_numbers(left: Json, right: Json) -> bool:
+    return isinstance(left, (int, float)) and isinstance(right, (int, float))
+
+
+def _index(part: str, length: int, *, insert: bool) -> int:
+    if part == "-" and insert:
+        return length
+    if not part.isascii() or not part.isdigit() or (len(part) > 1 and part[0] == "0"):
+        raise PatchError(f"expected a list index, found {part!r}")
+    index = int(part)
+    if index > (length if insert else length - 1):
+        raise PatchError(f"index {index} is beyond the list's {length} items")
+    return index
+
+
+def _get(document: Json, path: tuple[str, ...]) -> Json:
+    for part in path:
+        if isinstance(document, dict):
+            if part not in document:
+                raise PatchError(f"there is no {part!r}")
+            document = document[part]
+        elif isinstance(document, list):
+            document = document[_index(part, len(document), insert=False)]
+        else:
+            raise PatchError(f"{part!r} lies inside a value that is neither an object nor a list")
+    return document
+
+
+def _put(document: Json, path: tuple[str, ...], value: Json, *, insert: bool) -> Json:
+    if not path:
+        return value
+    part, rest = path[0], path[1:]
+    if isinstance(document, dict):
+        if rest and part not in document:
+            raise PatchError(f"there is no {part!r}: a parent must exist")
+        return {**document, part: _put(document.get(part), rest, value, insert=insert)}
+    if isinstance(document, list):
+        if rest or not insert:
+            index = _index(part, len(document), insert=False)
+            return [*document[:index], _put(document[index], rest, value, insert=insert), *document[index + 1 :]]
+        index = _index(part, len(document), insert=True)
+        return [*document[:index], value, *document[index:]]
+    raise PatchError(f"{part!r} lies inside a value that is neither an object nor a list")
+
+
+def _remove(document: Json, path: tuple[str, ...]) -> Json:
+    if not path:
+        raise PatchError("the whole document can't be removed")
+    part, rest = path[0], path[1:]
+    if isinstance(document, dict):
+        if part not in document:
+            raise PatchError(f"there is no {part!r}")
+        if rest:
+            return {**document, part: _remove(document[part], rest)}
+        return {key: value for key, value in document.items() if key != part}
+    if isinstance(document, list):
+        index = _index(part, len(document), insert=False)
+        if rest:
+            return [*document[:index], _remove(document[index], rest), *document[index + 1 :]]
+        return [*document[:index], *document[index + 1 :]]
+    raise PatchError(f"{part!r} lies inside a value that is neither an object nor a list")

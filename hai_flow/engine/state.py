@@ -1,0 +1,660 @@
+"""The state of one run, the one table of its statuses, and `evolve`, the only thing that changes either.
+
+The rules of this room:
+
+* `evolve(state, event)` folds one event. It looks nothing up, refuses nothing and computes nothing that the event does
+  not say; whatever the plan had to be asked for is in the event. So any process of any release can fold a log.
+* A status changes only by a row of TRANSITIONS. A transition that the table does not have is a bug: it asserts.
+* State is records of immutable maps: evolve shares what it does not change, and a speculative state that lost its
+  commit is dropped for free (STORE H9). The indexes kept here (attempts, timers, timeouts, open pendings, ready) let
+  decide work without ever looking at all steps.
+* `seq` is the number of events folded; `snapshot at k` and `the fold of k events` are the same words.
+
+`docs/run-states.md` is generated from TRANSITIONS.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Literal, TypeAlias
+
+import immutables
+import msgspec
+
+from hai_flow.engine import events as e
+from hai_flow.engine.patch import apply_patch
+
+Json: TypeAlias = Any
+Map = immutables.Map
+
+Status: TypeAlias = Literal[
+    "new", "queued", "running", "waiting", "paused", "stopping", "finished", "failed", "stopped", "needs_attention"
+]
+TERMINAL_STATUSES: Final = frozenset({"finished", "failed", "stopped"})
+
+# event -> {status before: statuses after}. Where several may follow, the event says which (`run_resumed.status`).
+# `turn_ended` counts only with the reason "waiting"; with any other, another event of the same commit says more.
+TRANSITIONS: Final[dict[str, dict[Status, tuple[Status, ...]]]] = {
+    "run_started": {"new": ("running",)},
+    "run_queued": {"running": ("queued",)},
+    "turn_started": {
+        "queued": ("running",),
+        "waiting": ("running",),
+        "running": ("running",),
+        "paused": ("paused",),
+    },
+    "turn_ended": {"running": ("waiting",), "stopping": ("stopping",)},
+    "run_paused": {"running": ("paused",), "waiting": ("paused",), "queued": ("paused",)},
+    "run_resumed": {"paused": ("running", "waiting", "queued")},
+    "run_stopping": {
+        "queued": ("stopping",),
+        "running": ("stopping",),
+        "waiting": ("stopping",),
+        "paused": ("stopping",),
+        "needs_attention": ("stopping",),
+    },
+    "run_stopped": {
+        "queued": ("stopped",),
+        "running": ("stopped",),
+        "waiting": ("stopped",),
+        "paused": ("stopped",),
+        "stopping": ("stopped",),
+        "needs_attention": ("stopped",),
+    },
+    "run_finished": {"running": ("finished",)},
+    "run_failed": {"running": ("failed",)},
+    "run_needs_attention": {
+        "running": ("needs_attention",),
+        "paused": ("needs_attention",),
+        "stopping": ("needs_attention",),
+        "waiting": ("needs_attention",),
+    },
+    "run_retried": {"failed": ("running",), "needs_attention": ("running",)},
+}
+
+
+StepStatus: TypeAlias = Literal[
+    "pending", "running", "waiting", "finished", "skipped", "failed", "stopped", "undone"
+]
+
+
+class StepState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One step instance. `attempt` counts tries of its effect, `lost` those lost in a row, `asked` its pendings."""
+
+    status: StepStatus
+    started_at: int
+    attempt: int = 0
+    lost: int = 0
+    asked: int = 0
+    args: str | None = None
+    output: Json = None
+    error: e.Error | None = None
+    approval: Json = None
+    handler: str | None = None
+    case: int | None = None
+    left: int = 0
+    winner: str | None = None
+
+
+class Timer(msgspec.Struct, frozen=True, order=True, array_like=True):
+    due: int
+    path: str
+    kind: Literal["wait", "retry", "deadline", "grace"]
+
+
+class PendingState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A pending: what was opened, and what became of it (`status` open, answered, declined, approve, reject, expired, voided)."""
+
+    opened: e.PendingOpened
+    status: str = "open"
+    by: str | None = None
+    at: int | None = None
+    value: Json = None
+    reason: str | None = None
+    answer_sha: str | None = None
+
+
+class MessageState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message of the run in the order of its `n`. `chunks` counts what was appended to `content`."""
+
+    n: int
+    id: str
+    role: str
+    at: int
+    turn: int
+    kind: str = "text"
+    path: str | None = None
+    content: Json = ""
+    open: bool = False
+    aborted: bool = False
+    chunks: int = 0
+    block_id: str | None = None
+    layout: Json = None
+    style: Json = None
+    name: str | None = None
+    extra: Json = None
+
+
+class ToolCallState(msgspec.Struct, frozen=True, omit_defaults=True):
+    n: int
+    id: str
+    name: str
+    path: str
+    executor: str
+    message_id: str
+    turn: int
+    at: int
+    parent_message_id: str | None = None
+    args: str = ""
+    open: bool = True
+    result: str | None = None
+    error: str | None = None
+
+
+class TurnState(msgspec.Struct, frozen=True, omit_defaults=True):
+    n: int
+    first_seq: int
+    open: bool = True
+    wire_run_id: str | None = None
+    dialect: str | None = None
+    profile: Json = None
+    client_tools: tuple[str, ...] = ()
+    body_sha: str | None = None
+
+
+class RunState(msgspec.Struct, frozen=True):
+    """Everything that a decision or a snapshot needs to know of a run. Built by folding; never edited."""
+
+    run_id: str
+    status: Status = "new"
+    seq: int = 0
+    at: int = 0
+    workflow: str = ""
+    version: int = 0
+    sha256: str = ""
+    dev: bool = False
+    thread_id: str = ""
+    requester: str = ""
+    trigger: str = ""
+    message: str = ""
+    started_at: int = 0
+    ended_at: int | None = None
+    input: Json = None
+    state: Json = None
+    output: Json = None
+    error: e.Error | None = None
+    turn: TurnState | None = None
+    steps: Map[str, StepState] = Map()
+    attempts: Map[str, int] = Map()  # open attempts: path -> number
+    timers: tuple[Timer, ...] = ()  # sorted by due
+    pendings: Map[str, PendingState] = Map()
+    open_pendings: Map[str, str] = Map()  # path -> pending id
+    messages: Map[str, MessageState] = Map()
+    open_messages: Map[str, str] = Map()  # message id -> path
+    tool_calls: Map[str, ToolCallState] = Map()
+    entries: int = 0  # messages and tool calls so far: the next one's n
+    last_message: Map[str, str] = Map()  # step list -> last assistant message ended in this turn
+    signals: tuple[e.SignalReceived, ...] = ()
+    ready: tuple[str, ...] = ()
+    conclusion: e.Error | Literal["output", "return"] = "output"  # what the end of the run ("" in ready) will say
+    slot: str | None = None
+    worked: int = 0  # milliseconds in status running, up to `at` of the last change of status
+    running_since: int | None = None
+    stop_by: str = ""
+    stop_reason: str = ""
+
+    @property
+    def ended(self) -> bool:
+        return self.status in TERMINAL_STATUSES
+
+    @property
+    def turn_open(self) -> bool:
+        return self.turn is not None and self.turn.open
+
+    def worked_at(self, now: int) -> int:
+        """Milliseconds that the run has spent in status running, as of `now`: the clock of `timeout`."""
+        return self.worked if self.running_since is None else self.worked + max(0, now - self.running_since)
+
+
+def evolve(state: RunState, event: e.Event) -> RunState:
+    """`state` after `event`. Total over every event that `decide` can produce."""
+    assert event.at >= state.at, f"time went back from {state.at} to {event.at} in run {state.run_id}"
+    return _FOLDS[type(event)](state, event)
+
+
+def fold(state: RunState, events: Iterable[e.Event]) -> RunState:
+    """`evolve` over several events."""
+    for event in events:
+        state = evolve(state, event)
+    return state
+
+
+def list_of(path: str) -> str:
+    """The step list that `path` stands in: all of the path but its last part."""
+    return path.rpartition("/")[0]
+
+
+# --- helpers of the folds -----------------------------------------------------------------------------------------
+
+_set = msgspec.structs.replace
+
+
+def _next(state: RunState, event: e.Event, **changes: Any) -> RunState:
+    return _set(state, seq=state.seq + 1, at=event.at, **changes)
+
+
+def _moved(state: RunState, event: e.Event, to: Status | None = None) -> dict[str, Any]:
+    """The changes that a transition makes: the status, and the clock of working time."""
+    allowed = TRANSITIONS[event.type].get(state.status, ())
+    status = to or (allowed[0] if allowed else None)
+    assert status in allowed, f"{event.type} in status {state.status} is not in the transition table"
+    changes: dict[str, Any] = {"status": status}
+    if status == "running" and state.running_since is None:
+        changes["running_since"] = event.at
+    elif status != "running" and state.running_since is not None:
+        changes["worked"] = state.worked_at(event.at)
+        changes["running_since"] = None
+    return changes
+
+
+def _ended(state: RunState, event: e.Event, **changes: Any) -> RunState:
+    return _next(
+        state,
+        event,
+        **_moved(state, event),
+        ended_at=event.at,
+        ready=(),
+        timers=(),
+        attempts=Map(),
+        slot=None,
+        **changes,
+    )
+
+
+def _step(state: RunState, path: str, **changes: Any) -> Map[str, StepState]:
+    return state.steps.set(path, _set(state.steps[path], **changes))
+
+
+def _without(items: tuple[str, ...], item: str) -> tuple[str, ...]:
+    return tuple(each for each in items if each != item) if item in items else items
+
+
+def _timers_without(state: RunState, path: str) -> tuple[Timer, ...]:
+    timers = state.timers
+    if not timers or all(timer.path != path for timer in timers):
+        return timers
+    return tuple(timer for timer in timers if timer.path != path)
+
+
+def _closed_step(state: RunState, event: Any, **changes: Any) -> RunState:
+    """What every end of a step shares: no attempt, no timer, no place in the frontier; its successors are ready."""
+    path = event.path
+    return _next(
+        state,
+        event,
+        steps=_step(state, path, **changes),
+        attempts=state.attempts.delete(path) if path in state.attempts else state.attempts,
+        timers=_timers_without(state, path),
+        ready=(*_without(state.ready, path), *getattr(event, "ready", ())),
+    )
+
+
+# --- folds: the run -----------------------------------------------------------------------------------------------
+
+
+def _run_started(state: RunState, event: e.RunStarted) -> RunState:
+    return _next(
+        state,
+        event,
+        **_moved(state, event),
+        workflow=event.workflow,
+        version=event.version,
+        sha256=event.sha256,
+        dev=event.dev,
+        thread_id=event.thread_id,
+        requester=event.requester,
+        trigger=event.trigger,
+        message=event.message,
+        started_at=event.at,
+        input=event.input,
+        state=event.state,
+        ready=event.ready,
+    )
+
+
+def _run_queued(state: RunState, event: e.RunQueued) -> RunState:
+    return _next(state, event, **_moved(state, event), slot=event.slot)
+
+
+def _run_paused(state: RunState, event: e.RunPaused) -> RunState:
+    return _next(state, event, **_moved(state, event))
+
+
+def _run_resumed(state: RunState, event: e.RunResumed) -> RunState:
+    return _next(state, event, **_moved(state, event, event.status))  # type: ignore[arg-type]
+
+
+def _run_stopping(state: RunState, event: e.RunStopping) -> RunState:
+    return _next(
+        state, event, **_moved(state, event), ready=(), stop_by=event.by, stop_reason=event.reason
+    )
+
+
+def _run_stopped(state: RunState, event: e.RunStopped) -> RunState:
+    return _ended(state, event)
+
+
+def _run_finished(state: RunState, event: e.RunFinished) -> RunState:
+    return _ended(state, event, output=event.output)
+
+
+def _run_failed(state: RunState, event: e.RunFailed) -> RunState:
+    return _ended(state, event, error=event.error)
+
+
+def _run_needs_attention(state: RunState, event: e.RunNeedsAttention) -> RunState:
+    return _next(state, event, **_moved(state, event))
+
+
+def _run_retried(state: RunState, event: e.RunRetried) -> RunState:
+    steps = state.steps
+    for path in event.reopened:
+        steps = steps.set(path, _set(steps[path], status="running", error=None, handler=None, lost=0))
+    return _next(
+        state,
+        event,
+        **_moved(state, event),
+        steps=steps,
+        ready=event.ready,
+        ended_at=None,
+        error=None,
+        conclusion="output",
+    )
+
+
+# --- folds: turns and the thread ----------------------------------------------------------------------------------
+
+
+def _turn_started(state: RunState, event: e.TurnStarted) -> RunState:
+    turn = TurnState(
+        event.turn,
+        state.seq + 1,
+        True,
+        event.wire_run_id,
+        event.dialect,
+        event.profile,
+        event.client_tools,
+        event.body_sha,
+    )
+    return _next(state, event, **_moved(state, event), turn=turn, last_message=Map())
+
+
+def _turn_ended(state: RunState, event: e.TurnEnded) -> RunState:
+    changes = _moved(state, event) if event.reason == "waiting" else {}
+    assert state.turn is not None
+    return _next(state, event, turn=_set(state.turn, open=False), **changes)
+
+
+def _messages_changed(state: RunState, event: e.MessagesChanged) -> RunState:
+    messages, n = state.messages, state.entries
+    for message in event.messages:
+        messages = messages.set(
+            message.id,
+            MessageState(
+                n,
+                message.id,
+                message.role,
+                message.timestamp or event.at,
+                event.turn,
+                content=message.content,
+                name=message.name,
+                extra=message.extra,
+            ),
+        )
+        n += 1
+    return _next(state, event, messages=messages, entries=n)
+
+
+# --- folds: steps -------------------------------------------------------------------------------------------------
+
+
+def _step_started(state: RunState, event: e.StepStarted) -> RunState:
+    path = event.path
+    before = state.steps.get(path)
+    step = StepState(
+        "running",
+        event.at,
+        event.attempt,
+        asked=before.asked if before else 0,
+        args=event.args,
+        case=event.case,
+        left=event.branches,
+    )
+    return _next(
+        state,
+        event,
+        steps=state.steps.set(path, step),
+        attempts=state.attempts.set(path, event.attempt) if event.attempt else state.attempts,
+        ready=(*_without(state.ready, path), *event.ready),
+    )
+
+
+def _attempt_started(state: RunState, event: e.AttemptStarted) -> RunState:
+    return _next(
+        state,
+        event,
+        steps=_step(state, event.path, attempt=event.attempt, status="running"),
+        attempts=state.attempts.set(event.path, event.attempt),
+        timers=_timers_without(state, event.path),
+        ready=_without(state.ready, event.path),
+    )
+
+
+def _step_finished(state: RunState, event: e.StepFinished) -> RunState:
+    changes: dict[str, Any] = {"status": "finished", "output": event.output, "lost": 0}
+    if event.approval is not None:
+        changes["approval"] = event.approval
+    return _closed_step(state, event, **changes)
+
+
+def _step_skipped(state: RunState, event: e.StepSkipped) -> RunState:
+    steps = state.steps.set(event.path, StepState("skipped", event.at))
+    return _next(
+        state, event, steps=steps, ready=(*_without(state.ready, event.path), *event.ready)
+    )
+
+
+def _step_failed(state: RunState, event: e.StepFailed) -> RunState:
+    changes: dict[str, Any] = {"status": "failed", "error": event.error, "handler": event.handler}
+    if event.approval is not None:
+        changes |= {"approval": event.approval, "output": event.approval}
+    if event.path not in state.steps:  # its `if` or its arguments could not be evaluated: it never began
+        state = _set(state, steps=state.steps.set(event.path, StepState("running", event.at)))
+    after = _closed_step(state, event, **changes)
+    return _set(after, conclusion=event.error) if "" in event.ready else after
+
+
+def _step_retried(state: RunState, event: e.StepRetried) -> RunState:
+    step = state.steps[event.path]
+    return _next(
+        state,
+        event,
+        steps=_step(state, event.path, lost=step.lost + 1 if event.lost else 0),
+        attempts=state.attempts.delete(event.path) if event.path in state.attempts else state.attempts,
+        ready=state.ready if event.due is not None else (*_without(state.ready, event.path), event.path),
+    )
+
+
+def _step_stopped(state: RunState, event: e.StepStopped) -> RunState:
+    return _closed_step(state, event, status="stopped")
+
+
+def _branch_ended(state: RunState, event: e.BranchEnded) -> RunState:
+    step = state.steps[event.path]
+    winner = step.winner if event.failed else (step.winner or event.branch)
+    return _next(state, event, steps=_step(state, event.path, left=step.left - 1, winner=winner))
+
+
+# --- folds: what people see ---------------------------------------------------------------------------------------
+
+
+def _message_started(state: RunState, event: e.MessageStarted) -> RunState:
+    message = MessageState(
+        state.entries,
+        event.message_id,
+        event.role,
+        event.at,
+        event.turn,
+        event.kind,
+        event.path,
+        open=True,
+        block_id=event.block_id,
+        layout=event.layout,
+        style=event.style,
+    )
+    return _next(
+        state,
+        event,
+        messages=state.messages.set(event.message_id, message),
+        open_messages=state.open_messages.set(event.message_id, event.path),
+        entries=state.entries + 1,
+    )
+
+
+def _message_chunk(state: RunState, event: e.MessageChunk) -> RunState:
+    message = state.messages[event.message_id]
+    assert event.n == message.chunks, f"chunk {event.n} of {message.id} after {message.chunks} chunks"
+    grown = _set(message, content=message.content + event.content, chunks=event.n + 1)
+    return _next(state, event, messages=state.messages.set(message.id, grown))
+
+
+def _message_ended(state: RunState, event: e.MessageEnded) -> RunState:
+    message = state.messages[event.message_id]
+    closed = _set(message, open=False, aborted=event.aborted)
+    return _next(
+        state,
+        event,
+        messages=state.messages.set(message.id, closed),
+        open_messages=state.open_messages.delete(message.id),
+        last_message=state.last_message.set(list_of(message.path or ""), message.id),
+    )
+
+
+def _tool_call_started(state: RunState, event: e.ToolCallStarted) -> RunState:
+    call = ToolCallState(
+        state.entries,
+        event.tool_call_id,
+        event.name,
+        event.path,
+        event.executor,
+        event.message_id,
+        event.turn,
+        event.at,
+        event.parent_message_id,
+    )
+    return _next(
+        state,
+        event,
+        tool_calls=state.tool_calls.set(call.id, call),
+        entries=state.entries + 1,
+    )
+
+
+def _call(state: RunState, id: str, **changes: Any) -> Map[str, ToolCallState]:
+    return state.tool_calls.set(id, _set(state.tool_calls[id], **changes))
+
+
+def _tool_call_args_chunk(state: RunState, event: e.ToolCallArgsChunk) -> RunState:
+    args = state.tool_calls[event.tool_call_id].args + event.content
+    return _next(state, event, tool_calls=_call(state, event.tool_call_id, args=args))
+
+
+def _tool_call_ended(state: RunState, event: e.ToolCallEnded) -> RunState:
+    return _next(state, event, tool_calls=_call(state, event.tool_call_id, open=False))
+
+
+def _tool_call_resolved(state: RunState, event: e.ToolCallResolved) -> RunState:
+    calls = _call(state, event.tool_call_id, result=event.content, error=event.error)
+    return _next(state, event, tool_calls=calls)
+
+
+# --- folds: people ------------------------------------------------------------------------------------------------
+
+
+def _pending_opened(state: RunState, event: e.PendingOpened) -> RunState:
+    step = state.steps[event.path]
+    return _next(
+        state,
+        event,
+        steps=_step(state, event.path, status="waiting", asked=step.asked + 1),
+        pendings=state.pendings.set(event.id, PendingState(event)),
+        open_pendings=state.open_pendings.set(event.path, event.id),
+    )
+
+
+def _vote_cast(state: RunState, event: e.VoteCast) -> RunState:
+    return _next(state, event)
+
+
+def _pending_decided(state: RunState, event: e.PendingDecided) -> RunState:
+    pending = _set(
+        state.pendings[event.id],
+        status=event.outcome,
+        by=event.by,
+        at=event.at,
+        value=event.value,
+        reason=event.reason,
+        answer_sha=event.answer_sha,
+    )
+    return _pending_closed(state, event, pending)
+
+
+def _pending_voided(state: RunState, event: e.PendingVoided) -> RunState:
+    pending = _set(state.pendings[event.id], status="voided", at=event.at, reason=event.reason)
+    return _pending_closed(state, event, pending)
+
+
+def _pending_closed(state: RunState, event: e.Event, pending: PendingState) -> RunState:
+    path = pending.opened.path
+    return _next(
+        state,
+        event,
+        pendings=state.pendings.set(pending.opened.id, pending),
+        open_pendings=state.open_pendings.delete(path),
+        timers=_timers_without(state, path),
+    )
+
+
+# --- folds: state, time, the world --------------------------------------------------------------------------------
+
+
+def _state_changed(state: RunState, event: e.StateChanged) -> RunState:
+    return _next(state, event, state=apply_patch(state.state, event.ops))
+
+
+def _timer_set(state: RunState, event: e.TimerSet) -> RunState:
+    timers = list(state.timers)
+    insort(timers, Timer(event.due, event.path, event.kind))
+    changes: dict[str, Any] = {"timers": tuple(timers)}
+    if event.kind == "wait":
+        changes["steps"] = _step(state, event.path, status="waiting")
+    return _next(state, event, **changes)
+
+
+def _timer_fired(state: RunState, event: e.TimerFired) -> RunState:
+    timers = tuple(t for t in state.timers if not (t.path == event.path and t.kind == event.kind))
+    return _next(state, event, timers=timers)
+
+
+def _signal_received(state: RunState, event: e.SignalReceived) -> RunState:
+    return _next(state, event, signals=(*state.signals, event))
+
+
+def _warning_raised(state: RunState, event: e.WarningRaised) -> RunState:
+    return _next(state, event)
+
+
+_FOLDS: Final[dict[type[e.Event], Callable[[RunState, Any], RunState]]] = {
+    kind: globals()["_" + name] for kind, name in e._TYPE_NAMES.items()
+}

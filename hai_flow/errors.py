@@ -1,0 +1,114 @@
+"""Every error that HAI Flow raises on purpose. Each is a sentence for one reader.
+
+    HaiFlowError
+    +-- DefinitionError   the author's: a workflow (or an input) is wrong; carries every finding at once
+    +-- Rejected          the caller's: a command was refused, nothing happened; carries its HTTP status
+    +-- StepError         the world's: an effect failed; carries a code and whether trying again may help
+    +-- StoreError        ours: the database could not do what it must
+
+Refused is not failed: a refusal is an HTTP problem and never enters the log; a failure is an event in it.
+Anything else that escapes is a bug of ours: assert it, do not handle it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+class HaiFlowError(Exception):
+    """The root of the tree above."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One mistake (or doubt) in one place of a document.
+
+    `line` and `column` count from 1; 0 means that the finding concerns the whole document. `message` says what was
+    expected, what was found and what to do.
+    """
+
+    file: str
+    line: int
+    column: int
+    severity: Literal["error", "warning"]
+    code: str
+    message: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        prefix = "warning: " if self.severity == "warning" else ""
+        return f"{place}: {prefix}{self.message}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The finding as REST and `validate --json` print it."""
+        return {
+            "file": self.file,
+            "line": self.line,
+            "column": self.column,
+            "severity": self.severity,
+            "code": self.code,
+            "message": self.message,
+        }
+
+
+class DefinitionError(HaiFlowError):
+    """A document that cannot be used. `findings` holds every error and warning found, in document order."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        self.findings = tuple(findings)
+        super().__init__("\n".join(str(finding) for finding in self.findings))
+
+
+class Rejected(HaiFlowError):
+    """A command that was refused: nothing was stored, nothing happened.
+
+    `status` is the HTTP status that says the same (404, 409, 410, 413, 422, 429). `code` is stable, for programs;
+    `detail` is for people. `winner` is what stands instead, where something does (409). `findings` lists each fault of
+    a value that did not fit its schema as `{"path": JSON Pointer, "message": text}`.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        winner: Any = None,
+        findings: Sequence[dict[str, Any]] = (),
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.winner = winner
+        self.findings = tuple(findings)
+
+
+class StepError(HaiFlowError):
+    """An effect that failed out in the world. Tools raise it to choose their own code and whether to try again.
+
+    `code` is one of LANGUAGE section 5 or the author's own; `retriable` None means "as the code says". `data` is any
+    JSON value; `retry_after` is in seconds and is obeyed up to the step's `max_delay`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "tool.failed",
+        retriable: bool | None = None,
+        data: Any = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.retriable = retriable
+        self.data = data
+        self.retry_after = retry_after
+
+
+class StoreError(HaiFlowError):
+    """The database could not do what it must: unreachable, wrong version of the schema, corrupt."""

@@ -1,0 +1,78 @@
+"""JSON values at the edge: what may enter a run, and the one way to write it down.
+
+A value that PostgreSQL, JavaScript or JSON itself could not carry unchanged must be refused where it enters, because
+later it would poison a whole batch (PROMISES section 1, Limits). No I/O here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+INTEGER_MAX = 2**53 - 1
+DEPTH_MAX = 64
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+class NotJson(ValueError):
+    """A value that is not plain JSON. The message says where (a JSON Pointer) and why."""
+
+
+def dumps(value: Any) -> bytes:
+    """`value` as compact JSON text (UTF-8). Key order is kept: what is stored is what was given."""
+    return _encode(value)
+
+
+def loads(text: bytes | str) -> Any:
+    """The JSON value written in `text`. Raises `NotJson`."""
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise NotJson(f"expected JSON, found something else: {error}") from None
+
+
+def check(value: Any) -> Any:
+    """`value` itself if it is plain JSON; else raises `NotJson` naming the place.
+
+    Refused: NaN and infinities, integers beyond 2^53 - 1, NUL and lone surrogates in strings, keys that are not
+    strings, nesting deeper than 64, and every Python type that JSON does not have (tuples become lists on the way).
+    """
+    _check(value, "", 0)
+    return value
+
+
+def _check(value: Any, pointer: str, depth: int) -> None:
+    kind = type(value)
+    if kind is str:
+        if "\x00" in value:
+            raise NotJson(f"{pointer or 'the value'}: a NUL character can't be stored; remove it")
+        if not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise NotJson(f"{pointer or 'the value'}: a lone surrogate is not text; replace it") from None
+    elif kind is int:
+        if not -INTEGER_MAX <= value <= INTEGER_MAX:
+            raise NotJson(f"{pointer or 'the value'}: integers beyond 2^53 lose digits; send it as a string")
+    elif value is None or kind is bool:
+        return
+    elif kind is float:
+        if not math.isfinite(value):
+            raise NotJson(f"{pointer or 'the value'}: {value} is not a JSON number")
+    elif depth >= DEPTH_MAX:
+        raise NotJson(f"{pointer}: nested deeper than {DEPTH_MAX} levels")
+    elif kind is list or kind is tuple:
+        for index, item in enumerate(value):
+            _check(item, f"{pointer}/{index}", depth + 1)
+    elif kind is dict:
+        for key, item in value.items():
+            if type(key) is not str:
+                raise NotJson(f"{pointer or 'the value'}: keys are strings, found {key!r}")
+            _check(key, f"{pointer}/{key}", depth + 1)
+            _check(item, f"{pointer}/{key}", depth + 1)
+    else:
+        raise NotJson(f"{pointer or 'the value'}: {kind.__name__} is not a JSON type")
