@@ -240,7 +240,7 @@ def list_of(path: str) -> str:
 _set = msgspec.structs.replace
 
 
-def _next(state: RunState, event: e.Event, **changes: Any) -> RunState:
+def _next(state: RunState, event: e.Event, /, **changes: Any) -> RunState:
     return _set(state, seq=state.seq + 1, at=event.at, **changes)
 
 
@@ -258,7 +258,7 @@ def _moved(state: RunState, event: e.Event, to: Status | None = None) -> dict[st
     return changes
 
 
-def _ended(state: RunState, event: e.Event, **changes: Any) -> RunState:
+def _ended(state: RunState, event: e.Event, /, **changes: Any) -> RunState:
     return _next(
         state,
         event,
@@ -287,7 +287,7 @@ def _timers_without(state: RunState, path: str) -> tuple[Timer, ...]:
     return tuple(timer for timer in timers if timer.path != path)
 
 
-def _closed_step(state: RunState, event: Any, **changes: Any) -> RunState:
+def _closed_step(state: RunState, event: Any, /, **changes: Any) -> RunState:
     """What every end of a step shares: no attempt, no timer, no place in the frontier; its successors are ready."""
     path = event.path
     return _next(
