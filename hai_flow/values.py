@@ -1,12 +1,12 @@
 """JSON values at the edge: what may enter a run, and the one way to write it down.
 
 A value that PostgreSQL, JavaScript or JSON itself could not carry unchanged must be refused where it enters, because
-later it would poison a whole batch (PROMISES section 1, Limits). No I/O here.
-"""
+later it would poison a whole batch (PROMISES section 1, Limits). """
 
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -33,6 +33,24 @@ def loads(text: bytes | str) -> Any:
         return _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise NotJson(f"expected JSON, found something else: {error}") from None
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def rfc3339(ms: int) -> str:
+    """An instant (milliseconds since 1970, UTC) as people and programs read it: `2026-03-02T09:00:00.000Z`."""
+    return instant(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def instant(ms: int) -> datetime:
+    """Milliseconds since 1970 as an aware datetime."""
+    return _EPOCH + timedelta(milliseconds=ms)
+
+
+def milliseconds(instant: datetime) -> int:
+    """An aware datetime as milliseconds since 1970, rounded down."""
+    return (instant - _EPOCH) // timedelta(milliseconds=1)
 
 
 def check(value: Any) -> Any:

@@ -1,0 +1,1 @@
+"""HTTP. Translates requests into commands and committed events into responses; decides nothing."""

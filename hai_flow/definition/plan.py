@@ -108,7 +108,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """One message. kind "text" and "thinking" render to text, or thinking to an object; "fold" and "output" to an object.
+    """One message. Kinds "text" and "thinking" render to text (thinking also to an object), "fold" and "output" to one.
 
     For `fold` the content renders to `{title, fold, position}`, for `output` to `{type, data|content}`.
     """

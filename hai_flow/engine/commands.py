@@ -113,6 +113,12 @@ class Continue(Command):
     """The decision before reached its bound with more to do."""
 
 
+class NeedAttention(Command):
+    """What the run would store was refused by the database: an operator must look at it."""
+
+    reason: str
+
+
 class Pause(Command):
     by: str
     reason: str = ""
@@ -137,6 +143,6 @@ class Retry(Command):
 
 
 AnyCommand: TypeAlias = (
-    Start | StepSucceeded | StepFailed | StepLost | Answer | Signal | TimerFired | Continue | Pause | Resume | Stop
+    Start | StepSucceeded | StepFailed | StepLost | Answer | Signal | TimerFired | Continue | NeedAttention | Pause | Resume | Stop
     | Terminate | Retry
 )  # fmt: skip

@@ -169,7 +169,8 @@ class MessagesChanged(Event):
 class StepStarted(Event):
     """`args` is the JSON text of the rendered arguments: the very text that is hashed, shown and executed.
 
-    An effect's first attempt (number `attempt`) opens with this event; later ones with `attempt_started`.
+    An effect's first attempt (number `attempt`) opens with this event; later ones with `attempt_started`. `timeout` is
+    in milliseconds of working time. `branches` counts those of a parallel step, `case` is the one a switch took.
     """
 
     path: str
@@ -177,6 +178,7 @@ class StepStarted(Event):
     title: str | None = None
     args: str | None = None
     attempt: int = 0
+    timeout: int | None = None
     case: int | None = None
     branches: int = 0
     ready: tuple[str, ...] = ()
@@ -185,11 +187,10 @@ class StepStarted(Event):
 class AttemptStarted(Event):
     path: str
     attempt: int
+    timeout: int | None = None
 
 
 class StepFinished(Event):
-    """`branch` is set on the event that ends one branch's part in a parallel join (it is the branch's last step)."""
-
     path: str
     output: Json = None
     approval: Json = None
@@ -202,7 +203,10 @@ class StepSkipped(Event):
 
 
 class StepFailed(Event):
-    """`handler` names the list that goes on ("~catch/0", "~reject"); without one the failure is raised further."""
+    """`handler` names the list that goes on ("~catch/0", "~reject"); without one the failure is raised further.
+
+    Path "" is the document: its `catch` goes on, or (`ready` holds "") the run is about to fail.
+    """
 
     path: str
     error: Error

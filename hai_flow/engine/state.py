@@ -43,8 +43,9 @@ TRANSITIONS: Final[dict[str, dict[Status, tuple[Status, ...]]]] = {
         "waiting": ("running",),
         "running": ("running",),
         "paused": ("paused",),
+        "needs_attention": ("needs_attention",),
     },
-    "turn_ended": {"running": ("waiting",), "stopping": ("stopping",)},
+    "turn_ended": {"running": ("waiting",)},
     "run_paused": {"running": ("paused",), "waiting": ("paused",), "queued": ("paused",)},
     "run_resumed": {"paused": ("running", "waiting", "queued")},
     "run_stopping": {
@@ -80,11 +81,18 @@ StepStatus: TypeAlias = Literal[
 
 
 class StepState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step instance. `attempt` counts tries of its effect, `lost` those lost in a row, `asked` its pendings."""
+    """One step instance.
+
+    `attempt` counts tries of its effect, `failures` those that failed, `lost` those lost in a row; `asked` counts the
+    pendings it ever opened. `left` and `winner` belong to a parallel step, `case` to a switch.
+    """
 
     status: StepStatus
     started_at: int
+    verb: str = ""
+    turn: int = 0
     attempt: int = 0
+    failures: int = 0
     lost: int = 0
     asked: int = 0
     args: str | None = None
@@ -188,6 +196,7 @@ class RunState(msgspec.Struct, frozen=True):
     steps: Map[str, StepState] = Map()
     attempts: Map[str, int] = Map()  # open attempts: path -> number
     timers: tuple[Timer, ...] = ()  # sorted by due
+    timeouts: Map[str, int] = Map()  # path -> the working time (`worked_at`) at which the step is too late
     pendings: Map[str, PendingState] = Map()
     open_pendings: Map[str, str] = Map()  # path -> pending id
     messages: Map[str, MessageState] = Map()
@@ -197,7 +206,7 @@ class RunState(msgspec.Struct, frozen=True):
     last_message: Map[str, str] = Map()  # step list -> last assistant message ended in this turn
     signals: tuple[e.SignalReceived, ...] = ()
     ready: tuple[str, ...] = ()
-    conclusion: e.Error | Literal["output", "return"] = "output"  # what the end of the run ("" in ready) will say
+    failure: e.Error | None = None  # what the end of the run ("" in ready) will say, if not its output
     slot: str | None = None
     worked: int = 0  # milliseconds in status running, up to `at` of the last change of status
     running_since: int | None = None
@@ -266,6 +275,7 @@ def _ended(state: RunState, event: e.Event, /, **changes: Any) -> RunState:
         ended_at=event.at,
         ready=(),
         timers=(),
+        timeouts=Map(),
         attempts=Map(),
         slot=None,
         **changes,
@@ -294,10 +304,28 @@ def _closed_step(state: RunState, event: Any, /, **changes: Any) -> RunState:
         state,
         event,
         steps=_step(state, path, **changes),
-        attempts=state.attempts.delete(path) if path in state.attempts else state.attempts,
+        attempts=_dropped(state.attempts, path),
         timers=_timers_without(state, path),
+        timeouts=_dropped(state.timeouts, path),
         ready=(*_without(state.ready, path), *getattr(event, "ready", ())),
     )
+
+
+def _dropped(mapping: Map[str, int], path: str) -> Map[str, int]:
+    return mapping.delete(path) if path in mapping else mapping
+
+
+def _timeouts_with(state: RunState, event: e.StepStarted | e.AttemptStarted) -> Map[str, int]:
+    if event.timeout is None:
+        return state.timeouts
+    return state.timeouts.set(event.path, state.worked_at(event.at) + event.timeout)
+
+
+def _known(state: RunState, event: Any) -> RunState:
+    """`state` with a record of the step, also of one that was cut off, or failed, before it began."""
+    if event.path in state.steps:
+        return state
+    return _set(state, steps=state.steps.set(event.path, StepState("running", event.at)))
 
 
 # --- folds: the run -----------------------------------------------------------------------------------------------
@@ -369,7 +397,7 @@ def _run_retried(state: RunState, event: e.RunRetried) -> RunState:
         ready=event.ready,
         ended_at=None,
         error=None,
-        conclusion="output",
+        failure=None,
     )
 
 
@@ -425,6 +453,8 @@ def _step_started(state: RunState, event: e.StepStarted) -> RunState:
     step = StepState(
         "running",
         event.at,
+        event.verb,
+        event.turn,
         event.attempt,
         asked=before.asked if before else 0,
         args=event.args,
@@ -436,6 +466,7 @@ def _step_started(state: RunState, event: e.StepStarted) -> RunState:
         event,
         steps=state.steps.set(path, step),
         attempts=state.attempts.set(path, event.attempt) if event.attempt else state.attempts,
+        timeouts=_timeouts_with(state, event),
         ready=(*_without(state.ready, path), *event.ready),
     )
 
@@ -447,6 +478,7 @@ def _attempt_started(state: RunState, event: e.AttemptStarted) -> RunState:
         steps=_step(state, event.path, attempt=event.attempt, status="running"),
         attempts=state.attempts.set(event.path, event.attempt),
         timers=_timers_without(state, event.path),
+        timeouts=_timeouts_with(state, event),
         ready=_without(state.ready, event.path),
     )
 
@@ -469,10 +501,8 @@ def _step_failed(state: RunState, event: e.StepFailed) -> RunState:
     changes: dict[str, Any] = {"status": "failed", "error": event.error, "handler": event.handler}
     if event.approval is not None:
         changes |= {"approval": event.approval, "output": event.approval}
-    if event.path not in state.steps:  # its `if` or its arguments could not be evaluated: it never began
-        state = _set(state, steps=state.steps.set(event.path, StepState("running", event.at)))
-    after = _closed_step(state, event, **changes)
-    return _set(after, conclusion=event.error) if "" in event.ready else after
+    after = _closed_step(_known(state, event), event, **changes)
+    return _set(after, failure=event.error) if "" in event.ready else after
 
 
 def _step_retried(state: RunState, event: e.StepRetried) -> RunState:
@@ -480,14 +510,20 @@ def _step_retried(state: RunState, event: e.StepRetried) -> RunState:
     return _next(
         state,
         event,
-        steps=_step(state, event.path, lost=step.lost + 1 if event.lost else 0),
-        attempts=state.attempts.delete(event.path) if event.path in state.attempts else state.attempts,
+        steps=_step(
+            state,
+            event.path,
+            lost=step.lost + 1 if event.lost else 0,
+            failures=step.failures + (not event.lost),
+        ),
+        attempts=_dropped(state.attempts, event.path),
+        timeouts=_dropped(state.timeouts, event.path),
         ready=state.ready if event.due is not None else (*_without(state.ready, event.path), event.path),
     )
 
 
 def _step_stopped(state: RunState, event: e.StepStopped) -> RunState:
-    return _closed_step(state, event, status="stopped")
+    return _closed_step(_known(state, event), event, status="stopped")
 
 
 def _branch_ended(state: RunState, event: e.BranchEnded) -> RunState:
@@ -553,9 +589,13 @@ def _tool_call_started(state: RunState, event: e.ToolCallStarted) -> RunState:
         event.at,
         event.parent_message_id,
     )
+    steps = state.steps
+    if event.executor == "server":  # a frontend's call is counted by its pending
+        steps = _step(state, event.path, asked=steps[event.path].asked + 1)
     return _next(
         state,
         event,
+        steps=steps,
         tool_calls=state.tool_calls.set(call.id, call),
         entries=state.entries + 1,
     )
@@ -644,7 +684,8 @@ def _timer_set(state: RunState, event: e.TimerSet) -> RunState:
 
 def _timer_fired(state: RunState, event: e.TimerFired) -> RunState:
     timers = tuple(t for t in state.timers if not (t.path == event.path and t.kind == event.kind))
-    return _next(state, event, timers=timers)
+    ready = (*state.ready, event.path) if event.kind == "retry" else state.ready
+    return _next(state, event, timers=timers, ready=ready)
 
 
 def _signal_received(state: RunState, event: e.SignalReceived) -> RunState:

@@ -1,0 +1,106 @@
+"""The imperative shell: the only place where engine, store and steps meet.
+
+`committer` decides and commits, `worker` performs, `sweeper` claims what is due or lost, `fanout` shows what was
+committed, `service` is the contract of everything that starts and stops; `catalog` turns stored workflows into plans.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from hai_flow.engine.decide import Limits
+from hai_flow.runtime.catalog import Catalog
+from hai_flow.runtime.committer import Committer
+from hai_flow.runtime.fanout import Fanout, FanoutConfig
+from hai_flow.runtime.service import Service
+from hai_flow.runtime.sweeper import Sweeper, SweeperConfig
+from hai_flow.runtime.worker import Worker, WorkerConfig
+from hai_flow.settings import Settings
+from hai_flow.steps.python import PythonRunner
+from hai_flow.steps.runner import Registry
+from hai_flow.store.database import Database
+from hai_flow.store.runs import HINT_CHANNEL
+
+LOCAL_TENANT = UUID("00000000-0000-4000-8000-000000000001")
+
+
+class Runtime(Service):
+    """Everything of one process over one database. `performs`: whether it also performs effects (a worker)."""
+
+    database: Database
+    committer: Committer
+    catalog: Catalog
+    fanout: Fanout
+    worker: Worker | None
+
+    def __init__(self, dsn: str, settings: Settings, *, performs: bool) -> None:
+        super().__init__()
+        self.dsn = dsn
+        self.settings = settings
+        self.performs = performs
+        self.registry = Registry({"call": PythonRunner()})
+
+    async def _start(self) -> None:
+        settings = self.settings
+        self.database = await Database.open(self.dsn, engine_connections=settings.lanes + 3)
+        try:
+            await self._start_services(settings)
+        except BaseException:
+            await self.database.close()
+            raise
+
+    async def _start_services(self, settings: Settings) -> None:
+        self.catalog = Catalog(self.database, self.registry)
+        self.committer = Committer(
+            self.database,
+            find_plan=self.catalog.plan,
+            lanes=settings.lanes,
+            entries_max=settings.batch_entries_max,
+            bytes_max=settings.batch_bytes_max,
+            cache_bytes_max=settings.cache_bytes_max,
+            limits=Limits(
+                turn_linger=int(settings.turn_linger_seconds * 1000),
+                stop_grace=int(settings.stop_grace_seconds * 1000),
+            ),
+        )
+        self.fanout = Fanout(self.database, self.committer, FanoutConfig())
+        self._services: list[Service] = [self.committer, self.fanout]
+        self.worker = None
+        if self.performs:
+            self.worker = Worker(self.database, self.committer, self.registry, _worker_config(settings))
+            self._sweeper = Sweeper(
+                self.database, self.committer, self.worker, SweeperConfig(poll_seconds=settings.poll_seconds)
+            )
+            self._services += [self.worker, self._sweeper]
+        started: list[Service] = []
+        try:
+            for service in self._services:
+                await service.start()
+                started.append(service)
+            await self.database.listen(HINT_CHANNEL, self._hint)
+        except BaseException:
+            for service in reversed(started):
+                await service.stop()
+            raise
+
+    async def _stop(self) -> None:
+        try:
+            for service in reversed(self._services):
+                await service.stop()
+        finally:
+            await self.database.close()
+
+    def _hint(self, payload: str) -> None:
+        self.fanout.hint(payload)
+        if self.performs:
+            self._sweeper.hint(payload)
+
+
+def _worker_config(settings: Settings) -> WorkerConfig:
+    return WorkerConfig(
+        lease_seconds=settings.lease_seconds,
+        heartbeat_seconds=settings.heartbeat_seconds,
+        attempts_max=settings.concurrency,
+        chunk_seconds=settings.chunk_flush_seconds,
+        shutdown_seconds=settings.shutdown_seconds,
+    )

@@ -1,0 +1,11 @@
+"""UI protocols, each a translation of one log. Pure: no I/O, no await, no clock, no log, no settings."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hai_flow.wire.dialect import Dialect
+from hai_flow.wire.hai import HAI
+from hai_flow.wire.log import LOG
+
+DIALECTS: Final[dict[str, Dialect]] = {dialect.name: dialect for dialect in (HAI, LOG)}

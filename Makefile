@@ -1,0 +1,19 @@
+# The same words everywhere: here, in CI and in the documentation. Everything but `help` makes .venv first if needed.
+
+.PHONY: help check test bench lock
+
+help: ## Show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/'
+
+check: ## Lint, types and the direction of imports
+	python3 cli.py check
+
+test: ## All tests
+	python3 cli.py test
+
+bench: ## Measure the system on this machine
+	python3 cli.py install
+	.venv/bin/python -m bench
+
+lock: ## Resolve requirements.lock anew
+	uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header --python-version 3.11 -o requirements.lock

@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+"""The first command in a checkout: makes the environment in `.venv`, then hands over to `hai_flow.cli` in it.
+
+    python3 cli.py dev                 everything in one process
+    python3 cli.py test [pytest args]  the tests
+    python3 cli.py check               lint, types, direction of imports
+    python3 cli.py install             only make or update the environment
+    python3 cli.py ...                 anything else that `hai-flow` knows
+
+Standard library only. What is installed is exactly `requirements.lock`, checked by its hashes.
+"""
+
+import contextlib
+import functools
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+if not (3, 11) <= sys.version_info[:2] <= (3, 14):
+    sys.exit(
+        f"HAI Flow needs Python 3.11 to 3.14; this is {sys.version.split()[0]} ({sys.executable}). "
+        "Run it with another one, for example: python3.12 cli.py"
+    )
+
+try:
+    import fcntl
+except ImportError:
+    sys.exit("HAI Flow runs on Linux and macOS; on Windows, use it inside WSL.")
+
+ROOT = pathlib.Path(__file__).resolve().parent
+LOCK = ROOT / "requirements.lock"
+STAMP = "hai-flow-stamp"
+
+
+class InstallError(Exception):
+    """The environment could not be made. The message says what to do."""
+
+
+def main() -> None:
+    """Make sure of the environment, then become the command that was asked for."""
+    arguments = sys.argv[1:]
+    try:
+        environment = ensure_environment()
+    except InstallError as error:
+        sys.exit(f"hai-flow: {error}")
+    python = str(environment / "bin" / "python")
+    command = arguments[0] if arguments else ""
+    if command == "install":
+        return
+    if command == "check":
+        sys.exit(check(environment))
+    if command == "test":
+        become([python, "-m", "pytest", *parallel(arguments[1:]), *map(from_root, arguments[1:])], ROOT)
+    # -P: what lies in the current directory must not stand in for a module of ours or of Python's.
+    become([python, "-P", "-m", "hai_flow.cli", *arguments], None)
+
+
+def become(command: list[str], directory: "pathlib.Path | None") -> None:
+    """Turn this process into `command`, in `directory` if given. Does not return."""
+    if directory is not None:
+        os.chdir(directory)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(command[0], command)
+
+
+def parallel(arguments: list[str]) -> list[str]:
+    """The arguments that spread the tests over two processes, unless `arguments` say something about it."""
+    chosen = any(word.startswith(("-n", "--numprocesses", "--pdb", "no:xdist")) for word in arguments)
+    return [] if chosen else ["-n", "2"]
+
+
+def from_root(argument: str) -> str:
+    """A path (or test id) given relative to the current directory, made absolute: the tests run in the
+    checkout.
+    """
+    path, separator, rest = argument.partition("::")
+    if path.startswith("-") or not os.path.exists(path):
+        return argument
+    return os.path.abspath(path) + separator + rest
+
+
+def check(environment: pathlib.Path) -> int:
+    """Run every static check and return 1 if any of them fails."""
+    failed = []
+    for name, *arguments in (["ruff", "check", "."], ["pyrefly", "check"], ["lint-imports"]):
+        say(f"{name} {' '.join(arguments)}".strip())
+        if subprocess.run([str(environment / "bin" / name), *arguments], cwd=ROOT).returncode != 0:
+            failed.append(name)
+    if failed:
+        say(f"failed: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+def ensure_environment() -> pathlib.Path:
+    """The directory of an environment that has exactly what is locked, made or updated if need be."""
+    wanted = stamp()
+    candidates = [ROOT / ".venv", cache_directory() / "venv"]
+    for environment in candidates:
+        if is_ready(environment, wanted):
+            return environment
+    environment = candidates[0] if is_writable(candidates[0]) else candidates[1]
+    # One at a time. The lock is a file that is there in any checkout, also where it is read-only.
+    with open(__file__, "rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another process that makes the environment")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if not is_ready(environment, wanted):
+            make(environment, wanted)
+    return environment
+
+
+def stamp() -> str:
+    """What the environment depends on, as one hash: the lock, the project, this Python and the checkout's
+    place.
+    """
+    parts = [LOCK.read_bytes(), (ROOT / "pyproject.toml").read_bytes(), sys.version.encode(), os.fsencode(ROOT)]
+    return hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+
+
+def cache_directory() -> pathlib.Path:
+    """Where the environment of a checkout goes that we may not write to."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return pathlib.Path(base) / "hai-flow" / hashlib.sha256(os.fsencode(ROOT)).hexdigest()[:16]
+
+
+def is_ready(environment: pathlib.Path, wanted: str) -> bool:
+    """Whether `environment` was finished for exactly `wanted` and this user can run it."""
+    try:
+        finished = (environment / STAMP).read_text() == wanted
+    except OSError:
+        return False
+    return finished and os.access(str(environment / "bin" / "python"), os.X_OK)
+
+
+def is_writable(environment: pathlib.Path) -> bool:
+    """Whether this user may make or change `environment`."""
+    return os.access(str(environment if environment.exists() else environment.parent), os.W_OK | os.X_OK)
+
+
+def make(environment: pathlib.Path, wanted: str) -> None:
+    """Make `environment`, or bring it up to date if its Python is ours. The stamp is written last of all."""
+    began = time.monotonic()
+    with contextlib.suppress(FileNotFoundError):
+        (environment / STAMP).unlink()
+    # What works is updated in place, for other processes may be using it. What does not is made anew.
+    attempts = [False, True] if version_of(environment) == sys.version else [True]
+    for anew in attempts:
+        try:
+            if anew:
+                say(f"making {environment} with Python {sys.version.split()[0]}")
+                environment.parent.mkdir(parents=True, exist_ok=True)
+                # Without pip: not every Python has ensurepip (Debian's comes in a package of its own).
+                run([sys.executable, "-m", "venv", "--without-pip", "--clear", str(environment)])
+            install(environment)
+            break
+        except InstallError:
+            if anew:
+                raise
+    (environment / STAMP).write_text(wanted)
+    say(f"ready after {time.monotonic() - began:.0f} s")
+
+
+def version_of(environment: pathlib.Path) -> "str | None":
+    """The version of the Python in `environment` as it says it itself; None if there is none that works."""
+    try:
+        answer = subprocess.run(
+            [str(environment / "bin" / "python"), "-c", "import sys; print(sys.version, end='')"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+    except OSError:
+        return None
+    return answer.stdout if answer.returncode == 0 else None
+
+
+def install(environment: pathlib.Path) -> None:
+    """Install what is locked and the project itself, by the first installer that can: uv is ten times faster
+    than pip.
+    """
+    python = str(environment / "bin" / "python")
+    errors = []
+    for installer in (installed_uv, uv_on_path, pip_of_this_python, pip_of_the_environment):
+        try:
+            command = installer(environment)
+            say(f"installing {locked_packages()} packages with {'uv' if command[0].endswith('uv') else 'pip'}")
+            run([*command, "--require-hashes", "-r", str(LOCK)])
+            # The build's own requirement (the backend) is not in the lock; it is gone when the build is done.
+            run([*command, "--no-deps", "-e", str(ROOT)])
+            run([python, "-c", "import hai_flow"])
+            return
+        except InstallError as error:
+            errors.append(str(error))
+            say(f"{installer.__name__.replace('_', ' ')} did not do; trying the next way")
+    raise InstallError("the packages could not be installed.\n" + "\n".join(errors))
+
+
+def installed_uv(environment: pathlib.Path) -> "list[str]":
+    """uv, put into the environment by this Python's pip."""
+    uv = environment / "bin" / "uv"
+    if not os.access(str(uv), os.X_OK):
+        say("fetching uv")
+        # `--python` because Debian's own Python refuses to install into itself.
+        python = str(environment / "bin" / "python")
+        run([sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "uv"])
+    return uv_command(str(uv), environment)
+
+
+def uv_on_path(environment: pathlib.Path) -> "list[str]":
+    """A uv that this machine already has."""
+    uv = shutil.which("uv")
+    if uv is None:
+        raise InstallError("There is no uv on PATH.")
+    return uv_command(uv, environment)
+
+
+def uv_command(uv: str, environment: pathlib.Path) -> "list[str]":
+    """How `uv` installs into `environment`."""
+    return [uv, "pip", "install", "--quiet", "--python", str(environment / "bin" / "python")]
+
+
+def pip_of_this_python(environment: pathlib.Path) -> "list[str]":
+    """The pip of the Python that runs this."""
+    python = str(environment / "bin" / "python")
+    return [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
+
+
+def pip_of_the_environment(environment: pathlib.Path) -> "list[str]":
+    """A pip that Python brings along, for Pythons that have none installed."""
+    python = str(environment / "bin" / "python")
+    run([python, "-m", "ensurepip"])
+    return [python, "-m", "pip", "install", "--quiet"]
+
+
+def locked_packages() -> int:
+    """How many packages the lock names."""
+    return sum(1 for line in LOCK.read_text().splitlines() if line[:1].isalnum())
+
+
+def run(command: "list[str]") -> None:
+    """Run `command`; its output is shown only if it fails, as part of the InstallError."""
+    try:
+        answer = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=build_environment()
+        )
+    except OSError as error:
+        raise InstallError(f"{command[0]} could not be run: {error.strerror}.") from error
+    if answer.returncode != 0:
+        output = answer.stdout.decode(errors="replace").strip().splitlines()[-15:]
+        raise InstallError("\n".join([f"This failed: {' '.join(command)}", *output]))
+
+
+@functools.cache
+def build_environment() -> "dict[str, str]":
+    """The environment of installers: uv does not know what pip was told about where packages come from."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    # Not so pip's *extra* indexes: uv would prefer them to the index that has what is locked.
+    told = environment.get("PIP_INDEX_URL") or pip_setting("global.index-url")
+    if told:
+        environment.setdefault("UV_DEFAULT_INDEX", told)
+    return environment
+
+
+def pip_setting(name: str) -> str:
+    """What pip's configuration files say about `name`; empty if they say nothing, or there is no pip."""
+    answer = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "get", name],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    return answer.stdout.strip() if answer.returncode == 0 else ""
+
+
+def say(text: str) -> None:
+    """One line of progress, where it does not mix with a command's output."""
+    print(f"hai-flow: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

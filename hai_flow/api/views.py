@@ -1,0 +1,154 @@
+"""How REST shows a run, a pending and a workflow (DESIGN section 11). Plain functions from what is stored to JSON."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, TypeAlias
+
+import msgspec
+
+from hai_flow import values
+from hai_flow.engine.events import PendingOpened
+from hai_flow.engine.state import MessageState, PendingState, RunState
+from hai_flow.store.pendings import Pending
+from hai_flow.store.runs import RunRow, RunSummary
+from hai_flow.store.workflows import WorkflowSummary
+
+Json: TypeAlias = Any
+
+
+def time_of(moment: datetime | None) -> str | None:
+    return None if moment is None else values.rfc3339(values.milliseconds(moment))
+
+
+def _ms(at: int | None) -> str | None:
+    return None if at is None else values.rfc3339(at)
+
+
+def version_view(version: int, sha256: str, *, dev: bool) -> dict[str, Json]:
+    return {"version": version, "sha256": sha256, "dev": dev}
+
+
+def run_view(run: RunSummary) -> dict[str, Json]:
+    """A run as lists and `GET /v1/runs/{id}` show it; with input, output and error where the row has them."""
+    result: dict[str, Json] = {}
+    if isinstance(run, RunRow) and run.result is not None:
+        result = values.loads(run.result)
+    view = {
+        "id": str(run.id),
+        "thread_id": run.thread_id,
+        "workflow": run.workflow_name,
+        "version": version_view(run.workflow_version, run.workflow.hex(), dev=run.dev),
+        "status": run.status,
+        "seq": run.seq,
+        "started_by": run.started_by,
+        "created_at": time_of(run.created_at),
+        "ended_at": time_of(run.ended_at),
+    }
+    if isinstance(run, RunRow):
+        view["input"] = None if run.input is None else values.loads(run.input)
+        view["output"] = result.get("output")
+        view["error"] = _error_view(result.get("error"))
+    return view
+
+
+def _error_view(error: dict[str, Json] | None) -> dict[str, Json] | None:
+    if error is None:
+        return None
+    return {**error, "at": _ms(error.get("at"))}
+
+
+def workflow_view(workflow: WorkflowSummary) -> dict[str, Json]:
+    return {
+        "name": workflow.name,
+        **version_view(workflow.version, workflow.sha256.hex(), dev=workflow.dev),
+        "title": workflow.title,
+        "created_at": time_of(workflow.created_at),
+    }
+
+
+def pending_row_view(pending: Pending) -> dict[str, Json]:
+    """A pending as lists show it."""
+    opened = msgspec.json.decode(pending.body, type=PendingOpened)
+    return {
+        "run_id": str(pending.run_id),
+        "status": pending.status,
+        "opened_at": time_of(pending.opened_at),
+        **_opened_view(opened),
+    }
+
+
+def pending_view(run_id: str, pending: PendingState) -> dict[str, Json]:
+    """A pending with what became of it, from its run's state."""
+    return {
+        "run_id": run_id,
+        "status": pending.status,
+        "opened_at": _ms(pending.opened.at),
+        **_opened_view(pending.opened),
+        "decided_by": pending.by,
+        "decided_at": _ms(pending.at),
+        "value": pending.value,
+        "reason": pending.reason,
+    }
+
+
+def _opened_view(opened: PendingOpened) -> dict[str, Json]:
+    return {
+        "id": opened.id,
+        "path": opened.path,
+        "kind": opened.kind,
+        "title": opened.title,
+        "message": opened.message,
+        "tool": opened.tool,
+        "args": None if opened.args is None else values.loads(opened.args),
+        "evidence": None if opened.evidence is None else values.loads(opened.evidence),
+        "schema": opened.schema,
+        "options": list(opened.options),
+        "policy": opened.policy,
+        "deadline": _ms(opened.deadline),
+        "digest": opened.digest,
+    }
+
+
+def snapshot_view(state: RunState) -> dict[str, Json]:
+    """`snapshot?at=seq`: the fold of the run's first `seq` events, and nothing else."""
+    steps: dict[str, Json] = {}
+    for path, step in state.steps.items():
+        if not path:
+            continue
+        shown: dict[str, Json] = {"status": step.status, "attempt": step.attempt}
+        if step.status == "finished" or step.approval is not None:
+            shown["output"] = step.output
+        if step.error is not None:
+            shown["error"] = _error_view(msgspec.to_builtins(step.error))
+        steps[path] = shown
+    turn = state.turn
+    return {
+        "run_id": state.run_id,
+        "seq": state.seq,
+        "status": state.status,
+        "turn": None
+        if turn is None
+        else {"n": turn.n, "first_seq": turn.first_seq, "open": turn.open, "wire_run_id": turn.wire_run_id},
+        "state": state.state,
+        "steps": dict(sorted(steps.items())),
+        "pendings": [
+            pending_view(state.run_id, pending)
+            for pending in sorted(state.pendings.values(), key=lambda each: (each.opened.at, each.opened.id))
+        ],
+        "messages": [message_view(each) for each in sorted(state.messages.values(), key=lambda each: each.n)],
+        "timers": [{"path": timer.path, "kind": timer.kind, "due": _ms(timer.due)} for timer in state.timers],
+        "output": state.output,
+        "error": None if state.error is None else _error_view(msgspec.to_builtins(state.error)),
+    }
+
+
+def message_view(message: MessageState) -> dict[str, Json]:
+    return {
+        "id": message.id,
+        "role": message.role,
+        "kind": message.kind,
+        "content": message.content,
+        "open": message.open,
+        "at": _ms(message.at),
+    }

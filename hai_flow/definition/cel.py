@@ -1,0 +1,1108 @@
+"""CEL (LANGUAGE sections 11 and 14), wrapped: cel-expr-python does the checking and the evaluating, this file the rest.
+
+What is done here and why:
+
+* The source is parsed unchecked first, and the tree read back from its protobuf bytes, so that every name has a place.
+* Each path into the data (`input.a.b`, `steps.x.output["k"]`) becomes a variable of its own, of the static type of its
+  JSON Schema. Only what an expression reads is converted, and none of the library's traps with dotted variables apply.
+  The variable's name is padded to the length of the path, so columns in error messages stay right.
+* An integer literal beside a double is widened (`< 100` becomes `< 100.0`).
+* Before evaluation an upper bound of every intermediate size is computed from the operands: the library itself bounds
+  iterations, but seven nested `.map(a, a + a)` would take gigabytes.
+* Run-time errors come back as values, optionals crash `plain_value()`: values are walked by type.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import math
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+from cel_expr_python import cel
+from cel_expr_python.ext import ext_math, ext_optional, ext_strings
+
+from hai_flow.values import INTEGER_MAX, NotJson, check, dumps
+
+Json: TypeAlias = Any
+Segment: TypeAlias = str | int
+
+SOURCE_MAX: Final = 4 * 1024  # bytes
+COMPREHENSIONS_MAX: Final = 3
+ITERATIONS_MAX: Final = 10_000  # the library's own budget; stated here for the message
+GROWTH_MAX: Final = 4 * 1024 * 1024  # characters and elements that an intermediate value may have
+RESULT_MAX: Final = 64 * 1024  # bytes of JSON
+
+TYPE_NAMES: Final = frozenset(("bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"))
+NAMESPACES: Final = frozenset(("math", "optional", "strings"))
+MISSING: Final = object()
+
+
+class ExpressionError(Exception):
+    """An expression that failed at run time. `code` is one of expression.error, .absent, .budget, .too_large."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A mistake in an expression; `offset` counts characters from the beginning of its source."""
+
+    offset: int
+    code: str
+    message: str
+
+
+class Faults(Exception):
+    """An expression that can't be compiled, with every fault found."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("; ".join(fault.message for fault in faults))
+        self.faults = tuple(faults)
+
+
+# -- the tree ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    offset: int
+    value: Json  # int, float, str, bool, None or bytes
+    unsigned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    offset: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    offset: int
+    operand: Tree
+    name: str
+    test: bool  # has(operand.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    offset: int
+    function: str
+    target: Tree | None
+    arguments: tuple[Tree, ...]
+
+    @property
+    def operands(self) -> tuple[Tree, ...]:
+        return self.arguments if self.target is None else (self.target, *self.arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    offset: int
+    elements: tuple[Tree, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """A map literal; `type_name` is not empty for a message literal, which the language does not have."""
+
+    offset: int
+    type_name: str
+    entries: tuple[tuple[Tree | None, Tree], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comprehension:
+    """`all`, `map`, ... after expansion, and what `optMap` becomes (a loop over nothing)."""
+
+    offset: int
+    variable: str
+    range: Tree
+    accumulator: str
+    start: Tree
+    condition: Tree
+    step: Tree
+    result: Tree
+
+
+Tree: TypeAlias = Const | Name | Select | Call | Listing | Mapped | Comprehension
+
+
+def children(tree: Tree) -> tuple[Tree, ...]:
+    """The direct parts of `tree`, in source order."""
+    match tree:
+        case Select():
+            return (tree.operand,)
+        case Call():
+            return tree.operands
+        case Listing():
+            return tree.elements
+        case Mapped():
+            return tuple(part for entry in tree.entries for part in entry if part is not None)
+        case Comprehension():
+            return (tree.range, tree.start, tree.condition, tree.step, tree.result)
+        case _:
+            return ()
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a protobuf message: (number, varint or bytes). Fixed 64-bit values come as their eight bytes."""
+    at, end = 0, len(data)
+    while at < end:
+        tag, at = _varint(data, at)
+        number, wire = tag >> 3, tag & 7
+        if wire == 0:
+            value, at = _varint(data, at)
+            yield number, value
+            continue
+        if wire == 2:
+            size, at = _varint(data, at)
+        else:
+            size = 8 if wire == 1 else 4
+        yield number, data[at : at + size]
+        at += size
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    result = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return result, at
+        shift += 7
+
+
+class _Reader:
+    """Reads cel.expr.ParsedExpr. Recursion is bounded: the parser refuses nesting deeper than 32."""
+
+    def __init__(self, parsed: bytes) -> None:
+        self.offsets: dict[int, int] = {}
+        self.expression = b""
+        for number, value in _fields(parsed):
+            if number == 2:
+                self.expression = bytes(value)  # type: ignore[arg-type]
+            elif number == 3:
+                self._source_info(value)
+
+    def _source_info(self, data: Any) -> None:
+        for number, value in _fields(data):
+            if number == 4:
+                entry = dict(_fields(value))  # type: ignore[arg-type]
+                self.offsets[entry.get(1, 0)] = entry.get(2, 0)  # type: ignore[index,assignment]
+
+    def tree(self, data: bytes) -> Tree:
+        parts: dict[int, Any] = dict(_fields(data))
+        offset = self.offsets.get(parts.get(2, 0), 0)
+        kinds: tuple[tuple[int, Callable[[int, bytes], Tree]], ...] = (
+            (3, self._constant), (4, self._name), (5, self._select), (6, self._call), (7, self._list),
+            (8, self._struct), (9, self._comprehension),
+        )  # fmt: skip
+        for number, read in kinds:
+            if number in parts:
+                return read(offset, parts[number])
+        return Const(offset, None)
+
+    def _constant(self, offset: int, data: bytes) -> Tree:
+        for number, value in _fields(data):
+            match number:
+                case 1:
+                    return Const(offset, None)
+                case 2:
+                    return Const(offset, bool(value))
+                case 3:
+                    assert isinstance(value, int)
+                    return Const(offset, value - (1 << 64) if value >= 1 << 63 else value)
+                case 4:
+                    return Const(offset, value, unsigned=True)
+                case 5:
+                    assert isinstance(value, bytes)
+                    return Const(offset, _double(value))
+                case 6:
+                    assert isinstance(value, bytes)
+                    return Const(offset, value.decode())
+                case _:
+                    return Const(offset, value)
+        return Const(offset, None)
+
+    def _name(self, offset: int, data: bytes) -> Tree:
+        return Name(offset, dict(_fields(data)).get(1, b"").decode())  # type: ignore[union-attr]
+
+    def _select(self, offset: int, data: bytes) -> Tree:
+        parts: dict[int, Any] = dict(_fields(data))
+        return Select(offset, self.tree(parts[1]), parts[2].decode(), bool(parts.get(3, 0)))
+
+    def _call(self, offset: int, data: bytes) -> Tree:
+        target, function, arguments = None, "", []
+        for number, value in _fields(data):
+            assert isinstance(value, bytes)
+            if number == 1:
+                target = self.tree(value)
+            elif number == 2:
+                function = value.decode()
+            elif number == 3:
+                arguments.append(self.tree(value))
+        return Call(offset, function, target, tuple(arguments))
+
+    def _list(self, offset: int, data: bytes) -> Tree:
+        return Listing(offset, tuple(self.tree(v) for n, v in _fields(data) if n == 1 and isinstance(v, bytes)))
+
+    def _struct(self, offset: int, data: bytes) -> Tree:
+        type_name, entries = "", []
+        for number, value in _fields(data):
+            assert isinstance(value, bytes)
+            if number == 1:
+                type_name = value.decode()
+            elif number == 2:
+                parts: dict[int, Any] = dict(_fields(value))
+                entries.append((self.tree(parts[3]) if 3 in parts else None, self.tree(parts[4])))
+        return Mapped(offset, type_name, tuple(entries))
+
+    def _comprehension(self, offset: int, data: bytes) -> Tree:
+        parts: dict[int, Any] = dict(_fields(data))
+        range_, start, condition, step, result = (self.tree(parts[n]) for n in (2, 4, 5, 6, 7))
+        return Comprehension(offset, parts[1].decode(), range_, parts[3].decode(), start, condition, step, result)
+
+
+def _double(data: bytes) -> float:
+    return struct.unpack("<d", data)[0]
+
+
+_EXTENSIONS: Final = (ext_strings.ExtStrings(), ext_math.ExtMath(), ext_optional.ExtOptional())
+_SYNTAX: Final = cel.NewEnv(extensions=list(_EXTENSIONS))
+
+
+def parse(source: str) -> Tree:
+    """The tree of `source`. Raises `Faults` (syntax, size, number of loops)."""
+    if len(source.encode(errors="replace")) > SOURCE_MAX:
+        raise Faults([Fault(0, "expression.too_long", "expected an expression of at most 4 KiB; compute it in a tool")])
+    if not source.strip():
+        raise Faults([Fault(0, "expression.syntax", "expected an expression, found nothing")])
+    try:
+        serialized = _SYNTAX.compile(source, disable_check=True).serialize()
+    except Exception as error:  # pybind raises RuntimeError, TypeError or SystemError
+        raise Faults(_faults(str(error), source, ())) from None
+    try:
+        tree = _read_tree(serialized)
+    except RecursionError:
+        raise Faults([Fault(0, "expression.too_deep", "the expression is nested too deeply; use a tool")]) from None
+    loops = [node for node in walk(tree) if isinstance(node, Comprehension) and not _is_empty(node.range)]
+    if len(loops) > COMPREHENSIONS_MAX:
+        offset = sorted(loop.offset for loop in loops)[COMPREHENSIONS_MAX]
+        message = f"expected at most {COMPREHENSIONS_MAX} of all, exists, filter and map in one expression; use a tool"
+        raise Faults([Fault(offset, "expression.comprehensions", message)])
+    return tree
+
+
+def _read_tree(serialized: bytes) -> Tree:
+    reader = _Reader(dict[int, Any](_fields(serialized))[2])
+    return reader.tree(reader.expression)
+
+
+def _is_empty(tree: Tree) -> bool:
+    return isinstance(tree, Listing) and not tree.elements
+
+
+def walk(tree: Tree) -> Iterator[Tree]:
+    """`tree` and everything in it, parents first."""
+    yield tree
+    for child in children(tree):
+        yield from walk(child)
+
+
+# -- messages of the library ---------------------------------------------------------------------------------------
+
+_MESSAGE = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
+_HINTS: Final = {
+    "length": "use size(x)",
+    "len": "use size(x)",
+    "sum": "there is no sum; let a tool compute it",
+    "sort": "there is no sort; let a tool do it",
+    "bind": "cel.bind is not part of flow/v1; use a `set` step",
+    "lower": "use lowerAscii()",
+    "upper": "use upperAscii()",
+    "toLowerCase": "use lowerAscii()",
+    "toUpperCase": "use upperAscii()",
+    "includes": "use contains() for text, `x in list` for lists",
+}
+
+
+def _faults(text: str, source: str, inserted: Sequence[int]) -> list[Fault]:
+    """The library's messages as faults. Behind each offset in `inserted` (of `source`) two characters came in."""
+    found: dict[int, Fault] = {}
+    for match in _MESSAGE.finditer(text):
+        line, column, message = int(match[1]), int(match[2]), match[3]
+        if line < 1 or "parsetree" in message:
+            continue
+        offset = _unshifted(_offset(source, line, column), inserted)
+        found.setdefault(offset, Fault(offset, *_translated(message.removesuffix(" [INVALID_ARGUMENT]"))))
+    if "recursion" in text:
+        message = "the expression is nested too deeply (at most 32 levels, or operators in a row); use a tool"
+        return [Fault(0, "expression.too_deep", message)]
+    if not found:
+        return [Fault(0, "expression.syntax", f"expected an expression: {text.splitlines()[0] if text else 'not CEL'}")]
+    return sorted(found.values(), key=lambda fault: fault.offset)
+
+
+def _offset(source: str, line: int, column: int) -> int:
+    return sum(len(text) + 1 for text in source.split("\n")[: line - 1]) + column - 1
+
+
+def _unshifted(offset: int, inserted: Sequence[int]) -> int:
+    for number, place in enumerate(inserted):
+        if offset <= place + 2 * number:
+            return offset - 2 * number
+    return max(0, offset - 2 * len(inserted))
+
+
+def _translated(message: str) -> tuple[str, str]:
+    overload = re.match(r"found no matching overload for '(.+?)' applied to '(.*)'", message)
+    if overload:
+        return "expression.type", _overload_message(overload[1], overload[2])
+    undeclared = re.match(r"undeclared reference to '(.+?)'", message)
+    if undeclared:
+        hint = _HINTS.get(undeclared[1], "see the functions of LANGUAGE section 11")
+        return "expression.unknown_function", f"there is no function `{undeclared[1]}`; {hint}"
+    if message.startswith("Syntax error"):
+        return "expression.syntax", f"can't read this expression: {_short_syntax(message)}"
+    return "expression.invalid", message
+
+
+def _short_syntax(message: str) -> str:
+    text = message.removeprefix("Syntax error: ").replace("'<EOF>'", "the end")
+    text = re.sub(r" expecting \{.*\}", "", text)
+    text = text.replace("mismatched input", "did not expect").replace("extraneous input", "did not expect")
+    if "'='" in text or "'=" in text:
+        text += "; comparison is =="
+    return text
+
+
+def _overload_message(function: str, types: str) -> str:
+    shown = re.sub(r"^_(.+)_$", r"\1", function)
+    given = types.strip("()")
+    if shown == "==" or shown == "!=":
+        return f"`{shown}` compares {given.replace(', ', ' with ')}, which can never be equal"
+    if "int" in given and "double" in given:
+        return f"`{shown}` can't mix {given.replace(', ', ' and ')}; write double(x) or int(x)"
+    if shown == "?_:":
+        return f"both sides of `? :` must have one type, found ({given}); wrap one in dyn(...)"
+    return f"`{shown}` can't be applied to ({given})"
+
+
+# -- types and bindings --------------------------------------------------------------------------------------------
+
+Kind: TypeAlias = str  # int double string bool timestamp map dyn, or list:<one of them>
+
+_CEL_TYPES: Final = {
+    "int": cel.Type.INT,
+    "double": cel.Type.DOUBLE,
+    "string": cel.Type.STRING,
+    "bool": cel.Type.BOOL,
+    "timestamp": cel.Type.TIMESTAMP,
+    "map": cel.Type.Map(cel.Type.STRING, cel.Type.DYN),
+    "dyn": cel.Type.DYN,
+    "list:int": cel.Type.List(cel.Type.INT),
+    "list:double": cel.Type.List(cel.Type.DOUBLE),
+    "list:string": cel.Type.List(cel.Type.STRING),
+    "list:bool": cel.Type.List(cel.Type.BOOL),
+    "list:dyn": cel.Type.List(cel.Type.DYN),
+    "list:map": cel.Type.List(cel.Type.Map(cel.Type.STRING, cel.Type.DYN)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A variable: `name` stands for the value at `path` in the scope. `fields` limits a map to what is looked at."""
+
+    name: str
+    path: tuple[Segment, ...]
+    kind: Kind
+    uses: int
+    fields: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """One path into the data, as it stands in the source: [start, end) and the tree node it covers."""
+
+    node: Tree
+    path: tuple[Segment, ...]
+    start: int
+    end: int
+    field: str | None  # the one property that `has()` or `.?` asks of it
+
+
+_ACCESSOR = re.compile(
+    r"(?:\s|//[^\n]*\n)*(?:\.(?:\s|//[^\n]*\n)*(?P<name>[A-Za-z_][A-Za-z0-9_]*|`[^`\n]+`)"
+    r"|\[(?:\s|//[^\n]*\n)*(?P<key>\"[^\"\\\n]*\"|'[^'\\\n]*'|[0-9]+)(?:\s|//[^\n]*\n)*\])"
+)
+_ROOT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def chain_spans(source: str, start: int, length: int) -> list[tuple[int, Segment]] | None:
+    """(end, segment) of the root and of each of `length` accessors behind `start`; None where the text is unusual."""
+    spans = longest_chain(source, start, length)
+    return spans if len(spans) == length + 1 else None
+
+
+def longest_chain(source: str, start: int, length: int = SOURCE_MAX) -> list[tuple[int, Segment]]:
+    """As `chain_spans`, of as many accessors as there are, up to `length`. A name must stand at `start`."""
+    root = _ROOT.match(source, start)
+    assert root is not None, "a path begins with a name"
+    spans: list[tuple[int, Segment]] = [(root.end(), root.group())]
+    while len(spans) <= length:
+        match = _ACCESSOR.match(source, spans[-1][0])
+        if match is None:
+            break
+        spans.append((match.end(), _segment(match)))
+    return spans
+
+
+def _segment(match: re.Match[str]) -> Segment:
+    name, key = match.group("name"), match.group("key")
+    if name is not None:
+        return name.strip("`")
+    return int(key) if key[0].isdigit() else key[1:-1]
+
+
+def static_path(tree: Tree) -> tuple[Name, tuple[Segment, ...]] | None:
+    """The root and the path of a tree that is only a path (`input.a["b"][0]`), else None."""
+    segments: list[Segment] = []
+    while True:
+        match tree:
+            case Name():
+                return tree, tuple(reversed(segments))
+            case Select(test=False):
+                segments.append(tree.name)
+                tree = tree.operand
+            case Call(function="_[_]", arguments=(operand, Const(value=int() | str() as key, unsigned=False))):
+                if isinstance(key, bool) or (isinstance(key, int) and key < 0):
+                    return None
+                segments.append(key)
+                tree = operand
+            case _:
+                return None
+
+
+@dataclass(slots=True)
+class Scan:
+    """What a tree mentions: data paths, other free names, and the variables of its loops."""
+
+    chains: list[Chain] = field(default_factory=list)
+    free: list[Name] = field(default_factory=list)
+    variables: list[tuple[str, int]] = field(default_factory=list)
+    messages: list[Mapped] = field(default_factory=list)
+
+
+def scan(tree: Tree, source: str, roots: frozenset[str]) -> Scan:
+    """Every path that begins with one of `roots` and every other free name of `tree`."""
+    result = Scan()
+    _scan(tree, source, roots, frozenset(), None, result)
+    return result
+
+
+def _scan(
+    tree: Tree, source: str, roots: frozenset[str], bound: frozenset[str], field_: str | None, result: Scan
+) -> None:
+    path = static_path(tree)
+    if path is not None:
+        name, segments = path
+        if name.name in bound or name.name.startswith("@"):
+            return
+        spans = chain_spans(source, name.offset, len(segments)) if name.name in roots else None
+        if spans is not None and tuple(part for _, part in spans[1:]) == segments:
+            result.chains.append(Chain(tree, (name.name, *segments), name.offset, spans[-1][0], field_))
+        elif name.name in roots:  # written in an unusual way: bind the whole root
+            end = name.offset + len(name.name)
+            result.chains.append(Chain(name, (name.name,), name.offset, end, None))
+        else:
+            result.free.append(name)
+        return
+    match tree:
+        case Select(test=True):
+            _scan(tree.operand, source, roots, bound, tree.name, result)
+        case Call(function="_?._", arguments=(operand, Const(value=str() as key))):
+            _scan(operand, source, roots, bound, key, result)
+        case Call(target=Name(name=namespace)) if namespace in NAMESPACES and namespace not in bound:
+            for argument in tree.arguments:
+                _scan(argument, source, roots, bound, None, result)
+        case Comprehension():
+            _scan_loop(tree, source, roots, bound, result)
+        case _:
+            if isinstance(tree, Mapped) and tree.type_name:
+                result.messages.append(tree)
+            for child in children(tree):
+                _scan(child, source, roots, bound, None, result)
+
+
+def _scan_loop(loop: Comprehension, source: str, roots: frozenset[str], bound: frozenset[str], result: Scan) -> None:
+    _scan(loop.range, source, roots, bound, None, result)
+    _scan(loop.start, source, roots, bound, None, result)
+    names = {name for name in (loop.variable, loop.accumulator) if not name.startswith(("@", "#"))}
+    result.variables.extend((name, loop.offset) for name in sorted(names))
+    for part in (loop.condition, loop.step, loop.result):
+        _scan(part, source, roots, bound | names, None, result)
+
+
+# -- widening ------------------------------------------------------------------------------------------------------
+
+_ARITHMETIC: Final = frozenset(("_+_", "_-_", "_*_", "_/_"))
+_COMPARISON: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_"))
+_RETURNS: Final = {"double": "double", "int": "int", "size": "int", "math.ceil": "double", "math.floor": "double"}
+
+
+class _Widening:
+    """Finds the integer literals that stand beside a double, from the types of the paths around them."""
+
+    def __init__(self, kinds: Mapping[int, Kind], source: str) -> None:
+        self.kinds = kinds  # id(node of a chain) -> kind
+        self.source = source
+        self.ends: set[int] = set()  # offsets just behind the literals to widen
+        self.widened: set[int] = set()
+
+    def type_of(self, tree: Tree, bound: Mapping[str, Kind]) -> Kind:
+        """The kind of `tree` ("other" where it does not matter), widening literals inside on the way."""
+        if id(tree) in self.kinds:
+            return self.kinds[id(tree)]
+        match tree:
+            case Const():
+                return _constant_kind(tree)
+            case Name():
+                return bound.get(tree.name, "other")
+            case Select():
+                self.type_of(tree.operand, bound)
+                return "bool" if tree.test else "dyn"
+            case Call():
+                return self._call(tree, bound)
+            case Comprehension():
+                return self._loop(tree, bound)
+            case _:
+                for child in children(tree):
+                    self.type_of(child, bound)
+                return "list:dyn" if isinstance(tree, Listing) else "map"
+
+    def _loop(self, loop: Comprehension, bound: Mapping[str, Kind]) -> Kind:
+        over = self.type_of(loop.range, bound)
+        element = over.removeprefix("list:") if over.startswith("list:") else "dyn" if over == "dyn" else "other"
+        inner = {**bound, loop.variable: element, loop.accumulator: "other"}
+        start = self.type_of(loop.start, bound)
+        if loop.variable.startswith("#"):  # optMap: the variable is the accumulator, bound to an optional's value
+            inner[loop.accumulator] = start
+        for part in (loop.condition, loop.step):
+            self.type_of(part, inner)
+        result = self.type_of(loop.result, inner)
+        return result if result != "other" else start if start.startswith("list") else "other"
+
+    def _call(self, call: Call, bound: Mapping[str, Kind]) -> Kind:
+        kinds = [self.type_of(operand, bound) for operand in call.operands]
+        if call.function in _ARITHMETIC:
+            return self._arithmetic(call, kinds)
+        if call.function in _COMPARISON:
+            if "double" in kinds:
+                self._widen(call.operands)
+            return "bool"
+        if call.function == "_?_:_":
+            if "double" in kinds[1:]:
+                self._widen(call.operands[1:])
+                return "double"
+            return kinds[1] if kinds[1] == kinds[2] else "dyn" if "dyn" in kinds[1:] else "other"
+        if call.function == "-_":
+            return kinds[0]
+        if call.function in ("_[_]", "value", "orValue"):
+            return kinds[0].removeprefix("list:") if kinds[0].startswith("list:") else "dyn"
+        if call.function in ("filter", "reverse"):
+            return kinds[0]
+        return _RETURNS.get(call.function, "other")
+
+    def _arithmetic(self, call: Call, kinds: list[Kind]) -> Kind:
+        """Numbers in dyn data are always bound as doubles, so a literal beside them is widened as well."""
+        if "double" in kinds:
+            self._widen(call.operands)
+            return "double"
+        if "dyn" in kinds and any(_is_integer(operand) for operand in call.operands):
+            self._widen(call.operands)
+            return "double"
+        return kinds[0] if kinds and kinds[0] == kinds[-1] else "dyn" if "dyn" in kinds else "other"
+
+    def _widen(self, operands: Sequence[Tree]) -> None:
+        for operand in operands:
+            if _is_integer(operand):
+                assert isinstance(operand, Const)
+                match = re.compile(r"-?\s*[0-9]+(?![0-9xXuU.eE])").match(self.source, operand.offset)
+                if match:  # hexadecimal literals stay integers
+                    self.ends.add(match.end())
+
+
+def _constant_kind(constant: Const) -> Kind:
+    match constant.value:
+        case bool():
+            return "bool"
+        case int():
+            return "other" if constant.unsigned else "int"
+        case float():
+            return "double"
+        case str():
+            return "string"
+        case _:
+            return "other"
+
+
+def _is_integer(tree: Tree) -> bool:
+    return isinstance(tree, Const) and type(tree.value) is int and not tree.unsigned
+
+
+# -- compiling -----------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=512)
+def _environment(variables: tuple[tuple[str, Kind], ...]) -> cel.Env:
+    types = {name: _CEL_TYPES[kind] for name, kind in variables}
+    return cel.NewEnv(variables=types, extensions=list(_EXTENSIONS))
+
+
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def _variable_names(taken: frozenset[str]) -> Iterator[str]:
+    """Names of three characters: no root is shorter, so a padded one fits where any path stood."""
+    for first in _DIGITS:
+        for second in _DIGITS:
+            name = f"v{first}{second}"
+            if name not in taken:
+                yield name
+
+
+def compile_tree(
+    source: str, tree: Tree, chains: Sequence[Chain], kind_at: Callable[[tuple[Segment, ...]], Kind]
+) -> Program:
+    """The checked program of a parsed source whose paths (`chains`) were found sound. Raises `Faults`."""
+    taken = frozenset(node.name for node in walk(tree) if isinstance(node, Name))
+    bindings = _bindings(chains, kind_at, _variable_names(taken | {v for n in walk(tree) for v in _loop_names(n)}))
+    by_path = {binding.path: binding for binding in bindings}
+    rewritten = source
+    for chain in chains:
+        rewritten = _replaced(rewritten, chain, by_path[chain.path].name)
+    widening = _Widening({id(chain.node): by_path[chain.path].kind for chain in chains}, source)
+    widening.type_of(tree, {})
+    ends = sorted(widening.ends)
+    for end in reversed(ends):
+        rewritten = rewritten[:end] + ".0" + rewritten[end:]
+    environment = _environment(tuple((binding.name, binding.kind) for binding in bindings))
+    try:
+        program = environment.compile(rewritten)
+    except Exception as error:  # pybind raises RuntimeError, TypeError or SystemError
+        raise Faults(_faults(str(error), rewritten, ends)) from None
+    result = program.return_type().name()
+    if result.startswith("optional_type"):
+        raise Faults([Fault(0, "expression.optional", "the result may be absent; end with .orValue(...)")])
+    growth = _Growth(tree, {id(chain.node): by_path[chain.path].name for chain in chains})
+    return Program(source, program, bindings, result, growth)
+
+
+def _loop_names(tree: Tree) -> tuple[str, ...]:
+    return (tree.variable, tree.accumulator) if isinstance(tree, Comprehension) else ()
+
+
+def _bindings(
+    chains: Sequence[Chain], kind_at: Callable[[tuple[Segment, ...]], Kind], names: Iterator[str]
+) -> tuple[Binding, ...]:
+    paths: dict[tuple[Segment, ...], list[Chain]] = {}
+    for chain in chains:
+        paths.setdefault(chain.path, []).append(chain)
+    result: list[Binding] = []
+    for (path, uses), name in zip(paths.items(), names, strict=False):
+        asked = {use.field for use in uses}
+        fields = None if None in asked else frozenset(part for part in asked if part is not None)
+        result.append(Binding(name, path, kind_at(path), len(uses), fields))
+    if len(result) < len(paths):
+        raise Faults([Fault(0, "expression.too_long", "expected fewer different paths in one expression")])
+    return tuple(result)
+
+
+def _replaced(source: str, chain: Chain, name: str) -> str:
+    """`source` with the path's text replaced by a variable, as long as before and with its line breaks."""
+    covered = source[chain.start : chain.end]
+    padding = "".join(character if character == "\n" else " " for character in covered[len(name) :])
+    return source[: chain.start] + name + padding + source[chain.end :]
+
+
+# -- running -------------------------------------------------------------------------------------------------------
+
+
+class Program:
+    """A compiled expression. `evaluate` is the only door; it holds the interpreter's lock while it runs."""
+
+    __slots__ = ("_bindings", "_by_name", "_growth", "_program", "result_type", "source")
+
+    def __init__(
+        self, source: str, program: cel.Expression, bindings: tuple[Binding, ...], result: str, growth: _Growth
+    ) -> None:
+        self.source = source
+        self.result_type = result
+        self._program = program
+        self._bindings = bindings
+        self._by_name = {binding.name: binding for binding in bindings}
+        self._growth = growth
+
+    def evaluate(self, scope: Mapping[str, Json]) -> Json:
+        """The JSON value; timestamps, durations and bytes as text. Raises `ExpressionError`."""
+        data: dict[str, Json] = {}
+        sizes: dict[str, Size] = {}
+        for binding in self._bindings:
+            value = look_up(scope, binding.path)
+            if value is not MISSING:
+                data[binding.name], sizes[binding.name] = self._bound(binding, value)
+        self._growth.check(sizes)
+        try:
+            value = self._program.eval(data=data)
+            return self._result(value)
+        except ExpressionError:
+            raise
+        except Exception as error:  # pybind raises RuntimeError, TypeError or SystemError
+            raise self._failure(str(error)) from None
+
+    def _bound(self, binding: Binding, value: Json) -> tuple[Json, Size]:
+        if binding.fields is not None and type(value) is dict:
+            value = {name: value[name] for name in binding.fields if name in value}
+        try:
+            return convert(value, binding.kind, self._growth.deep)
+        except (TypeError, ValueError, OverflowError):
+            raise ExpressionError(
+                "expression.error", f"expected {_spoken(binding.kind)} in {spell(binding.path)}, found another type"
+            ) from None
+
+    def _result(self, value: cel.Value) -> Json:
+        if value.type() == cel.Type.ERROR:
+            raise self._failure(str(value.value()))
+        return finished(_plain(value))
+
+    def _failure(self, text: str) -> ExpressionError:
+        """The library's run-time message as an error of the language."""
+        missing = re.search(r'No value with name "(\w+)" found', text)
+        if missing and missing[1] in self._by_name:
+            return absent(self._by_name[missing[1]].path)
+        key = re.search(r"Key not found in map : (.*)", text)
+        if key:
+            return ExpressionError(
+                "expression.absent", f"{self.source!r}: there is no {key[1]}; guard it with has() or .?x.orValue(...)"
+            )
+        if "Iteration budget" in text:
+            return ExpressionError(
+                "expression.budget", f"{self.source!r} needs more than {ITERATIONS_MAX:,} iterations; use a tool"
+            )
+        return ExpressionError("expression.error", f"{self.source!r}: {_readable(text)}")
+
+
+def _readable(text: str) -> str:
+    text = re.sub(r"^[A-Z_]+: ", "", text.splitlines()[0] if text else "failed")
+    overload = re.match(r"No matching overloads found : (.*)", text)
+    if overload:
+        return f"{overload[1].replace('int64', 'int')} does not exist: the values have the wrong types"
+    return text.replace("Applying SELECT to non-message type", "a property was asked of something that is no object")
+
+
+def _spoken(kind: Kind) -> str:
+    return {"int": "an integer", "double": "a number", "string": "text", "bool": "a boolean", "map": "an object"}.get(
+        kind, "a list" if kind.startswith("list") else kind
+    )
+
+
+def absent(path: Sequence[Segment]) -> ExpressionError:
+    """The error of reading `path` where nothing is."""
+    return ExpressionError(
+        "expression.absent",
+        f"{spell(path)} is absent; guard it with has({spell(path)}) or {spell(path[:-1])}.?{path[-1]}.orValue(...)",
+    )
+
+
+def spell(path: Sequence[Segment]) -> str:
+    """`path` as it is written in an expression."""
+    text = str(path[0]) if path else ""
+    for part in path[1:]:
+        if isinstance(part, str):
+            text += f".{part}" if re.fullmatch(r"[A-Za-z_]\w*", part, re.ASCII) else f'["{part}"]'
+        else:
+            text += f"[{part}]"
+    return text
+
+
+_NOT_BEGUN: Final[dict[str, Json]] = {"status": "pending"}  # `steps.X.status` never fails, even before X began
+
+
+def look_up(scope: Mapping[str, Json], path: Sequence[Segment]) -> Json:
+    """The value at `path`, or MISSING. Raises ExpressionError where a property is asked of what is no object."""
+    value: Json = scope
+    for depth, part in enumerate(path):
+        kind = type(value)
+        if kind is dict or isinstance(value, Mapping):
+            if part not in value:
+                if depth == 1 and path[0] == "steps":
+                    value = _NOT_BEGUN
+                    continue
+                return MISSING
+            value = value[part]
+        elif kind is list and type(part) is int:
+            if part >= len(value):
+                return MISSING
+            value = value[part]
+        else:
+            raise ExpressionError(
+                "expression.error",
+                f"{spell(path[:depth])} is neither an object nor a list: {spell(path)} can't be read",
+            )
+    return value
+
+
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+@dataclass(slots=True)
+class Size:
+    """How large a value is: `total` characters and elements, `count` elements of its own, the largest element."""
+
+    total: int
+    count: int = 0
+    element: Size | None = None
+
+
+_SCALAR: Final = Size(1)
+
+
+def convert(value: Json, kind: Kind, deep: bool) -> tuple[Json, Size]:
+    """`value` as the library wants it for a variable of `kind`, and its size (element by element only if `deep`)."""
+    if kind == "dyn":
+        return _dyn(value, deep)
+    if kind == "string":
+        if type(value) is not str:
+            raise TypeError
+        return value, Size(len(value) + 1)
+    if kind == "double":
+        if isinstance(value, bool):
+            raise TypeError
+        return float(value), _SCALAR
+    if kind == "int":
+        if isinstance(value, bool) or value != int(value):
+            raise TypeError
+        return int(value), _SCALAR
+    if kind == "timestamp":
+        return _EPOCH + datetime.timedelta(milliseconds=value), _SCALAR
+    if kind == "bool":
+        if type(value) is not bool:
+            raise TypeError
+        return value, _SCALAR
+    if kind == "map":
+        if not isinstance(value, Mapping):
+            raise TypeError
+        return _dyn(value, deep)
+    if type(value) is not list:
+        raise TypeError
+    parts = [convert(item, kind.removeprefix("list:"), deep) for item in value]
+    return [part for part, _ in parts], _sized([size for _, size in parts], len(value), deep)
+
+
+def _dyn(value: Json, deep: bool) -> tuple[Json, Size]:
+    """Data without a static type: every number is a double, so that 5 and 5.0 behave alike."""
+    kind = type(value)
+    if kind is str:
+        return value, Size(len(value) + 1)
+    if kind is int:
+        return float(value), _SCALAR
+    if kind is list:
+        parts = [_dyn(item, deep) for item in value]
+        return [part for part, _ in parts], _sized([size for _, size in parts], len(parts), deep)
+    if kind is dict or isinstance(value, Mapping):
+        pairs = {key: _dyn(item, deep) for key, item in value.items()}
+        keys = sum(map(len, pairs)) + len(pairs)
+        size = _sized([size for _, size in pairs.values()], len(pairs), deep)
+        size.total += keys
+        return {key: part for key, (part, _) in pairs.items()}, size
+    return value, _SCALAR
+
+
+def _sized(sizes: list[Size], count: int, deep: bool) -> Size:
+    total = 1 + sum(size.total for size in sizes)
+    return Size(total, count, _widest(sizes) if deep and sizes else None)
+
+
+def _widest(sizes: Sequence[Size]) -> Size:
+    """A size that none of `sizes` exceeds in any respect."""
+    inner = [size.element for size in sizes if size.element is not None]
+    return Size(max(size.total for size in sizes), max(size.count for size in sizes), _widest(inner) if inner else None)
+
+
+def _plain(value: cel.Value) -> Json:
+    """A result as JSON. Walked by type: the library's own plain_value() crashes the process on nested optionals."""
+    name = value.type().name()
+    if name.startswith("LIST"):
+        return [_plain(item) for item in value.value()]
+    if name.startswith("MAP"):
+        return {_key(key): _plain(item) for key, item in value.value().items()}
+    read = _SCALARS.get(name)
+    if read is None:
+        # An optional inside a list says that it is an ERROR: its type has no name in the library.
+        what = "an optional; add orValue(...)" if name == "ERROR" or name.startswith("optional") else name.lower()
+        raise ExpressionError("expression.error", f"expected a JSON value as the result, found {what}")
+    return read(value.value())
+
+
+def _key(key: Json) -> str:
+    if type(key) is not str:
+        raise ExpressionError("expression.error", f"expected text as the key of a map, found {key!r}")
+    return key
+
+
+def _number(number: float) -> int | float:
+    """A whole double below 2^53 is an integer in JSON: the author wrote 5, not 5.0."""
+    if not math.isfinite(number):
+        raise ExpressionError("expression.error", f"the result {number} is not a JSON number; check the division")
+    return int(number) if number.is_integer() and abs(number) <= INTEGER_MAX else number
+
+
+def timestamp_text(moment: datetime.datetime) -> str:
+    """RFC 3339 in UTC, with fractions only where there are any."""
+    text = moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    text = text.rjust(19, "0")  # strftime does not pad years before 1000
+    fraction = f"{moment.microsecond:06d}".rstrip("0")
+    return f"{text}.{fraction}Z" if fraction else f"{text}Z"
+
+
+def instant_text(milliseconds: int) -> str:
+    """Milliseconds since 1970 as RFC 3339 text in UTC."""
+    return timestamp_text(_EPOCH + datetime.timedelta(milliseconds=milliseconds))
+
+
+def _duration_text(duration: datetime.timedelta) -> str:
+    micros = duration // datetime.timedelta(microseconds=1)
+    sign, micros = ("-", -micros) if micros < 0 else ("", micros)
+    seconds, fraction = divmod(micros, 1_000_000)
+    tail = f".{fraction:06d}".rstrip("0") if fraction else ""
+    return f"{sign}{seconds}{tail}s"
+
+
+_SCALARS: Final[dict[str, Callable[[Any], Json]]] = {
+    "NULL": lambda value: None,
+    "BOOL": bool,
+    "INT": int,
+    "UINT": int,
+    "DOUBLE": _number,
+    "STRING": str,
+    "BYTES": lambda value: base64.b64encode(bytes(value)).decode(),
+    "TIMESTAMP": timestamp_text,
+    "DURATION": _duration_text,
+}
+
+
+def finished(value: Json) -> Json:
+    """`value` if it may leave an expression: plain JSON, at most 64 KiB. Raises `ExpressionError`."""
+    if type(value) is bool or value is None:
+        return value
+    try:
+        check(value)
+    except NotJson as error:
+        raise ExpressionError("expression.error", f"the result can't be stored: {error}") from None
+    if type(value) is not int and type(value) is not float and len(dumps(value)) > RESULT_MAX:
+        raise ExpressionError("expression.too_large", "the result is larger than 64 KiB; let a tool keep it")
+    return value
+
+
+# -- growth --------------------------------------------------------------------------------------------------------
+
+_PRODUCTS: Final = frozenset(("replace", "join", "format"))
+
+
+class _Growth:
+    """An upper bound of what an expression can grow to. Cheap (a sum) where nothing in it multiplies."""
+
+    __slots__ = ("_base", "_tree", "_uses", "_variables", "deep")
+
+    def __init__(self, tree: Tree, variables: Mapping[int, str]) -> None:
+        nodes = list(walk(tree))
+        self._tree = tree
+        self._variables = dict(variables)
+        self._uses: dict[str, int] = {}
+        for name in variables.values():
+            self._uses[name] = self._uses.get(name, 0) + 1
+        self._base = 64 * len(nodes) + sum(len(n.value) for n in nodes if isinstance(n, Const) and type(n.value) is str)
+        self.deep = any(
+            isinstance(node, Comprehension) or (isinstance(node, Call) and node.function in _PRODUCTS) for node in nodes
+        )
+
+    def check(self, sizes: Mapping[str, Size]) -> None:
+        """Raises ExpressionError(expression.budget) if operands of these sizes could grow beyond GROWTH_MAX."""
+        if self.deep:
+            self._bound(self._tree, {}, sizes)
+        else:
+            self._allow(self._base + sum(size.total * self._uses[name] for name, size in sizes.items()))
+
+    def _allow(self, total: int) -> int:
+        if total > GROWTH_MAX:
+            raise ExpressionError(
+                "expression.budget", "the expression could grow beyond 4 Mi characters and elements; use a tool"
+            )
+        return total
+
+    def _bound(self, tree: Tree, bound: Mapping[str, Size], sizes: Mapping[str, Size]) -> Size:
+        """The largest that `tree` can be. Every intermediate value passes through `_allow`."""
+        if id(tree) in self._variables:
+            return sizes.get(self._variables[id(tree)], _SCALAR)
+        match tree:
+            case Const():
+                return Size(len(tree.value) + 1) if isinstance(tree.value, (str, bytes)) else _SCALAR
+            case Name():
+                return bound.get(tree.name, _SCALAR)
+            case Comprehension():
+                return self._loop(tree, bound, sizes)
+            case Select():
+                return self._part(self._bound(tree.operand, bound, sizes))
+            case Call():
+                return self._call(tree, [self._bound(part, bound, sizes) for part in tree.operands])
+            case _:
+                parts = [self._bound(part, bound, sizes) for part in children(tree)]
+                total = self._allow(1 + len(parts) + sum(part.total for part in parts))
+                return Size(total, len(parts), _widest(parts) if parts else None)
+
+    def _loop(self, loop: Comprehension, bound: Mapping[str, Size], sizes: Mapping[str, Size]) -> Size:
+        over = self._bound(loop.range, bound, sizes)
+        start = self._bound(loop.start, bound, sizes)
+        # A macro's step is `accumulator + [element]`, a boolean, or the accumulator itself: linear in the rounds.
+        inner = {**bound, loop.variable: self._part(over), loop.accumulator: _SCALAR}
+        self._bound(loop.condition, inner, sizes)
+        step = self._bound(loop.step, inner, sizes)
+        rounds = over.count or (over.total if over.element is None else 0)
+        total = self._allow(start.total + rounds * step.total)
+        gathered = Size(
+            max(total, step.total), start.count + rounds * max(1, step.count), step.element or start.element
+        )
+        if _is_empty(loop.range):  # optMap: the accumulator is the value itself
+            gathered = start
+        return self._bound(loop.result, {**inner, loop.accumulator: gathered}, sizes)
+
+    def _part(self, whole: Size) -> Size:
+        return whole.element or whole
+
+    def _call(self, call: Call, parts: list[Size]) -> Size:
+        if call.function in ("_?_:_",):
+            return _widest(parts[1:])
+        if call.function in ("_[_]", "_?._", "_[?_]"):
+            return self._part(parts[0])
+        total = sum(part.total for part in parts) + 32
+        if call.function in _PRODUCTS:
+            total += parts[0].total * sum(part.total for part in parts[1:])
+            if call.function == "format":
+                total += 1_024 * parts[0].total
+        elements = [part.element for part in parts if part.element is not None]
+        count = sum(part.count for part in parts)
+        if call.function in ("split",):
+            count, elements = parts[0].total, [parts[0]]
+            total += 32 * count  # an element costs far more than its one character
+        return Size(self._allow(total), count, _widest(elements) if elements else None)

@@ -1,0 +1,483 @@
+"""YAML read into a value in which every key and every value knows its line and column (LANGUAGE section 1).
+
+Only the *events* of PyYAML's C parser are used: its `compose` recurses in C and dies of `'[' * 50000`. Everything that
+YAML would quietly drop, merge, guess or expand without bound is a finding here. Absent on purpose: any meaning.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+import yaml
+
+from hai_flow.errors import Finding
+from hai_flow.values import INTEGER_MAX
+
+Json: TypeAlias = Any
+Path: TypeAlias = tuple[str | int, ...]
+
+BYTES_MAX: Final = 256 * 1024
+DEPTH_MAX: Final = 40
+NODES_MAX: Final = 20_000
+FINDINGS_MAX: Final = 200  # a broken document repeats itself; nobody reads the two hundredth finding
+
+_MISSES_MAX: Final = 100  # escaped words that `locate` looks for in vain before it gives the text's beginning
+
+_AFTER_QUOTE = re.compile(r"""(?:^|[:-])\s+(?:"[^"]*"|'[^']*')\s*[^\s,#:\]}]""")
+_INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_WORDS: Final[dict[str, Json]] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+# What PostgreSQL and JSON can't carry, or what an editor would not show. TAB, LF and CR are fine.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place in the text: `line` and `column` count from 1, `index` (characters) from 0."""
+
+    line: int
+    column: int
+    index: int
+
+
+@dataclass(slots=True)
+class Node:
+    """One value with its place. `keys`: the place of each key of a mapping; `size`: its nodes, aliases expanded."""
+
+    kind: Literal["scalar", "mapping", "list"]
+    value: Json
+    start: Mark
+    end: int = 0
+    keys: dict[str, Mark] = field(default_factory=dict)
+    children: dict[str | int, Node] = field(default_factory=dict)
+    size: int = 1
+    depth: int = 1
+    plain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A parsed file. `value` is plain JSON (None where nothing could be read); `findings` are in document order."""
+
+    file: str
+    text: str
+    value: Json
+    findings: tuple[Finding, ...]
+    root: Node | None
+
+    def position(self, path: Path, key: bool = False) -> tuple[int, int]:
+        """(line, column) of the value at `path`, or of its key; of the nearest existing parent where it is absent."""
+        mark = self._mark(path, key)
+        return (mark.line, mark.column) if mark else (1, 1)
+
+    def locate(self, path: Path, offset: int) -> tuple[int, int]:
+        """(line, column) of the character `offset` of the text at `path`, found in the file as it was written.
+
+        Indentation and folding are looked through word by word; where escapes hide the place, the text's beginning.
+        """
+        node = self._node(path)
+        if node is None or not isinstance(node.value, str):
+            return self.position(path)
+        index = _index_of(self.text, node, offset)
+        if index is None:
+            return node.start.line, node.start.column
+        line = self.text.count("\n", 0, index) + 1
+        return line, index - (self.text.rfind("\n", 0, index) + 1) + 1
+
+    def _node(self, path: Path) -> Node | None:
+        node = self.root
+        for part in path:
+            node = node.children.get(part) if node else None
+        return node
+
+    def _mark(self, path: Path, key: bool) -> Mark | None:
+        if not path:
+            return self.root.start if self.root else None
+        parent = self._node(path[:-1])
+        if parent is None or path[-1] not in parent.children:
+            return self._mark(path[:-1], key=True)
+        if key and isinstance(path[-1], str):
+            return parent.keys[path[-1]]
+        return parent.children[path[-1]].start
+
+
+def _index_of(text: str, node: Node, offset: int) -> int | None:
+    """Where in `text` the character `offset` of the scalar `node` stands."""
+    cursor = node.start.index
+    misses = 0
+    for word in re.finditer(r"\S+", node.value):
+        found = text.find(word.group(), cursor, max(node.end, cursor))
+        if word.end() > offset:
+            return None if found < 0 else found + max(0, offset - word.start())
+        if found >= 0:
+            cursor = found + len(word.group())
+            continue
+        misses += 1
+        if misses > _MISSES_MAX:
+            return None
+    return max(cursor - 1, node.start.index) if cursor > node.start.index else None
+
+
+def suggestion(word: str, known: Sequence[str] | Mapping[str, Any] | frozenset[str]) -> str:
+    """`; did you mean x?` for the nearest known word, or nothing."""
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean `{near[0]}`?" if near else ""
+
+
+def kind_of(value: Json) -> str:
+    """What a value is, in words for people."""
+    match value:
+        case None:
+            return "nothing (null)"
+        case bool():
+            return f"{str(value).lower()} (a boolean)"
+        case int() | float():
+            return f"the number {value}"
+        case str():
+            return f"the text {shorten(value)!r}"
+        case list():
+            return "a list"
+        case _:
+            return "a mapping"
+
+
+def shorten(text: str, limit: int = 40) -> str:
+    """`text` short enough to stand in a sentence."""
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+class _Stop(Exception):
+    """Reading can't go on; the finding has been made."""
+
+
+def parse(source: bytes, file: str = "<workflow>") -> Document:
+    """Read `source`. Never raises: whatever is wrong is in `.findings` (LANGUAGE section 1)."""
+    builder = _Builder(file)
+    text = builder.decode(source)
+    root = None
+    if text is not None:
+        builder.text = text
+        try:
+            root = builder.build()
+        except _Stop:
+            root = builder.root
+    findings = tuple(sorted(builder.findings, key=lambda finding: (finding.line, finding.column)))
+    return Document(file, text or "", root.value if root else None, findings, root)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A mapping or list that is still being read. `key` is the key whose value comes next."""
+
+    node: Node
+    anchor: str | None
+    key: tuple[str, Mark] | None = None
+
+
+class _Builder:
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.text = ""
+        self.findings: list[Finding] = []
+        self.root: Node | None = None
+        self.anchors: dict[str, Node] = {}
+        self.stack: list[_Open] = []
+        self.nodes = 0
+        self.documents = 0
+
+    # -- findings ------------------------------------------------------------------------------------------------
+
+    def find(self, line: int, column: int, code: str, message: str) -> None:
+        self.findings.append(Finding(self.file, line, column, "error", code, message))
+        if len(self.findings) >= FINDINGS_MAX:
+            raise _Stop
+
+    def find_at(self, mark: Mark, code: str, message: str) -> None:
+        self.find(mark.line, mark.column, code, message)
+
+    # -- bytes to text -------------------------------------------------------------------------------------------
+
+    def decode(self, source: bytes) -> str | None:
+        """The text of `source` without a byte-order mark, lines ended by LF; None where it can't be read at all."""
+        if len(source) > BYTES_MAX:
+            self.find(
+                1, 1, "yaml.too_large", f"expected at most 256 KiB, found {len(source)} bytes; split the workflow"
+            )
+            return None
+        if source[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            self.find(1, 1, "yaml.encoding", "expected UTF-8, found UTF-16; save the file as UTF-8")
+            return None
+        try:
+            text = source.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = source.count(b"\n", 0, error.start) + 1
+            column = error.start - (source.rfind(b"\n", 0, error.start) + 1) + 1
+            self.find(line, column, "yaml.encoding", "expected UTF-8, found other bytes; save the file as UTF-8")
+            return None
+        text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\ufeff", " ")
+        control = _CONTROL.search(text)
+        if control:
+            line, column = _place(text, control.start())
+            name = "a NUL" if control.group() == "\x00" else f"the control character U+{ord(control.group()):04X}"
+            self.find(line, column, "yaml.control", f"expected text, found {name}; remove it")
+            return None
+        # The other line breaks of YAML 1.1 would move every later line: libyaml counts them, editors do not.
+        return text.replace("\x85", " ").replace("\u2028", " ").replace("\u2029", " ")
+
+    # -- events to nodes -----------------------------------------------------------------------------------------
+
+    def build(self) -> Node | None:
+        try:
+            for event in self._events():
+                self._event(event)
+        except yaml.MarkedYAMLError as error:
+            self._scanner_finding(error)
+        except (yaml.YAMLError, UnicodeError) as error:
+            self.find(1, 1, "yaml.syntax", f"expected YAML, found something else: {error}")
+        if self.root is None and not self.findings:
+            self.find(1, 1, "yaml.empty", "expected a workflow, found an empty file; begin with `hai: flow/v1`")
+        return self.root
+
+    def _events(self) -> Iterator[yaml.Event]:
+        return yaml.parse(self.text, Loader=yaml.CLoader)
+
+    def _event(self, event: yaml.Event) -> None:
+        match event:
+            case yaml.ScalarEvent():
+                self._scalar(event)
+            case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
+                self._open(event)
+            case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
+                self._close(event)
+            case yaml.AliasEvent():
+                self._alias(event)
+            case yaml.DocumentStartEvent():
+                self._document(event)
+            case _:
+                pass
+
+    def _document(self, event: yaml.DocumentStartEvent) -> None:
+        self.documents += 1
+        if self.documents > 1:
+            self.find_at(
+                _mark(event), "yaml.second_document", "expected one document, found a second after `---`; remove it"
+            )
+            raise _Stop
+
+    def _open(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
+        kind: Literal["mapping", "list"] = "mapping" if isinstance(event, yaml.MappingStartEvent) else "list"
+        node = Node(kind, {} if kind == "mapping" else [], _mark(event))
+        self._count(node.start, 1)
+        if len(self.stack) >= DEPTH_MAX:
+            self.find_at(node.start, "yaml.too_deep", f"expected at most {DEPTH_MAX} levels, found more; flatten it")
+            raise _Stop
+        if event.tag is not None:
+            self._tag(node.start, event.tag)
+        if self._awaits_key():
+            self._complex_key(node.start)
+        self.stack.append(_Open(node, event.anchor))
+
+    def _close(self, event: yaml.Event) -> None:
+        done = self.stack.pop()
+        done.node.end = _end(event)
+        if done.anchor:
+            self.anchors[done.anchor] = done.node
+        self._place(done.node)
+
+    def _scalar(self, event: yaml.ScalarEvent) -> None:
+        mark = _mark(event)
+        self._count(mark, 1)
+        if self._awaits_key():
+            self._key(event, mark)
+            return
+        node = Node("scalar", None, mark, _end(event), plain=not event.style)
+        node.value = self._resolve(event, mark)
+        if event.anchor:
+            self.anchors[event.anchor] = node
+        self._place(node)
+
+    def _alias(self, event: yaml.AliasEvent) -> None:
+        mark = _mark(event)
+        name = event.anchor or ""
+        if self._awaits_key():
+            self.find_at(mark, "yaml.alias_key", f"expected a key, found the alias `*{name}`; write the key as text")
+            raise _Stop
+        if any(entry.anchor == name for entry in self.stack):
+            self.find_at(
+                mark, "yaml.alias_cycle", f"the alias `*{name}` stands inside its own anchor; copy what is meant"
+            )
+            raise _Stop
+        target = self.anchors.get(name)
+        if target is None:
+            self.find_at(
+                mark, "yaml.alias_unknown", f"there is no anchor `&{name}`; text that begins with `*` must be quoted"
+            )
+            target = Node("scalar", None, mark)
+        self._count(mark, target.size)
+        if len(self.stack) + target.depth > DEPTH_MAX:
+            self.find_at(mark, "yaml.too_deep", f"expected at most {DEPTH_MAX} levels, found more; flatten it")
+            raise _Stop
+        self._place(target)
+
+    def _count(self, mark: Mark, nodes: int) -> None:
+        self.nodes += nodes
+        if self.nodes > NODES_MAX:
+            self.find_at(
+                mark,
+                "yaml.too_many_nodes",
+                f"expected at most {NODES_MAX:,} values after aliases are expanded, found more; split the workflow",
+            )
+            raise _Stop
+
+    def _awaits_key(self) -> bool:
+        return bool(self.stack) and self.stack[-1].node.kind == "mapping" and self.stack[-1].key is None
+
+    def _place(self, node: Node) -> None:
+        """Put a finished node where it belongs."""
+        if not self.stack:
+            self.root = node
+            return
+        parent = self.stack[-1]
+        target = parent.node
+        target.size += node.size
+        target.depth = max(target.depth, node.depth + 1)
+        if target.kind == "list":
+            target.children[len(target.value)] = node
+            target.value.append(node.value)
+            return
+        assert parent.key is not None, "a value of a mapping has its key before it"
+        (key, mark), parent.key = parent.key, None
+        if key in target.keys:
+            first = target.keys[key].line
+            self.find_at(
+                mark, "yaml.duplicate_key", f"the key `{key}` is written twice (first at line {first}); remove one"
+            )
+        elif key == "<<":
+            self.find_at(mark, "yaml.merge_key", "merge keys (`<<`) are not part of flow/v1; write the keys out")
+        else:
+            target.keys[key] = mark
+            target.children[key] = node
+            target.value[key] = node.value
+
+    def _key(self, event: yaml.ScalarEvent, mark: Mark) -> None:
+        if event.tag is not None:
+            self._tag(mark, event.tag)
+        self.stack[-1].key = (event.value, mark)
+
+    def _complex_key(self, mark: Mark) -> None:
+        self.find_at(mark, "yaml.key", "expected a key (text), found a list or a mapping" + self._hole_remedy(mark))
+        raise _Stop
+
+    def _tag(self, mark: Mark, tag: str) -> None:
+        shown = tag.replace("tag:yaml.org,2002:", "!!")
+        self.find_at(
+            mark,
+            "yaml.tag",
+            f"found the YAML tag `{shown}`; tags are not part of flow/v1. Text or an expression that begins with `!` "
+            f'must be quoted: "{shown} ..."',
+        )
+
+    def _resolve(self, event: yaml.ScalarEvent, mark: Mark) -> Json:
+        """The value of a scalar by YAML 1.2's core schema: `on`, `no`, `12:30` and dates are text."""
+        if event.tag is not None:
+            self._tag(mark, event.tag)
+            return None
+        text: str = event.value
+        if event.style:  # C reads plain text as ""
+            return text
+        if text in _WORDS:
+            return _WORDS[text]
+        if _INTEGER.fullmatch(text):
+            return self._integer(text, mark)
+        if _NOT_FINITE.fullmatch(text):
+            self.find_at(mark, "yaml.number", f"{text} is not a JSON number; quote it if it is text")
+            return None
+        if _FLOAT.fullmatch(text):
+            number = float(text)
+            if math.isinf(number):
+                self.find_at(mark, "yaml.number", f"{shorten(text)} is too large for a number; quote it")
+                return None
+            return number
+        return text
+
+    def _integer(self, text: str, mark: Mark) -> int | None:
+        base = 16 if text.startswith("0x") else 8 if text.startswith("0o") else 10
+        number = int(text, base) if len(text) <= 40 else INTEGER_MAX + 1
+        if abs(number) > INTEGER_MAX:
+            self.find_at(
+                mark,
+                "yaml.number",
+                f"{shorten(text)} is beyond 2^53 and would lose digits; quote it to keep it as text",
+            )
+            return None
+        return number
+
+    # -- errors of the scanner -----------------------------------------------------------------------------------
+
+    def _scanner_finding(self, error: yaml.MarkedYAMLError) -> None:
+        """A sentence with a remedy for what the scanner could not read."""
+        raw = error.problem_mark or error.context_mark
+        mark = Mark(raw.line + 1, raw.column + 1, raw.index) if raw else Mark(1, 1, 0)
+        problem = str(error.problem or "it is not YAML")
+        self.find_at(mark, "yaml.syntax", f"can't read this as YAML ({problem}){self._remedy(problem, mark)}")
+
+    def _remedy(self, problem: str, mark: Mark) -> str:
+        line = self._line(mark.line)
+        if "\t" in line[: len(line) - len(line.lstrip())] or "tab" in problem:
+            return "; indent with spaces, not with tabs"
+        if "cannot start any token" in problem and line[mark.column - 1 : mark.column] == "\t":
+            return "; indent with spaces, not with tabs"
+        if "mapping values" in problem:
+            return "; text that contains `: ` (such as `a ? b : c`) must be quoted, or be written under `|`"
+        hole = self._hole_remedy(mark)
+        if hole:
+            return hole
+        if "cannot start any token" in problem:
+            return "; text that begins with `@`, `%` or a backtick must be quoted"
+        if "quoted scalar" in problem or "<scalar>" in problem:
+            return "; text that begins with a quote must be quoted as a whole, or be written under `|`"
+        if "',' or" in problem:
+            return "; close the bracket, put commas between the items, and quote text that holds any of `[]{},`"
+        if _AFTER_QUOTE.search(line):
+            return "; text that begins with a quote must be quoted as a whole, or be written under `|`"
+        if "simple key" in problem or "expected ':'" in problem:
+            return "; write `key: value`, with a space after the colon"
+        return "; check the indentation and the quotes of this line and the one before"
+
+    def _hole_remedy(self, mark: Mark) -> str:
+        """The remedy for an unquoted hole, if the line (or the one before) holds one."""
+        nearby = self._line(mark.line) + self._line(mark.line - 1)
+        if re.search(r"[\[{,:]\s*[^\"'\s]*\$\{\{", nearby) and re.search(r"[\[{]", nearby.split("${{")[0]):
+            return '; in flow style a hole must be quoted: {a: "${{ x }}"}'
+        if "${{" in nearby:
+            return "; text with a hole and with `: ` or ` #`, or with a quote at its front, must be quoted or stand under `|`"
+        return ""
+
+    def _line(self, number: int) -> str:
+        lines = self.text.split("\n")
+        return lines[number - 1] if 0 < number <= len(lines) else ""
+
+
+def _mark(event: yaml.Event) -> Mark:
+    mark = event.start_mark
+    assert mark is not None, "the C parser marks every event"
+    return Mark(mark.line + 1, mark.column + 1, mark.index)
+
+
+def _end(event: yaml.Event) -> int:
+    assert event.end_mark is not None, "the C parser marks every event"
+    return event.end_mark.index
+
+
+def _place(text: str, index: int) -> tuple[int, int]:
+    return text.count("\n", 0, index) + 1, index - (text.rfind("\n", 0, index) + 1) + 1

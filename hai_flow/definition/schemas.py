@@ -1,0 +1,272 @@
+"""JSON Schema 2020-12, compiled once, with every reference out of the document denied (LANGUAGE section 1).
+
+jsonschema-rs would fetch remote references and read `file:` ones; here such a reference is a finding, and a retriever
+that always refuses stands behind it. Formats are asserted, not only annotated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import jsonschema_rs
+
+from hai_flow.definition.document import Path, kind_of, suggestion
+
+Json: TypeAlias = Any
+Report: TypeAlias = Callable[[Path, str, str], None]  # path inside the schema, code, message
+
+_TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
+_FAULTS_MAX: Final = 100
+_DEFAULTS_DEPTH_MAX: Final = 40
+
+_MAP_OF_SCHEMAS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_ONE_SCHEMA: Final = (
+    "items", "additionalProperties", "contains", "not", "if", "then", "else", "propertyNames",
+    "unevaluatedItems", "unevaluatedProperties", "contentSchema",
+)  # fmt: skip
+_LIST_OF_SCHEMAS: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
+_PLAIN_KEYWORDS: Final = (
+    "$anchor", "$comment", "$dynamicAnchor", "$dynamicRef", "$id", "$ref", "$schema", "$vocabulary", "type", "enum",
+    "const", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "format", "pattern",
+    "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems",
+    "maxItems", "uniqueItems", "minContains", "maxContains", "required", "minProperties", "maxProperties",
+    "dependentRequired", "contentEncoding", "contentMediaType",
+)  # fmt: skip
+_KEYWORDS: Final = frozenset((*_MAP_OF_SCHEMAS, *_ONE_SCHEMA, *_LIST_OF_SCHEMAS, *_PLAIN_KEYWORDS))
+
+
+class JsonSchema:
+    """plan.Schema over jsonschema-rs. Build it with `compile_schema`, or directly from a schema known to be sane."""
+
+    __slots__ = ("_has_defaults", "_validator", "raw")
+
+    def __init__(self, raw: Json) -> None:
+        self.raw = raw
+        self._validator = _validator(raw)
+        self._has_defaults = _mentions_default(raw)
+
+    def findings(self, value: Json) -> list[dict[str, str]]:
+        """Every fault of `value` (the first hundred) as `{"path": JSON Pointer, "message": text}`; empty = valid."""
+        if self._validator.is_valid(value):
+            return []
+        faults: list[dict[str, str]] = []
+        for error in self._validator.iter_errors(value):
+            if len(faults) >= _FAULTS_MAX:
+                break
+            pointer = "".join("/" + str(p).replace("~", "~0").replace("/", "~1") for p in error.instance_path)
+            faults.append({"path": pointer, "message": error.message})
+        return faults
+
+    def with_defaults(self, value: Json) -> Json:
+        """A copy of `value` in which absent properties, at any depth, have their schema's `default`."""
+        return _filled(self.raw, value, self.raw, 0) if self._has_defaults else value
+
+    def __repr__(self) -> str:
+        return f"JsonSchema({self.raw!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JsonSchema) and self.raw == other.raw
+
+    def __hash__(self) -> int:
+        return hash(repr(self.raw))
+
+
+def compile_schema(raw: Json, report: Report) -> JsonSchema | None:
+    """`raw` compiled, or None after every fault was handed to `report` (path inside the schema, code, message)."""
+    faulty = False
+
+    def fault(path: Path, code: str, message: str) -> None:
+        nonlocal faulty
+        faulty = True
+        report(path, code, message)
+
+    for path, schema in _subschemas(raw):
+        _check_schema(path, schema, raw, fault)
+    if faulty:
+        return None
+    try:
+        compiled = JsonSchema(raw)
+    except Exception as error:  # the library raises several unrelated types here, ValueError among them
+        path: Path = tuple(getattr(error, "instance_path", ()))
+        fault(path, "schema.invalid", f"expected a JSON Schema (2020-12): {_first_line(error)}")
+        return None
+    _check_defaults(raw, fault)
+    return None if faulty else compiled
+
+
+def closed(raw: Mapping[str, Json]) -> dict[str, Json]:
+    """The workflow's `input`: unknown properties are refused unless `additionalProperties` says otherwise."""
+    return dict(raw) if "additionalProperties" in raw else {**raw, "additionalProperties": False}
+
+
+def resolve(schema: Json, root: Json) -> Json:
+    """`schema` with local references (`#/$defs/x`) followed; `{}` where there is nothing to follow."""
+    for _ in range(16):  # a chain of references that is longer than this is a circle
+        if not isinstance(schema, Mapping) or "$ref" not in schema:
+            return schema
+        schema = _at(root, schema["$ref"])
+    return {}
+
+
+def _at(root: Json, reference: Json) -> Json:
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return {}
+    node = root
+    for part in reference[1:].split("/")[1:]:
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, list) and key.isdigit() and int(key) < len(node):
+            node = node[int(key)]
+        elif isinstance(node, Mapping) and key in node:
+            node = node[key]
+        else:
+            return {}
+    return node
+
+
+def _deny(uri: str) -> Json:
+    raise ValueError(f"{uri}: references out of the document are not allowed; put the schema under $defs")
+
+
+def _validator(raw: Json) -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator(
+        raw,
+        validate_formats=True,
+        retriever=_deny,
+        pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000),
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(getattr(error, "message", "")) or str(error)).splitlines()[0]
+
+
+def _subschemas(root: Json) -> Iterator[tuple[Path, Json]]:
+    """Every schema inside `root` with its path, parents first. A stack, because documents are as deep as they like."""
+    stack: list[tuple[Path, Json]] = [((), root)]
+    while stack:
+        path, schema = stack.pop()
+        yield path, schema
+        if isinstance(schema, Mapping):
+            stack.extend(reversed(list(_children(path, schema))))
+
+
+def _children(path: Path, schema: Mapping[str, Json]) -> Iterator[tuple[Path, Json]]:
+    for keyword, value in schema.items():
+        if keyword in _MAP_OF_SCHEMAS and isinstance(value, Mapping):
+            yield from (((*path, keyword, name), inner) for name, inner in value.items())
+        elif keyword in _LIST_OF_SCHEMAS and isinstance(value, list):
+            yield from (((*path, keyword, index), inner) for index, inner in enumerate(value))
+        elif keyword in _ONE_SCHEMA:
+            yield (*path, keyword), value
+
+
+def _check_schema(path: Path, schema: Json, root: Json, fault: Report) -> None:
+    if isinstance(schema, bool):
+        return
+    if not isinstance(schema, Mapping):
+        fault(path, "schema.invalid", f"expected a JSON Schema (a mapping), found {kind_of(schema)}")
+        return
+    for keyword in schema:
+        if keyword not in _KEYWORDS and not keyword.startswith("x-"):
+            hint = suggestion(keyword, _KEYWORDS)
+            fault((*path, keyword), "schema.unknown_keyword", f"`{keyword}` is no keyword of JSON Schema{hint}")
+    _check_type(path, schema, fault)
+    _check_required(path, schema, fault)
+    _check_reference(path, schema, root, fault)
+
+
+def _check_type(path: Path, schema: Mapping[str, Json], fault: Report) -> None:
+    if "type" not in schema:
+        return
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    for name in types:
+        if name not in _TYPES:
+            hint = suggestion(name, _TYPES) if isinstance(name, str) else ""
+            shown = f"`{name}`" if isinstance(name, str) else kind_of(name)
+            fault((*path, "type"), "schema.invalid", f"expected a type ({', '.join(_TYPES)}), found {shown}{hint}")
+            return
+
+
+def _check_required(path: Path, schema: Mapping[str, Json], fault: Report) -> None:
+    """A required property that `properties` does not have is nearly always a misspelt one."""
+    required, properties = schema.get("required"), schema.get("properties")
+    if not isinstance(required, list) or not isinstance(properties, Mapping):
+        return
+    open_ended = "additionalProperties" in schema or "patternProperties" in schema
+    for index, name in enumerate(required):
+        if isinstance(name, str) and name not in properties and not open_ended:
+            hint = suggestion(name, properties)
+            fault(
+                (*path, "required", index), "schema.required", f"`{name}` is required but not among `properties`{hint}"
+            )
+
+
+def _check_reference(path: Path, schema: Mapping[str, Json], root: Json, fault: Report) -> None:
+    for keyword in ("$ref", "$dynamicRef", "$schema"):
+        target = schema.get(keyword)
+        if not isinstance(target, str):
+            continue
+        if keyword == "$schema":
+            if not target.startswith("https://json-schema.org/draft/2020-12/"):
+                fault(
+                    (*path, keyword), "schema.draft", f"expected JSON Schema 2020-12, found {target}; remove `$schema`"
+                )
+        elif not target.startswith("#"):
+            fault(
+                (*path, keyword),
+                "schema.reference",
+                f"expected a reference inside this schema (#/$defs/...), found {target}; copy the schema here",
+            )
+        elif target.startswith("#/") and _at(root, target) == {} and keyword == "$ref":
+            fault((*path, keyword), "schema.reference", f"{target} leads nowhere; it counts from this schema's own top")
+
+
+def _check_defaults(root: Json, fault: Report) -> None:
+    """A default that its own schema refuses would fail every run that relies on it."""
+    for path, schema in _subschemas(root):
+        if not isinstance(schema, Mapping) or "default" not in schema or "$ref" in schema:
+            continue
+        value = schema["default"]
+        if isinstance(value, str) and "${{" in value:  # a form's default may hold holes, filled at opening
+            continue
+        definitions = {key: root[key] for key in ("$defs", "definitions") if isinstance(root, Mapping) and key in root}
+        own = {**definitions, **{key: part for key, part in schema.items() if key != "default"}}
+        try:
+            faults = JsonSchema(own).findings(JsonSchema({**schema, **definitions}).with_defaults(value))
+        except Exception:  # a reference that only the whole schema can follow: nothing to say about its default
+            continue
+        if faults:
+            fault((*path, "default"), "schema.default", f"the default does not fit its schema: {faults[0]['message']}")
+
+
+def _mentions_default(raw: Json) -> bool:
+    return any(isinstance(schema, Mapping) and "default" in schema for _, schema in _subschemas(raw))
+
+
+def _filled(schema: Json, value: Json, root: Json, depth: int) -> Json:
+    """`value` with defaults. Only `properties`, `items`, `prefixItems`, `allOf` and local references are followed:
+    which branch of `anyOf` or `if` holds may itself depend on a default."""
+    schema = resolve(schema, root)
+    if not isinstance(schema, Mapping) or depth > _DEFAULTS_DEPTH_MAX:
+        return value
+    for part in schema.get("allOf", ()):
+        value = _filled(part, value, root, depth + 1)
+    if isinstance(value, dict):
+        return _filled_object(schema.get("properties", {}), value, root, depth)
+    if isinstance(value, list) and ("items" in schema or "prefixItems" in schema):
+        first = schema.get("prefixItems", [])
+        rest = schema.get("items", {})
+        return [_filled(first[i] if i < len(first) else rest, item, root, depth + 1) for i, item in enumerate(value)]
+    return value
+
+
+def _filled_object(properties: Mapping[str, Json], value: dict[str, Json], root: Json, depth: int) -> dict[str, Json]:
+    filled = dict(value)
+    for name, raw in properties.items():
+        schema = resolve(raw, root)
+        if name in filled:
+            filled[name] = _filled(schema, filled[name], root, depth + 1)
+        elif isinstance(schema, Mapping) and "default" in schema:
+            filled[name] = _filled(schema, schema["default"], root, depth + 1)
+    return filled

@@ -1,0 +1,48 @@
+"""Ids made from what they name, so that a decision made twice names things alike (DESIGN section 11)."""
+
+from __future__ import annotations
+
+import base64
+from hashlib import sha256
+from uuid import UUID
+
+
+def _digest(*parts: str | int) -> str:
+    return sha256("\x00".join(map(str, parts)).encode()).hexdigest()
+
+
+def message_id(run_id: str, path: str, attempt: int, n: int) -> str:
+    """The id of the message that attempt `attempt` of the step `path` opens as the run's n-th entry."""
+    return "msg_" + _digest(run_id, path, attempt, n)[:24]
+
+
+def pending_id(run_id: str, path: str, n: int) -> str:
+    """The id of the n-th pending of the step `path`, which is also its toolCallId. It names its run."""
+    run = base64.b32encode(UUID(run_id).bytes).decode().rstrip("=").lower()
+    return f"call_{run}_{_digest(path, n)[:12]}"
+
+
+def run_of_pending(id: str) -> UUID | None:
+    """The run that a pending's id names, or None if `id` is not of that form. Found without an index."""
+    parts = id.split("_")
+    if len(parts) != 3 or parts[0] != "call" or len(parts[1]) != 26 or not id.isascii():
+        return None
+    try:
+        return UUID(bytes=base64.b32decode(parts[1].upper() + "======"))
+    except ValueError:
+        return None
+
+
+def turn_id(run_id: str, turn: int) -> str:
+    """The id of a run's n-th turn: what HAI and AG-UI call runId when no client named it."""
+    return f"{run_id}.{turn}"
+
+
+def tool_call_id(run_id: str, path: str, n: int) -> str:
+    """The id of an exposed server tool's call: of the same form as a pending's, but never one."""
+    return pending_id(run_id, path + "\x00call", n)
+
+
+def jitter(run_id: str, path: str, attempt: int) -> float:
+    """A number in [0.5, 1), the same whenever it is asked for again."""
+    return 0.5 + int(_digest(run_id, path, attempt)[:8], 16) / 2**33

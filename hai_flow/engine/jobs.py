@@ -1,0 +1,72 @@
+"""What is to be done for a run after its last commit. A function of the state: there is no job table (STORE H4)."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+from hai_flow.engine.retry import SUSPECT_AFTER_LOST
+from hai_flow.engine.state import RunState
+
+
+class Perform(msgspec.Struct, frozen=True):
+    """Perform attempt `attempt` of the effect at `path`, with the arguments that the state holds."""
+
+    path: str
+    attempt: int
+
+
+class Continue(msgspec.Struct, frozen=True):
+    """Send the run the command Continue: its last decision reached its bound with more to do."""
+
+
+Job: TypeAlias = Perform | Continue
+
+_ACTIVE: Final = frozenset({"running", "paused", "stopping", "needs_attention"})
+
+
+def open_jobs(state: RunState) -> list[Job]:
+    """Everything that a holder of the run should be doing now."""
+    jobs: list[Job] = []
+    if state.status in _ACTIVE:
+        jobs.extend(Perform(path, attempt) for path, attempt in state.attempts.items())
+    if state.status == "running" and next_ready(state) is not None:
+        jobs.append(Continue())
+    return jobs
+
+
+def is_busy(state: RunState) -> bool:
+    """Whether somebody must hold the run: an attempt is in flight, or a decision goes on."""
+    return bool(state.attempts) or (state.status == "running" and bool(state.ready))
+
+
+def next_ready(state: RunState) -> str | None:
+    """The first of `ready` that may begin now, or None.
+
+    A step that was lost three times in a row runs alone: if it takes its process down again, it condemns itself and not
+    its neighbours (STORE H4).
+    """
+    attempts, steps = state.attempts, state.steps
+    if any(steps[path].lost >= SUSPECT_AFTER_LOST for path in attempts):
+        return None
+    for path in state.ready:
+        step = steps.get(path)
+        if step is None or step.lost < SUSPECT_AFTER_LOST or not attempts:
+            return path
+    return None
+
+
+def wake_at(state: RunState) -> int | None:
+    """When the run must be looked at even if nothing happens (ms since 1970), or None.
+
+    While paused (or in need of attention) only people's deadlines count; the rest fires on resume (LANGUAGE section 3).
+    """
+    if state.status in ("paused", "needs_attention"):
+        return min((timer.due for timer in state.timers if timer.kind == "deadline"), default=None)
+    wake = state.timers[0].due if state.timers else None
+    if state.timeouts and state.running_since is not None:
+        left = min(state.timeouts.values()) - state.worked
+        due = state.running_since + left
+        wake = due if wake is None else min(wake, due)
+    return wake

@@ -1,0 +1,764 @@
+"""Commands in, commits out: the one door through which anything happens to a run.
+
+A *lane* takes up to 256 runs that have something to say, decides their commands one on top of the other, and commits
+all of it in one statement. The next batch starts when that statement returns, so back-pressure needs no timer. The
+rules (STORE.md, by number):
+
+* B1  a batch holds at most one entry per run, and a run is in at most one batch in flight;
+* B3  whoever wins learns from the statement itself whether it holds the run;
+* B4  only a win proves that a state was fresh: a refusal from a cached state is answered after loading the tail;
+* B6  a batch refused for its data is halved until the culprit is alone; the others commit;
+* H1  a decision compares `version`, streamed chunks compare `fence`; after three losses a run is taken alone;
+* H2  a repeated command id gets the first outcome, with another body 409;
+* an unknown outcome publishes nothing: the run is loaded and whoever asked is answered from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from hai_flow import values
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.decide import DEFAULT_LIMITS, Decision, Limits, decide
+from hai_flow.engine.jobs import is_busy, wake_at
+from hai_flow.engine.snapshot import ABI, decode_state, encode_state
+from hai_flow.engine.state import TERMINAL_STATUSES, RunState, evolve, fold
+from hai_flow.errors import Rejected, StoreError
+from hai_flow.runtime.service import Clock, Service
+from hai_flow.store import runs
+from hai_flow.store.database import Database, Fault, classify
+from hai_flow.store.projection import rows_of
+
+Json: TypeAlias = Any
+log = structlog.get_logger(__name__)
+
+LOSSES_BEFORE_ALONE: Final = 3
+HINT_SECONDS: Final = 0.005  # hints of this long go out together
+SNAPSHOT_BYTES_MIN: Final = 64 * 1024
+STATE_OVERHEAD_BYTES: Final = 4096
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of a command: its answer, and the run's `seq` and status after the commit that holds it."""
+
+    value: Json
+    run_id: UUID
+    seq: int
+    status: str
+    already: bool = False
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """A piece of a streamed message: the n-th (from 0) of `message_id`, by an attempt that the process performs."""
+
+    message_id: str
+    path: str
+    attempt: int
+    n: int
+    text: str
+
+
+@dataclass(slots=True)
+class Birth:
+    """What a Start needs beside the command: a run is born with it."""
+
+    plan: Plan
+    queue: str = "default"
+    slot: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Ask:
+    """One command on its way. `arrived` is monotonic: a state loaded before it proves nothing to it (B4)."""
+
+    command: c.Command
+    arrived: float
+    command_id: str | None = None
+    body_sha: bytes = b""
+    answer: asyncio.Future[Outcome] | None = None
+    birth: Birth | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Hot:
+    """A run as this process knows it. `mine`: a statement of our own said that we hold it (B2)."""
+
+    id: UUID
+    tenant: UUID
+    state: RunState
+    plan: Plan | None = None
+    version: int = 0
+    fence: int = 0
+    mine: bool = False
+    loaded_at: float = -1.0  # monotonic: when the load (or the win) that the state comes from began
+    exists: bool = True
+    asks: deque[Ask] = field(default_factory=deque)
+    chunks: deque[Chunk] = field(default_factory=deque)
+    known: dict[str, runs.StoredCommand] = field(default_factory=dict)  # command ids found by a load: sha, outcome
+    losses: int = 0
+    queued: bool = False  # in its lane's queue, in the loader's, or in a batch in flight
+    log_bytes: int = 0  # since the last snapshot
+    snapshot_bytes: int = 0
+    bytes: int = 0
+    slot_taken: bool = False
+    missing: bool = False
+    stale: bool = False  # somebody told us to load while a batch was in flight
+    tasks: dict[str, Any] = field(default_factory=dict)  # the worker's: path -> attempt being performed
+
+    @property
+    def wants(self) -> bool:
+        return bool(self.asks or self.chunks)
+
+
+@dataclass(slots=True)
+class _Draft:
+    """One entry in the making: what is decided for a run on top of its state, and whom to answer how."""
+
+    hot: Hot
+    state: RunState
+    events: list[e.Event] = field(default_factory=list)
+    cut: bool = False
+    decides: bool = False
+    answers: list[tuple[Ask, Outcome | Rejected]] = field(default_factory=list)
+    commands: list[runs.CommandRow] = field(default_factory=list)
+    asks: list[Ask] = field(default_factory=list)
+    chunks: list[Chunk] = field(default_factory=list)
+    stored: bytes = b""
+
+
+class Committer(Service):
+    """The lanes, the loader, and the cache of hot states.
+
+    `worker_id` is this process's in the workers table, None while it performs nothing. `on_commit` is called with every
+    committed piece of a log in order of seq; `on_state` after a win or a load, when jobs may have changed.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        lanes: int = 1,
+        entries_max: int = 256,
+        bytes_max: int = 1024 * 1024,
+        cache_bytes_max: int = 64 * 1024 * 1024,
+        limits: Limits = DEFAULT_LIMITS,
+        find_plan: Callable[[UUID, bytes], Any],
+    ) -> None:
+        super().__init__()
+        self.database = database
+        self.clock = Clock()
+        self.worker_id: int | None = None
+        self.on_commit: Callable[[Hot, int, Sequence[e.Event]], None] = lambda hot, first, events: None
+        self.on_state: Callable[[Hot], None] = lambda hot: None
+        self._limits = limits
+        self._entries_max = entries_max
+        self._bytes_max = bytes_max
+        self._cache_bytes_max = cache_bytes_max
+        self._find_plan = find_plan
+        self._hot: OrderedDict[UUID, Hot] = OrderedDict()
+        self._cache_bytes = 0
+        self._lanes = [_Lane() for _ in range(lanes)]
+        self._loads = _Lane()
+        self._hints: set[UUID] = set()
+        self._unclaimed = False
+        self._hint = asyncio.Event()
+        self._closing = False
+
+    # --- the door -------------------------------------------------------------------------------------------------
+
+    async def submit(
+        self,
+        run_id: UUID,
+        tenant: UUID,
+        command: c.Command,
+        *,
+        command_id: str | None = None,
+        body_sha: bytes = b"",
+        birth: Birth | None = None,
+    ) -> Outcome:
+        """Decide and commit `command`; return after the commit. Raises `Rejected` if it was refused.
+
+        `command_id` makes a repetition safe: the first outcome again, or 409 if `body_sha` differs.
+        """
+        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._ask(run_id, tenant, Ask(command, time.monotonic(), command_id, body_sha, answer, birth))
+        return await answer
+
+    def tell(self, hot: Hot, command: c.Command) -> None:
+        """The same door for those who need no answer: results, timers. A refusal is logged and dropped."""
+        hot = self._hot.get(hot.id) or self._remember(hot)
+        hot.asks.append(Ask(command, time.monotonic()))
+        self._queue(hot)
+
+    def stream(self, hot: Hot, chunks: Iterable[Chunk]) -> None:
+        """Append pieces of streamed messages to the log of a run that this process holds (H1)."""
+        hot.chunks.extend(chunks)
+        self._queue(hot)
+
+    def now_ms(self) -> int:
+        """The database's clock as known here, in milliseconds since 1970: a lower bound."""
+        return self.clock.at(time.monotonic())
+
+    def now(self) -> datetime:
+        """The same as an instant."""
+        return values.instant(self.now_ms())
+
+    def peek(self, run_id: UUID) -> Hot | None:
+        """What this process knows of the run, however old."""
+        return self._hot.get(run_id)
+
+    def refresh(self, run_id: UUID, tenant: UUID | None = None) -> None:
+        """Load the run's tail: somebody else has moved it, or we hold it and do not know it yet."""
+        hot = self._hot.get(run_id)
+        if hot is None:
+            hot = self._remember(Hot(run_id, tenant or UUID(int=0), RunState(str(run_id))))
+        if hot.queued:
+            hot.stale = True
+        else:
+            hot.loaded_at, hot.queued = -1.0, True
+            self._loads.add(hot)
+
+    def disown(self, hot: Hot) -> None:
+        """The database says that this process holds the run no more."""
+        hot.mine = False
+        self.on_state(hot)
+
+    def forget_claims(self) -> None:
+        """This process could not renew its lease: it holds nothing any more."""
+        for hot in list(self._hot.values()):
+            if hot.mine:
+                self.disown(hot)
+
+    def _ask(self, run_id: UUID, tenant: UUID, ask: Ask) -> None:
+        if self._closing:
+            raise Rejected(503, "closing", "the server is shutting down; send the request again.")
+        hot = self._hot.get(run_id)
+        if hot is None:
+            hot = self._remember(Hot(run_id, tenant, RunState(str(run_id))))
+            if ask.birth is not None:
+                hot.plan, hot.exists, hot.loaded_at = ask.birth.plan, False, time.monotonic()
+        elif hot.tenant != tenant and hot.tenant.int:
+            raise Rejected(404, "run_unknown", f"there is no run {run_id}.")
+        hot.asks.append(ask)
+        self._queue(hot)
+
+    def _queue(self, hot: Hot) -> None:
+        if hot.queued:
+            return
+        hot.queued = True
+        self._hot.move_to_end(hot.id)
+        if hot.loaded_at < 0:
+            self._loads.add(hot)
+        else:
+            self._lane(hot).add(hot)
+
+    def _lane(self, hot: Hot) -> _Lane:
+        return self._lanes[hot.id.int % len(self._lanes)]
+
+    # --- life -----------------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        self._closing = False
+        async with self.database.api.acquire() as connection:
+            now: datetime = await connection.fetchval("SELECT clock_timestamp()")
+        self.clock.read(values.milliseconds(now), time.monotonic())
+        for number, lane in enumerate(self._lanes):
+            self._spawn(self._run_lane(lane), f"lane {number}")
+        self._spawn(self._run_loads(), "loads")
+        self._spawn(self._run_hints(), "hints")
+
+    async def _stop(self) -> None:
+        """Commit what was asked before the stop; refuse what comes after."""
+        self._closing = True
+        while any(hot.wants or hot.queued for hot in self._hot.values()):
+            await asyncio.sleep(0.005)
+        self._hot.clear()
+        self._cache_bytes = 0
+
+    # --- lanes ----------------------------------------------------------------------------------------------------
+
+    async def _run_lane(self, lane: _Lane) -> None:
+        while True:
+            await lane.ready.wait()
+            batch = [draft for hot in lane.take(self._entries_max) if (draft := self._drafted(hot)) is not None]
+            while batch:
+                size, count = 0, 0
+                while count < len(batch) and (not count or size + len(batch[count].stored) <= self._bytes_max):
+                    size += len(batch[count].stored)
+                    count += 1
+                await self._commit(batch[:count])
+                batch = batch[count:]
+
+    def _drafted(self, hot: Hot) -> _Draft | None:
+        """The run's draft. A fault of ours in one run's decision must not stop the lane for all others."""
+        asks = list(hot.asks)
+        try:
+            return self._draft(hot)
+        except Exception as error:
+            log.error("decide_failed", run_id=str(hot.id), exc_info=error)
+            self._condemn(_Draft(hot, hot.state, asks=asks), error)
+            return None
+
+    def _draft(self, hot: Hot) -> _Draft | None:
+        """Decide what the run was asked. None if there is nothing to commit (everyone is answered, or it must load)."""
+        if hot.losses >= LOSSES_BEFORE_ALONE:
+            self._spawn(self._take_alone(hot), "take a run alone")
+            return None
+        draft = _Draft(hot, hot.state)
+        self._append_chunks(draft)
+        while hot.asks and len(draft.events) < self._limits.events:
+            ask = hot.asks[0]
+            answer = self._answer(draft, ask)
+            if answer is None:
+                if draft.events:
+                    break  # what stands before it commits first; it comes back with a fresher state
+                return self._load_first(draft)
+            hot.asks.popleft()
+            draft.asks.append(ask)
+            draft.answers.append((ask, answer))
+        if not draft.events:
+            self._settle(draft)
+            self._release(hot)
+            return None
+        draft.stored = e.encode_events(draft.events)
+        return draft
+
+    def _answer(self, draft: _Draft, ask: Ask) -> Outcome | Rejected | None:
+        """The command's outcome on top of the draft, or None: a refusal that a stale state can't justify (B4)."""
+        hot = draft.hot
+        known = hot.known.get(ask.command_id) if ask.command_id else None
+        if known is not None:
+            return self._repeated(ask, known)
+        if isinstance(ask.command, c.Start) and not hot.exists and hot.slot_taken:
+            return _slot_taken(ask)
+        if hot.missing and ask.birth is None:
+            return Rejected(404, "run_unknown", f"there is no run {hot.id}.")
+        fresh = bool(draft.events) or hot.loaded_at >= ask.arrived or not hot.exists
+        try:
+            assert hot.plan is not None
+            decision = decide(hot.plan, draft.state, ask.command, self.now_ms(), self._limits)
+        except Rejected as rejected:
+            return rejected if fresh else None
+        if decision.already:
+            return self._outcome(hot, decision, draft.state, True) if fresh else None
+        self._take(draft, decision)
+        outcome = self._outcome(hot, decision, decision.state, False)
+        if ask.command_id is not None:
+            draft.commands.append(runs.CommandRow(ask.command_id, ask.body_sha, msgspec.json.encode(outcome)))
+        return outcome
+
+    def _outcome(self, hot: Hot, decision: Decision, state: RunState, already: bool) -> Outcome:
+        return Outcome(decision.outcome, hot.id, state.seq, state.status, already)
+
+    def _repeated(self, ask: Ask, known: runs.StoredCommand) -> Outcome | Rejected:
+        first = msgspec.json.decode(known.outcome, type=Outcome)
+        if known.body_sha != ask.body_sha:
+            detail = f"the command id {ask.command_id} was used before with another body."
+            return Rejected(409, "command_id_reused", detail, winner=first.value)
+        return msgspec.structs.replace(first, already=True)
+
+    def _take(self, draft: _Draft, decision: Decision) -> None:
+        draft.state = decision.state
+        draft.events.extend(decision.events)
+        draft.cut = draft.cut or decision.cut
+        draft.decides = True
+
+    def _append_chunks(self, draft: _Draft) -> None:
+        """Turn what the holder streamed into events, as far as its attempt is still open and still its own."""
+        hot = draft.hot
+        while hot.chunks:
+            chunk = hot.chunks.popleft()
+            message = draft.state.messages.get(chunk.message_id)
+            landed = message is not None and (not message.open or message.chunks > chunk.n)
+            if landed or not hot.mine or draft.state.attempts.get(chunk.path) != chunk.attempt:
+                continue
+            draft.chunks.append(chunk)
+            at = max(self.now_ms(), draft.state.at)
+            turn = draft.state.turn.n if draft.state.turn else 0
+            if message is None:
+                started = e.MessageStarted(at=at, turn=turn, message_id=chunk.message_id, path=chunk.path)
+                draft.state = evolve(draft.state, started)
+                draft.events.append(started)
+            event = e.MessageChunk(at=at, turn=turn, message_id=chunk.message_id, n=chunk.n, content=chunk.text)
+            draft.state = evolve(draft.state, event)
+            draft.events.append(event)
+
+    def _load_first(self, draft: _Draft) -> None:
+        hot = draft.hot
+        for ask in reversed(draft.asks):
+            hot.asks.appendleft(ask)
+        hot.loaded_at = -1.0
+        self._loads.add(hot)
+
+    def _entry(self, draft: _Draft) -> runs.Entry:
+        hot, state = draft.hot, draft.state
+        fields: dict[str, Any] = {
+            "run_id": hot.id,
+            "tenant": hot.tenant,
+            "n": len(draft.events),
+            "events": draft.stored,
+            **rows_of(draft.events, state),
+        }
+        if not draft.decides:
+            return runs.Entry(fence=hot.fence, **fields)
+        ended = state.status in TERMINAL_STATUSES
+        busy = is_busy(state)
+        due = None if busy or ended else wake_at(state)
+        if not hot.exists:
+            fields["born"] = _born(draft)
+        else:
+            fields["version"] = hot.version
+            if hot.state.ended and not ended:
+                fields["take_slot"] = _slot_of(state)
+        return runs.Entry(
+            status=state.status,
+            busy=busy,
+            wake_at=None if due is None else values.instant(due),
+            cut=draft.cut,
+            result=_result(state) if ended else None,
+            commands=draft.commands,
+            **fields,
+        )
+
+    # --- committing -----------------------------------------------------------------------------------------------
+
+    async def _commit(self, drafts: list[_Draft]) -> None:
+        entries = [self._entry(draft) for draft in drafts]
+        began = time.monotonic()
+        try:
+            async with self.database.engine.acquire() as connection:
+                done = await runs.commit(connection, entries, self.worker_id, self.now())
+        except Exception as error:
+            await self._failed(drafts, error)
+            return
+        self.clock.read(values.milliseconds(done.db_now), time.monotonic())
+        for number, draft in enumerate(drafts):
+            won = done.won.get(number)
+            if won is None:
+                self._lost(draft)
+            else:
+                self._won(draft, won, began)
+
+    def _won(self, draft: _Draft, won: runs.Won, began: float) -> None:
+        hot = draft.hot
+        first_seq = won.seq - len(draft.events) + 1
+        hot.version, hot.fence, hot.exists, hot.losses = won.version, won.fence, True, 0
+        hot.mine = won.worker is not None and won.worker == self.worker_id
+        hot.log_bytes += len(draft.stored)
+        self._grow(hot, len(draft.stored))
+        if first_seq == hot.state.seq + 1:
+            hot.state, hot.loaded_at = draft.state, began
+            self.on_commit(hot, first_seq, draft.events)
+            self._snapshot_if_due(hot)
+            self._settle(draft)
+            self.on_state(hot)
+        else:  # somebody's chunks lie between: fold them in their place first
+            hot.loaded_at = -1.0
+            self._settle(draft)
+        self._hint_at(hot, unclaimed=won.worker is None and is_busy(draft.state))
+        self._release(hot)
+
+    def _lost(self, draft: _Draft) -> None:
+        """Somebody else moved the run first (or took its slot): load what they did, and decide again."""
+        hot = draft.hot
+        hot.losses += 1
+        self._give_back(draft)
+        hot.loaded_at = -1.0
+        self._loads.add(hot)
+
+    def _give_back(self, draft: _Draft) -> None:
+        hot = draft.hot
+        hot.asks.extendleft(reversed(draft.asks))
+        hot.chunks.extendleft(reversed(draft.chunks))
+
+    async def _failed(self, drafts: list[_Draft], error: Exception) -> None:
+        fault = classify(error)
+        if fault is Fault.RETRY:
+            await self._commit(drafts)
+        elif fault is Fault.UNKNOWN:
+            log.warning("commit_outcome_unknown", runs=len(drafts), error=str(error))
+            await asyncio.sleep(0.05)  # the server may be restarting: do not spin on it
+            for draft in drafts:
+                self._give_back(draft)
+                draft.hot.loaded_at = -1.0
+                self._loads.add(draft.hot)
+        elif len(drafts) > 1:
+            middle = len(drafts) // 2
+            await self._commit(drafts[:middle])
+            await self._commit(drafts[middle:])
+        else:
+            self._condemn(drafts[0], error)
+
+    def _condemn(self, draft: _Draft, error: Exception) -> None:
+        """One entry that the database refuses for what is in it (B6): who asked is told; if nobody did, the run needs
+        attention, else the same commit would be tried for ever."""
+        hot = draft.hot
+        log.error("entry_refused", run_id=str(hot.id), error=str(error))
+        failure = StoreError(f"the commands of run {hot.id} could not be carried out: {error}")
+        hot.asks = deque(ask for ask in hot.asks if ask not in draft.asks)
+        for ask in draft.asks:
+            if ask.answer is not None and not ask.answer.done():
+                ask.answer.set_exception(failure)
+        stuck = any(ask.answer is None and not isinstance(ask.command, c.NeedAttention) for ask in draft.asks)
+        if stuck and hot.exists:
+            hot.asks.appendleft(Ask(c.NeedAttention(reason="a commit of the run was refused for its data"), 0.0))
+        hot.loaded_at = -1.0
+        self._loads.add(hot)
+
+    def _settle(self, draft: _Draft) -> None:
+        for ask, answer in draft.answers:
+            if ask.answer is None:
+                if isinstance(answer, Rejected) and answer.code not in _EXPECTED:
+                    log.info("refused", run_id=str(draft.hot.id), code=answer.code, detail=answer.detail)
+            elif ask.answer.done():
+                continue
+            elif isinstance(answer, Rejected):
+                ask.answer.set_exception(answer)
+            else:
+                ask.answer.set_result(answer)
+
+    def _release(self, hot: Hot) -> None:
+        """The run's turn in its lane is over: once more if it has more to say, else it may be forgotten."""
+        hot.queued = False
+        hot.known.clear()
+        if hot.stale:
+            hot.stale, hot.loaded_at = False, -1.0
+        if hot.wants:
+            self._queue(hot)
+        elif hot.loaded_at < 0:
+            self.refresh(hot.id)
+        elif hot.missing or not hot.exists or hot.state.ended:
+            self._forget(hot)
+
+    # --- loading --------------------------------------------------------------------------------------------------
+
+    async def _run_loads(self) -> None:
+        while True:
+            await self._loads.ready.wait()
+            batch = self._loads.take(self._entries_max)
+            try:
+                await self._load(batch)
+            except Exception as error:
+                if classify(error) not in (Fault.UNKNOWN, Fault.RETRY):
+                    log.error("load_failed", runs=len(batch), exc_info=error)
+                await asyncio.sleep(0.1)  # the database is away: everyone waits for it, nobody spins
+                for hot in batch:
+                    self._loads.add(hot)
+
+    async def _load(self, batch: list[Hot]) -> None:
+        began = time.monotonic()
+        async with self.database.engine.acquire() as connection:
+            found = await runs.load_runs(connection, [hot.id for hot in batch], [hot.state.seq for hot in batch], ABI)
+            for hot in batch:
+                await self._look_up(connection, hot, hot.id in found)
+        for hot in batch:
+            loaded = found.get(hot.id)
+            if loaded is None:
+                hot.missing, hot.loaded_at = hot.exists, began
+            else:
+                await self._take_in(hot, loaded)
+                hot.loaded_at = began
+        for hot in batch:
+            self._loaded(hot)
+
+    async def _look_up(self, connection: Any, hot: Hot, found: bool) -> None:
+        """What else the waiting commands need to know: ids that were used before, and a slot that somebody has."""
+        ids = [ask.command_id for ask in hot.asks if ask.command_id is not None]
+        if ids and found:
+            hot.known.update(await runs.commands_of(connection, hot.id, ids))
+        birth = next((ask.birth for ask in hot.asks if ask.birth is not None), None)
+        if birth is not None and birth.slot is not None and not found:
+            hot.slot_taken = await runs.slot_holder(connection, hot.tenant, birth.slot) is not None
+
+    def _loaded(self, hot: Hot) -> None:
+        self.on_state(hot)
+        if hot.wants:
+            self._lane(hot).add(hot)
+        else:
+            self._release(hot)
+
+    async def _take_in(self, hot: Hot, loaded: runs.Loaded) -> None:
+        """Bring a hot run up to what the database says of it."""
+        state = hot.state
+        if loaded.state is not None:
+            state = decode_state(loaded.state)
+            hot.snapshot_bytes, hot.log_bytes = len(loaded.state), 0
+        pieces: list[tuple[int, list[e.AnyEvent]]] = []
+        for row in loaded.rows:
+            assert row.first_seq == state.seq + 1, f"run {hot.id}: the log jumps from {state.seq} to {row.first_seq}"
+            events = e.decode_events(row.events)
+            state = fold(state, events)
+            pieces.append((row.first_seq, events))
+            hot.log_bytes += len(row.events)
+            self._grow(hot, len(row.events))
+        assert state.seq == loaded.seq, f"run {hot.id}: the log ends at {state.seq}, the run says {loaded.seq}"
+        hot.state, hot.exists, hot.missing = state, True, False
+        hot.tenant, hot.version, hot.fence = loaded.tenant, loaded.version, loaded.fence
+        hot.mine = self.worker_id is not None and loaded.worker == self.worker_id
+        if hot.plan is None or hot.plan.sha256 != loaded.workflow:
+            hot.plan = await self._find_plan(loaded.tenant, loaded.workflow)
+        for first_seq, events in pieces:
+            self.on_commit(hot, first_seq, events)
+
+    async def _take_alone(self, hot: Hot) -> None:
+        """The fourth try of a run that lost three times: lock the row, load, decide, the same commit (H1)."""
+        draft: _Draft | None = None
+        began = time.monotonic()
+        try:
+            async with (
+                self.database.engine.acquire() as connection,
+                runs.lock_run(connection, hot.id, hot.state.seq, ABI) as loaded,
+            ):
+                if loaded is not None:
+                    await self._take_in(hot, loaded)
+                hot.loaded_at, hot.losses = math.inf, 0  # nobody can move it: whatever is decided now is fresh
+                draft = self._draft(hot)
+                hot.loaded_at = began
+                if draft is None:
+                    return
+                done = await runs.commit(connection, [self._entry(draft)], self.worker_id, self.now())
+        except Exception as error:
+            hot.loaded_at = -1.0
+            if draft is None:
+                log.warning("take_alone_failed", run_id=str(hot.id), error=str(error))
+                self._loads.add(hot)
+            else:
+                await self._failed([draft], error)
+            return
+        won = done.won.get(0)
+        if won is None:
+            self._lost(draft)
+        else:
+            self._won(draft, won, began)
+
+    # --- hints, snapshots, the cache ------------------------------------------------------------------------------
+
+    async def _run_hints(self) -> None:
+        """Tell other processes, after the commit and many at once (inside it NOTIFY would serialise all commits)."""
+        while True:
+            await self._hint.wait()
+            self._hint.clear()
+            ids, self._hints = self._hints, set()
+            unclaimed, self._unclaimed = self._unclaimed, False
+            try:
+                async with self.database.api.acquire() as connection:
+                    await runs.notify(connection, ids)
+                    if unclaimed:
+                        await runs.notify_due(connection)
+            except Exception as error:  # a hint may be lost: the poll is the truth
+                log.debug("hint_lost", error=str(error))
+            await asyncio.sleep(HINT_SECONDS)
+
+    def _hint_at(self, hot: Hot, *, unclaimed: bool) -> None:
+        self._hints.add(hot.id)
+        self._unclaimed = self._unclaimed or unclaimed
+        self._hint.set()
+
+    def _snapshot_if_due(self, hot: Hot) -> None:
+        """When the log since the last snapshot exceeds its size: so the cost per event stays the same (STORE H9)."""
+        if hot.log_bytes > max(SNAPSHOT_BYTES_MIN, hot.snapshot_bytes):
+            stored = encode_state(hot.state)
+            hot.log_bytes, hot.snapshot_bytes = 0, len(stored)
+            self._spawn(self._save_snapshot(hot.id, hot.state.seq, stored), "snapshot")
+
+    async def _save_snapshot(self, run_id: UUID, seq: int, stored: bytes) -> None:
+        async with self.database.api.acquire() as connection:
+            await runs.save_snapshot(connection, run_id, seq, ABI, stored)
+
+    def _remember(self, hot: Hot) -> Hot:
+        self._hot[hot.id] = hot
+        self._grow(hot, STATE_OVERHEAD_BYTES)
+        return hot
+
+    def _grow(self, hot: Hot, size: int) -> None:
+        hot.bytes += size
+        self._cache_bytes += size
+        while self._cache_bytes > self._cache_bytes_max:
+            victim = next((h for h in self._hot.values() if not (h.queued or h.wants or h.mine or h is hot)), None)
+            if victim is None:
+                return
+            self._forget(victim)
+
+    def _forget(self, hot: Hot) -> None:
+        if not hot.mine and self._hot.pop(hot.id, None) is not None:
+            self._cache_bytes -= hot.bytes
+
+
+class _Lane:
+    """Runs in the order in which they first had something to say."""
+
+    def __init__(self) -> None:
+        self.ready = asyncio.Event()
+        self._runs: deque[Hot] = deque()
+
+    def add(self, hot: Hot) -> None:
+        self._runs.append(hot)
+        self.ready.set()
+
+    def take(self, most: int) -> list[Hot]:
+        taken = [self._runs.popleft() for _ in range(min(most, len(self._runs)))]
+        if not self._runs:
+            self.ready.clear()
+        return taken
+
+
+_EXPECTED: Final = frozenset({"timer_early"})
+
+
+def _slot_of(state: RunState) -> str:
+    return f"thread:{state.thread_id}"
+
+
+def _slot_taken(ask: Ask) -> Rejected:
+    assert ask.birth is not None
+    return Rejected(409, "thread_busy", f"another run is active in {(ask.birth.slot or '').replace(':', ' ', 1)}.")
+
+
+def _result(state: RunState) -> bytes:
+    if state.error is not None:
+        return msgspec.json.encode({"error": state.error})
+    return msgspec.json.encode({"output": state.output})
+
+
+def _born(draft: _Draft) -> runs.Born:
+    hot, state = draft.hot, draft.state
+    birth = next(ask.birth for ask in draft.asks if ask.birth is not None)
+    assert hot.plan is not None
+    return runs.Born(
+        workflow=hot.plan.sha256,
+        workflow_name=hot.plan.name,
+        workflow_version=hot.plan.version,
+        dev=state.dev,
+        thread_id=state.thread_id,
+        queue=birth.queue,
+        slot=birth.slot,
+        started_by=state.requester,
+        input=values.dumps(state.input),
+    )
+
+
+def derived_run_id(*parts: str) -> UUID:
+    """A run id made from what identifies its start (tenant, principal, Idempotency-Key; or tenant, thread, runId), so
+    that the same start made twice is one run (STORE H2)."""
+    return UUID(bytes=sha256("\x00".join(parts).encode()).digest()[:16], version=8)
+
+
+def new_run_id(ms: int) -> UUID:
+    """A UUIDv7 (RFC 9562): the time in milliseconds, then chance. Newer ids sort later, which keeps indexes warm."""
+    chance = int.from_bytes(os.urandom(10))
+    return UUID(int=(ms & (2**48 - 1)) << 80 | 7 << 76 | (chance >> 68) << 64 | 2 << 62 | chance & (2**62 - 1))

@@ -1,0 +1,329 @@
+"""Follow a run after a seq: committed events, encoded once for all followers of one profile.
+
+One *feed* per followed run, fed by this process's own commits and, for everybody else's, by reading the log when a hint
+or the poll says so. One *ring* per feed and profile: an event is encoded once, and a follower that wakes up takes
+everything new in one piece. Rules (STORE H11):
+
+* nothing is shown that is not committed; after an unknown outcome nothing is published, it is read;
+* a feed accepts only what begins right after its head; anything else makes it read, once for all;
+* a follower attaches first and then reads the log up to the feed's head, so nothing falls between;
+* an encoder starts from a state at any seq and is a function of (state, event): its bytes can be shared;
+* a ring forgets its oldest pieces beyond its size; who is slower than that is closed and comes back with its cursor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import structlog
+
+from hai_flow.engine import events as e
+from hai_flow.engine.snapshot import ABI, decode_state
+from hai_flow.engine.state import RunState, fold
+from hai_flow.runtime.committer import Committer, Hot
+from hai_flow.runtime.service import Service
+from hai_flow.store import runs
+from hai_flow.store.database import EVERYTHING, Database
+from hai_flow.wire.dialect import Dialect, Encoder, Frame, Profile
+from hai_flow.wire.log import LOG
+from hai_flow.wire.sse import Cursor, event_bytes
+
+log = structlog.get_logger(__name__)
+
+READ_ROWS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class FanoutConfig:
+    """`poll_seconds`: how often followed runs are looked at in case hints were lost. `ring_bytes_max`: how much a ring
+    keeps for followers that are behind."""
+
+    poll_seconds: float = 2.0
+    ring_bytes_max: int = 1024 * 1024
+
+
+class Piece(NamedTuple):
+    """What one event became on a stream: its frames, and their SSE bytes. `seq` 0: made by no event."""
+
+    seq: int
+    frames: Sequence[Frame]
+    data: bytes
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the stream ends with it."""
+        return bool(self.frames) and self.frames[-1].terminal
+
+
+class Lagging(Exception):
+    """The follower is so far behind that the ring has forgotten its place: it must come back with its cursor."""
+
+
+@dataclass(slots=True, eq=False)
+class _Ring:
+    """The pieces of one profile from `first_seq` on."""
+
+    encoding: str
+    encoder: Encoder
+    first_seq: int
+    pieces: deque[Piece] = field(default_factory=deque)
+    bytes: int = 0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def append(self, piece: Piece, bytes_max: int) -> None:
+        self.pieces.append(piece)
+        self.bytes += len(piece.data)
+        while self.bytes > bytes_max and len(self.pieces) > 1:
+            self.bytes -= len(self.pieces.popleft().data)
+            self.first_seq += 1
+
+    def wake(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    def after(self, seq: int) -> list[Piece]:
+        """The pieces after `seq`. Raises `Lagging` if some of them are forgotten."""
+        skip = seq + 1 - self.first_seq
+        if skip < 0:
+            raise Lagging
+        pieces = self.pieces
+        return [pieces[i] for i in range(skip, len(pieces))]
+
+
+@dataclass(slots=True, eq=False)
+class _Feed:
+    """A followed run. `head` None: nobody has read the log up to its end yet; `early` waits for that."""
+
+    run_id: UUID
+    followers: int = 0
+    head: int | None = None
+    early: list[tuple[int, Sequence[e.Event]]] = field(default_factory=list)
+    rings: dict[tuple[str, Profile], _Ring] = field(default_factory=dict)
+    reading: bool = False
+    read_again: bool = False
+
+
+class Fanout(Service):
+    """Feeds and rings of this process."""
+
+    def __init__(self, database: Database, committer: Committer, config: FanoutConfig | None = None) -> None:
+        super().__init__()
+        self.database = database
+        self.committer = committer
+        self.config = config or FanoutConfig()
+        self._feeds: dict[UUID, _Feed] = {}
+        self._hinted: set[UUID] = set()
+        self._wake = asyncio.Event()
+        self.closing = asyncio.Event()
+
+    async def _start(self) -> None:
+        self.closing.clear()
+        self.committer.on_commit = self.committed
+        self._spawn(self._run_polls(), "followed runs")
+
+    async def _stop(self) -> None:
+        self.close_streams()
+        self.committer.on_commit = lambda hot, first, events: None
+
+    def close_streams(self) -> None:
+        """Every open stream says its farewell and ends: the server is about to close."""
+        self.closing.set()
+        for feed in self._feeds.values():
+            for ring in feed.rings.values():
+                ring.wake()
+
+    # --- in: commits and hints ------------------------------------------------------------------------------------
+
+    def committed(self, hot: Hot, first_seq: int, events: Sequence[e.Event]) -> None:
+        """A piece of a log that is committed: by this process, or found by one of its loads."""
+        feed = self._feeds.get(hot.id)
+        if feed is not None:
+            self._accept(feed, first_seq, events)
+
+    def hint(self, payload: str) -> None:
+        """Other processes (or this one) committed something for these runs."""
+        if payload == EVERYTHING:
+            self._hinted.update(self._feeds)
+        else:
+            for text in payload.split(","):
+                with contextlib.suppress(ValueError):
+                    self._hinted.add(UUID(text))
+        self._hinted &= self._feeds.keys()
+        if self._hinted:
+            self._wake.set()
+
+    def _accept(self, feed: _Feed, first_seq: int, events: Sequence[e.Event]) -> None:
+        if feed.head is None:
+            feed.early.append((first_seq, events))
+            return
+        news = events[max(0, feed.head + 1 - first_seq) :]
+        if first_seq > feed.head + 1:
+            self._read_later(feed)
+            return
+        if not news:
+            return
+        for ring in feed.rings.values():
+            for seq, event in enumerate(news, feed.head + 1):
+                piece = _piece(ring.encoder, seq, event, feed.run_id, ring.encoding)
+                ring.append(piece, self.config.ring_bytes_max)
+            ring.wake()
+        feed.head += len(news)
+
+    def _read_later(self, feed: _Feed) -> None:
+        if feed.reading:
+            feed.read_again = True
+        else:
+            feed.reading = True
+            self._spawn(self._read(feed), "read the log")
+
+    async def _read(self, feed: _Feed) -> None:
+        """Bring a feed up to the log: somebody else wrote to it."""
+        try:
+            while feed.head is not None:
+                feed.read_again = False
+                async with self.database.api.acquire() as connection:
+                    rows = await runs.read_log(connection, feed.run_id, feed.head, READ_ROWS)
+                for row in rows:
+                    self._accept(feed, row.first_seq, e.decode_events(row.events))
+                if len(rows) < READ_ROWS and not feed.read_again:
+                    return
+        finally:
+            feed.reading = False
+
+    async def _run_polls(self) -> None:
+        """The poll is the truth, hints make it quick: read whatever is ahead of its feed."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), self.config.poll_seconds)
+            everything = not self._wake.is_set()
+            self._wake.clear()
+            ids = list(self._feeds) if everything else [run_id for run_id in self._hinted if run_id in self._feeds]
+            self._hinted.clear()
+            if not ids:
+                continue
+            try:
+                async with self.database.api.acquire() as connection:
+                    found = await runs.poll_versions(connection, ids)
+            except Exception as error:
+                log.warning("poll_failed", error=str(error))
+                await asyncio.sleep(0.1)
+                continue
+            for run in found:
+                feed = self._feeds.get(run.run_id)
+                if feed is not None and feed.head is not None and feed.head < run.seq:
+                    self._read_later(feed)
+
+    # --- out: followers -------------------------------------------------------------------------------------------
+
+    async def state_at(self, tenant: UUID, run_id: UUID, seq: int) -> RunState | None:
+        """The fold of the run's first `seq` events (all of them, if it has fewer); None: no such run of the tenant."""
+        async with self.database.api.acquire() as connection:
+            loaded = await runs.load_run_at(connection, tenant, run_id, seq, ABI)
+        if loaded is None:
+            return None
+        state = RunState(str(run_id)) if loaded.state is None else decode_state(loaded.state)
+        for row in loaded.rows:
+            events = e.decode_events(row.events)
+            state = fold(state, events[: max(0, seq - state.seq)])
+        return state
+
+    async def follow(
+        self, run_id: UUID, dialect: Dialect, profile: Profile, start: RunState
+    ) -> AsyncIterator[Sequence[Piece]]:
+        """The pieces of the events after `start`, as they are committed, everything new at once, until a terminal one.
+
+        When the server closes, the encoder's farewell is the last piece. Raises `Lagging`.
+        """
+        encoder = dialect.encoder(profile, start)
+        with self._attached(run_id) as feed:
+            seq = start.seq
+            while feed.head is None or seq < feed.head or (dialect.encoding, profile) not in feed.rings:
+                async with self.database.api.acquire() as connection:
+                    rows = await runs.read_log(connection, run_id, seq, READ_ROWS)
+                read: list[Piece] = []
+                for row in rows:
+                    for event in e.decode_events(row.events)[seq + 1 - row.first_seq :]:
+                        seq += 1
+                        read.append(_piece(encoder, seq, event, run_id, dialect.encoding))
+                        if read[-1].terminal:
+                            yield read
+                            return
+                if read:
+                    yield read
+                if len(rows) < READ_ROWS:
+                    self._join(feed, seq)
+                    if seq == feed.head:
+                        break
+            ring = self._ring(feed, dialect, profile, encoder, seq)
+            async for pieces in self._live(ring, seq):
+                yield pieces
+
+    async def _live(self, ring: _Ring, seq: int) -> AsyncIterator[Sequence[Piece]]:
+        while True:
+            changed = ring.changed
+            pieces = ring.after(seq)
+            seq += len(pieces)
+            if pieces:
+                last = next((n for n, piece in enumerate(pieces, 1) if piece.terminal), None)
+                yield pieces[:last]
+                if last is not None:
+                    return
+                continue
+            if self.closing.is_set():
+                yield [unnumbered(ring.encoder.farewell("The server is closing; reconnect to go on."))]
+                return
+            await changed.wait()
+
+    @contextlib.contextmanager
+    def _attached(self, run_id: UUID) -> Iterator[_Feed]:
+        feed = self._feeds.setdefault(run_id, _Feed(run_id))
+        feed.followers += 1
+        try:
+            yield feed
+        finally:
+            feed.followers -= 1
+            if not feed.followers:
+                self._feeds.pop(run_id, None)
+
+    def _join(self, feed: _Feed, seq: int) -> None:
+        """The first follower that has read the log to its end gives the feed its head."""
+        if feed.head is None:
+            feed.head = seq
+            early, feed.early = feed.early, []
+            for first_seq, events in early:
+                self._accept(feed, first_seq, events)
+
+    def _ring(self, feed: _Feed, dialect: Dialect, profile: Profile, encoder: Encoder, seq: int) -> _Ring:
+        """The ring of the profile; made of the follower's own encoder, which stands at the head, if there is none."""
+        key = (dialect.encoding, profile)
+        ring = feed.rings.get(key)
+        if ring is None:
+            assert seq == feed.head
+            ring = feed.rings[key] = _Ring(dialect.encoding, encoder, seq + 1)
+        return ring
+
+
+def unnumbered(frames: Sequence[Frame]) -> Piece:
+    """Frames that no event made (a preface, a farewell): they carry no id."""
+    return Piece(0, frames, b"".join(event_bytes(frame.data) for frame in frames))
+
+
+def _piece(encoder: Encoder, seq: int, event: e.Event, run_id: UUID, encoding: str) -> Piece:
+    frames = encoder.encode(event)
+    return Piece(seq, frames, rendered(frames, seq, run_id, encoding)) if frames else Piece(seq, (), b"")
+
+
+def rendered(frames: Sequence[Frame], seq: int, run_id: UUID, encoding: str) -> bytes:
+    """The SSE bytes of an event's frames. The log's own stream names its events by seq, a dialect's by cursor."""
+    if encoding == LOG.encoding:
+        return b"".join(event_bytes(frame.data, id=str(seq), event=frame.name) for frame in frames)
+    return b"".join(
+        event_bytes(frame.data, id=str(Cursor(str(run_id), encoding, seq, number)))
+        for number, frame in enumerate(frames)
+    )

@@ -1,0 +1,108 @@
+"""The contract of everything that lives: it starts and stops the same way.
+
+Rules, held by one stress test for every service: `start` returns when the service works, or raises and leaves nothing
+behind; `stop` returns when nothing of it runs any more; both may be called by several tasks, in any order, any number
+of times; a stopped service can be started again; a stop during a start waits for it and then stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+
+class Service(ABC):
+    """Something that runs from `start` to `stop`. Subclasses write `_start` and `_stop`, and use `_spawn` for tasks."""
+
+    def __init__(self) -> None:
+        self._life = asyncio.Lock()
+        self._running = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def running(self) -> bool:
+        return self._running
+
+    async def start(self) -> None:
+        async with self._life:
+            if self._running:
+                return
+            try:
+                await self._start()
+            except BaseException:
+                await self._end_tasks()
+                raise
+            self._running = True
+
+    async def stop(self) -> None:
+        async with self._life:
+            if not self._running:
+                return
+            try:
+                await self._stop()
+            finally:
+                await self._end_tasks()
+                self._running = False
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Run the service inside an `async with`."""
+        await self.start()
+        try:
+            yield
+        finally:
+            await self.stop()
+
+    @abstractmethod
+    async def _start(self) -> None: ...
+
+    async def _stop(self) -> None:
+        """What must happen before the service's tasks are cancelled. Nothing by default."""
+
+    def _spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """A task that ends with the service. If it fails, that is logged: nobody else waits for it."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("task_failed", task=task.get_name(), exc_info=error)
+
+    async def _end_tasks(self) -> None:
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Clock:
+    """The database's clock as known here: the last reading plus the time since, so a lower bound of the real one.
+
+    It never goes back (STORE H8). All times are milliseconds since 1970.
+    """
+
+    def __init__(self) -> None:
+        self._read_at = 0.0
+        self._read_ms = 0
+
+    def read(self, database_ms: int, monotonic: float) -> None:
+        """Take in a reading that arrived at `monotonic` (seconds)."""
+        if database_ms >= self.at(monotonic):
+            self._read_ms, self._read_at = database_ms, monotonic
+
+    def at(self, monotonic: float) -> int:
+        """The time at `monotonic` seconds. 0 before the first reading."""
+        if not self._read_ms:
+            return 0
+        return self._read_ms + int((monotonic - self._read_at) * 1000)

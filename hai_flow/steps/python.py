@@ -1,0 +1,85 @@
+"""Python functions as effects: `async def` on the loop, `def` in a thread, async generators streaming."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from typing import Any, TypeAlias
+
+from hai_flow import values
+from hai_flow.definition.plan import Call, FrontendTool, PythonTool, Step
+from hai_flow.errors import StepError
+from hai_flow.steps.runner import Attempt, Stream
+from hai_flow.steps.tools import Context, PythonFunction, find_function
+
+Json: TypeAlias = Any
+
+
+class PythonRunner:
+    """Performs `call` of Python tools. `threads` bounds how many `def` tools run at once."""
+
+    def __init__(self, threads: int = 32) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="tool")
+
+    async def perform(self, attempt: Attempt, stream: Stream) -> Json:
+        call = attempt.step.verb
+        assert isinstance(call, Call) and isinstance(call.tool, PythonTool)
+        found = find_function(call.tool.target, call.function, call.tool.name)
+        arguments = self._arguments(found, attempt)
+        if found.kind == "async":
+            output = await found.function(**arguments)
+        elif found.kind == "stream":
+            output = await self._streamed(found.function(**arguments), stream if call.stream else None)
+        else:
+            work = partial(copy_context().run, found.function, **arguments)
+            output = await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        return _checked(output)
+
+    def fault(self, step: Step) -> str | None:
+        call = step.verb
+        if not isinstance(call, Call) or isinstance(call.tool, FrontendTool):
+            return None
+        try:
+            find_function(call.tool.target, call.function, call.tool.name)
+        except StepError as error:
+            return error.message
+        return None
+
+    def _arguments(self, found: PythonFunction, attempt: Attempt) -> dict[str, Any]:
+        arguments: dict[str, Any] = values.loads(attempt.args)
+        fault = found.argument_fault(set(arguments))
+        if fault is not None:
+            raise StepError(f"{attempt.step.path}: {fault}", code="tool.invalid_arguments", retriable=False)
+        if found.context_parameter is not None:
+            arguments[found.context_parameter] = Context(
+                attempt.run_id, attempt.path, attempt.number, attempt.idempotency_key
+            )
+        return arguments
+
+    async def _streamed(self, generator: AsyncIterator[Any], stream: Stream | None) -> Json:
+        """Yielded strings are chunks; the last value that is not one is the output, else the whole text."""
+        output: Json = None
+        chosen = False
+        texts: list[str] = []
+        async for item in generator:
+            if not isinstance(item, str):
+                output, chosen = item, True
+                continue
+            texts.append(item)
+            if stream is not None:
+                await stream(item)
+        return output if chosen else "".join(texts)
+
+
+def _checked(output: Any) -> Json:
+    """The output as the log will have it: a copy, so that nothing the tool keeps can change it; tuples are lists."""
+    try:
+        values.check(output)
+        return values.loads(values.dumps(output)) if isinstance(output, (dict, list, tuple)) else output
+    except values.NotJson as error:
+        raise StepError(
+            f"the tool's result is not plain JSON: {error}", code="tool.invalid_result", retriable=False
+        ) from None

@@ -1,0 +1,62 @@
+"""The contract of a runner, and which runner performs which verb."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from hai_flow.definition.plan import Plan, Step
+
+Json: TypeAlias = Any
+Stream: TypeAlias = Callable[[str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of one effect: everything that a runner needs. `args` is the JSON text that was recorded (and hashed)."""
+
+    run_id: str
+    path: str
+    number: int
+    args: str
+    step: Step
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt of the step (LANGUAGE section 2)."""
+        return f"{self.run_id}/{self.path}"
+
+
+class Runner(Protocol):
+    """Performs one kind of effect."""
+
+    async def perform(self, attempt: Attempt, stream: Stream) -> Json:
+        """The output, as plain JSON. `await stream(text)` appends to the attempt's message, if the step streams.
+
+        Raises StepError. Being cancelled is being told to stop: clean up within the grace period and let it pass.
+        """
+        ...
+
+    def fault(self, step: Step) -> str | None:
+        """Why this runner could never perform the step (asked when a workflow is published), or None."""
+        ...
+
+
+class Registry:
+    """The runners of this process by verb."""
+
+    def __init__(self, runners: dict[str, Runner]) -> None:
+        self._runners = runners
+
+    def runner_of(self, step: Step) -> Runner:
+        return self._runners[step.verb_name]
+
+    def faults(self, plan: Plan) -> list[tuple[Step, str]]:
+        """Every effect of the plan that this server could not perform, with the reason."""
+        found = []
+        for step in plan.steps.values():
+            runner = self._runners.get(step.verb_name)
+            if runner is not None and (fault := runner.fault(step)) is not None:
+                found.append((step, fault))
+        return found

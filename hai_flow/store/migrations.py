@@ -1,0 +1,122 @@
+"""Bringing a database to the schema of this release. Any number of processes may call `upgrade` at once.
+
+A newer schema than this release knows is left alone: release N - 1 runs beside release N on one schema (PROMISES P11).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import asyncpg
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
+
+from hai_flow.errors import StoreError
+from hai_flow.store.database import sqlstate_of
+
+LOCK_KEY: Final = 0x4841_4946_4C4F_57  # "HAIFLOW"
+LOCK_TIMEOUT: Final = "2s"
+UPGRADE_SECONDS_MAX: Final = 60.0
+_LOCK_NOT_AVAILABLE: Final = "55P03"
+
+
+async def upgrade(dsn: str, revision: str = "head") -> None:
+    """Bring the database to `revision`, in one transaction under an advisory lock.
+
+    No lock is waited for longer than 2 s at a time, because a migration that queues for a table's lock makes everybody
+    behind it wait too; it gives up its place and tries again. Raises `StoreError` after a minute of that.
+    """
+    await _migrate(dsn, lambda config: command.upgrade(config, revision), upwards=True)
+
+
+async def downgrade(dsn: str, revision: str) -> None:
+    """Take the database back to `revision` ("base" is the empty schema). For tests and for a rollback by hand."""
+    await _migrate(dsn, lambda config: command.downgrade(config, revision), upwards=False)
+
+
+async def current(dsn: str) -> str | None:
+    """The revision of the database, None when it is empty."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        if await connection.fetchval("SELECT to_regclass('alembic_version')") is None:
+            return None
+        return await connection.fetchval("SELECT version_num FROM alembic_version")
+    finally:
+        await connection.close()
+
+
+def directory() -> Path:
+    """Where the revisions are: at the top of a checkout, inside the package when installed from a wheel."""
+    package = Path(__file__).resolve().parents[1]
+    for place in (package / "_migrations", package.parent / "migrations"):
+        if (place / "env.py").is_file():
+            return place
+    raise StoreError(f"expected the migrations in {package / '_migrations'} or beside the package; found neither")
+
+
+def head() -> str:
+    """The newest revision that this release knows."""
+    revision = ScriptDirectory.from_config(_config()).get_current_head()
+    assert revision is not None, "there is at least one revision"
+    return revision
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(directory()).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+async def _migrate(dsn: str, run: Callable[[Config], None], upwards: bool) -> None:
+    until = time.monotonic() + UPGRADE_SECONDS_MAX
+    while True:
+        try:
+            return await _migrate_once(dsn, run, upwards)
+        except DBAPIError as error:
+            if sqlstate_of(error.orig) != _LOCK_NOT_AVAILABLE:
+                raise
+            if time.monotonic() > until:
+                raise StoreError(
+                    f"the migration got no lock for {UPGRADE_SECONDS_MAX:.0f} s: somebody keeps a transaction open; "
+                    "end it (pg_stat_activity) and start again"
+                ) from error
+            await asyncio.sleep(0.1)
+
+
+async def _migrate_once(dsn: str, run: Callable[[Config], None], upwards: bool) -> None:
+    config = _config()
+    engine = create_async_engine(
+        "postgresql+asyncpg://", async_creator=lambda: asyncpg.connect(dsn), poolclass=NullPool
+    )
+
+    def migrate(connection: sa.Connection) -> None:
+        if upwards and _knows_more(connection, config):
+            return
+        config.attributes["connection"] = connection
+        run(config)
+
+    try:
+        async with engine.begin() as connection:
+            await connection.execute(sa.text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"))
+            await connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
+            await connection.run_sync(migrate)
+    finally:
+        await engine.dispose()
+
+
+def _knows_more(connection: sa.Connection, config: Config) -> bool:
+    """Whether the database is at a revision that this release has never heard of: a newer release migrated it."""
+    revision = MigrationContext.configure(connection).get_current_revision()
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    return revision is not None and revision not in known

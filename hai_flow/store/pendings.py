@@ -1,0 +1,78 @@
+"""Open questions to people, as requests read them. They are written by `runs.commit` alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Connection, Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """`body` is the JSON text of what was opened; `opened_seq` the last seq of the commit that opened it."""
+
+    run_id: UUID
+    id: str
+    status: str
+    path: str
+    digest: bytes
+    deadline: datetime | None
+    opened_seq: int
+    opened_at: datetime
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    principal: str
+    last_seq: int
+    body: bytes
+
+
+_COLUMNS: Final = "run_id, id, status, path, digest, deadline, opened_seq, opened_at, body"
+
+
+async def open_pendings(
+    connection: Connection | Pool,
+    tenant: UUID,
+    *,
+    limit: int,
+    before: tuple[datetime, str] | None = None,
+) -> list[Pending]:
+    """The tenant's open pendings, newest first. `before` is (opened_at, id) of the last one of the page before."""
+    arguments: list[Any] = [tenant, limit]
+    earlier = ""
+    if before is not None:
+        arguments.extend(before)
+        earlier = "AND (opened_at, id) < ($3, $4)"
+    query = f"""
+    SELECT {_COLUMNS} FROM pendings WHERE tenant = $1 AND status = 'open' {earlier}
+    ORDER BY opened_at DESC, id DESC LIMIT $2
+    """
+    return [Pending(*row) for row in await connection.fetch(query, *arguments)]
+
+
+async def pendings_of_run(connection: Connection | Pool, tenant: UUID, run_id: UUID) -> list[Pending]:
+    """All pendings of one run, open or not, in the order in which they were opened."""
+    query = f"SELECT {_COLUMNS} FROM pendings WHERE run_id = $1 AND tenant = $2 ORDER BY opened_seq, id"
+    return [Pending(*row) for row in await connection.fetch(query, run_id, tenant)]
+
+
+async def get_pending(connection: Connection | Pool, tenant: UUID, run_id: UUID, pending_id: str) -> Pending | None:
+    """The pending, if it is the tenant's. Its id names its run (DESIGN section 11), so no index is needed."""
+    query = f"SELECT {_COLUMNS} FROM pendings WHERE run_id = $1 AND id = $2 AND tenant = $3"
+    row = await connection.fetchrow(query, run_id, pending_id, tenant)
+    return None if row is None else Pending(*row)
+
+
+async def votes_of(connection: Connection | Pool, tenant: UUID, run_id: UUID, pending_id: str) -> list[Vote]:
+    """The votes on a pending, in the order in which they were committed."""
+    query = """
+    SELECT principal, last_seq, body FROM votes WHERE run_id = $1 AND pending_id = $2 AND tenant = $3
+    ORDER BY last_seq, principal
+    """
+    return [Vote(*row) for row in await connection.fetch(query, run_id, pending_id, tenant)]

@@ -1,0 +1,266 @@
+"""The tables as they are after all migrations: the reference that a test compares the migrated schema with.
+
+The invariants that rows must keep are constraints here. Every table of a run is keyed by the run's id alone and every
+row carries its tenant (STORE C, D). Statements are written in SQL in their own modules; this one is not used by them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import BYTEA, TIMESTAMP, UUID
+
+metadata: Final = sa.MetaData()
+
+_NOW: Final = sa.text("now()")
+
+
+def _uuid(name: str, *, null: bool = False) -> sa.Column[Any]:
+    return sa.Column(name, UUID(as_uuid=True), nullable=null)
+
+
+def _text(name: str, *, null: bool = False, default: str | None = None) -> sa.Column[Any]:
+    return sa.Column(name, sa.Text, nullable=null, server_default=default)
+
+
+def _bytes(name: str, *, null: bool = False) -> sa.Column[Any]:
+    return sa.Column(name, BYTEA, nullable=null)
+
+
+def _int(name: str, *, default: str | None = None) -> sa.Column[Any]:
+    return sa.Column(name, sa.Integer, nullable=False, server_default=default and sa.text(default))
+
+
+def _bigint(name: str, *, null: bool = False, default: str | None = None) -> sa.Column[Any]:
+    return sa.Column(name, sa.BigInteger, nullable=null, server_default=default and sa.text(default))
+
+
+def _time(name: str, *, null: bool = False, now: bool = False) -> sa.Column[Any]:
+    return sa.Column(name, TIMESTAMP(timezone=True), nullable=null, server_default=_NOW if now else None)
+
+
+def _key(table: str, *columns: str) -> sa.PrimaryKeyConstraint:
+    return sa.PrimaryKeyConstraint(*columns, name=f"{table}_pkey")
+
+
+runs: Final = sa.Table(
+    "runs",
+    metadata,
+    _uuid("id"),
+    _uuid("tenant"),
+    _bytes("workflow"),  # the workflow's sha256
+    _text("workflow_name"),
+    _int("workflow_version"),
+    sa.Column("dev", sa.Boolean, nullable=False, server_default=sa.text("false")),
+    _text("thread_id"),
+    _uuid("parent_id", null=True),
+    _text("parent_path", null=True),
+    _text("queue", default="default"),
+    _text("slot", null=True),  # the last one it took; slots says if it holds it still
+    _text("status"),
+    _bigint("seq"),  # events so far
+    _bigint("version"),  # decisions so far: what a decision compares
+    _int("fence", default="0"),  # what the holder's chunks compare
+    _bytes("head"),  # sha256 chained over all commits
+    _bigint("worker", null=True),  # who holds the claim
+    _time("wake_at", null=True),  # when a free run is due
+    _bigint("snapshot_seq", default="0"),
+    _bigint("log_bytes", default="0"),
+    _text("started_by"),
+    _time("created_at", now=True),
+    _time("ended_at", null=True),
+    _bytes("input", null=True),
+    _bytes("result", null=True),
+    _key("runs", "id"),
+    sa.CheckConstraint("worker IS NULL OR wake_at IS NULL", name="runs_held_or_due"),
+    sa.CheckConstraint("seq >= version", name="runs_seq_counts_more"),
+    postgresql_with={"fillfactor": 70, "toast_tuple_target": 512},
+)
+sa.Index(
+    "runs_due",
+    runs.c.queue,
+    runs.c.wake_at,
+    postgresql_where=sa.text("worker IS NULL AND wake_at IS NOT NULL"),
+)
+sa.Index("runs_held", runs.c.worker, postgresql_where=sa.text("worker IS NOT NULL"))
+sa.Index("runs_newest", runs.c.tenant, runs.c.created_at, runs.c.id)
+sa.Index("runs_by_status", runs.c.tenant, runs.c.status, runs.c.created_at, runs.c.id)
+sa.Index("runs_by_workflow", runs.c.tenant, runs.c.workflow_name, runs.c.created_at, runs.c.id)
+sa.Index("runs_by_thread", runs.c.tenant, runs.c.thread_id, runs.c.created_at, runs.c.id)
+
+log: Final = sa.Table(
+    "log",
+    metadata,
+    _uuid("run_id"),
+    _bigint("last_seq"),
+    _bigint("first_seq"),
+    _uuid("tenant"),
+    _bigint("version"),
+    _time("at"),
+    _bytes("events"),
+    _key("log", "run_id", "last_seq"),
+    sa.CheckConstraint("first_seq >= 1 AND first_seq <= last_seq", name="log_range"),
+)
+
+commands: Final = sa.Table(
+    "commands",
+    metadata,
+    _uuid("run_id"),
+    _text("command_id"),
+    _uuid("tenant"),
+    _bigint("last_seq"),
+    _bytes("body_sha"),
+    _bytes("outcome"),
+    _key("commands", "run_id", "command_id"),
+)
+
+pendings: Final = sa.Table(
+    "pendings",
+    metadata,
+    _uuid("run_id"),
+    _text("id"),
+    _uuid("tenant"),
+    _text("status"),
+    _text("path"),
+    _bytes("digest"),
+    _time("deadline", null=True),
+    _bigint("opened_seq"),
+    _time("opened_at"),
+    _bytes("body"),
+    _key("pendings", "run_id", "id"),
+)
+sa.Index(
+    "pendings_open",
+    pendings.c.tenant,
+    pendings.c.opened_at,
+    pendings.c.id,
+    postgresql_where=sa.text("status = 'open'"),
+)
+
+votes: Final = sa.Table(
+    "votes",
+    metadata,
+    _uuid("run_id"),
+    _text("pending_id"),
+    _text("principal"),
+    _uuid("tenant"),
+    _bigint("last_seq"),
+    _bytes("body"),
+    _key("votes", "run_id", "pending_id", "principal"),
+)
+
+outbox: Final = sa.Table(
+    "outbox",
+    metadata,
+    _uuid("run_id"),
+    _bigint("last_seq"),
+    _int("n"),
+    _uuid("tenant"),
+    _text("kind"),
+    _text("target"),
+    _bytes("body"),
+    _time("due_at", now=True),
+    _key("outbox", "run_id", "last_seq", "n"),
+)
+sa.Index("outbox_due", outbox.c.due_at)
+
+turns: Final = sa.Table(
+    "turns",
+    metadata,
+    _uuid("run_id"),
+    _int("n"),
+    _uuid("tenant"),
+    _text("thread_id"),
+    _text("wire_run_id", null=True),
+    _bytes("body_sha", null=True),
+    _bigint("first_seq"),
+    _bigint("last_seq", null=True),
+    _key("turns", "run_id", "n"),
+    sa.CheckConstraint("first_seq >= 1 AND first_seq <= last_seq", name="turns_range"),
+)
+sa.Index(
+    "turns_by_wire_run",
+    turns.c.tenant,
+    turns.c.thread_id,
+    turns.c.wire_run_id,
+    postgresql_where=sa.text("wire_run_id IS NOT NULL"),
+)
+
+messages: Final = sa.Table(
+    "messages",
+    metadata,
+    _uuid("run_id"),
+    _int("n"),
+    _uuid("tenant"),
+    _text("thread_id"),
+    _text("id"),
+    _text("role"),
+    _bytes("body"),
+    _bigint("seq"),
+    _key("messages", "run_id", "n"),
+)
+sa.Index("messages_by_id", messages.c.tenant, messages.c.thread_id, messages.c.id)
+
+snapshots: Final = sa.Table(
+    "snapshots",
+    metadata,
+    _uuid("run_id"),
+    _bigint("seq"),
+    _uuid("tenant"),
+    _int("abi"),
+    _bytes("state"),
+    _key("snapshots", "run_id", "seq"),
+)
+
+slots: Final = sa.Table(
+    "slots",
+    metadata,
+    _uuid("tenant"),
+    _text("slot"),
+    _uuid("run_id"),
+    _key("slots", "tenant", "slot"),
+)
+sa.Index("slots_by_run", slots.c.run_id)
+
+workflows: Final = sa.Table(
+    "workflows",
+    metadata,
+    _uuid("tenant"),
+    _bytes("sha256"),
+    _text("name"),
+    _int("version"),
+    sa.Column("dev", sa.Boolean, nullable=False),
+    _text("title", null=True),
+    _bytes("source"),
+    _time("created_at", now=True),
+    _key("workflows", "tenant", "sha256"),
+)
+sa.Index(
+    "workflows_published",
+    workflows.c.tenant,
+    workflows.c.name,
+    workflows.c.version,
+    unique=True,
+    postgresql_where=sa.text("NOT dev"),
+)
+sa.Index("workflows_by_name", workflows.c.tenant, workflows.c.name, workflows.c.created_at)
+
+blobs: Final = sa.Table(
+    "blobs",
+    metadata,
+    _uuid("tenant"),
+    _bytes("sha256"),
+    _bytes("body"),
+    _time("created_at", now=True),
+    _key("blobs", "tenant", "sha256"),
+)
+
+workers: Final = sa.Table(
+    "workers",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(always=True), nullable=False),
+    _text("name"),
+    _time("alive_until"),
+    _key("workers", "id"),
+)

@@ -1,0 +1,127 @@
+"""Workflows as published: immutable, known by their sha256. And blobs: large values by theirs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, cast
+from uuid import UUID
+
+import asyncpg
+
+from hai_flow.errors import Rejected
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Connection, Pool
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowSummary:
+    """A workflow as lists show it. `dev`: loaded from disk while it is edited; other bytes may have its version."""
+
+    sha256: bytes
+    name: str
+    version: int
+    dev: bool
+    title: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow(WorkflowSummary):
+    """`source` is the document's bytes, whose sha256 it is."""
+
+    source: bytes
+
+
+_SUMMARY: Final = "sha256, name, version, dev, title, created_at"
+# Published before dev, the highest version first; of dev copies the one that was loaded last.
+_LATEST_FIRST: Final = "dev, CASE WHEN dev THEN 0 ELSE version END DESC, created_at DESC, version DESC"
+
+
+_PUBLISH: Final = f"""
+INSERT INTO workflows (tenant, sha256, name, version, dev, title, source) VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (tenant, sha256) DO UPDATE SET dev = workflows.dev AND excluded.dev,
+  created_at = CASE WHEN workflows.dev THEN excluded.created_at ELSE workflows.created_at END
+RETURNING {_SUMMARY}, source
+"""
+
+
+async def publish_workflow(
+    connection: Connection | Pool,
+    tenant: UUID,
+    *,
+    name: str,
+    version: int,
+    source: bytes,
+    title: str | None = None,
+    dev: bool = False,
+) -> Workflow:
+    """Store a workflow; storing the same bytes again changes nothing (but publishes what was a dev copy).
+
+    Raises `Rejected` 409 `workflow_exists` when other bytes were published under this name and version. A dev copy may
+    repeat a version with other bytes; saved again, it is the newest one again.
+    """
+    sha256 = hashlib.sha256(source).digest()
+    try:
+        row = await connection.fetchrow(_PUBLISH, tenant, sha256, name, version, dev, title, source)
+    except asyncpg.UniqueViolationError:
+        raise Rejected(
+            409,
+            "workflow_exists",
+            f"{name}@{version} is published with other content and never changes; raise its version",
+            winner={"name": name, "version": version},
+        ) from None
+    assert row is not None, "insert or update: one row"
+    return Workflow(*row)
+
+
+async def _one(connection: Connection | Pool, condition: str, *arguments: Any) -> Workflow | None:
+    query = f"SELECT {_SUMMARY}, source FROM workflows WHERE {condition} ORDER BY {_LATEST_FIRST} LIMIT 1"
+    row = await connection.fetchrow(query, *arguments)
+    return None if row is None else Workflow(*row)
+
+
+async def workflow_by_sha(connection: Connection | Pool, tenant: UUID, sha256: bytes) -> Workflow | None:
+    """The very bytes that a run is pinned to."""
+    return await _one(connection, "tenant = $1 AND sha256 = $2", tenant, sha256)
+
+
+async def workflow_version(connection: Connection | Pool, tenant: UUID, name: str, version: int) -> Workflow | None:
+    """`name@version`: the published one, else the newest dev copy of that version."""
+    return await _one(connection, "tenant = $1 AND name = $2 AND version = $3", tenant, name, version)
+
+
+async def latest_workflow(connection: Connection | Pool, tenant: UUID, name: str) -> Workflow | None:
+    """The highest published version, else the newest dev copy."""
+    return await _one(connection, "tenant = $1 AND name = $2", tenant, name)
+
+
+async def list_workflows(connection: Connection | Pool, tenant: UUID) -> Sequence[WorkflowSummary]:
+    """The latest of each name, by name."""
+    query = f"""
+    SELECT DISTINCT ON (name) {_SUMMARY} FROM workflows WHERE tenant = $1 ORDER BY name, {_LATEST_FIRST}
+    """
+    return [WorkflowSummary(*row) for row in await connection.fetch(query, tenant)]
+
+
+async def versions_of_workflow(connection: Connection | Pool, tenant: UUID, name: str) -> Sequence[WorkflowSummary]:
+    """Everything that is stored under a name, latest first."""
+    query = f"SELECT {_SUMMARY} FROM workflows WHERE tenant = $1 AND name = $2 ORDER BY {_LATEST_FIRST}"
+    return [WorkflowSummary(*row) for row in await connection.fetch(query, tenant, name)]
+
+
+async def put_blob(connection: Connection | Pool, tenant: UUID, body: bytes) -> bytes:
+    """Store a large value before the commit that refers to it (STORE H13); returns its sha256."""
+    sha256 = hashlib.sha256(body).digest()
+    query = "INSERT INTO blobs (tenant, sha256, body) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
+    await connection.execute(query, tenant, sha256, body)
+    return sha256
+
+
+async def get_blob(connection: Connection | Pool, tenant: UUID, sha256: bytes) -> bytes | None:
+    """The value, if the tenant has it."""
+    query = "SELECT body FROM blobs WHERE tenant = $1 AND sha256 = $2"
+    return cast("bytes | None", await connection.fetchval(query, tenant, sha256))

@@ -1,0 +1,262 @@
+"""RunAgentInput: the body that HAI and AG-UI clients post (PROTOCOLS sections 1.2, 2.1 H11 to H15).
+
+Only `threadId` and `runId` are demanded; what clients leave out, or send as null, is absent. What the server ignores
+(system, assistant and other messages' content, `context`, `state`) is not judged either: a client's history is not
+evidence, and a fault in it harms nobody. Everything that is kept must be plain JSON within the limits.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from hashlib import sha256
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from hai_flow import values
+from hai_flow.engine.events import UserMessage
+from hai_flow.engine.patch import pointer_of
+from hai_flow.errors import Rejected
+from hai_flow.wire.dialect import Limits, ToolMessage
+
+Json: TypeAlias = Any
+
+
+class AgentInput(msgspec.Struct, frozen=True, kw_only=True):
+    """A RunAgentInput, checked. `forwarded` is `forwardedProps`; `history` names each message as (id, role)."""
+
+    thread_id: str
+    run_id: str
+    body_sha: str
+    user_messages: tuple[UserMessage, ...]
+    tool_messages: tuple[ToolMessage, ...]
+    history: tuple[tuple[str, str], ...]
+    client_tools: frozenset[str]
+    forwarded: dict[str, Json]
+
+
+def read(body: bytes, limits: Limits) -> AgentInput:
+    """The RunAgentInput in `body`. Raises `Rejected`: 413 beyond a limit, 400 not JSON, 422 with every finding."""
+    return _Reader(limits).read(body)
+
+
+# --- bytes to JSON ------------------------------------------------------------------------------------------------
+
+# A string that never ends is taken to the end of the body: to try again at each of its quotes would be quadratic.
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL)
+
+
+def load(body: bytes, limits: Limits) -> Json:
+    """The JSON value in `body`. Size and depth are checked before anything is parsed. Raises `Rejected`."""
+    if len(body) > limits.body_bytes_max:
+        raise _too_large(f"a body of at most {limits.body_bytes_max} bytes", f"{len(body)} bytes")
+    if _depth(body, limits.depth_max) > limits.depth_max:
+        raise _too_large(f"JSON nested at most {limits.depth_max} deep", "more")
+    try:
+        value = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_no_constant)
+    except ValueError as error:  # UnicodeDecodeError and JSONDecodeError are kinds of it
+        raise Rejected(400, "body.not_json", f"expected a body of JSON in UTF-8: {error}") from None
+    try:
+        return values.check(value)
+    except values.NotJson as error:
+        place, _, message = str(error).partition(": ")
+        path = place if place.startswith("/") else ""
+        raise _invalid([{"path": path, "message": message}]) from None
+
+
+def _depth(body: bytes, enough: int) -> int:
+    """How deep `body` nests, or the first number beyond `enough`."""
+    depth = deepest = 0
+    for match in _TOKEN.finditer(body):
+        token = match[0]
+        if token in (b"[", b"{"):
+            depth += 1
+            deepest = max(deepest, depth)
+            if deepest > enough:
+                break
+        elif token in (b"]", b"}"):
+            depth -= 1
+    return deepest
+
+
+def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    record = dict(pairs)
+    if len(record) != len(pairs):  # readers disagree on which of the two counts: what was checked is not what is used
+        counts = Counter(name for name, _ in pairs)
+        twice = next(name for name, count in counts.items() if count > 1)
+        raise ValueError(f"the key {twice[:120]!r} stands twice in one object")
+    return record
+
+
+def _no_constant(name: str) -> Json:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _too_large(expected: str, found: str) -> Rejected:
+    return Rejected(413, "body.too_large", f"expected {expected}, found {found}")
+
+
+def _invalid(findings: list[dict[str, str]]) -> Rejected:
+    first = findings[0]
+    more = f" ({len(findings)} findings)" if len(findings) > 1 else ""
+    detail = f"{first['path'] or 'the body'}: {first['message']}{more}"
+    return Rejected(422, "body.invalid", detail, findings=findings)
+
+
+# --- JSON to what it says -----------------------------------------------------------------------------------------
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class _Reader:
+    """One pass over a body, collecting every finding."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._findings: list[dict[str, str]] = []
+
+    def read(self, body: bytes) -> AgentInput:
+        document = load(body, self._limits)
+        if not isinstance(document, dict):
+            raise _invalid([{"path": "", "message": "expected a JSON object, a RunAgentInput"}])
+        messages = self._records(document, "messages", self._limits.messages_max)
+        tools = self._records(document, "tools", self._limits.tools_max)
+        found = AgentInput(
+            thread_id=self._id(document, "threadId"),
+            run_id=self._id(document, "runId"),
+            body_sha=sha256(body).hexdigest(),
+            history=tuple((self._id(message, "id", *at), self._text(message, "role", *at)) for at, message in messages),
+            user_messages=self._user_messages(messages),
+            tool_messages=tuple(
+                self._tool_message(at, message) for at, message in messages if message.get("role") == "tool"
+            ),
+            client_tools=frozenset(self._id(tool, "name", *at) for at, tool in tools),
+            forwarded=self._record(document, "forwardedProps"),
+        )
+        if self._findings:
+            raise _invalid(self._findings)
+        return found
+
+    def _user_messages(self, messages: list[tuple[_Place, dict[str, Json]]]) -> tuple[UserMessage, ...]:
+        seen: set[str] = set()
+        users: list[UserMessage] = []
+        for at, message in messages:
+            if message.get("role") != "user":
+                continue
+            user = UserMessage(
+                str(message.get("id")),
+                "user",
+                self._user_content(at, message),
+                self._optional_text(message, "name", *at),
+                self._timestamp(at, message),
+                message.get("extra"),
+            )
+            if user.id in seen:
+                self._find("another user message has this id already", *at, "id")
+            seen.add(user.id)
+            users.append(user)
+        return tuple(users)
+
+    def _user_content(self, at: _Place, message: dict[str, Json]) -> Json:
+        """Text, or content parts exactly as they came."""
+        content = message.get("content")
+        if content is None:
+            return ""
+        if isinstance(content, str):
+            return content
+        if isinstance(content, list) and all(
+            isinstance(part, dict) and isinstance(part.get("type"), str) for part in content
+        ):
+            return content
+        self._find("expected text or a list of content parts, each an object with a type", *at, "content")
+        return ""
+
+    def _timestamp(self, at: _Place, message: dict[str, Json]) -> int | None:
+        timestamp = message.get("timestamp")
+        if timestamp is None:
+            return None
+        if isinstance(timestamp, float) and timestamp.is_integer():
+            timestamp = int(timestamp)
+        if type(timestamp) is int and 0 <= timestamp <= values.INTEGER_MAX:
+            return timestamp
+        self._find("expected milliseconds since 1970 as an integer", *at, "timestamp")
+        return None
+
+    def _tool_message(self, at: _Place, message: dict[str, Json]) -> ToolMessage:
+        call = self._id(message, "toolCallId", *at)
+        error = self._optional_text(message, "error", *at)
+        content = message.get("content")
+        if isinstance(content, list):
+            content = self._joined(at, content)
+        if content is not None and not isinstance(content, str):
+            self._find("expected text or a list of content parts", *at, "content")
+        elif content is None and error is None:
+            self._find("expected the answer to a call as text, found none", *at, "content")
+        return ToolMessage(str(message.get("id")), call, content, error)
+
+    def _joined(self, at: _Place, parts: list[Json]) -> str | None:
+        """The text of content parts. An answer with anything else in it stays JSON text: nothing of it is lost."""
+        texts = [
+            part["text"]
+            for part in parts
+            if isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
+        ]
+        return "".join(texts) if len(texts) == len(parts) else values.dumps(parts).decode()
+
+    # --- fields of any record
+
+    def _records(self, document: dict[str, Json], name: str, most: int) -> list[tuple[_Place, dict[str, Json]]]:
+        items = document.get(name)
+        if items is None:
+            return []
+        if not isinstance(items, list):
+            self._find("expected a list", name)
+            return []
+        if len(items) > most:
+            raise _too_large(f"at most {most} {name}", str(len(items)))
+        records: list[tuple[_Place, dict[str, Json]]] = []
+        for index, item in enumerate(items):
+            if isinstance(item, dict):
+                records.append(((name, index), item))
+            else:
+                self._find("expected an object", name, index)
+        return records
+
+    def _record(self, document: dict[str, Json], name: str) -> dict[str, Json]:
+        record = document.get(name)
+        if record is None:
+            return {}
+        if isinstance(record, dict):
+            return record
+        self._find("expected an object", name)
+        return {}
+
+    def _id(self, record: dict[str, Json], name: str, *at: str | int) -> str:
+        text = self._text(record, name, *at)
+        if len(text) > self._limits.id_chars_max:
+            self._find(f"expected at most {self._limits.id_chars_max} characters, found {len(text)}", *at, name)
+        elif _CONTROL.search(text):
+            self._find("expected no control characters", *at, name)
+        return text
+
+    def _text(self, record: dict[str, Json], name: str, *at: str | int) -> str:
+        value = record.get(name)
+        if isinstance(value, str) and value:
+            return value
+        self._find("expected text, found " + ("none" if value in (None, "") else "another type"), *at, name)
+        return ""
+
+    def _optional_text(self, record: dict[str, Json], name: str, *at: str | int) -> str | None:
+        value = record.get(name)
+        if value is None or isinstance(value, str):
+            return value
+        self._find("expected text", *at, name)
+        return None
+
+    def _find(self, message: str, *at: str | int) -> None:
+        self._findings.append({"path": pointer_of(*at), "message": message})
+
+
+_Place: TypeAlias = tuple[str | int, ...]

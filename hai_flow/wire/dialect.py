@@ -1,0 +1,195 @@
+"""The contract of a dialect: a translation between one UI protocol and a run's commands and events.
+
+A dialect is two pure things. `decode` turns the bytes of a POST into what they say (`Posted`); it looks nothing up, so
+which run is meant and whether an answer counts is decided elsewhere. An `Encoder` folds the log into frames. It asks
+nobody anything, so it can begin anywhere and all followers of one profile can share its bytes (DESIGN sections 5, 7).
+
+What is deliberately absent: sockets, clocks, ids of our own making, and every decision about people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import msgspec
+
+from hai_flow import values
+from hai_flow.engine.commands import Turn
+from hai_flow.engine.events import Event, UserMessage
+from hai_flow.engine.state import MessageState, RunState, ToolCallState
+
+Json: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one POST may hold at most (PROMISES section 1). Beyond `id_chars_max` is 422, beyond the others 413."""
+
+    body_bytes_max: int = 1 << 20
+    depth_max: int = values.DEPTH_MAX
+    messages_max: int = 500
+    tools_max: int = 200
+    id_chars_max: int = 200
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything by which the streams of two followers may differ. Hashable: it is a part of a ring's key.
+
+    `version` is that of the peer's protocol. `redaction` names what is withheld ("" = nothing). `client_tools` are the
+    frontend tools that the client advertised. `may_answer` says whether the follower can answer what people are asked;
+    one who cannot is told of a question, never handed a call. `options` are the dialect's own, as sorted pairs.
+    """
+
+    dialect: str
+    version: str = ""
+    redaction: str = ""
+    client_tools: frozenset[str] = frozenset()
+    may_answer: bool = True
+    options: tuple[tuple[str, str], ...] = ()
+
+    def option(self, name: str) -> str | None:
+        """The value of the option `name`, or None where the client said nothing."""
+        return dict(self.options).get(name)
+
+
+class ToolMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A client's answer to one call. `content` is its text, uninterpreted; `error` says that the tool failed there."""
+
+    id: str
+    tool_call_id: str
+    content: str | None = None
+    error: str | None = None
+
+
+class Posted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a decoded POST says. None of it is evidence: the log decides what counts (PROTOCOLS section 7, rule 1).
+
+    `history` names every posted message as (id, role), in order. `body_sha` (hex) tells a repeated POST from another
+    one under the same runId (rule 6).
+    """
+
+    thread_id: str
+    wire_run_id: str
+    body_sha: str
+    profile: Profile
+    user_messages: tuple[UserMessage, ...] = ()
+    tool_messages: tuple[ToolMessage, ...] = ()
+    history: tuple[tuple[str, str], ...] = ()
+    workflow: str | None = None
+    input: Json = msgspec.field(default_factory=dict)
+
+    def turn(self) -> Turn:
+        """What the turn that this POST would open remembers of it."""
+        profile = self.profile
+        return Turn(
+            wire_run_id=self.wire_run_id,
+            dialect=profile.dialect,
+            profile={
+                "version": profile.version,
+                "redaction": profile.redaction,
+                "may_answer": profile.may_answer,
+                "options": dict(profile.options),
+            },
+            client_tools=tuple(sorted(profile.client_tools)),
+            body_sha=self.body_sha,
+        )
+
+
+class Frame(NamedTuple):
+    """One event as a protocol sends it. `data` is encoded once and shared by all followers.
+
+    `name` is the protocol's event type. `tool_call_id` is set on the frames that stream a call itself (its start,
+    arguments and end, never its result): whoever has that call in its history already must not be sent them again
+    (PROTOCOLS section 0, fact 5). `terminal` frames end the stream of a turn.
+    """
+
+    name: str
+    data: bytes
+    tool_call_id: str | None = None
+    terminal: bool = False
+
+
+Entry: TypeAlias = MessageState | ToolCallState
+"""What a thread's transcript consists of."""
+
+
+class Encoder(Protocol):
+    """A fold of the log into frames, for one profile. The same state and events give the same bytes.
+
+    Begin with the state at any seq: what a stream has open there, the state says.
+    """
+
+    def __init__(self, profile: Profile, state: RunState) -> None: ...
+
+    def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:
+        """What someone who attaches now must be told first (DESIGN section 11, Attach); these frames carry no id.
+
+        `transcript` holds the entries of the thread's earlier runs; those of this run are in the state. The RUN_STARTED
+        bears the asker's own runId. If no turn is open the preface is the whole stream and ends with a terminal frame.
+        """
+        ...
+
+    def encode(self, event: Event) -> list[Frame]:
+        """The frames of the next event; a cursor names each by its position here."""
+        ...
+
+    def farewell(self, reason: str) -> list[Frame]:
+        """Closes whatever is open on the stream and ends it, because the server must close. `reason` is for people."""
+        ...
+
+
+Decode: TypeAlias = Callable[[bytes, Limits], Posted]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """A registered dialect. `encoding` is its name in cursors; it changes whenever the frames of any event change.
+
+    `decode` is None for a projection that nobody posts to.
+    """
+
+    name: str
+    encoding: str
+    encoder: Callable[[Profile, RunState], Encoder]
+    decode: Decode | None = None
+
+
+def entries_of(state: RunState) -> list[Entry]:
+    """The closed messages and complete calls of one run, in the order in which they began."""
+    entries: list[Entry] = [message for message in state.messages.values() if not message.open]
+    entries += [call for call in state.tool_calls.values() if not call.open]
+    return sorted(entries, key=lambda entry: entry.n)
+
+
+# Line ends to some clients' `splitlines`, though not to the SSE standard. In JSON text they stand only inside strings.
+_LINE_ENDS = {
+    "\u0085".encode(): b"\\u0085",
+    "\u2028".encode(): b"\\u2028",
+    "\u2029".encode(): b"\\u2029",
+}
+
+
+def dump(value: Json) -> bytes:
+    """`value` as JSON that fits one line, whichever line ends a reader believes in."""
+    data = values.dumps(value)
+    if data.isascii():
+        return data
+    for character, escape in _LINE_ENDS.items():
+        data = data.replace(character, escape)
+    return data
+
+
+def readdressed(frame: Frame, run_id: str) -> Frame:
+    """`frame` under the runId of a follower that attached to another client's turn: its RUN_STARTED bore its own.
+
+    Needed for terminal frames alone; no other names the run. A frame without a runId is returned as it is.
+    """
+    event = values.loads(frame.data)
+    return frame._replace(data=dump({**event, "runId": run_id})) if "runId" in event else frame
+
+
+def without_none(fields: Mapping[str, Json]) -> dict[str, Json]:
+    """`fields` without the absent ones: null for an optional field is fatal to clients (PROTOCOLS section 0)."""
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,0 +1,73 @@
+"""The log as it is: one frame per event, for REST (`/v1/runs/{id}/events`) and the console. DESIGN section 11, REST.
+
+Texts that hold JSON (arguments, evidence) are shown as the values they hold; times as RFC 3339 in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from hai_flow import values
+from hai_flow.engine.events import TERMINAL, Event
+from hai_flow.engine.state import RunState
+from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile, dump
+
+Json: TypeAlias = Any
+
+_JSON_TEXTS: Final = ("args", "evidence")
+_TIMES: Final = ("at", "due", "deadline")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def time_text(milliseconds: int) -> str:
+    """Milliseconds since 1970 as RFC 3339, UTC, with milliseconds."""
+    moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def event_json(seq: int, event: Event) -> dict[str, Json]:
+    """One event as REST shows it: `{seq, type, at, turn, path?, ...}`, with only the fields that say something."""
+    stored: dict[str, Json] = msgspec.to_builtins(event)
+    shown: dict[str, Json] = {"seq": seq, "type": event.type, "at": event.at, "turn": event.turn}
+    if "path" in stored:
+        shown["path"] = stored["path"]
+    for name, value in stored.items():
+        shown[name] = values.loads(value) if name in _JSON_TEXTS and value is not None else value
+    return _with_times(shown)
+
+
+def _with_times(record: dict[str, Json]) -> dict[str, Json]:
+    for name in _TIMES:
+        if record.get(name) is not None:
+            record[name] = time_text(record[name])
+    for name in ("error", "cause"):
+        if isinstance(record.get(name), dict):
+            record[name] = _with_times(record[name])
+    return record
+
+
+class LogEncoder:
+    """The events themselves, across turns. The stream ends after the terminal event."""
+
+    def __init__(self, profile: Profile, state: RunState) -> None:
+        self._seq = state.seq
+
+    def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:
+        """Nothing: who follows the log reads it from its own position."""
+        return []
+
+    def encode(self, event: Event) -> list[Frame]:
+        self._seq += 1
+        data = dump(event_json(self._seq, event))
+        return [Frame(event.type, data, terminal=isinstance(event, TERMINAL))]
+
+    def farewell(self, reason: str) -> list[Frame]:
+        """Nothing: a reader of the log sees by the missing terminal event that there is more, and comes back."""
+        return []
+
+
+LOG: Final = Dialect("log", "log-1", LogEncoder)

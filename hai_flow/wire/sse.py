@@ -1,0 +1,58 @@
+"""Server-Sent Events: frames to bytes, and the cursor that brings a follower back.
+
+PROTOCOLS section 1.4; section 7, rule 13. LF only: a CR makes every AG-UI client throw. One `data:` line per event,
+with the space that older clients need.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+KEEP_ALIVE: Final = b": keep-alive\n\n"
+CONTENT_TYPE: Final = "text/event-stream"
+
+_BREAKS = re.compile(r"[\r\n\x00]")
+
+
+def event_bytes(data: bytes, *, id: str | None = None, event: str | None = None) -> bytes:
+    """One SSE event. Raises `ValueError` for a value that would break out of its line."""
+    if b"\n" in data or b"\r" in data:
+        raise ValueError("expected event data of one line, found a line break; encode it as JSON")
+    return b"%b%bdata: %b\n\n" % (_field("id", id), _field("event", event), data)
+
+
+def _field(name: str, value: str | None) -> bytes:
+    if value is None:
+        return b""
+    if _BREAKS.search(value):
+        raise ValueError(f"expected an SSE {name} of one line, found {value!r}")
+    return f"{name}: {value}\n".encode()
+
+
+class Cursor(NamedTuple):
+    """A place in a stream: frame `frame` (from 0) of event `seq` of a run, as the encoding `encoding` writes it."""
+
+    run_id: str
+    encoding: str
+    seq: int
+    frame: int
+
+    def __str__(self) -> str:
+        return f"{self.run_id}.{self.encoding}.{self.seq}.{self.frame}"
+
+
+# 15 digits: more events than any run may have, and a number that JavaScript keeps exactly.
+_CURSOR = re.compile(
+    r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"
+    r"\.([a-z0-9-]{1,32})\.(0|[1-9][0-9]{0,14})\.(0|[1-9][0-9]{0,14})"
+)
+
+
+def parse_cursor(text: str) -> Cursor:
+    """The cursor written as `text` (Last-Event-ID). Raises `ValueError`; nothing but our own spelling is read."""
+    match = _CURSOR.fullmatch(text)
+    if match is None:
+        raise ValueError(f"expected a cursor <run_id>.<encoding>.<seq>.<frame>, found {text[:120]!r}")
+    run_id, encoding, seq, frame = match.groups()
+    return Cursor(run_id, encoding, int(seq), int(frame))

@@ -1,0 +1,37 @@
+"""What every test may ask for: a PostgreSQL server for the session, and a database of its own in it."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.postgres import Server, serve
+
+
+@pytest.fixture(scope="session")
+def postgres_server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """The server of this test run, shared by all xdist workers. HAI_FLOW_TEST_DATABASE_URL names one that
+    runs.
+    """
+    worker = getattr(request.config, "workerinput", None)
+    session = worker["testrunuid"] if worker else uuid.uuid4().hex
+    prefix = worker["workerid"] if worker else "main"
+    with serve(session[:12], prefix, os.environ.get("HAI_FLOW_TEST_DATABASE_URL") or None) as server:
+        yield server
+
+
+@pytest.fixture
+def database_url(postgres_server: Server) -> Iterator[str]:
+    """The DSN of a fresh database with the current schema and no rows."""
+    with postgres_server.database() as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def empty_database_url(postgres_server: Server) -> Iterator[str]:
+    """The DSN of a fresh database without a schema."""
+    with postgres_server.database(migrated=False) as dsn:
+        yield dsn

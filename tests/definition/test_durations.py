@@ -1,0 +1,34 @@
+"""Durations as text."""
+
+from __future__ import annotations
+
+import pytest
+
+from hai_flow.definition.durations import NotADuration, milliseconds, spell
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1s", 1_000), ("90s", 90_000), ("1h30m", 5_400_000), ("1500ms", 1_500), ("1w", 604_800_000),
+        ("3650d", 315_360_000_000), ("PT5M", 300_000), ("P1DT2H", 93_600_000), ("P2W", 1_209_600_000),
+    ],
+)  # fmt: skip
+def test_a_duration_is_milliseconds(text: str, expected: int) -> None:
+    assert milliseconds(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5", "1.5h", "h", "-1h", "1 h", "1H", "P", "PT", "P1M", "P1Y", "999ms", "3651d", "9" * 40 + "s", "١s"]
+)
+def test_anything_else_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(NotADuration, match="expected a duration"):
+        milliseconds(text)
+
+
+def test_shorter_ones_are_allowed_where_asked_for() -> None:
+    assert milliseconds("5ms", shortest=1) == 5
+
+
+def test_durations_are_spelled_as_they_are_written() -> None:
+    assert [spell(5_400_000), spell(1_500), spell(0), spell(93_600_000)] == ["1h30m", "1s500ms", "0s", "1d2h"]

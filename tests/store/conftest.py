@@ -1,0 +1,67 @@
+"""A database of one's own, opened; and builders for the least that a commit needs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from hai_flow.store import runs
+from hai_flow.store.database import Database
+from hai_flow.store.runs import Born, Entry, Loaded, Won
+
+TENANT = UUID(int=1)
+STRANGER = UUID(int=2)
+LEASE = timedelta(seconds=30)
+
+
+@pytest.fixture
+async def db(database_url: str) -> AsyncIterator[Database]:
+    database = await Database.open(database_url)
+    yield database
+    await database.close()
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def birth(run_id: UUID | None = None, **changes: Any) -> Entry:
+    """The first entry of a run, with one event; `slot`, `thread_id`, ... go to `Born`, the rest to the entry."""
+    born = {
+        "workflow": b"w" * 32,
+        "workflow_name": "demo",
+        "workflow_version": 1,
+        "thread_id": "thread",
+        "started_by": "user:a",
+    }
+    born |= {name: changes.pop(name) for name in list(changes) if name in Born.__struct_fields__}
+    entry = {"tenant": TENANT, "n": 1, "events": b'["start"]', "status": "running", "busy": True}
+    return Entry(run_id=run_id or uuid4(), born=Born(**born), **entry | changes)
+
+
+def decision(run_id: UUID, version: int, **changes: Any) -> Entry:
+    entry = {"tenant": TENANT, "n": 1, "events": b'["decided"]', "busy": True}
+    return Entry(run_id=run_id, version=version, **entry | changes)
+
+
+def chunks(run_id: UUID, fence: int, **changes: Any) -> Entry:
+    return Entry(run_id=run_id, tenant=TENANT, n=1, events=b'["chunk"]', fence=fence, **changes)
+
+
+async def commit(db: Database, *entries: Entry, worker: int | None = None) -> list[Won | None]:
+    """What became of each entry: None lost."""
+    async with db.lane() as connection:
+        committed = await runs.commit(connection, entries, worker, now())
+    return [committed.won.get(number) for number in range(len(entries))]
+
+
+async def load(db: Database, run_id: UUID, have: int = 0) -> Loaded:
+    return (await runs.load_runs(db.engine, [run_id], [have], 1))[run_id]
+
+
+async def worker(db: Database, lease: timedelta = LEASE) -> int:
+    return await runs.register_worker(db.engine, "test", lease)

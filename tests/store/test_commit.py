@@ -1,0 +1,352 @@
+"""One commit: who wins, who loses, and what is written. Named after the failures of STORE section B and H."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from hai_flow.store import runs
+from hai_flow.store.database import CommitUnknown, Database, Fault, classify
+from hai_flow.store.runs import CommandRow, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
+from tests.store.conftest import LEASE, STRANGER, TENANT, birth, chunks, commit, decision, load, now, worker
+
+
+async def somebody_waits_for_a_lock(db: Database) -> None:
+    waiting = """
+    SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+    """
+    while not await db.api.fetchval(waiting):
+        pass
+
+
+async def test_a_run_twice_in_one_batch_is_refused_before_it_is_sent(db: Database) -> None:  # B1
+    start = birth()
+    with pytest.raises(AssertionError, match="at most once"):
+        await commit(db, start, decision(start.run_id, 1))
+
+
+async def test_entries_in_any_order_are_told_their_own_outcome(db: Database) -> None:
+    starts = [birth() for _ in range(20)]
+    await commit(db, *starts)
+    entries = [decision(start.run_id, 1, n=i + 1) for i, start in enumerate(starts)]
+    entries[7] = decision(starts[7].run_id, 2)
+    entries.insert(3, birth(n=40))
+    outcome = await commit(db, *entries)
+    assert outcome.pop(3).seq == 40
+    assert [won and won.seq for won in outcome] == [i + 2 if i != 7 else None for i in range(20)]
+
+
+async def test_a_log_row_says_which_events_it_holds_and_the_chain_covers_them(db: Database) -> None:
+    start = birth(n=2, events=b"[1,2]")
+    await commit(db, start)
+    await commit(db, decision(start.run_id, 1, n=3, events=b"[3,4,5]"))
+    loaded = await load(db, start.run_id)
+    assert [(row.first_seq, row.last_seq, row.events) for row in loaded.rows] == [(1, 2, b"[1,2]"), (3, 5, b"[3,4,5]")]
+    assert (loaded.seq, loaded.version, loaded.log_bytes) == (5, 2, 12)
+    row = await db.api.fetchrow("SELECT head = sha256(sha256('[1,2]') || '[3,4,5]') FROM runs")
+    assert row[0]
+
+
+async def test_a_run_is_born_once(db: Database) -> None:
+    start = birth()
+    assert (await commit(db, start))[0]
+    assert await commit(db, start) == [None]
+    outcomes = await asyncio.gather(*(commit(db, birth(UUID(int=9))) for _ in range(8)))
+    assert Counter(won is not None for (won,) in outcomes) == {True: 1, False: 7}
+    assert len((await load(db, UUID(int=9))).rows) == 1
+
+
+async def test_of_two_decisions_on_one_version_one_wins(db: Database) -> None:
+    start = birth()
+    await commit(db, start)
+    outcomes = await asyncio.gather(*(commit(db, decision(start.run_id, 1)) for _ in range(6)))
+    assert Counter(won is not None for (won,) in outcomes) == {True: 1, False: 5}
+    assert (await load(db, start.run_id)).seq == 2
+
+
+async def test_another_tenant_s_entry_loses_and_writes_nothing(db: Database) -> None:  # B7
+    start = birth()
+    await commit(db, start)
+    vote = VoteRow("p", "user:b", b"{}")
+    assert await commit(db, decision(start.run_id, 1, tenant=STRANGER, votes=[vote])) == [None]
+    assert await db.api.fetchval("SELECT count(*) FROM votes") == 0
+    assert await runs.get_run(db.api, STRANGER, start.run_id) is None
+
+
+async def test_a_zombie_reports_what_it_began_but_does_not_get_the_claim_back(db: Database) -> None:  # B2
+    a, b = await worker(db), await worker(db)
+    start = birth()
+    (won,) = await commit(db, start, worker=a)
+    assert won.worker == a
+    await runs.retire_worker(db.engine, a)
+    async with db.lane() as connection:
+        (claimed,) = await runs.claim_runs(connection, b, 10, ["default"])
+    assert (claimed.run_id, claimed.lost, claimed.fence, claimed.version) == (start.run_id, True, won.fence + 1, 1)
+    (late,) = await commit(db, decision(start.run_id, 1), worker=a)
+    assert late.worker == b
+    assert await commit(db, chunks(start.run_id, late.fence), worker=a) == [None]
+    assert await commit(db, chunks(start.run_id, won.fence), worker=a) == [None]
+
+
+async def test_a_dead_worker_s_commit_takes_no_claim_so_that_somebody_alive_can(db: Database) -> None:
+    a, b = await worker(db), await worker(db)
+    start = birth(busy=False, status="waiting")
+    await commit(db, start)
+    await runs.retire_worker(db.engine, a)
+    (won,) = await commit(db, decision(start.run_id, 1), worker=a)
+    assert won.worker is None
+    async with db.lane() as connection:
+        (claimed,) = await runs.claim_runs(connection, b, 10, ["default"])
+    assert not claimed.lost
+
+
+async def test_the_heartbeat_tells_of_runs_that_were_not_known_to_be_held_and_of_decisions_by_others(
+    db: Database,
+) -> None:  # B3
+    me = await worker(db)
+    start = birth()
+    await commit(db, start, worker=me)  # imagine that the answer was lost
+    await commit(db, decision(start.run_id, 1))  # and an API process decided
+    beat = await runs.heartbeat(db.engine, me, LEASE)
+    assert beat.alive
+    assert [(held.run_id, held.version) for held in beat.held] == [(start.run_id, 2)]
+
+
+async def test_a_lease_that_is_over_is_not_renewed_even_when_nothing_is_held(db: Database) -> None:
+    me = await worker(db, timedelta(0))
+    beat = await runs.heartbeat(db.engine, me, LEASE)
+    assert (beat.alive, beat.held) == (False, [])
+    await commit(db, birth(busy=False, wake_at=now()))
+    async with db.lane() as connection:
+        assert await runs.claim_runs(connection, me, 10, ["default"]) == []
+
+
+async def test_chunks_neither_lose_to_decisions_nor_defeat_them(db: Database) -> None:  # H1
+    me = await worker(db)
+    start = birth()
+    (born,) = await commit(db, start, worker=me)
+    (won,) = await commit(db, chunks(start.run_id, born.fence), worker=me)
+    assert (won.seq, won.version) == (2, 1)
+    (vote,) = await commit(db, decision(start.run_id, 1))
+    assert (vote.seq, vote.version, vote.worker) == (3, 2, me)
+    assert (await commit(db, chunks(start.run_id, born.fence), worker=me))[0]
+    assert (await commit(db, decision(start.run_id, 2, cut=True)))[0]
+    assert await commit(db, chunks(start.run_id, born.fence), worker=me) == [None]
+
+
+async def test_after_an_unknown_outcome_a_raised_fence_keeps_late_chunks_out(db: Database) -> None:
+    me, other = await worker(db), await worker(db)
+    start, foreign = birth(), birth()
+    (born,) = await commit(db, start, worker=me)
+    await commit(db, foreign, worker=other)
+    async with db.lane() as connection:
+        held = await runs.refence_runs(connection, me, [foreign.run_id, start.run_id])
+    assert [(each.run_id, each.fence) for each in held] == [(start.run_id, born.fence + 1)]
+    assert await commit(db, chunks(start.run_id, born.fence), worker=me) == [None]
+
+
+async def test_a_nul_in_a_text_is_a_data_error_and_nothing_of_the_batch_is_stored(db: Database) -> None:  # B6
+    good, bad = birth(), birth(commands=[CommandRow("nul\x00", b"", b"")])
+    with pytest.raises(asyncpg.PostgresError) as failure:
+        await commit(db, good, bad)
+    assert classify(failure.value) is Fault.DATA
+    assert await runs.list_runs(db.api, TENANT, limit=5) == []
+    assert (await commit(db, good))[0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"commands": [CommandRow("\ud800", b"", b"")]},
+        {"n": 2**40},
+        {"votes": [VoteRow("p", "user:a", b""), VoteRow("p", "user:a", b"")]},
+        {"pendings": [PendingRow("p", s, "a", b"", None, b"") for s in ("open", "approve")]},
+    ],
+    ids=["a lone surrogate", "a number too large", "the same row twice", "a pending twice"],
+)
+async def test_whatever_can_never_be_stored_is_a_data_error(db: Database, changes: dict[str, object]) -> None:
+    with pytest.raises(Exception) as failure:  # noqa: PT011 - which one is the driver's business
+        await commit(db, birth(**changes))
+    assert classify(failure.value) is Fault.DATA
+
+
+async def test_a_command_id_is_carried_out_once_and_its_outcome_is_kept(db: Database) -> None:  # H2
+    start = birth()
+    await commit(db, start)
+    vote = CommandRow("c1", b"sha", b'{"first":true}')
+    assert (await commit(db, decision(start.run_id, 1, commands=[vote])))[0]
+    again = decision(start.run_id, 2, commands=[CommandRow("c0", b"", b""), CommandRow("c1", b"other", b"{}")])
+    assert await commit(db, again) == [None]
+    stored = await runs.commands_of(db.api, start.run_id, ["c0", "c1"])
+    assert stored == {"c1": runs.StoredCommand(b"sha", b'{"first":true}', 2)}
+    other = birth(commands=[vote])
+    assert (await commit(db, other))[0], "ids are the run's own"
+
+
+async def test_a_finished_run_frees_its_slot_in_the_same_commit(db: Database) -> None:  # H7
+    start = birth(slot="thread:1")
+    await commit(db, start)
+    assert await runs.slot_holder(db.api, TENANT, "thread:1") == start.run_id
+    assert await commit(db, birth(slot="thread:1")) == [None]
+    assert (await commit(db, birth(slot="thread:1", tenant=STRANGER)))[0], "slots are the tenant's own"
+    await commit(db, decision(start.run_id, 1, status="finished", busy=False, result=b'{"output":1}'))
+    assert await runs.slot_holder(db.api, TENANT, "thread:1") is None
+    run = await runs.get_run(db.api, TENANT, start.run_id)
+    assert run is not None
+    assert run.result == b'{"output":1}'
+    assert run.ended_at is not None
+
+
+async def test_a_start_repeated_with_another_slot_takes_none(db: Database) -> None:
+    start = birth(slot="k#1")
+    await commit(db, start)
+    assert await commit(db, birth(start.run_id, slot="k#2")) == [None]
+    assert await runs.slot_holder(db.api, TENANT, "k#2") is None
+
+
+async def test_a_reopened_run_takes_its_slot_again_or_loses(db: Database) -> None:
+    start = birth(slot="thread:1")
+    await commit(db, start)
+    await commit(db, decision(start.run_id, 1, status="failed", busy=False, result=b'{"error":1}'))
+    rival = birth(slot="thread:1")
+    await commit(db, rival)
+    retry = decision(start.run_id, 2, status="running", take_slot="thread:1")
+    assert await commit(db, retry) == [None]
+    await commit(db, decision(rival.run_id, 1, status="stopped", busy=False))
+    assert await commit(db, decision(start.run_id, 1, status="running", take_slot="thread:1")) == [None]
+    assert await runs.slot_holder(db.api, TENANT, "thread:1") is None, "a loser takes nothing"
+    assert (await commit(db, retry))[0]
+    assert await runs.slot_holder(db.api, TENANT, "thread:1") == start.run_id
+    run = await runs.get_run(db.api, TENANT, start.run_id)
+    assert run is not None
+    assert (run.status, run.result, run.ended_at) == ("running", None, None)
+
+
+async def test_a_run_that_ends_in_its_first_commit_needs_its_slot_but_leaves_it_free(db: Database) -> None:
+    done = {"status": "finished", "busy": False, "result": b"{}"}
+    assert (await commit(db, birth(slot="thread:1", **done)))[0]
+    assert await runs.slot_holder(db.api, TENANT, "thread:1") is None
+    await commit(db, birth(slot="thread:1"))
+    assert await commit(db, birth(slot="thread:1", **done)) == [None]
+
+
+async def test_forty_times_eight_starts_race_for_one_slot_and_one_gets_it(db: Database) -> None:  # H7
+    for number in range(40):
+        rivals = [birth(slot=f"s{number}") for _ in range(8)]
+        outcomes = await asyncio.gather(*(commit(db, *pair) for pair in zip(rivals[::2], rivals[1::2], strict=True)))
+        winners = [won for pair in outcomes for won in pair if won]
+        assert len(winners) == 1, f"round {number}"
+    assert await db.api.fetchval("SELECT count(*) FROM slots") == 40
+    assert await db.api.fetchval("SELECT count(*) FROM runs") == 40
+
+
+async def test_what_belongs_together_is_written_together_with_the_run_s_own_numbers(db: Database) -> None:
+    start = birth(n=3, thread_id="t1", turns=[TurnRow(1, first=2, wire_run_id="w1", body_sha=b"s")])
+    await commit(db, start)
+    entry = decision(
+        start.run_id, 1, n=4, busy=False, status="waiting",
+        pendings=[PendingRow("p", "open", "a/b", b"digest", None, b"{}")],
+        outbox=[OutboxRow("child_started", "x", b"1"), OutboxRow("child_started", "y", b"2")],
+        turns=[TurnRow(1, last=1), TurnRow(2, first=2, last=4)],
+        messages=[MessageRow(0, "m", "user", b"old", 3)],
+    )  # fmt: skip
+    await commit(db, entry)
+    await commit(
+        db,
+        decision(
+            start.run_id, 2, pendings=[PendingRow("p", "approve", "a/b", b"digest", None, b"{}")],
+            messages=[MessageRow(0, "m", "user", b"new", 1)],
+        ),
+    )  # fmt: skip
+    turns = await db.api.fetch("SELECT n, thread_id, wire_run_id, first_seq, last_seq FROM turns ORDER BY n")
+    assert list(map(tuple, turns)) == [(1, "t1", "w1", 2, 4), (2, "t1", None, 5, 7)]
+    outbox = await db.api.fetch("SELECT last_seq, n, target FROM outbox ORDER BY n")
+    assert list(map(tuple, outbox)) == [(7, 0, "x"), (7, 1, "y")]
+    assert tuple(await db.api.fetchrow("SELECT status, opened_seq, tenant FROM pendings")) == ("approve", 7, TENANT)
+    assert tuple(await db.api.fetchrow("SELECT body, seq, thread_id FROM messages")) == (b"new", 6, "t1")
+
+
+async def test_after_three_losses_a_run_is_taken_alone_and_wins(db: Database) -> None:
+    start = birth()
+    await commit(db, start)
+    async with db.lane() as connection, runs.lock_run(connection, start.run_id, 0, 1) as loaded:
+        assert loaded is not None
+        rival = asyncio.create_task(commit(db, decision(start.run_id, loaded.version)))
+        await somebody_waits_for_a_lock(db)
+        alone = await runs.commit(connection, [decision(start.run_id, loaded.version)], None, now())
+        assert alone.won
+    assert await rival == [None]
+
+
+async def test_a_connection_cut_in_a_commit_is_an_unknown_outcome(db: Database) -> None:
+    start = birth()
+    await commit(db, start)
+    async with db.lane() as blocker, db.lane() as connection:
+        async with blocker.transaction():
+            await blocker.execute("SELECT FROM runs FOR UPDATE")
+            task = asyncio.create_task(runs.commit(connection, [decision(start.run_id, 1)], None, now()))
+            await somebody_waits_for_a_lock(db)
+            connection.terminate()
+            with pytest.raises(CommitUnknown):
+                await task
+        # The client is gone, the server goes on: what was unknown happens now.
+        while (await load(db, start.run_id)).version == 1:
+            pass
+
+
+async def test_a_lock_that_is_kept_is_given_up_and_may_be_tried_again(db: Database) -> None:
+    start = birth()
+    await commit(db, start)
+    async with db.lane() as blocker, blocker.transaction():
+        await blocker.execute("SELECT FROM runs FOR UPDATE")
+        async with db.lane() as connection:
+            await connection.execute("SET lock_timeout = '20ms'")
+            with pytest.raises(asyncpg.PostgresError) as failure:
+                await runs.commit(connection, [decision(start.run_id, 1)], None, now())
+            await connection.execute("RESET lock_timeout")
+    assert classify(failure.value) is Fault.RETRY
+
+
+async def test_claims_take_what_is_due_in_the_queues_asked_for(db: Database) -> None:
+    me = await worker(db)
+    due = birth(busy=False, wake_at=now() - timedelta(seconds=1))
+    later = birth(busy=False, wake_at=now() + timedelta(hours=1))
+    elsewhere = birth(busy=False, wake_at=now() - timedelta(seconds=1), queue="other")
+    never = birth(busy=False)
+    await commit(db, due, later, elsewhere, never)
+    assert await runs.next_wake(db.engine, ["default"]) == due.wake_at
+    async with db.lane() as connection:
+        claimed = await runs.claim_runs(connection, me, 10, ["default"])
+        assert [(each.run_id, each.lost) for each in claimed] == [(due.run_id, False)]
+        assert await runs.next_wake(db.engine, ["default"]) == later.wake_at
+        handed_back = await runs.release_runs(connection, me, [due.run_id, later.run_id], now())
+        assert handed_back == [due.run_id]
+        again = await runs.claim_runs(connection, me, 10, ["default", "other"])
+    assert {each.run_id for each in again} == {due.run_id, elsewhere.run_id}
+
+
+async def test_workers_are_forgotten_only_when_they_hold_nothing(db: Database) -> None:
+    a, b = await worker(db), await worker(db)
+    await commit(db, birth(), worker=a)
+    for each in (a, b):
+        await runs.retire_worker(db.engine, each)
+    assert await runs.forget_workers(db.engine, timedelta(days=1)) == 1
+    assert await db.api.fetch("SELECT id FROM workers") == [(a,)]
+
+
+async def test_slots_of_ended_runs_are_swept(db: Database) -> None:
+    start, live = birth(status="finished", busy=False), birth(slot="s2")
+    await commit(db, start, live)
+    await db.api.execute("INSERT INTO slots VALUES ($1, 's1', $2)", TENANT, start.run_id)
+    assert await runs.free_lost_slots(db.engine) == 1
+    assert await runs.slot_holder(db.api, TENANT, "s2") == live.run_id
+
+
+async def test_an_unknown_run_loses_and_is_not_loaded(db: Database) -> None:
+    assert await commit(db, decision(uuid4(), 1)) == [None]
+    assert await runs.load_runs(db.engine, [uuid4()], [0], 1) == {}

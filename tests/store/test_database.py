@@ -1,0 +1,81 @@
+"""Connections: their settings, what their failures mean, and hints."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from hai_flow.errors import StoreError
+from hai_flow.store import database, runs
+from hai_flow.store.database import CommitUnknown, Database, Fault, classify
+from tests.store.conftest import birth, commit, load
+
+
+async def test_the_engine_s_plans_are_pinned_and_the_api_s_are_not(db: Database) -> None:  # B8
+    for name, engine, api in (
+        ("enable_seqscan", "off", "on"), ("enable_hashjoin", "off", "on"), ("jit", "off", "off"),
+        ("lock_timeout", "2s", "2s"), ("idle_in_transaction_session_timeout", "5s", "5s"),
+    ):  # fmt: skip
+        assert await db.engine.fetchval("SELECT current_setting($1)", name) == engine
+        assert await db.api.fetchval("SELECT current_setting($1)", name) == api
+
+
+async def test_behind_a_pooler_nothing_is_prepared(database_url: str) -> None:
+    db = await Database.open(database_url, behind_pooler=True, engine_connections=1)
+    start = birth()
+    assert (await commit(db, start))[0]
+    assert (await load(db, start.run_id)).seq == 1
+    assert await db.engine.fetchval("SELECT count(*) FROM pg_prepared_statements WHERE name <> ''") == 0
+    await db.close()
+
+
+async def test_a_database_that_is_not_there_is_one_sentence() -> None:
+    with pytest.raises(StoreError, match="can't be reached"):
+        await Database.open("postgresql://nobody@127.0.0.1:1/nothing")
+
+
+async def test_hints_arrive_also_after_the_listener_s_connection_was_cut(db: Database) -> None:
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    await db.listen(runs.HINT_CHANNEL, heard.put_nowait)
+    assert await heard.get() == "*", "whatever was said before was missed"
+    ids = [uuid4(), uuid4()]
+    await runs.notify(db.engine, ids)
+    assert await heard.get() == f"{ids[0]},{ids[1]}"
+    cut = """
+    SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name = 'hai-flow listen'
+    """
+    assert await db.api.fetchval(cut) == 1
+    assert await heard.get() == "*"
+    await runs.notify(db.engine, [uuid4() for _ in range(201)])
+    assert await heard.get() == "*"
+
+
+@pytest.mark.parametrize(
+    ("error", "fault"),
+    [
+        (asyncpg.UniqueViolationError(), Fault.DATA),
+        (asyncpg.CharacterNotInRepertoireError(), Fault.DATA),
+        (asyncpg.CardinalityViolationError(), Fault.DATA),
+        (asyncpg.ProgramLimitExceededError(), Fault.DATA),
+        (asyncpg.DeadlockDetectedError(), Fault.RETRY),
+        (asyncpg.SerializationError(), Fault.RETRY),
+        (asyncpg.LockNotAvailableError(), Fault.RETRY),
+        (asyncpg.QueryCanceledError(), Fault.RETRY),
+        (asyncpg.AdminShutdownError(), Fault.UNKNOWN),
+        (asyncpg.ConnectionDoesNotExistError(), Fault.UNKNOWN),
+        (asyncpg.InterfaceError("connection is closed"), Fault.UNKNOWN),
+        (ConnectionResetError(), Fault.UNKNOWN),
+        (CommitUnknown("?"), Fault.UNKNOWN),
+        (asyncpg.UndefinedTableError(), Fault.OTHER),
+        (ZeroDivisionError(), Fault.OTHER),
+    ],
+    ids=lambda value: value.name if isinstance(value, Fault) else type(value).__name__,
+)
+def test_what_a_failure_asks_of_its_sender(error: Exception, fault: Fault) -> None:
+    assert classify(error) is fault
+    assert database.is_data_error(error) is (fault is Fault.DATA)
+    assert database.is_outcome_unknown(error) is (fault is Fault.UNKNOWN)

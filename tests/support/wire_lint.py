@@ -1,0 +1,162 @@
+"""What every stream of HAI (and AG-UI) events must obey, checked on its bytes (PROTOCOLS sections 0, 1.4, 1.5, 2).
+
+`lint` returns one sentence per fault. It shares no code with the encoders.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+
+class _HasData(Protocol):
+    @property
+    def data(self) -> bytes: ...
+
+
+# START type -> (CONTENT types, END type, field that names what is open)
+_BRACKETS = {
+    "STEP_STARTED": ((), "STEP_FINISHED", "stepName"),
+    "BUSINESS_DATA_START": (("BUSINESS_DATA_CONTENT",), "BUSINESS_DATA_END", "messageId"),
+    "TEXT_MESSAGE_START": (("TEXT_MESSAGE_CONTENT",), "TEXT_MESSAGE_END", "messageId"),
+    "TOOL_CALL_START": (("TOOL_CALL_ARGS",), "TOOL_CALL_END", "toolCallId"),
+}
+_STARTS = {type: (type, field) for type, (_, _, field) in _BRACKETS.items()}
+_CONTENTS = {content: (type, field) for type, (contents, _, field) in _BRACKETS.items() for content in contents}
+_ENDS = {end: (type, field) for type, (_, end, field) in _BRACKETS.items()}
+_TERMINAL = ("RUN_FINISHED", "RUN_ERROR")
+_SNAPSHOTS = ("MESSAGE_SNAPSHOT", "MESSAGES_SNAPSHOT")
+# Their values are somebody's JSON, in which null is a value like any other.
+_FREE = ("snapshot", "value", "result", "event", "rawEvent", "metadata", "extra", "content")
+
+
+def lint(stream: bytes | Iterable[_HasData]) -> list[str]:
+    """The faults of a complete stream: SSE bytes, or frames. Empty = none."""
+    faults: list[str] = []
+    documents = _documents(stream, faults) if isinstance(stream, bytes) else [frame.data for frame in stream]
+    linter = _Linter(faults)
+    for number, data in enumerate(documents):
+        if b"\n" in data or b"\r" in data:
+            faults.append(f"event {number}: a line break inside its data")
+        try:
+            event = json.loads(data)
+        except ValueError as error:
+            faults.append(f"event {number}: not JSON: {error}")
+            continue
+        if isinstance(event, dict) and isinstance(event.get("type"), str):
+            linter.event(f"event {number} {event['type']}", event["type"], event)
+        else:
+            faults.append(f"event {number}: expected an object with a type")
+    linter.end()
+    return faults
+
+
+def _documents(stream: bytes, faults: list[str]) -> list[bytes]:
+    if b"\r" in stream:
+        faults.append("a CR in the stream: only LF ends a line")
+    if stream and not stream.endswith(b"\n\n"):
+        faults.append("the last event lacks its blank line")
+    documents: list[bytes] = []
+    for block in filter(None, stream.split(b"\n\n")):
+        lines = [line for line in block.split(b"\n") if not line.startswith(b":")]
+        data = [line.removeprefix(b"data: ") for line in lines if line.startswith(b"data: ")]
+        for line in lines:
+            if not line.startswith((b"data: ", b"id: ", b"event: ")):
+                faults.append(f"expected id:, event: or data: and a space, found {line[:60]!r}")
+        if lines and len(data) != 1:
+            faults.append(f"expected one data line per event, found {len(data)}")
+        documents += data
+    return documents
+
+
+class _Linter:
+    def __init__(self, faults: list[str]) -> None:
+        self._faults = faults
+        self._first = True
+        self._running = False
+        self._open: dict[tuple[str, str], None] = {}
+        self._calls: set[str] = set()
+
+    def event(self, where: str, type: str, event: dict[str, Any]) -> None:
+        self._nulls(where, event)
+        timestamp = event.get("timestamp", 0)
+        if not isinstance(timestamp, int) or isinstance(timestamp, bool):
+            self._fault(f"{where}: the timestamp {timestamp!r} is not an integer")
+        self._lifecycle(where, type)
+        if type in _STARTS:
+            self._start(where, type, event)
+        elif type in _CONTENTS:
+            self._content(where, type, event)
+        elif type in _ENDS:
+            self._end(where, type, event)
+        elif type in _SNAPSHOTS:
+            self._snapshot(where, event)
+
+    def end(self) -> None:
+        if self._running:
+            self._fault("the stream ends without a terminal event")
+
+    def _fault(self, text: str) -> None:
+        self._faults.append(text)
+
+    def _nulls(self, where: str, record: dict[str, Any]) -> None:
+        for name, value in record.items():
+            if value is None and name not in _FREE:
+                self._fault(f"{where}: {name} is null; leave it out")
+
+    def _lifecycle(self, where: str, type: str) -> None:
+        if self._first and type not in ("RUN_STARTED", "RUN_ERROR"):
+            self._fault(f"{where}: the first event must be RUN_STARTED or RUN_ERROR")
+        elif type == "RUN_STARTED" and self._running:
+            self._fault(f"{where}: the run before has no terminal event")
+        elif type != "RUN_STARTED" and not self._running and not self._first:
+            self._fault(f"{where}: nothing may follow a terminal event but RUN_STARTED")
+        self._first = False
+        if type == "RUN_FINISHED":
+            for kind, name in self._open:
+                self._fault(f"{where}: {kind} {name!r} is still open")
+        if type == "RUN_STARTED" or type in _TERMINAL:
+            self._running = type == "RUN_STARTED"
+            self._open.clear()
+
+    def _start(self, where: str, type: str, event: dict[str, Any]) -> None:
+        name = self._name(where, _STARTS[type][1], event)
+        if (type, name) in self._open:
+            self._fault(f"{where}: {name!r} is open already")
+        self._open[type, name] = None
+        if type == "TOOL_CALL_START":
+            if name in self._calls:
+                self._fault(f"{where}: the call {name!r} is in the client's history already")
+            self._calls.add(name)
+
+    def _content(self, where: str, type: str, event: dict[str, Any]) -> None:
+        kind, field = _CONTENTS[type]
+        name = self._name(where, field, event)
+        if (kind, name) not in self._open:
+            self._fault(f"{where}: {name!r} is not open")
+        if not isinstance(event.get("delta"), str) or not event["delta"]:
+            self._fault(f"{where}: the delta must be text and not empty")
+
+    def _end(self, where: str, type: str, event: dict[str, Any]) -> None:
+        kind, field = _ENDS[type]
+        name = self._name(where, field, event)
+        if (kind, name) not in self._open:
+            self._fault(f"{where}: {name!r} is not open")
+        self._open.pop((kind, name), None)
+
+    def _snapshot(self, where: str, event: dict[str, Any]) -> None:
+        seen: set[str] = set()
+        for message in event.get("messages", ()):
+            self._nulls(where, message)
+            if message["id"] in seen:
+                self._fault(f"{where}: two messages have the id {message['id']!r}")
+            seen.add(message["id"])
+            self._calls.update(call["id"] for call in message.get("toolCalls", ()))
+
+    def _name(self, where: str, field: str, event: dict[str, Any]) -> str:
+        name = event.get(field)
+        if isinstance(name, str) and name:
+            return name
+        self._fault(f"{where}: {field} must be text")
+        return ""

@@ -1,0 +1,234 @@
+"""`cli.py` before there is an environment: what it decides, and its first start from a fresh checkout.
+
+The installers are stood in for by a small program on PATH, so that nothing is fetched; that the real ones
+work is seen by whoever starts these tests through `python3 cli.py test`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Stands in for this Python's pip: puts a `uv` into the environment whose installation is the `hai_flow` of
+# the checkout.
+UV = """#!/bin/sh
+echo "$@" >> "{log}"
+test -e "{broken}" && exit 1
+bin=$(dirname "$0")
+site=$("$bin/python" -c "import sysconfig; print(sysconfig.get_path('purelib'))")
+echo "{checkout}" > "$site/checkout.pth"
+"""
+HAI_FLOW = """
+import os, sys
+print("hai_flow.cli", sys.argv[1:], os.getcwd(), sys.prefix)
+"""
+
+
+class Checkout:
+    """A copy of what the bootstrap needs, with an installer that takes no time."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.log = directory.parent / "installs"
+        self.broken = directory.parent / "broken"
+        self.cache = directory.parent / "cache"
+        (directory / "hai_flow").mkdir(parents=True)
+        for name in ("cli.py", "requirements.lock", "pyproject.toml"):
+            shutil.copy(ROOT / name, directory / name)
+        (directory / "hai_flow" / "__init__.py").touch()
+        (directory / "hai_flow" / "cli.py").write_text(HAI_FLOW)
+        # `python -m pip` of the Python that runs cli.py: found first on its path, for it is not isolated.
+        pip = directory.parent / "stand-in" / "pip"
+        pip.mkdir(parents=True)
+        uv = UV.format(log=self.log, broken=self.broken, checkout=directory)
+        (pip / "__init__.py").touch()
+        (pip / "__main__.py").write_text(
+            "import pathlib, sys\n"
+            "assert sys.argv[-1] == 'uv', 'not even pip'\n"
+            "uv = pathlib.Path(sys.argv[sys.argv.index('--python') + 1]).parent / 'uv'\n"
+            f"uv.write_text({uv!r})\n"
+            "uv.chmod(0o755)\n"
+        )
+
+    def command(self, *arguments: str) -> list[str]:
+        # The stand-in reaches the installer through a wrapper, as cli.py keeps PYTHONPATH from installers.
+        bootstrap = (
+            "import runpy, sys, os, subprocess;"
+            f"real = subprocess.run; stand_in = {str(self.directory.parent / 'stand-in')!r};"
+            "subprocess.run = lambda command, **options: real(command, **{**options, 'env': "
+            "{**(options.get('env') or os.environ), **({'PYTHONPATH': stand_in} if 'pip' in command[:3] else {})}});"
+            f"sys.argv = {[str(self.directory / 'cli.py'), *arguments]!r};"
+            f"runpy.run_path({str(self.directory / 'cli.py')!r}, run_name='__main__')"
+        )
+        return [sys.executable, "-c", bootstrap]
+
+    def start(self, *arguments: str, cwd: Path | None = None) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.command(*arguments),
+            cwd=cwd or self.directory,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={"PATH": "/usr/bin:/bin", "HOME": str(self.cache), "XDG_CACHE_HOME": str(self.cache)},
+        )
+
+    def run(self, *arguments: str, cwd: Path | None = None) -> tuple[int, str, str]:
+        with self.start(*arguments, cwd=cwd) as process:
+            out, err = process.communicate(timeout=60)
+            return process.returncode, out, err
+
+    def installs(self) -> int:
+        """How often the locked packages were installed."""
+        return self.log.read_text().count("--require-hashes") if self.log.exists() else 0
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path / "check out")  # with a space, as people's directories have
+
+
+@pytest.fixture
+def bootstrap() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("bootstrap", ROOT / "cli.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_first_start_makes_the_environment_and_hands_over(checkout: Checkout, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    code, out, err = checkout.run("run", "a b", "--flag", cwd=elsewhere)
+    assert code == 0, err
+    assert out == f"hai_flow.cli ['run', 'a b', '--flag'] {elsewhere} {checkout.directory / '.venv'}\n"
+    assert "making" in err
+    assert "ready after" in err
+
+
+def test_the_second_start_installs_nothing_and_says_nothing(checkout: Checkout) -> None:
+    checkout.run("install")
+    began = time.monotonic()
+    code, out, err = checkout.run("doctor")
+    assert (code, err) == (0, "")
+    assert out.startswith("hai_flow.cli ['doctor']")
+    assert checkout.installs() == 1
+    assert time.monotonic() - began < 5  # half a second on an idle machine
+
+
+def test_a_changed_lock_is_installed_into_the_same_environment(checkout: Checkout) -> None:
+    checkout.run("install")
+    mark = checkout.directory / ".venv" / "in use"
+    mark.touch()
+    with (checkout.directory / "requirements.lock").open("a") as lock:
+        lock.write("# changed\n")
+    checkout.run("install")
+    assert checkout.installs() == 2
+    assert mark.exists()
+
+
+def test_a_broken_environment_is_made_anew(checkout: Checkout) -> None:
+    checkout.run("install")
+    environment = checkout.directory / ".venv"
+    (environment / "bin" / "python").unlink()
+    code, out, err = checkout.run("doctor")
+    assert code == 0, err
+    assert out.startswith("hai_flow.cli")
+
+
+def test_a_failed_installation_is_a_sentence_and_the_next_start_tries_again(checkout: Checkout) -> None:
+    checkout.broken.touch()
+    code, _, err = checkout.run("doctor")
+    assert code == 1
+    assert "hai-flow: the packages could not be installed." in err
+    assert 'Traceback (most recent call last):\n  File "' + str(checkout.directory) not in err
+    assert not (checkout.directory / ".venv" / "hai-flow-stamp").exists()
+    checkout.broken.unlink()
+    code, _, err = checkout.run("doctor")
+    assert code == 0, err
+
+
+def test_two_first_starts_at_once_install_once(checkout: Checkout) -> None:
+    processes = [checkout.start("doctor"), checkout.start("doctor")]
+    answers = [process.communicate(timeout=60) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], answers
+    assert checkout.installs() == 1
+
+
+def test_a_moved_checkout_gets_a_new_environment(checkout: Checkout, bootstrap: ModuleType) -> None:
+    before = bootstrap.stamp()
+    bootstrap.ROOT, bootstrap.LOCK = checkout.directory, checkout.directory / "requirements.lock"
+    assert bootstrap.stamp() != before
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
+def test_a_read_only_checkout_has_its_environment_in_the_cache(checkout: Checkout) -> None:
+    checkout.directory.chmod(0o555)
+    try:
+        code, out, err = checkout.run("doctor")
+    finally:
+        checkout.directory.chmod(0o755)
+    assert code == 0, err
+    assert str(checkout.cache / "hai-flow") in out
+
+
+def test_an_environment_that_may_not_be_written_is_looked_for_in_the_cache(
+    bootstrap: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made: list[Path] = []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(bootstrap, "is_writable", lambda environment: False)
+    monkeypatch.setattr(bootstrap, "is_ready", lambda environment, wanted: False)
+    monkeypatch.setattr(bootstrap, "make", lambda environment, wanted: made.append(environment))
+    assert bootstrap.ensure_environment() == made[0]
+    assert made[0].is_relative_to(tmp_path / "hai-flow")
+
+
+def test_a_python_that_is_too_old_is_refused_with_a_sentence() -> None:
+    pretend = (
+        "import sys; sys.version_info = (3, 9, 2, 'final', 0); sys.version = '3.9.2 (x)';"
+        f"exec(compile(open({str(ROOT / 'cli.py')!r}).read(), 'cli.py', 'exec'))"
+    )
+    answer = subprocess.run([sys.executable, "-c", pretend], capture_output=True, text=True)
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("HAI Flow needs Python 3.11 to 3.14; this is 3.9.2")
+
+
+def test_tests_run_in_two_processes_unless_told_otherwise(bootstrap: ModuleType) -> None:
+    assert bootstrap.parallel(["tests/test_settings.py"]) == ["-n", "2"]
+    assert bootstrap.parallel(["-n0"]) == []
+    assert bootstrap.parallel(["--pdb"]) == []
+
+
+def test_paths_of_tests_are_relative_to_where_one_is(
+    bootstrap: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "test_x.py").touch()
+    monkeypatch.chdir(tmp_path)
+    assert bootstrap.from_root("test_x.py::test_a") == f"{tmp_path}/test_x.py::test_a"
+    assert bootstrap.from_root("tests/elsewhere.py") == "tests/elsewhere.py"
+    assert bootstrap.from_root("-x") == "-x"
+
+
+def test_pips_index_is_passed_on_to_uv(bootstrap: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "https://packages.example/simple")
+    monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)
+    assert bootstrap.build_environment()["UV_DEFAULT_INDEX"] == "https://packages.example/simple"
+    bootstrap.build_environment.cache_clear()
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://other.example/simple")
+    assert bootstrap.build_environment()["UV_DEFAULT_INDEX"] == "https://other.example/simple"
+
+
+def test_no_registry_is_named_in_the_lock() -> None:
+    assert "://" not in (ROOT / "requirements.lock").read_text()

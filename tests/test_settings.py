@@ -1,0 +1,110 @@
+"""The settings: defaults, the environment, and sentences for what makes no sense."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hai_flow.settings import Settings, SettingsError, describe, is_loopback
+
+
+def problems_of(**environment: str) -> tuple[str, ...]:
+    with pytest.raises(SettingsError) as refused:
+        Settings.from_environment(environment)
+    return refused.value.problems
+
+
+def test_an_empty_environment_gives_an_embedded_database_on_loopback() -> None:
+    settings = Settings.from_environment({})
+    assert settings.database_url is None
+    assert settings.data_dir == Path(".hai-flow")
+    assert (settings.host, settings.port) == ("127.0.0.1", 8000)
+    assert settings == Settings()
+
+
+def test_every_setting_can_be_given_as_its_default_and_is_documented() -> None:
+    given = {name: default for name, default, meaning in describe() if default and meaning}
+    assert Settings.from_environment(given) == Settings()
+    assert all(meaning.endswith((".", "...")) for _, _, meaning in describe())
+
+
+def test_values_are_read_as_what_they_mean() -> None:
+    settings = Settings.from_environment(
+        {
+            "HAI_FLOW_DATA_DIR": "/srv/hai",
+            "HAI_FLOW_PORT": "9000",
+            "HAI_FLOW_CHUNK_FLUSH_SECONDS": "0.1",
+            "HAI_FLOW_HAI_SNAPSHOT": "MESSAGES_SNAPSHOT",
+            "HAI_FLOW_ALLOWED_ORIGINS": "https://a.example, http://localhost:3000",
+        }
+    )
+    assert settings.data_dir == Path("/srv/hai")
+    assert settings.port == 9000
+    assert settings.chunk_flush_seconds == 0.1
+    assert settings.hai_snapshot == "MESSAGES_SNAPSHOT"
+    assert settings.allowed_origins == ("https://a.example", "http://localhost:3000")
+
+
+def test_an_empty_variable_counts_as_unset() -> None:
+    assert Settings.from_environment({"HAI_FLOW_PORT": " "}).port == 8000
+
+
+def test_dev_has_a_default_workflow_and_others_have_none() -> None:
+    assert Settings.from_environment({}, dev=True).default_workflow == "chat"
+    assert Settings.from_environment({"HAI_FLOW_DEFAULT_WORKFLOW": "x"}, dev=True).default_workflow == "x"
+    assert Settings.from_environment({}).default_workflow is None
+
+
+def test_all_mistakes_are_reported_at_once() -> None:
+    problems = problems_of(HAI_FLOW_PORT="many", HAI_FLOW_LANES="0", HAI_FLOW_ALLOW_REMOTE="perhaps")
+    assert len(problems) == 3
+    assert "HAI_FLOW_PORT: expected a whole number, found 'many'." in problems
+    assert "HAI_FLOW_LANES: expected 1 to 16, found 0." in problems
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.com"])
+def test_listening_beyond_this_machine_is_refused_unless_it_is_asked_for(host: str) -> None:
+    (problem,) = problems_of(HAI_FLOW_HOST=host)
+    assert "HAI_FLOW_ALLOW_REMOTE=1" in problem
+    assert Settings.from_environment({"HAI_FLOW_HOST": host, "HAI_FLOW_ALLOW_REMOTE": "1"}).host == host
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost"])
+def test_loopback_needs_no_permission(host: str) -> None:
+    assert is_loopback(host)
+    assert Settings(host=host).host == host
+
+
+def test_a_heartbeat_too_slow_for_the_lease_is_refused() -> None:
+    (problem,) = problems_of(HAI_FLOW_LEASE_SECONDS="10")
+    assert "HAI_FLOW_HEARTBEAT_SECONDS: expected at most a third" in problem
+
+
+@pytest.mark.parametrize("origin", ["*", "https://*.example.com", "app.example.com", "https://a.example/page"])
+def test_an_origin_that_is_none_is_refused(origin: str) -> None:
+    (problem,) = problems_of(HAI_FLOW_ALLOWED_ORIGINS=origin)
+    assert origin in problem
+
+
+@pytest.mark.parametrize("host", ["*", "a.example:80", "a.example/x"])
+def test_an_allowed_host_that_is_no_name_is_refused(host: str) -> None:
+    (problem,) = problems_of(HAI_FLOW_ALLOWED_HOSTS=host)
+    assert host in problem
+
+
+def test_not_a_number_is_out_of_bounds() -> None:
+    (problem,) = problems_of(HAI_FLOW_POLL_SECONDS="nan")
+    assert "HAI_FLOW_POLL_SECONDS" in problem
+
+
+def test_a_misspelt_setting_is_pointed_out_and_a_foreign_one_left_alone() -> None:
+    (problem,) = problems_of(HAI_FLOW_LEASE_SECOND="30")
+    assert "did you mean HAI_FLOW_LEASE_SECONDS?" in problem
+    Settings.from_environment({"HAI_FLOW_TEST_DATABASE_URL": "postgresql://x/y", "PORT": "x"})
+
+
+def test_a_password_is_never_shown() -> None:
+    assert "hunter2" not in repr(Settings(database_url="postgresql://u:hunter2@h/d"))
+    (problem,) = problems_of(HAI_FLOW_DATABASE_URL="mysql://u:hunter2@h/d")
+    assert "hunter2" not in problem

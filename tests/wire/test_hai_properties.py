@@ -1,0 +1,122 @@
+"""What holds for every run, whatever happens in it."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hai_flow.engine.state import RunState
+from hai_flow.wire.hai import HaiEncoder
+from hai_flow.wire.sse import event_bytes
+from tests.support.wire_lint import lint
+from tests.wire.stories import RUN, TEXTS, Story, deltas, encode, encode_from, parse_json_string, profile, read, stories
+
+PROFILES = st.sampled_from(
+    [
+        profile(),
+        profile("confirmAction", "requestInput"),
+        profile("confirmAction", may_answer=False),
+        profile(text="plain"),
+    ]
+)
+
+
+@settings(deadline=None)
+@given(stories(), PROFILES)
+def test_every_stream_is_clean(story, profile):
+    encoder = HaiEncoder(profile, RunState(RUN))
+    frames = encode_from(encoder, story.events)
+    if story.state.turn_open:
+        frames += encoder.farewell("The server is closing.")
+    assert lint(frames) == []
+    assert lint(b"".join(event_bytes(frame.data, id="x") for frame in frames)) == []
+
+
+@settings(deadline=None)
+@given(stories(), PROFILES, st.data())
+def test_an_encoder_that_begins_between_turns_writes_the_same_rest(story, profile, data):
+    cut = data.draw(st.integers(0, len(story.events)))
+    state = story.state_at(cut)
+    begin = state.turn.first_seq - 1 if state.turn_open and state.turn else cut
+    encoder = HaiEncoder(profile, story.state_at(begin))
+    encode_from(encoder, story.events[begin:cut])
+    whole = HaiEncoder(profile, RunState(RUN))
+    encode_from(whole, story.events[:cut])
+    for event in story.events[cut:]:
+        assert encoder.encode(event) == whole.encode(event)
+    assert encoder.farewell("x") == whole.farewell("x")
+
+
+@settings(deadline=None)
+@given(stories(), PROFILES, st.data())
+def test_an_encoder_that_begins_inside_a_turn_lacks_at_most_the_ends_of_steps(story, profile, data):
+    cut = data.draw(st.integers(0, len(story.events)))
+    ours = encode(story, profile, cut)
+    whole = HaiEncoder(profile, RunState(RUN))
+    encode_from(whole, story.events[:cut])
+    theirs = encode_from(whole, story.events[cut:])
+    missing = [frame for frame in theirs if frame not in ours]
+    assert all(frame.name == "STEP_FINISHED" for frame in missing)
+    assert [frame for frame in theirs if frame not in missing] == ours
+
+
+@settings(deadline=None)
+@given(stories(), PROFILES, st.data())
+def test_who_attaches_anywhere_gets_a_clean_stream(story, profile, data):
+    cut = data.draw(st.integers(0, len(story.events)))
+    for begin in {0, cut}:
+        encoder = HaiEncoder(profile, story.state_at(begin))
+        encode_from(encoder, story.events[begin:cut])
+        frames = encoder.preface("asker", ())
+        if not frames[-1].terminal:
+            for event in story.events[cut:]:
+                frames += encoder.encode(event)
+                if frames[-1].terminal:
+                    break
+            else:
+                frames += encoder.farewell("The server is closing.")
+        assert lint(frames) == []
+
+
+@settings(deadline=None)
+@given(st.lists(TEXTS, max_size=6), st.sampled_from(["text", "thinking"]))
+def test_the_documents_own_client_reads_every_text_back(texts, kind):
+    story = Story().start().say("x", *texts, kind=kind)
+    buffer = deltas(read(encode(story, profile())), "m1")
+    outputs = [each["output"] for each in parse_json_string(buffer)]
+    shown = [output["content"] if kind == "text" else output["data"]["content"] for output in outputs]
+    assert "".join(shown) == "".join(texts)
+    assert [text for text in shown if text] == [text for text in texts if text]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None)
+@given(st.lists(JSON, min_size=1, max_size=3), JSON)
+def test_the_documents_own_client_reads_every_structured_output_back(values, layout):
+    story = Story().start()
+    for n, value in enumerate(values):
+        output = {"type": "card", "data": value}
+        story.say(f"s{n}", json.dumps(output), kind="data", block_id="b", layout={"x": layout}, style={"s": value})
+    events = read(encode(story, profile()))
+    buffer = "".join(deltas(events, f"m{n + 1}") for n in range(len(values)))
+    assert parse_json_string(buffer) == [
+        {"output": {"type": "card", "data": v}, "style": {"s": v}, "blockId": "b", "layout": {"x": layout}}
+        for v in values
+    ]
+
+
+@settings(deadline=None)
+@given(st.lists(TEXTS, max_size=4))
+def test_a_snapshot_holds_what_the_stream_said(texts):
+    story = Story().start().say("x", *texts)
+    (message,) = read(HaiEncoder(profile(), story.state).preface("r", ()))[2]["messages"]
+    said = "".join(each["output"]["content"] for each in parse_json_string(message.get("content", "") or " "))
+    assert said == "".join(texts)
