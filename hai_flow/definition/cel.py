@@ -18,7 +18,6 @@ import base64
 import datetime
 import math
 import re
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -27,6 +26,20 @@ from typing import Any, Final, TypeAlias
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_math, ext_optional, ext_strings
 
+from hai_flow.definition.cel_tree import (
+    Call,
+    Comprehension,
+    Const,
+    Listing,
+    Mapped,
+    Name,
+    Select,
+    Tree,
+    children,
+    is_empty,
+    read_tree,
+    walk,
+)
 from hai_flow.values import INTEGER_MAX, NotJson, check, dumps
 
 Json: TypeAlias = Any
@@ -69,214 +82,7 @@ class Faults(Exception):
         self.faults = tuple(faults)
 
 
-# -- the tree ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Const:
-    offset: int
-    value: Json  # int, float, str, bool, None or bytes
-    unsigned: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    offset: int
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Select:
-    offset: int
-    operand: Tree
-    name: str
-    test: bool  # has(operand.name)
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    offset: int
-    function: str
-    target: Tree | None
-    arguments: tuple[Tree, ...]
-
-    @property
-    def operands(self) -> tuple[Tree, ...]:
-        return self.arguments if self.target is None else (self.target, *self.arguments)
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    offset: int
-    elements: tuple[Tree, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Mapped:
-    """A map literal; `type_name` is not empty for a message literal, which the language does not have."""
-
-    offset: int
-    type_name: str
-    entries: tuple[tuple[Tree | None, Tree], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Comprehension:
-    """`all`, `map`, ... after expansion, and what `optMap` becomes (a loop over nothing)."""
-
-    offset: int
-    variable: str
-    range: Tree
-    accumulator: str
-    start: Tree
-    condition: Tree
-    step: Tree
-    result: Tree
-
-
-Tree: TypeAlias = Const | Name | Select | Call | Listing | Mapped | Comprehension
-
-
-def children(tree: Tree) -> tuple[Tree, ...]:
-    """The direct parts of `tree`, in source order."""
-    match tree:
-        case Select():
-            return (tree.operand,)
-        case Call():
-            return tree.operands
-        case Listing():
-            return tree.elements
-        case Mapped():
-            return tuple(part for entry in tree.entries for part in entry if part is not None)
-        case Comprehension():
-            return (tree.range, tree.start, tree.condition, tree.step, tree.result)
-        case _:
-            return ()
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a protobuf message: (number, varint or bytes). Fixed 64-bit values come as their eight bytes."""
-    at, end = 0, len(data)
-    while at < end:
-        tag, at = _varint(data, at)
-        number, wire = tag >> 3, tag & 7
-        if wire == 0:
-            value, at = _varint(data, at)
-            yield number, value
-            continue
-        if wire == 2:
-            size, at = _varint(data, at)
-        else:
-            size = 8 if wire == 1 else 4
-        yield number, data[at : at + size]
-        at += size
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    result = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return result, at
-        shift += 7
-
-
-class _Reader:
-    """Reads cel.expr.ParsedExpr. Recursion is bounded: the parser refuses nesting deeper than 32."""
-
-    def __init__(self, parsed: bytes) -> None:
-        self.offsets: dict[int, int] = {}
-        self.expression = b""
-        for number, value in _fields(parsed):
-            if number == 2:
-                self.expression = bytes(value)  # type: ignore[arg-type]
-            elif number == 3:
-                self._source_info(value)
-
-    def _source_info(self, data: Any) -> None:
-        for number, value in _fields(data):
-            if number == 4:
-                entry = dict(_fields(value))  # type: ignore[arg-type]
-                self.offsets[entry.get(1, 0)] = entry.get(2, 0)  # type: ignore[index,assignment]
-
-    def tree(self, data: bytes) -> Tree:
-        parts: dict[int, Any] = dict(_fields(data))
-        offset = self.offsets.get(parts.get(2, 0), 0)
-        kinds: tuple[tuple[int, Callable[[int, bytes], Tree]], ...] = (
-            (3, self._constant), (4, self._name), (5, self._select), (6, self._call), (7, self._list),
-            (8, self._struct), (9, self._comprehension),
-        )  # fmt: skip
-        for number, read in kinds:
-            if number in parts:
-                return read(offset, parts[number])
-        return Const(offset, None)
-
-    def _constant(self, offset: int, data: bytes) -> Tree:
-        for number, value in _fields(data):
-            match number:
-                case 1:
-                    return Const(offset, None)
-                case 2:
-                    return Const(offset, bool(value))
-                case 3:
-                    assert isinstance(value, int)
-                    return Const(offset, value - (1 << 64) if value >= 1 << 63 else value)
-                case 4:
-                    return Const(offset, value, unsigned=True)
-                case 5:
-                    assert isinstance(value, bytes)
-                    return Const(offset, _double(value))
-                case 6:
-                    assert isinstance(value, bytes)
-                    return Const(offset, value.decode())
-                case _:
-                    return Const(offset, value)
-        return Const(offset, None)
-
-    def _name(self, offset: int, data: bytes) -> Tree:
-        return Name(offset, dict(_fields(data)).get(1, b"").decode())  # type: ignore[union-attr]
-
-    def _select(self, offset: int, data: bytes) -> Tree:
-        parts: dict[int, Any] = dict(_fields(data))
-        return Select(offset, self.tree(parts[1]), parts[2].decode(), bool(parts.get(3, 0)))
-
-    def _call(self, offset: int, data: bytes) -> Tree:
-        target, function, arguments = None, "", []
-        for number, value in _fields(data):
-            assert isinstance(value, bytes)
-            if number == 1:
-                target = self.tree(value)
-            elif number == 2:
-                function = value.decode()
-            elif number == 3:
-                arguments.append(self.tree(value))
-        return Call(offset, function, target, tuple(arguments))
-
-    def _list(self, offset: int, data: bytes) -> Tree:
-        return Listing(offset, tuple(self.tree(v) for n, v in _fields(data) if n == 1 and isinstance(v, bytes)))
-
-    def _struct(self, offset: int, data: bytes) -> Tree:
-        type_name, entries = "", []
-        for number, value in _fields(data):
-            assert isinstance(value, bytes)
-            if number == 1:
-                type_name = value.decode()
-            elif number == 2:
-                parts: dict[int, Any] = dict(_fields(value))
-                entries.append((self.tree(parts[3]) if 3 in parts else None, self.tree(parts[4])))
-        return Mapped(offset, type_name, tuple(entries))
-
-    def _comprehension(self, offset: int, data: bytes) -> Tree:
-        parts: dict[int, Any] = dict(_fields(data))
-        range_, start, condition, step, result = (self.tree(parts[n]) for n in (2, 4, 5, 6, 7))
-        return Comprehension(offset, parts[1].decode(), range_, parts[3].decode(), start, condition, step, result)
-
-
-def _double(data: bytes) -> float:
-    return struct.unpack("<d", data)[0]
-
+# -- parsing -----------------------------------------------------------------------------------------------------
 
 _EXTENSIONS: Final = (ext_strings.ExtStrings(), ext_math.ExtMath(), ext_optional.ExtOptional())
 _SYNTAX: Final = cel.NewEnv(extensions=list(_EXTENSIONS))
@@ -293,31 +99,15 @@ def parse(source: str) -> Tree:
     except Exception as error:  # pybind raises RuntimeError, TypeError or SystemError
         raise Faults(_faults(str(error), source, ())) from None
     try:
-        tree = _read_tree(serialized)
+        tree = read_tree(serialized)
     except RecursionError:
         raise Faults([Fault(0, "expression.too_deep", "the expression is nested too deeply; use a tool")]) from None
-    loops = [node for node in walk(tree) if isinstance(node, Comprehension) and not _is_empty(node.range)]
+    loops = [node for node in walk(tree) if isinstance(node, Comprehension) and not is_empty(node.range)]
     if len(loops) > COMPREHENSIONS_MAX:
         offset = sorted(loop.offset for loop in loops)[COMPREHENSIONS_MAX]
         message = f"expected at most {COMPREHENSIONS_MAX} of all, exists, filter and map in one expression; use a tool"
         raise Faults([Fault(offset, "expression.comprehensions", message)])
     return tree
-
-
-def _read_tree(serialized: bytes) -> Tree:
-    reader = _Reader(dict[int, Any](_fields(serialized))[2])
-    return reader.tree(reader.expression)
-
-
-def _is_empty(tree: Tree) -> bool:
-    return isinstance(tree, Listing) and not tree.elements
-
-
-def walk(tree: Tree) -> Iterator[Tree]:
-    """`tree` and everything in it, parents first."""
-    yield tree
-    for child in children(tree):
-        yield from walk(child)
 
 
 # -- messages of the library ---------------------------------------------------------------------------------------
@@ -427,7 +217,6 @@ class Binding:
     name: str
     path: tuple[Segment, ...]
     kind: Kind
-    uses: int
     fields: frozenset[str] | None = None
 
 
@@ -568,7 +357,6 @@ class _Widening:
         self.kinds = kinds  # id(node of a chain) -> kind
         self.source = source
         self.ends: set[int] = set()  # offsets just behind the literals to widen
-        self.widened: set[int] = set()
 
     def type_of(self, tree: Tree, bound: Mapping[str, Kind]) -> Kind:
         """The kind of `tree` ("other" where it does not matter), widening literals inside on the way."""
@@ -723,7 +511,7 @@ def _bindings(
     for (path, uses), name in zip(paths.items(), names, strict=False):
         asked = {use.field for use in uses}
         fields = None if None in asked else frozenset(part for part in asked if part is not None)
-        result.append(Binding(name, path, kind_at(path), len(uses), fields))
+        result.append(Binding(name, path, kind_at(path), fields))
     if len(result) < len(paths):
         raise Faults([Fault(0, "expression.too_long", "expected fewer different paths in one expression")])
     return tuple(result)
@@ -1083,7 +871,7 @@ class _Growth:
         gathered = Size(
             max(total, step.total), start.count + rounds * max(1, step.count), step.element or start.element
         )
-        if _is_empty(loop.range):  # optMap: the accumulator is the value itself
+        if is_empty(loop.range):  # optMap: the accumulator is the value itself
             gathered = start
         return self._bound(loop.result, {**inner, loop.accumulator: gathered}, sizes)
 

@@ -460,7 +460,9 @@ class _Builder:
         if re.search(r"[\[{,:]\s*[^\"'\s]*\$\{\{", nearby) and re.search(r"[\[{]", nearby.split("${{")[0]):
             return '; in flow style a hole must be quoted: {a: "${{ x }}"}'
         if "${{" in nearby:
-            return "; text with a hole and with `: ` or ` #`, or with a quote at its front, must be quoted or stand under `|`"
+            return (
+                "; text with a hole and with `: ` or ` #`, or a quote at its front, must be quoted or stand under `|`"
+            )
         return ""
 
     def _line(self, number: int) -> str:

@@ -384,7 +384,6 @@ _EXPECTED: Final = {
     "dict_type": "a mapping",
     "list_type": "a list",
 }
-_WHOLE_LISTS: Final = frozenset(("steps", "catch", "switch", "on_reject"))
 
 
 def _wrong_value(key: str, detail: ErrorDetails, found: Json) -> str:
@@ -414,7 +413,7 @@ def _expected(key: str, detail: ErrorDetails) -> str:
         "timeout": "a duration such as 90s", "deadline": "a duration such as 7d", "every": "a duration such as 1s",
         "max_delay": "a duration such as 5m",
     }  # fmt: skip
-    return union.get(key) if len(detail["loc"]) < 3 and key in union else _EXPECTED[detail["type"]]  # type: ignore[return-value]
+    return union[key] if len(detail["loc"]) < 3 and key in union else _EXPECTED[detail["type"]]
 
 
 def _quote_hint(kind: str, found: Json) -> str:

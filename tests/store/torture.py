@@ -318,7 +318,11 @@ class Process:
                 result=b'{"output":1}', turns=[TurnRow(1, last=2)], **common,
             )  # fmt: skip
             return Plan(entry, mind, events, command=command_id)
-        if dice < 0.4:
+        if dice < 0.3 and mind.open:  # a timeout: the holder is not told, and its late chunks must lose
+            events += [{"e": "lost", "a": mind.attempt}, *self.begin(mind)]
+            entry = Entry(n=3, events=dumps(events), version=mind.version, busy=True, cut=True, **common)
+            return Plan(entry, mind, events, command=command_id)
+        if dice < 0.5:
             pending = f"p-{command_id}"
             events += [{"e": "asked", "id": pending}]
             entry = Entry(

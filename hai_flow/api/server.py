@@ -1,0 +1,63 @@
+"""uvicorn around the application: it ends when told to, and open streams end with a farewell, not with a reset."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from hai_flow.errors import HaiFlowError
+from hai_flow.runtime import Runtime
+from hai_flow.settings import Settings
+
+
+class _Server(uvicorn.Server):
+    """Tells the streams to end as soon as the process is told to, and whoever waits that the port is open."""
+
+    def __init__(self, config: uvicorn.Config, runtime: Runtime, started: Callable[[str], None]) -> None:
+        super().__init__(config)
+        self._runtime = runtime
+        self._started = started
+        self.signal: int | None = None
+
+    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        await super().startup(sockets)  # type: ignore[arg-type]
+        if self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            self._started(f"http://{shown}:{port}")
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.signal = sig
+        self._runtime.fanout.close_streams()
+        super().handle_exit(sig, frame)
+
+
+async def serve(app: FastAPI, runtime: Runtime, settings: Settings, *, started: Callable[[str], None]) -> int | None:
+    """Serve until SIGINT or SIGTERM; return that signal. `started` gets the base URL once the port is open.
+
+    Raises HaiFlowError when the port can't be opened.
+    """
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=max(1, int(settings.shutdown_seconds)),
+        server_header=False,
+    )
+    server = _Server(config, runtime, started)
+    handlers = {sig: signal.getsignal(sig) for sig in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        await server._serve()
+    except SystemExit:
+        raise HaiFlowError(f"can't listen on {settings.host}:{settings.port}; is the port taken? Try --port.") from None
+    finally:
+        for sig, handler in handlers.items():
+            signal.signal(sig, handler)
+    return server.signal

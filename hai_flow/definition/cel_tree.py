@@ -1,0 +1,233 @@
+"""The syntax tree of a CEL expression, read back from the protobuf bytes that the library serializes.
+
+The library shows its tree in no other way, and does not bring protobuf's Python classes; cel.expr.ParsedExpr is small
+enough to be read by hand. Offsets count characters from the beginning of the source.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Json: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    offset: int
+    value: Json  # int, float, str, bool, None or bytes
+    unsigned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    offset: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    offset: int
+    operand: Tree
+    name: str
+    test: bool  # has(operand.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    offset: int
+    function: str
+    target: Tree | None
+    arguments: tuple[Tree, ...]
+
+    @property
+    def operands(self) -> tuple[Tree, ...]:
+        return self.arguments if self.target is None else (self.target, *self.arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    offset: int
+    elements: tuple[Tree, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """A map literal; `type_name` is not empty for a message literal, which the language does not have."""
+
+    offset: int
+    type_name: str
+    entries: tuple[tuple[Tree | None, Tree], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comprehension:
+    """`all`, `map`, ... after expansion, and what `optMap` becomes (a loop over nothing)."""
+
+    offset: int
+    variable: str
+    range: Tree
+    accumulator: str
+    start: Tree
+    condition: Tree
+    step: Tree
+    result: Tree
+
+
+Tree: TypeAlias = Const | Name | Select | Call | Listing | Mapped | Comprehension
+
+
+def children(tree: Tree) -> tuple[Tree, ...]:
+    """The direct parts of `tree`, in source order."""
+    match tree:
+        case Select():
+            return (tree.operand,)
+        case Call():
+            return tree.operands
+        case Listing():
+            return tree.elements
+        case Mapped():
+            return tuple(part for entry in tree.entries for part in entry if part is not None)
+        case Comprehension():
+            return (tree.range, tree.start, tree.condition, tree.step, tree.result)
+        case _:
+            return ()
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """The fields of a protobuf message: (number, varint or bytes). Fixed 64-bit values come as their eight bytes."""
+    at, end = 0, len(data)
+    while at < end:
+        tag, at = _varint(data, at)
+        number, wire = tag >> 3, tag & 7
+        if wire == 0:
+            value, at = _varint(data, at)
+            yield number, value
+            continue
+        if wire == 2:
+            size, at = _varint(data, at)
+        else:
+            size = 8 if wire == 1 else 4
+        yield number, data[at : at + size]
+        at += size
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    result = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return result, at
+        shift += 7
+
+
+class _Reader:
+    """Reads cel.expr.ParsedExpr. Recursion is bounded: the parser refuses nesting deeper than 32."""
+
+    def __init__(self, parsed: bytes) -> None:
+        self.offsets: dict[int, int] = {}
+        self.expression = b""
+        for number, value in _fields(parsed):
+            if number == 2:
+                self.expression = value
+            elif number == 3:
+                self._source_info(value)
+
+    def _source_info(self, data: Any) -> None:
+        for number, value in _fields(data):
+            if number == 4:
+                entry = dict(_fields(value))
+                self.offsets[entry.get(1, 0)] = entry.get(2, 0)
+
+    def tree(self, data: bytes) -> Tree:
+        parts = dict(_fields(data))
+        offset = self.offsets.get(parts.get(2, 0), 0)
+        kinds: tuple[tuple[int, Callable[[int, bytes], Tree]], ...] = (
+            (3, self._constant), (4, self._name), (5, self._select), (6, self._call), (7, self._list),
+            (8, self._struct), (9, self._comprehension),
+        )  # fmt: skip
+        for number, read in kinds:
+            if number in parts:
+                return read(offset, parts[number])
+        return Const(offset, None)
+
+    def _constant(self, offset: int, data: bytes) -> Tree:
+        for number, value in _fields(data):
+            match number:
+                case 1:
+                    return Const(offset, None)
+                case 2:
+                    return Const(offset, bool(value))
+                case 3:
+                    return Const(offset, value - (1 << 64) if value >= 1 << 63 else value)
+                case 4:
+                    return Const(offset, value, unsigned=True)
+                case 5:
+                    return Const(offset, _double(value))
+                case 6:
+                    return Const(offset, value.decode())
+                case _:
+                    return Const(offset, value)
+        return Const(offset, None)
+
+    def _name(self, offset: int, data: bytes) -> Tree:
+        return Name(offset, dict(_fields(data)).get(1, b"").decode())
+
+    def _select(self, offset: int, data: bytes) -> Tree:
+        parts = dict(_fields(data))
+        return Select(offset, self.tree(parts[1]), parts[2].decode(), bool(parts.get(3, 0)))
+
+    def _call(self, offset: int, data: bytes) -> Tree:
+        target, function, arguments = None, "", []
+        for number, value in _fields(data):
+            if number == 1:
+                target = self.tree(value)
+            elif number == 2:
+                function = value.decode()
+            elif number == 3:
+                arguments.append(self.tree(value))
+        return Call(offset, function, target, tuple(arguments))
+
+    def _list(self, offset: int, data: bytes) -> Tree:
+        return Listing(offset, tuple(self.tree(v) for n, v in _fields(data) if n == 1 and isinstance(v, bytes)))
+
+    def _struct(self, offset: int, data: bytes) -> Tree:
+        type_name, entries = "", []
+        for number, value in _fields(data):
+            if number == 1:
+                type_name = value.decode()
+            elif number == 2:
+                parts = dict(_fields(value))
+                entries.append((self.tree(parts[3]) if 3 in parts else None, self.tree(parts[4])))
+        return Mapped(offset, type_name, tuple(entries))
+
+    def _comprehension(self, offset: int, data: bytes) -> Tree:
+        parts = dict(_fields(data))
+        range_, start, condition, step, result = (self.tree(parts[n]) for n in (2, 4, 5, 6, 7))
+        return Comprehension(offset, parts[1].decode(), range_, parts[3].decode(), start, condition, step, result)
+
+
+def _double(data: bytes) -> float:
+    return struct.unpack("<d", data)[0]
+
+
+def read_tree(serialized: bytes) -> Tree:
+    """The tree in a serialized expression. Raises RecursionError for one that is nested beyond reason."""
+    reader = _Reader(dict(_fields(serialized))[2])
+    return reader.tree(reader.expression)
+
+
+def is_empty(tree: Tree) -> bool:
+    """Whether `tree` is the literal `[]`."""
+    return isinstance(tree, Listing) and not tree.elements
+
+
+def walk(tree: Tree) -> Iterator[Tree]:
+    """`tree` and everything in it, parents first."""
+    yield tree
+    for child in children(tree):
+        yield from walk(child)
