@@ -82,6 +82,12 @@ async def _store_failed(request: Request, error: Exception) -> Response:
     return problem(503, "store_unavailable", detail, headers={"Retry-After": "1"})
 
 
+async def _bug(request: Request, error: Exception) -> Response:
+    """Ours. The reader of the log gets it all, the client nothing of it."""
+    log.error("request_failed", path=request.url.path, exc_info=error)
+    return problem(500, "internal", "this is a fault of the server; its log says more.")
+
+
 def install(app: FastAPI) -> None:
     """Answer every kind of refusal and failure as a problem."""
     app.add_exception_handler(Rejected, _rejected)
@@ -90,3 +96,4 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(StoreError, _store_failed)
     app.add_exception_handler(OSError, _store_failed)
+    app.add_exception_handler(Exception, _bug)

@@ -52,9 +52,9 @@ async def serve(app: FastAPI, runtime: Runtime, settings: Settings, *, started: 
         server_header=False,
     )
     server = _Server(config, runtime, started)
-    handlers = {sig: signal.getsignal(sig) for sig in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {sig: signal.signal(sig, server.handle_exit) for sig in (signal.SIGINT, signal.SIGTERM)}
     try:
-        await server._serve()
+        await server._serve()  # without uvicorn's own handlers, which raise the signal again when all is over
     except SystemExit:
         raise HaiFlowError(f"can't listen on {settings.host}:{settings.port}; is the port taken? Try --port.") from None
     finally:

@@ -104,7 +104,10 @@ class Hot:
     plan: Plan | None = None
     version: int = 0
     fence: int = 0
+    worker: int | None = None  # who held it when we last heard
     mine: bool = False
+    suspect: bool = False  # it became ours in a way that does not prove that nobody began its open attempts
+    refence: bool = False  # a commit of unknown outcome may still land: raise the fence before loading
     loaded_at: float = -1.0  # monotonic: when the load (or the win) that the state comes from began
     exists: bool = True
     asks: deque[Ask] = field(default_factory=deque)
@@ -275,8 +278,7 @@ class Committer(Service):
     async def _start(self) -> None:
         self._closing = False
         async with self.database.api.acquire() as connection:
-            now: datetime = await connection.fetchval("SELECT clock_timestamp()")
-        self.clock.read(values.milliseconds(now), time.monotonic())
+            self.clock.read(values.milliseconds(await runs.read_clock(connection)), time.monotonic())
         for number, lane in enumerate(self._lanes):
             self._spawn(self._run_lane(lane), f"lane {number}")
         self._spawn(self._run_loads(), "loads")
@@ -457,8 +459,8 @@ class Committer(Service):
     def _won(self, draft: _Draft, won: runs.Won, began: float) -> None:
         hot = draft.hot
         first_seq = won.seq - len(draft.events) + 1
-        hot.version, hot.fence, hot.exists, hot.losses = won.version, won.fence, True, 0
-        hot.mine = won.worker is not None and won.worker == self.worker_id
+        self._hold(hot, won.worker, won.fence)
+        hot.version, hot.exists, hot.losses = won.version, True, 0
         hot.log_bytes += len(draft.stored)
         self._grow(hot, len(draft.stored))
         if first_seq == hot.state.seq + 1:
@@ -472,6 +474,14 @@ class Committer(Service):
             self._settle(draft)
         self._hint_at(hot, unclaimed=won.worker is None and is_busy(draft.state))
         self._release(hot)
+
+    def _hold(self, hot: Hot, worker: int | None, fence: int) -> None:
+        """Take in who holds the run. Only a claim that was free before, and rose the fence by one, is surely fresh: any
+        other may be a claim of a dead worker's run whose answer was lost, so what is open may have been begun."""
+        mine = worker is not None and worker == self.worker_id
+        if mine and not hot.mine and hot.exists:
+            hot.suspect = hot.worker is not None or fence != hot.fence + 1
+        hot.mine, hot.worker, hot.fence = mine, worker, fence
 
     def _lost(self, draft: _Draft) -> None:
         """Somebody else moved the run first (or took its slot): load what they did, and decide again."""
@@ -495,7 +505,7 @@ class Committer(Service):
             await asyncio.sleep(0.05)  # the server may be restarting: do not spin on it
             for draft in drafts:
                 self._give_back(draft)
-                draft.hot.loaded_at = -1.0
+                draft.hot.loaded_at, draft.hot.refence = -1.0, draft.hot.mine
                 self._loads.add(draft.hot)
         elif len(drafts) > 1:
             middle = len(drafts) // 2
@@ -562,7 +572,12 @@ class Committer(Service):
 
     async def _load(self, batch: list[Hot]) -> None:
         began = time.monotonic()
+        refence = [hot.id for hot in batch if hot.refence]
         async with self.database.engine.acquire() as connection:
+            if refence and self.worker_id is not None:
+                await runs.refence_runs(connection, self.worker_id, refence)
+            for hot in batch:
+                hot.refence = False
             found = await runs.load_runs(connection, [hot.id for hot in batch], [hot.state.seq for hot in batch], ABI)
             for hot in batch:
                 await self._look_up(connection, hot, hot.id in found)
@@ -607,9 +622,9 @@ class Committer(Service):
             hot.log_bytes += len(row.events)
             self._grow(hot, len(row.events))
         assert state.seq == loaded.seq, f"run {hot.id}: the log ends at {state.seq}, the run says {loaded.seq}"
+        self._hold(hot, loaded.worker, loaded.fence)
         hot.state, hot.exists, hot.missing = state, True, False
-        hot.tenant, hot.version, hot.fence = loaded.tenant, loaded.version, loaded.fence
-        hot.mine = self.worker_id is not None and loaded.worker == self.worker_id
+        hot.tenant, hot.version = loaded.tenant, loaded.version
         if hot.plan is None or hot.plan.sha256 != loaded.workflow:
             hot.plan = await self._find_plan(loaded.tenant, loaded.workflow)
         for first_seq, events in pieces:
@@ -755,10 +770,15 @@ def _born(draft: _Draft) -> runs.Born:
 def derived_run_id(*parts: str) -> UUID:
     """A run id made from what identifies its start (tenant, principal, Idempotency-Key; or tenant, thread, runId), so
     that the same start made twice is one run (STORE H2)."""
-    return UUID(bytes=sha256("\x00".join(parts).encode()).digest()[:16], version=8)
+    return _uuid(int.from_bytes(sha256("\x00".join(parts).encode()).digest()[:16]), version=8)
 
 
 def new_run_id(ms: int) -> UUID:
     """A UUIDv7 (RFC 9562): the time in milliseconds, then chance. Newer ids sort later, which keeps indexes warm."""
-    chance = int.from_bytes(os.urandom(10))
-    return UUID(int=(ms & (2**48 - 1)) << 80 | 7 << 76 | (chance >> 68) << 64 | 2 << 62 | chance & (2**62 - 1))
+    return _uuid((ms & (2**48 - 1)) << 80 | int.from_bytes(os.urandom(10)), version=7)
+
+
+def _uuid(bits: int, version: int) -> UUID:
+    """128 bits as a UUID of that version (RFC 9562), which Python's own class does not know in all releases."""
+    bits = bits & ~(0xF << 76) | version << 76
+    return UUID(int=bits & ~(0b11 << 62) | 0b10 << 62)

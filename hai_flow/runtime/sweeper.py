@@ -11,8 +11,6 @@ import random
 import time
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
-
 import structlog
 
 from hai_flow import values
@@ -24,7 +22,6 @@ from hai_flow.store.database import EVERYTHING, Database
 
 log = structlog.get_logger(__name__)
 
-DUE_HINT: Final = "due"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ class Sweeper(Service):
 
     def hint(self, payload: str) -> None:
         """Somebody committed a run that nobody holds and that has something to perform."""
-        if payload in (DUE_HINT, EVERYTHING):
+        if payload in (runs.DUE, EVERYTHING):
             self._hinted.set()
 
     async def _run_claims(self) -> None:

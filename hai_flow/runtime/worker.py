@@ -90,7 +90,7 @@ class Worker(Service):
         self.config = config or WorkerConfig()
         self._registry = registry
         self._held: dict[UUID, Hot] = {}
-        self._lost_claims: set[UUID] = set()
+        self._claims: dict[UUID, bool] = {}  # claimed by an answered statement: whether it was a dead worker's
         self._wakes: list[tuple[int, UUID]] = []
         self._woken = asyncio.Event()
         self._slots = asyncio.Semaphore(self.config.attempts_max)
@@ -193,8 +193,7 @@ class Worker(Service):
     def adopt(self, claimed: Iterable[runs.Claimed]) -> None:
         """Runs that a claim of ours returned. Those of a dead worker first lose what it had begun."""
         for claim in claimed:
-            if claim.lost:
-                self._lost_claims.add(claim.run_id)
+            self._claims[claim.run_id] = claim.lost
             self.committer.refresh(claim.run_id)
 
     def sync(self, hot: Hot) -> None:
@@ -209,7 +208,8 @@ class Worker(Service):
                 del hot.tasks[path]
                 if performing.task is not None:
                     performing.task.cancel()
-        if hot.id in self._lost_claims:
+        suspect, hot.suspect = self._claims.pop(hot.id, hot.suspect), False
+        if suspect:
             self._declare_lost(hot)
             return
         for path, attempt in state.attempts.items():
@@ -223,18 +223,19 @@ class Worker(Service):
 
     def _drop(self, hot: Hot) -> None:
         self._held.pop(hot.id, None)
-        self._lost_claims.discard(hot.id)
+        self._claims.pop(hot.id, None)
         for performing in hot.tasks.values():
             if performing.task is not None:
                 performing.task.cancel()
         hot.tasks.clear()
 
     def _declare_lost(self, hot: Hot) -> None:
-        self._lost_claims.discard(hot.id)
-        for path, attempt in hot.state.attempts.items():
+        """The open attempts may have been begun by somebody who is gone; ours are known and stay."""
+        lost = [(path, attempt) for path, attempt in hot.state.attempts.items() if path not in hot.tasks]
+        for path, attempt in lost:
             hot.tasks[path] = Performing(attempt, None)
             self.committer.tell(hot, c.StepLost(path=path, attempt=attempt))
-        if not hot.state.attempts:
+        if not lost:
             self.sync(hot)
 
     def _cancel_all(self, hot: Hot) -> None:

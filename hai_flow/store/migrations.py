@@ -55,6 +55,14 @@ async def current(dsn: str) -> str | None:
         await connection.close()
 
 
+async def is_behind(dsn: str) -> bool:
+    """Whether the database's schema is older than this release. A newer one is not: old code runs on it (PROMISES P11)."""
+    revision = await current(dsn)
+    if revision is None:
+        return True
+    return revision != head() and revision in {s.revision for s in ScriptDirectory.from_config(_config()).walk_revisions()}
+
+
 def directory() -> Path:
     """Where the revisions are: at the top of a checkout, inside the package when installed from a wheel."""
     package = Path(__file__).resolve().parents[1]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 ENTRIES_MAX: Final = 256
 HINT_CHANNEL: Final = "hai_runs"
+DUE: Final = "due"
 HINT_IDS_MAX: Final = 200  # 256 ids exceed NOTIFY's 8,000 bytes: an error (STORE H8)
 DEAD_AFTER: Final = "1 second"
 
@@ -450,6 +451,16 @@ async def notify(connection: Connection | Pool, run_ids: Collection[UUID]) -> No
     3 to 8 times slower. More than 200 runs are hinted as "*": look at everything you follow."""
     payload = ",".join(map(str, run_ids)) if len(run_ids) <= HINT_IDS_MAX else EVERYTHING
     await connection.execute("SELECT pg_notify($1, $2)", HINT_CHANNEL, payload)
+
+
+async def notify_due(connection: Connection | Pool) -> None:
+    """Hint that some run which nobody holds has something to perform: workers look what is due."""
+    await connection.execute("SELECT pg_notify($1, $2)", HINT_CHANNEL, DUE)
+
+
+async def read_clock(connection: Connection | Pool) -> datetime:
+    """The database's clock."""
+    return cast(datetime, await connection.fetchval("SELECT clock_timestamp()"))
 
 
 # --- claims -------------------------------------------------------------------------------------------------------

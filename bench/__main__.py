@@ -1,0 +1,97 @@
+"""`python -m bench`: measure, print a table, write bench/latest.json. `--quick` is rougher, `--profile` looks inside."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import platform
+import sys
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from bench import memory, resume, throughput
+from bench.profiling import profile
+from bench.server import durable_server
+
+LATEST = Path(__file__).parent / "latest.json"
+KEYS = {
+    "steps_vs_group_commit": "steps/s of the whole engine, to a bare group commit of the same rows",
+    "steps_vs_transaction_per_step": "steps/s of the whole engine, to one transaction per step",
+    "resume_in_commits": "an answer to a run that must be loaded, in durable commits of one row",
+    "suspended_memory_ratio": "resident memory beside many suspended runs, to that beside few",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="under half a minute, and rougher")
+    parser.add_argument("--profile", action="store_true", help="where the engine's time goes; writes nothing")
+    arguments = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    with durable_server() as database:
+        if arguments.profile:
+            _run(profile(database("engine"), database("reference")))
+            return
+        began = time.perf_counter()
+        details: dict[str, dict[str, Any]] = {
+            "throughput": _run(
+                throughput.measure(
+                    database("engine"),
+                    database("reference"),
+                    throughput.QUICK if arguments.quick else throughput.FULL,
+                )
+            ),
+            "resume": _run(resume.measure(database("resume"), 50 if arguments.quick else 200)),
+            "memory": _run(memory.measure(database("memory"), readings=1 if arguments.quick else 3)),
+        }
+    report = reported(details, quick=arguments.quick)
+    LATEST.write_text(json.dumps(report, indent=2) + "\n")
+    print(table(report))
+    print(f"\n{time.perf_counter() - began:.0f} s, {LATEST}")
+
+
+def reported(details: dict[str, dict[str, Any]], *, quick: bool) -> dict[str, Any]:
+    """The report: the keys first, then what they were made of, and where."""
+    measured = {key: value for part in details.values() for key, value in part.items()}
+    return {
+        **{key: round(measured[key], 4) for key in KEYS},
+        "quick": quick,
+        "machine": {"cores": os.cpu_count(), "system": platform.system(), "python": platform.python_version()},
+        "details": details,
+    }
+
+
+def table(report: dict[str, Any]) -> str:
+    """The report as people read it."""
+    lines = [f"{key:<32}{report[key]:>10.3f}   {meaning}" for key, meaning in KEYS.items()]
+    for part, details in report["details"].items():
+        lines.append(f"\n{part}")
+        for name, value in details.items():
+            if name not in KEYS:
+                lines.append(f"  {name:<30}{_shown(value)}")
+    return "\n".join(lines)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return "   ".join(f"{name} {_shown(each)}" for name, each in value.items())
+    return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+
+
+def _run(work: Coroutine[Any, Any, Any]) -> Any:
+    if sys.platform == "win32":
+        return asyncio.run(work)
+    import uvloop
+
+    return uvloop.run(work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Driving the whole engine: publish a workflow, start runs of it, wait for what they do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from uuid import UUID
+
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.committer import Birth, Hot, new_run_id
+from hai_flow.settings import Settings
+
+CONCURRENCY = 256
+
+
+class Engine:
+    """A runtime that performs, and one workflow in it."""
+
+    def __init__(self, runtime: Runtime, plan: Plan) -> None:
+        self.runtime = runtime
+        self.plan = plan
+        self._ended: dict[UUID, asyncio.Future[None]] = {}
+        self._publish = runtime.committer.on_commit
+        runtime.committer.on_commit = self._committed
+
+    async def start_run(self) -> UUID:
+        """Start a run; return after the commit that holds its start."""
+        committer = self.runtime.committer
+        run_id = new_run_id(committer.now_ms())
+        thread_id = str(run_id)
+        start = c.Start(run_id=run_id, thread_id=thread_id, requester=c.LOCAL_PRINCIPAL, input={})
+        await committer.submit(run_id, LOCAL_TENANT, start, birth=Birth(self.plan, slot=f"thread:{thread_id}"))
+        return run_id
+
+    async def finish_runs(self, count: int, concurrency: int = CONCURRENCY) -> None:
+        """Start `count` runs, `concurrency` at a time; return when the last one has finished."""
+        numbers = iter(range(count))
+
+        async def run_some() -> None:
+            for _ in numbers:
+                run_id = await self.start_run()
+                ended = self._ended[run_id] = asyncio.get_running_loop().create_future()
+                await ended
+
+        await asyncio.gather(*(run_some() for _ in range(min(count, concurrency))))
+
+    def _committed(self, hot: Hot, first_seq: int, events: Sequence[e.Event]) -> None:
+        """A run's end wakes who waits for it; a run without an attempt in flight can't end before that one waits."""
+        self._publish(hot, first_seq, events)
+        if isinstance(events[-1], e.TERMINAL) and (ended := self._ended.pop(hot.id, None)) is not None:
+            ended.set_result(None)
+
+
+@contextlib.asynccontextmanager
+async def running(dsn: str, source: bytes, settings: Settings | None = None) -> AsyncIterator[Engine]:
+    """The runtime over the migrated database `dsn`, with the workflow `source` published."""
+    runtime = Runtime(dsn, settings or Settings(), performs=True)
+    async with runtime.lifespan():
+        _, plan = await runtime.catalog.publish(LOCAL_TENANT, source)
+        yield Engine(runtime, plan)

@@ -1,0 +1,109 @@
+"""What anybody would write by hand for the same rows: the yardstick. No engine, no decisions, no wake-ups.
+
+Both forms update a row of `runs` and append one to `log`, in tables of the same migrated schema as the engine's, with
+rows of the size and number that the engine was measured to write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+import asyncpg
+
+BATCH: Final = 256
+CONNECTIONS: Final = 16
+
+_GROUP_COMMIT: Final = """
+WITH b AS MATERIALIZED (
+  SELECT * FROM unnest($1::uuid[], $2::int[], $3::bytea[]) AS b(id, n, events)
+), moved AS (
+  UPDATE runs r SET seq = r.seq + b.n, version = r.version + 1, log_bytes = r.log_bytes + octet_length(b.events)
+  FROM b WHERE r.id = b.id
+  RETURNING r.id, r.tenant, r.seq, r.version, b.n, b.events
+)
+INSERT INTO log (run_id, last_seq, first_seq, tenant, version, at, events)
+SELECT id, seq, seq - n + 1, tenant, version, clock_timestamp(), events FROM moved
+"""
+_UPDATE: Final = """
+UPDATE runs SET seq = seq + $2, version = version + 1, log_bytes = log_bytes + octet_length($3::bytea) WHERE id = $1
+RETURNING tenant, seq, version
+"""
+_APPEND: Final = """
+INSERT INTO log (run_id, last_seq, first_seq, tenant, version, at, events)
+VALUES ($1, $2, $3, $4, $5, clock_timestamp(), $6)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the engine writes: `rows` of the log per step, `events` and `bytes` of one, and a row of `runs` to copy."""
+
+    rows: float
+    events: int
+    bytes: int
+    run: dict[str, Any]
+
+
+async def shape_of(dsn: str) -> Shape:
+    """The shape of what the engine has written to `dsn`, where only runs of the chain have run."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        rows, events, size = await connection.fetchrow(
+            "SELECT count(*), round(avg(last_seq - first_seq + 1))::int, round(avg(octet_length(events)))::int FROM log"
+        )
+        steps = await connection.fetchval(
+            """SELECT sum((length(events) - length(replace(events, 'step_finished', ''))) / length('step_finished'))
+            FROM log_text"""
+        )
+        run = await connection.fetchrow("SELECT * FROM runs WHERE status = 'finished' LIMIT 1")
+    finally:
+        await connection.close()
+    return Shape(rows / steps, events, size, {**run, "result": None, "ended_at": None, "status": "running"})
+
+
+class Reference:
+    """A pool over a migrated database of its own, with `BATCH` runs in it."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], shape: Shape, run_ids: list[UUID]) -> None:
+        self._pool = pool
+        self._shape = shape
+        self._run_ids = run_ids
+
+    @classmethod
+    async def open(cls, dsn: str, shape: Shape) -> Reference:
+        pool = await asyncpg.create_pool(dsn, min_size=CONNECTIONS, max_size=CONNECTIONS)
+        run_ids = sorted(uuid4() for _ in range(BATCH))
+        columns = list(shape.run)
+        insert = f"INSERT INTO runs ({', '.join(columns)}) VALUES ({', '.join(f'${i}' for i in range(1, len(columns) + 1))})"
+        runs = [{**shape.run, "id": run_id, "thread_id": str(run_id)} for run_id in run_ids]
+        await pool.executemany(insert, [tuple(run.values()) for run in runs])
+        return cls(pool, shape, run_ids)
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def group_commit(self, steps: int) -> None:
+        """Commit the rows of `steps` steps, `BATCH` runs in one statement, one statement after the other."""
+        events = b"x" * self._shape.bytes
+        async with self._pool.acquire() as connection:
+            for _ in range(round(steps * self._shape.rows / BATCH)):
+                numbers = [self._shape.events for _ in self._run_ids]
+                await connection.execute(_GROUP_COMMIT, self._run_ids, numbers, [events for _ in self._run_ids])
+
+    async def transaction_per_step(self, steps: int) -> None:
+        """Commit `steps` steps, each in a transaction of its own, as many at a time as there are connections."""
+        events = b"x" * self._shape.bytes
+        numbers = iter(range(steps))
+
+        async def step_some(run_id: UUID) -> None:
+            for _ in numbers:
+                async with self._pool.acquire() as connection, connection.transaction():
+                    row = await connection.fetchrow(_UPDATE, run_id, self._shape.events, events)
+                    tenant, seq, version = row
+                    first_seq = seq - self._shape.events + 1
+                    await connection.execute(_APPEND, run_id, seq, first_seq, tenant, version, events)
+
+        await asyncio.gather(*(step_some(run_id) for run_id in self._run_ids))

@@ -1,0 +1,78 @@
+"""How long a person's answer takes to be seen, in durable commits of one row.
+
+From submitting the answer of a waiting run until a follower of its log has the next step's first event. *Cold* is the
+case that a person meets: this process never had the run before and loads it first. *Hot*: it has it still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from bench.engine import running
+from bench.workflows import QUESTION
+from hai_flow.engine import commands as c
+from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.wire.dialect import Profile
+from hai_flow.wire.log import LOG
+
+
+async def measure(dsn: str, samples: int) -> dict[str, Any]:
+    """Medians of `samples` interleaved commits, cold and hot answers over the migrated database `dsn`."""
+    async with running(dsn, QUESTION) as engine:
+        cold_runs = [await engine.start_run() for _ in range(samples + 1)]
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute("CREATE TABLE bench_commits (id bigint PRIMARY KEY, body bytea NOT NULL)")
+        async with running(dsn, QUESTION) as engine:
+            hot_runs = [await engine.start_run() for _ in range(samples + 1)]
+            times = [
+                (
+                    await _commit(connection, number),
+                    await _answer(engine.runtime, cold),
+                    await _answer(engine.runtime, hot),
+                )
+                for number, (cold, hot) in enumerate(zip(cold_runs, hot_runs, strict=True))
+            ]
+    finally:
+        await connection.close()
+    commit, cold, hot = (statistics.median(column) for column in zip(*times[1:], strict=True))  # the first prepares
+    return {
+        "resume_in_commits": cold / commit,
+        "hot_resume_in_commits": hot / commit,
+        "milliseconds": {"commit": commit * 1e3, "cold": cold * 1e3, "hot": hot * 1e3},
+    }
+
+
+async def _commit(connection: asyncpg.Connection[Any], number: int) -> float:
+    began = time.perf_counter()
+    await connection.execute("INSERT INTO bench_commits (id, body) VALUES ($1, $2)", number, b"x" * 256)
+    return time.perf_counter() - began
+
+
+async def _answer(runtime: Runtime, run_id: UUID) -> float:
+    """Seconds from the answer of the run's question to the next step's event at a follower."""
+    state = await runtime.fanout.state_at(LOCAL_TENANT, run_id, 1_000_000)
+    assert state is not None
+    (pending,) = state.open_pendings.values()
+    seen = asyncio.get_running_loop().create_future()
+
+    async def follow() -> None:
+        async for pieces in runtime.fanout.follow(run_id, LOG, Profile(dialect="log"), state):
+            for piece in pieces:
+                if not seen.done() and any(frame.name == "step_started" for frame in piece.frames):
+                    seen.set_result(time.perf_counter())
+
+    follower = asyncio.create_task(follow())
+    await asyncio.sleep(0.02)  # it reads the log to its end and waits there, like a client that has been connected
+    answer = c.Answer(answers=(c.PendingAnswer(id=pending, content="yes"),), by=c.LOCAL_PRINCIPAL)
+    began = time.perf_counter()
+    await runtime.committer.submit(run_id, LOCAL_TENANT, answer)
+    until = await seen
+    await follower
+    return until - began
