@@ -11,7 +11,7 @@ from hai_flow import values
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.state import MessageState, PendingState, RunState
 from hai_flow.store.pendings import Pending
-from hai_flow.store.runs import RunRow, RunSummary
+from hai_flow.store.runs import RunRow
 from hai_flow.store.workflows import WorkflowSummary
 
 Json: TypeAlias = Any
@@ -29,12 +29,10 @@ def version_view(version: int, sha256: str, *, dev: bool) -> dict[str, Json]:
     return {"version": version, "sha256": sha256, "dev": dev}
 
 
-def run_view(run: RunSummary) -> dict[str, Json]:
-    """A run as lists and `GET /v1/runs/{id}` show it; with input, output and error where the row has them."""
-    result: dict[str, Json] = {}
-    if isinstance(run, RunRow) and run.result is not None:
-        result = values.loads(run.result)
-    view = {
+def run_view(run: RunRow) -> dict[str, Json]:
+    """A run as REST shows it, alone or in a list."""
+    result: dict[str, Json] = {} if run.result is None else values.loads(run.result)
+    return {
         "id": str(run.id),
         "thread_id": run.thread_id,
         "workflow": run.workflow_name,
@@ -44,12 +42,10 @@ def run_view(run: RunSummary) -> dict[str, Json]:
         "started_by": run.started_by,
         "created_at": time_of(run.created_at),
         "ended_at": time_of(run.ended_at),
+        "input": None if run.input is None else values.loads(run.input),
+        "output": result.get("output"),
+        "error": _error_view(result.get("error")),
     }
-    if isinstance(run, RunRow):
-        view["input"] = None if run.input is None else values.loads(run.input)
-        view["output"] = result.get("output")
-        view["error"] = _error_view(result.get("error"))
-    return view
 
 
 def _error_view(error: dict[str, Json] | None) -> dict[str, Json] | None:

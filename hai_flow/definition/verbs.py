@@ -243,7 +243,7 @@ class Verbs:
         if "exclude" in fields:
             exclude = self._selectors(fields["exclude"], (*at, "exclude"), names, extra=("editor",), empty=True)
         quorum = fields.get("quorum", 1)
-        self._check_quorum(quorum, fields, (*at, "quorum"))
+        self._check_quorum(quorum, (*at, "quorum"))
         return plan.Policy(from_, exclude, quorum)
 
     def _selectors(
@@ -274,20 +274,16 @@ class Verbs:
         message = f"expected user:ID, role:NAME, group:NAME, {', '.join(words)}, found {kind_of(item)}{hint}"
         self.reader.error(at, "selector.invalid", message)
 
-    def _check_quorum(self, quorum: Json, fields: Mapping[str, Json], at: Path) -> None:
-        """The shape, and that one decider is enough: more is counted by a later release."""
-        if type(quorum) is int and quorum >= 1:
-            if quorum > 1:
-                self.reader.error(
-                    at, "not_yet", "a quorum above 1 is part of flow/v1, but this release counts one decider only"
-                )
-        elif quorum == "all" or isinstance(quorum, Mapping):
+    def _check_quorum(self, quorum: Json, at: Path) -> None:
+        """The shape, and a doubt about every quorum that one decider does not meet: this release does not count yet."""
+        counts = quorum.values() if isinstance(quorum, Mapping) else [1 if quorum == "all" else quorum]
+        if not counts or any(type(count) is not int or count < 1 for count in counts):
             self.reader.error(
-                at, "not_yet", "this form of `quorum` is part of flow/v1, but this release counts one decider only"
+                at, "quorum.invalid", f"expected a number from 1, `all` or a mapping of such numbers, found {kind_of(quorum)}"
             )
-        else:
-            self.reader.error(
-                at, "quorum.invalid", f"expected a number from 1, `all` or a mapping, found {kind_of(quorum)}"
+        elif quorum != 1:
+            self.reader.warning(
+                at, "quorum.not_counted", "this quorum is stored, but this release does not count yet: one decider decides"
             )
 
     def _set(self, value: Json, at: Path, names: Names) -> plan.Set | None:

@@ -853,7 +853,7 @@ async def list_runs(
     workflow: str | None = None,
     thread_id: str | None = None,
     before: tuple[datetime, UUID] | None = None,
-) -> list[RunSummary]:
+) -> list[RunRow]:
     """The tenant's runs, newest first. `before` is the (created_at, id) of the last one of the page before."""
     arguments: list[Any] = [tenant, limit]
     conditions = ["tenant = $1"]
@@ -872,10 +872,10 @@ async def list_runs(
     if before is not None:
         demand("(created_at, id) < ({}, {})", *before)
     query = (
-        f"SELECT {SUMMARY_COLUMNS} FROM runs WHERE {' AND '.join(conditions)} "
+        f"SELECT {SUMMARY_COLUMNS}, input, result FROM runs WHERE {' AND '.join(conditions)} "
         "ORDER BY created_at DESC, id DESC LIMIT $2"
     )
-    return [RunSummary(*row) for row in await connection.fetch(query, *arguments)]
+    return [RunRow(*row) for row in await connection.fetch(query, *arguments)]
 
 
 async def count_by_status(connection: Connection | Pool, tenant: UUID | None = None) -> dict[str, int]:

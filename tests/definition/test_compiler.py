@@ -259,7 +259,7 @@ WRONG: list[tuple[str, str, str]] = [
     ("steps: [{approve: {title: a}}]\n", "4:10", "`from` is missing"),
     ("steps: [{approve: {title: a, from: [ann]}}]\n", "4:37", "`user:ann`"),
     ("steps: [{approve: {title: a, from: []}}]\n", "4:36", "at least one selector"),
-    ("steps: [{approve: {title: a, from: anyone, quorum: 2}}]\n", "4:52", "one decider"),
+    ("steps: [{approve: {title: a, from: anyone, quorum: {role:sre: 0}}}]\n", "4:52", "a mapping of such numbers"),
     ("steps: [{approve: {title: a, from: anyone, quorum: 0}}]\n", "4:52", "expected a number from 1"),
     ("steps: [{approve: {title: a, from: anyone, on_deadline: approv}}]\n", "4:57", "`reject` or `fail`"),
     ("steps: [{approve: {title: a, from: anyone, on_deadline: [escalate: {}]}}]\n", "4:57", "knows only"),
@@ -367,6 +367,7 @@ def test_arguments_of_a_frontend_tool_are_checked() -> None:
     [
         ("steps: [{return: 1}, {say: a}]\n", "can't be reached"),
         ("steps: [{say: 'hi {{ name }}'}]\n", "a hole is written"),
+        ("steps: [{approve: {title: a, from: anyone, quorum: {role:sre: 1, any: 2}}}]\n", "does not count yet"),
         (OPTIONAL + "steps: [{if: input.o > 5, say: a}]\n", "`input.o` may be absent; guard it"),
         (OPTIONAL + "steps: [{if: input.c == 'EURO', say: a}]\n", "did you mean `EUR`"),
         ("steps: [{say: a, catch: [{errors: [tool.faild], steps: [{say: b}]}]}]\n", "did you mean `tool.failed`?"),

@@ -1,0 +1,64 @@
+"""The command line: `hai-flow`. A composition root.
+
+`dev serve worker migrate run` are processes over a database; `validate` and `version` need nothing; every other command
+speaks REST to a server, never SQL, so that who may do what is checked in one place (DESIGN section 11).
+
+Nothing heavy is imported up here: a command imports what it needs when it runs, so that `--help` is quick and a worker
+never sees a web framework.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from hai_flow.cli import author, dev, operate, processes, run
+from hai_flow.cli.terminal import EPILOG, exit_code_of, explain
+from hai_flow.errors import HaiFlowError
+
+
+class _Commands(TyperGroup):
+    """Every error that HAI Flow raises on purpose is a sentence and an exit code, never a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except HaiFlowError as error:
+            explain(error)
+            raise typer.Exit(exit_code_of(error)) from None
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+
+app = typer.Typer(
+    name="hai-flow",
+    cls=_Commands,
+    help="Declarative workflows that wait for people, in PostgreSQL.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+for _panel, _commands in (
+    ("Start here", (dev.dev, run.run, author.validate)),
+    ("Processes", (processes.serve, processes.worker, processes.migrate)),
+    ("Runs of a server", (operate.runs, operate.show, operate.events)),
+    ("People", (operate.pendings, operate.decide)),
+    ("Control", (operate.pause, operate.resume, operate.stop, operate.terminate, operate.retry)),
+    ("Other", (author.version,)),
+):
+    for _command in _commands:
+        app.command(rich_help_panel=_panel, epilog=EPILOG)(_command)
+
+
+def main() -> None:
+    """The entry point of `hai-flow`."""
+    app()
+
+
+__all__ = ["app", "main"]

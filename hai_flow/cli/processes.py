@@ -1,0 +1,299 @@
+"""The processes over a database: `serve`, `worker`, `migrate`, and what `dev` and `run` share with them.
+
+A life, top to bottom: settings -> a database that answers -> a runtime -> work until a signal -> hand everything back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import urlsplit
+
+import typer
+
+from hai_flow.cli.terminal import OK, TERMINATED, note, program, say
+from hai_flow.errors import StoreError
+from hai_flow.settings import Settings
+
+if TYPE_CHECKING:
+    from hai_flow.embedded import EmbeddedPostgres
+    from hai_flow.runtime import Runtime
+
+WATCH_SECONDS: Final = 2.0
+
+PortOption = Annotated[int | None, typer.Option("--port", min=0, max=65535, help="The TCP port; 0 takes a free one.")]
+HostOption = Annotated[str | None, typer.Option("--host", help="The address to listen on.")]
+DataDirOption = Annotated[
+    Path | None, typer.Option("--data-dir", help="The directory of the embedded PostgreSQL.", show_default=False)
+]
+
+
+# --- commands -----------------------------------------------------------------------------------------------------
+
+
+def serve(host: HostOption = None, port: PortOption = None, data_dir: DataDirOption = None) -> None:
+    """Serve the API. Runs are performed by `worker` processes over the same database."""
+    settings = load_settings(host=host, port=port, data_dir=data_dir)
+    configure_logs("info")
+    with open_database(settings) as database:
+        code = live(lambda: _serve(database, settings))
+    raise typer.Exit(code)
+
+
+async def _serve(database: Database, settings: Settings) -> int:
+    from hai_flow.api import server
+    from hai_flow.api.app import create_app
+
+    async with running_runtime(database, settings, performs=False) as runtime:
+        app = create_app(settings, runtime)
+        ended_by = await server.serve(
+            app, runtime, settings, started=lambda url: say(f"Serving {url} (no worker: see {program()} worker).")
+        )
+        say("Stopping.")
+    return exit_code_for(ended_by)
+
+
+def worker(data_dir: DataDirOption = None) -> None:
+    """Perform runs: claim what is due, call tools, wait for nobody. Start as many as you want."""
+    settings = load_settings(data_dir=data_dir)
+    configure_logs("info")
+    with open_database(settings) as database:
+        code = live(lambda: _work(database, settings))
+    raise typer.Exit(code)
+
+
+async def _work(database: Database, settings: Settings) -> int:
+    async with running_runtime(database, settings, performs=True) as runtime:
+        assert runtime.worker is not None
+        say(f"Worker {runtime.worker.id} performs the runs of {database.shown}.")
+        await asyncio.Event().wait()
+    return OK
+
+
+def migrate(data_dir: DataDirOption = None) -> None:
+    """Bring the database to the schema of this release. Safe to repeat, and while older processes run."""
+    settings = load_settings(data_dir=data_dir)
+    with open_database(settings) as database:
+        live(lambda: migrated(database))
+        say(f"{database.shown} has the schema of this release.")
+
+
+# --- settings and logs --------------------------------------------------------------------------------------------
+
+
+def load_settings(*, dev: bool = False, **options: Any) -> Settings:
+    """The settings of the environment with what the command line says on top. Raises SettingsError."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return replace(Settings.from_environment(dev=dev), **given)
+
+
+def configure_logs(level: str) -> None:
+    """Structured logs on standard error: readable on a terminal, JSON lines elsewhere."""
+    import structlog
+
+    on_terminal = sys.stderr.isatty()
+    shown: list[Any] = [structlog.dev.ConsoleRenderer()] if on_terminal else [
+        structlog.processors.dict_tracebacks,
+        structlog.processors.JSONRenderer(),
+    ]
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *shown,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+# --- the database -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """Where the runs are. `postgres` is the embedded server, if it is one."""
+
+    dsn: str
+    shown: str
+    postgres: EmbeddedPostgres | None = None
+
+
+@contextlib.contextmanager
+def open_database(settings: Settings) -> Iterator[Database]:
+    """The database of the settings; an embedded one is started here, or attached to, and let go of at the end.
+
+    Called on the main thread, outside any loop: a server ends with the thread that started it. A SIGTERM in here
+    ends the process as one later does.
+    """
+    if settings.database_url is not None:
+        yield Database(settings.database_url, _shown(settings.database_url))
+        return
+    from hai_flow.embedded import EmbeddedPostgres
+
+    postgres = EmbeddedPostgres(settings.data_dir, binaries=settings.pg_bin)
+    before = signal.signal(signal.SIGTERM, _end_now)
+    try:
+        if not postgres.data.exists():
+            note(f"Making a PostgreSQL in {settings.data_dir}; the first time takes some seconds.")
+        postgres.start()
+        postgres.ensure_database()
+        yield Database(postgres.dsn(), f"the PostgreSQL in {settings.data_dir}", postgres)
+    finally:
+        postgres.stop()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end_now(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(TERMINATED)
+
+
+def _shown(url: str) -> str:
+    """The database's place without user and password."""
+    parts = urlsplit(url)
+    place = f"{parts.hostname or 'localhost'}" + (f":{parts.port}" if parts.port else "")
+    return f"the PostgreSQL database {parts.path.lstrip('/') or 'postgres'} at {place}"
+
+
+async def migrated(database: Database) -> None:
+    """Bring the database to this release's schema. Raises StoreError."""
+    from hai_flow.store import migrations
+
+    async with reachable(database):
+        await migrations.upgrade(database.dsn)
+
+
+@contextlib.asynccontextmanager
+async def reachable(database: Database) -> AsyncIterator[None]:
+    """Turns a database that does not answer into a sentence."""
+    import asyncpg
+
+    try:
+        yield
+    except (OSError, asyncpg.PostgresConnectionError, asyncpg.InvalidAuthorizationSpecificationError) as error:
+        raise StoreError(f"{_upper(database.shown)} does not answer: {error}. Look at HAI_FLOW_DATABASE_URL.") from error
+    except asyncpg.InvalidCatalogNameError as error:
+        raise StoreError(f"{_upper(database.shown)}: {error}. Create it, then run {program()} migrate.") from error
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+@contextlib.asynccontextmanager
+async def running_runtime(database: Database, settings: Settings, *, performs: bool) -> AsyncIterator[Runtime]:
+    """A runtime over a database whose schema is this release's, with its embedded server kept alive."""
+    from hai_flow.runtime import Runtime
+    from hai_flow.store import migrations
+
+    import_from_here()
+    async with reachable(database):
+        if await migrations.is_behind(database.dsn):
+            raise StoreError(f"{_upper(database.shown)} does not have the schema of this release: run {program()} migrate.")
+    runtime = Runtime(database.dsn, settings, performs=performs)
+    async with runtime.lifespan(), alongside(keep_running(database)):
+        yield runtime
+
+
+def import_from_here() -> None:
+    """Let workflows name tools in modules of the current directory. Last on the path: they shadow nothing."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+
+
+async def keep_running(database: Database) -> None:
+    """Start the embedded server again whenever it is gone: its owner may have ended, or it was killed.
+
+    It is started from here, hence on the main thread, and everything else waits for it: without it nothing can go on.
+    """
+    postgres = database.postgres
+    if postgres is None:
+        return
+    known = postgres.pid
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        try:
+            postgres.ensure_running()
+        except StoreError as error:
+            note(f"PostgreSQL is gone and cannot be started again: {error} Trying on.")
+            continue
+        if postgres.pid != known:
+            known = postgres.pid
+            note(f"PostgreSQL was gone; it runs again (process {known}).")
+
+
+@contextlib.asynccontextmanager
+async def alongside(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run `works` beside the block, and end them with it."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+# --- living and ending --------------------------------------------------------------------------------------------
+
+
+def live(work: Callable[[], Awaitable[int | None]], *, interrupted: int = OK) -> int:
+    """Run `work` until it ends or a signal cancels it; the exit code that says which.
+
+    Ctrl-C gives `interrupted`, SIGTERM 143. `work` may take both signals over for a while, as the web server does.
+    A second Ctrl-C does not wait for anything.
+    """
+    received: list[int] = []
+
+    async def main() -> int:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def end(number: int, frame: FrameType | None) -> None:
+            received.append(number)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            loop.call_soon_threadsafe(task.cancel)
+
+        with _handling(end):
+            return await work() or OK
+
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(main())
+    except asyncio.CancelledError:
+        return exit_code_for(received[0] if received else None, interrupted)
+
+
+@contextlib.contextmanager
+def _handling(end: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def exit_code_for(ended_by: int | None, interrupted: int = OK) -> int:
+    """The exit code of a process that a signal ended; None: nothing did."""
+    return {None: OK, int(signal.SIGINT): interrupted}.get(ended_by, TERMINATED)
+
+

@@ -1,0 +1,185 @@
+"""What every command says, and how: consoles, exit codes, and errors as sentences."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeAlias
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected
+from hai_flow.settings import SettingsError
+
+Json: TypeAlias = Any
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+WAITS: Final = 3
+UNREACHABLE: Final = 4
+INTERRUPTED: Final = 130
+TERMINATED: Final = 143
+
+EPILOG: Final = (
+    "Exit codes: 0 done; 1 refused, failed or findings; 2 wrong usage or settings; 3 the run waits for a person; "
+    "4 no server answers; 130 interrupted; 143 terminated."
+)
+
+
+class Problem(HaiFlowError):
+    """A server's refusal (problem+json): `body` as it came."""
+
+    def __init__(self, body: dict[str, Json]) -> None:
+        super().__init__(str(body.get("detail") or body.get("title") or "The server refused without saying why."))
+        self.body = body
+
+    @property
+    def code(self) -> str:
+        return str(self.body.get("code", ""))
+
+
+class Unreachable(HaiFlowError):
+    """No server answers. The sentence says how to start one."""
+
+
+class UsageError(HaiFlowError):
+    """The command line itself cannot be meant."""
+
+
+def out() -> Console:
+    """Standard output. Made when it is used: tests and pipes replace the stream."""
+    return Console(file=sys.stdout, highlight=False, soft_wrap=True, markup=False, emoji=False)
+
+
+def err() -> Console:
+    """Standard error: progress and complaints, so that what a command prints stays usable in a pipe."""
+    return Console(file=sys.stderr, highlight=False, soft_wrap=True, markup=False, emoji=False)
+
+
+def say(text: str, style: str | None = None) -> None:
+    """One line for the person at the terminal. It is visible at once, also in a pipe."""
+    out().print(Text(clean(text)), style=style)
+    sys.stdout.flush()
+
+
+def note(text: str) -> None:
+    """One line of progress, beside the output."""
+    err().print(Text(clean(text)), style="dim")
+
+
+def print_json(value: Json) -> None:
+    """`value` for programs: one JSON document, not coloured and not wrapped."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+_VISIBLE: Final = {code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+
+
+def clean(text: str) -> str:
+    """`text` without control characters: what a workflow or a person wrote must not steer the terminal."""
+    return text.translate(_VISIBLE)
+
+
+def compact(value: Json, length: int = 160) -> str:
+    """`value` as one line of JSON, cut to `length` characters."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+# --- errors -------------------------------------------------------------------------------------------------------
+
+
+def exit_code_of(error: HaiFlowError) -> int:
+    """The exit code that says what kind of error it was."""
+    if isinstance(error, (UsageError, SettingsError)):
+        return USAGE
+    return UNREACHABLE if isinstance(error, Unreachable) else FAILED
+
+
+def explain(error: HaiFlowError) -> None:
+    """The error on standard error: its sentence, every finding, and what stands instead."""
+    console = err()
+    if isinstance(error, DefinitionError):
+        print_findings(error.findings, {}, console)
+        return
+    if isinstance(error, Problem):
+        _explain_problem(console, str(error), error.body.get("findings") or (), error.body.get("winner"))
+    elif isinstance(error, Rejected):
+        _explain_problem(console, error.detail, error.findings, error.winner)
+    else:
+        console.print(Text(f"hai-flow: {clean(str(error))}"), style="red")
+
+
+def _explain_problem(console: Console, detail: str, findings: Sequence[dict[str, Json]], winner: Json) -> None:
+    console.print(Text(f"hai-flow: {clean(detail)}"), style="red")
+    for finding in findings:
+        place = finding.get("path") or _place(finding)
+        console.print(Text(clean(f"  {place or 'the value'}: {finding.get('message', '')}")))
+    if winner is not None:
+        console.print(Text(clean(f"  What stands: {compact(winner, 500)}")))
+
+
+def _place(finding: dict[str, Json]) -> str:
+    line = finding.get("line")
+    return f"{finding.get('file', '')}:{line}:{finding.get('column', 1)}" if line else str(finding.get("file", ""))
+
+
+def print_findings(findings: Sequence[Finding], sources: dict[str, str], console: Console) -> None:
+    """Each finding with its place and, where the source is at hand, the line and a caret under the place."""
+    for finding in findings:
+        style = "yellow" if finding.severity == "warning" else "red"
+        console.print(Text(clean(f"{finding} [{finding.code}]")), style=style)
+        source = sources.get(finding.file)
+        if source is not None and finding.line:
+            _print_line(source, finding, console, style)
+
+
+def _print_line(source: str, finding: Finding, console: Console, style: str) -> None:
+    lines = source.splitlines()
+    if finding.line > len(lines):
+        return
+    line = clean(lines[finding.line - 1])
+    before = line[: max(0, finding.column - 1)].expandtabs(4)
+    number = f"{finding.line:5} | "
+    console.print(Text(number + line.expandtabs(4)), style="dim")
+    console.print(Text(" " * (len(number) + cell_len(before)) + "^"), style=style)
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 error`, `2 errors`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+# --- how to go on -------------------------------------------------------------------------------------------------
+
+
+def program() -> str:
+    """How this person starts `hai-flow`: by its name, or by the checkout's `cli.py`."""
+    if shutil.which("hai-flow"):
+        return "hai-flow"
+    bootstrap = Path(__file__).resolve().parents[2] / "cli.py"
+    if bootstrap.is_file():
+        relative = os.path.relpath(bootstrap)
+        return f"python3 {shlex.quote(min(relative, str(bootstrap), key=len))}"
+    return f"{shlex.quote(sys.executable)} -m hai_flow.cli"
+
+
+def how_to_answer(pending: dict[str, Json]) -> str:
+    """The arguments after `decide ID` that answer `pending`, to be filled in."""
+    if pending["kind"] == "approve":
+        return " | ".join(pending.get("options") or ("approve", "reject"))
+    if pending["kind"] == "ask":
+        return "--values JSON"
+    return "--result JSON | --error TEXT"
+
+
+def fail_usage(message: str) -> NoReturn:
+    raise UsageError(message)
