@@ -10,6 +10,9 @@ Rules of this room:
 * Child rows take run, tenant, thread and seq from the run row that won, never from input (B7).
 * Child arrays meet their winners by `array_position`, never by a join: with the pinned nested loops a join is
   quadratic in the batch.
+* A plan that is pinned while the tables are empty must still be right when they are not, so nothing is left to choose:
+  a tenant is compared by `(r.tenant = b.tenant) IS TRUE`, which no index can serve. Else an index that begins with the
+  tenant looks as good as the primary key, and reads all runs of the tenant for each entry.
 """
 
 from __future__ import annotations
@@ -234,7 +237,7 @@ WITH b AS MATERIALIZED (           -- entries of runs that exist, one per run, s
   SELECT k.i FROM k JOIN commands c ON c.run_id = k.run_id AND c.command_id = k.command_id
 ), again AS MATERIALIZED (         -- runs that want a slot again: locked first, so that who gets one also wins
   SELECT r.id, r.tenant, b.slot, b.status FROM b JOIN runs r ON r.id = b.id
-  WHERE b.slot IS NOT NULL AND r.tenant = b.tenant AND r.version = b.version
+  WHERE b.slot IS NOT NULL AND (r.tenant = b.tenant) IS TRUE AND r.version = b.version
     AND NOT (b.i IN (SELECT i FROM repeated))
   ORDER BY r.id FOR NO KEY UPDATE OF r
 ), wanted AS MATERIALIZED (        -- slots, for runs that do not exist yet and for those of "again"
@@ -276,7 +279,7 @@ WITH b AS MATERIALIZED (           -- entries of runs that exist, one per run, s
     fence = r.fence + (coalesce(b.cut, false) OR (b.busy IS FALSE AND r.worker IS NOT NULL)
                        OR (b.busy IS TRUE AND r.worker IS NULL))::int
   FROM b
-  WHERE r.id = b.id AND r.tenant = b.tenant
+  WHERE r.id = b.id AND (r.tenant = b.tenant) IS TRUE
     AND CASE WHEN b.version IS NOT NULL THEN r.version = b.version        -- a decision
              ELSE r.fence = b.fence AND r.worker = {_ME} END              -- chunks of the holder
     AND NOT (b.i IN (SELECT i FROM repeated))
@@ -323,7 +326,7 @@ WITH b AS MATERIALIZED (           -- entries of runs that exist, one per run, s
 ), e AS (
   UPDATE turns SET last_seq = k.last_seq
   FROM (SELECT w.id[k.p] AS run_id, k.n, w.seq[k.p] - w.n[k.p] + k.last AS last_seq
-        FROM {_of_winners(_TURNS_ENDED)}) k
+        FROM {_of_winners(_TURNS_ENDED)} OFFSET 0) k -- OFFSET 0: its run_id is there before turns is looked up
   WHERE turns.run_id = k.run_id AND turns.n = k.n
 ), m AS (
   INSERT INTO messages (run_id, n, tenant, thread_id, id, role, body, seq)
