@@ -4,48 +4,85 @@ from __future__ import annotations
 
 from typing import Any
 
+import structlog
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
 import hai_flow
-from hai_flow.api import dialects, pendings, problems, runs, workflows
-from hai_flow.api.deps import CurrentRuntime, Guard
+from hai_flow.api import dialects, events, pendings, problems, runs, shapes, workflows
+from hai_flow.api.admission import Admission
+from hai_flow.api.deps import CurrentAccess
+from hai_flow.api.guard import Guard
 from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
 from hai_flow.settings import Settings
 from hai_flow.store import migrations
 
+log = structlog.get_logger(__name__)
+
+
+class _Application(FastAPI):
+    """FastAPI, with the shape of our problems in its OpenAPI document."""
+
+    def openapi(self) -> dict[str, Any]:
+        document = super().openapi()
+        document["components"]["schemas"]["Problem"] = problems.SCHEMA
+        return document
+
 
 def create_app(settings: Settings, runtime: Runtime) -> FastAPI:
     """The ASGI application over a runtime, which the caller starts before and stops after it."""
-    app = FastAPI(
+    app = _Application(
         title="HAI Flow",
         version=hai_flow.__version__,
         description="Declarative workflows that wait for people, in PostgreSQL.",
         docs_url="/docs",
         redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=_operation_id,
     )
     app.state.runtime = runtime
     app.state.settings = settings
+    app.state.admission = Admission()
     problems.install(app)
-    for module in (runs, pendings, workflows, dialects):
+    for module in (runs, events, pendings, workflows, dialects):
         app.include_router(module.router)
-
-    @app.get("/healthz", tags=["operations"])
-    async def healthz() -> dict[str, Any]:
-        """The process answers."""
-        return {"status": "ok", "version": hai_flow.__version__}
-
-    @app.get("/readyz", tags=["operations"])
-    async def readyz(runtime: CurrentRuntime) -> dict[str, Any]:
-        """The process can serve: the database answers, and its schema is ours. 503 otherwise."""
-        try:
-            behind = await migrations.is_behind(runtime.dsn)
-        except Exception as error:
-            raise Rejected(503, "database_unavailable", f"the database does not answer: {error}") from None
-        if behind:
-            raise Rejected(503, "schema_behind", "the database's schema is older than this server: run hai-flow migrate.")
-        worker = runtime.worker
-        return {"status": "ready", "worker": worker is not None and worker.id is not None}
-
+    app.add_api_route("/healthz", healthz, tags=["operations"], response_model=None, responses=_of(shapes.Health))
+    app.add_api_route("/readyz", readyz, tags=["operations"], response_model=None, responses=_of(shapes.Readiness))
     app.add_middleware(Guard, settings=settings)
     return app
+
+
+def _of(shape: type[shapes.Shape]) -> dict[int | str, dict[str, Any]]:
+    return {**problems.documented(), 200: {"model": shape}}
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+async def healthz() -> dict[str, Any]:
+    """The process answers."""
+    return {"status": "ok", "version": hai_flow.__version__}
+
+
+async def readyz(access: CurrentAccess) -> dict[str, Any]:
+    """The process can serve: the database answers, and its schema is ours. 503 otherwise."""
+    runtime = access.runtime
+    if runtime.fanout.closing.is_set():
+        raise Rejected(503, "closing", "the server is shutting down.")
+    try:
+        behind = await migrations.is_behind(runtime.dsn)
+    except Exception as error:
+        log.warning("database_unavailable", error=str(error))
+        raise Rejected(
+            503, "database_unavailable", "the database does not answer; the server's log says more."
+        ) from None
+    if behind:
+        raise Rejected(503, "schema_behind", "the database's schema is older than this server: run hai-flow migrate.")
+    worker = runtime.worker
+    return {
+        "status": "ready",
+        "worker": worker is not None and worker.id is not None,
+        "streams": access.admission.streams,
+    }

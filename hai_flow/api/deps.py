@@ -1,21 +1,34 @@
-"""What every route needs: who asks, the runtime, and the guards in front of all routes."""
+"""What every route needs: who asks, and what they may reach."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, cast
 from uuid import UUID
 
-from fastapi import Depends, Request
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from fastapi import Depends, Header, Request
 
-from hai_flow.api.problems import problem
-from hai_flow.engine.commands import LOCAL_PRINCIPAL
+from hai_flow.api.admission import Admission
+from hai_flow.api.bodies import read_body
+from hai_flow.api.stream import EventStream
+from hai_flow.engine import commands as c
+from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.committer import Birth, Outcome
+from hai_flow.runtime.fanout import Piece
 from hai_flow.settings import Settings
+from hai_flow.store import runs
+from hai_flow.wire.dialect import Dialect, Profile
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Pool
+
+HEAD: Final = 2**53  # beyond every seq: all events
+
+Pieces: TypeAlias = AsyncGenerator[Sequence[Piece]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,107 +40,113 @@ class Principal:
 
 
 def get_principal() -> Principal:
-    return Principal(LOCAL_PRINCIPAL, LOCAL_TENANT)
+    return Principal(c.LOCAL_PRINCIPAL, LOCAL_TENANT)
 
 
-def get_runtime(request: Request) -> Runtime:
-    return request.app.state.runtime
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What one request may reach, as its principal: the only way from a route to a run, a command or a stream."""
+
+    principal: Principal
+    runtime: Runtime
+    settings: Settings
+    admission: Admission
+
+    @property
+    def tenant(self) -> UUID:
+        return self.principal.tenant
+
+    @property
+    def pool(self) -> Pool:
+        """The connections that requests read with."""
+        return self.runtime.database.api
+
+    async def run(self, run_id: str | UUID) -> runs.RunRow:
+        """The one loader of runs for requests: tenant and id together. Raises Rejected 404."""
+        row = None
+        if isinstance(run_id, UUID) or is_run_id(run_id):
+            row = await runs.get_run(self.pool, self.tenant, UUID(str(run_id)))
+        if row is None:
+            raise Rejected(404, "run_unknown", f"there is no run {str(run_id)[:60]!r}.")
+        return row
+
+    async def find_state(self, run_id: UUID, seq: int = HEAD) -> RunState | None:
+        """The fold of the run's first `seq` events; None: no such run of the tenant."""
+        return await self.runtime.fanout.state_at(self.tenant, run_id, seq)
+
+    async def state(self, run_id: UUID, seq: int = HEAD) -> RunState:
+        """The same of a run that was found before."""
+        state = await self.find_state(run_id, seq)
+        assert state is not None
+        return state
+
+    async def submit(
+        self,
+        run_id: UUID,
+        command: c.Command,
+        *,
+        command_id: str | None,
+        body_sha: bytes,
+        birth: Birth | None = None,
+    ) -> Outcome:
+        """Decide and commit. Raises Rejected; 429 before anything is stored."""
+        with self.admission.command():
+            return await self.runtime.committer.submit(
+                run_id, self.tenant, command, command_id=command_id, body_sha=body_sha, birth=birth
+            )
+
+    def follow(self, start: RunState, dialect: Dialect, profile: Profile) -> Pieces:
+        """The pieces of the events after `start`, as they are committed, until a terminal one."""
+        return cast(Pieces, self.runtime.fanout.follow(UUID(start.run_id), dialect, profile, start))
+
+    async def stream(
+        self, begin: Callable[[], Awaitable[Pieces]], farewell: Callable[[], bytes] = bytes
+    ) -> EventStream:
+        """The response that streams what `begin` gives. Its place is taken first: 429 before anything is stored."""
+        self.admission.open_stream()
+        try:
+            pieces = await begin()
+        except BaseException:
+            self.admission.close_stream()
+            raise
+        return EventStream(
+            pieces,
+            keepalive_seconds=self.settings.keepalive_seconds,
+            stall_seconds=self.settings.follower_stall_seconds,
+            farewell=farewell,
+            closed=self.admission.close_stream,
+        )
 
 
-def get_settings(request: Request) -> Settings:
-    return request.app.state.settings
+def get_access(request: Request, principal: Annotated[Principal, Depends(get_principal)]) -> Access:
+    state = request.app.state
+    return Access(principal, state.runtime, state.settings, state.admission)
 
 
-CurrentPrincipal = Annotated[Principal, Depends(get_principal)]
-CurrentRuntime = Annotated[Runtime, Depends(get_runtime)]
-CurrentSettings = Annotated[Settings, Depends(get_settings)]
+async def get_body(request: Request) -> bytes:
+    """The body's bytes, for routes that read it themselves."""
+    return await read_body(request, request.app.state.settings.request_bytes_max)
 
 
-async def read_body(request: Request, bytes_max: int) -> bytes:
-    """The request's body. Raises Rejected 413 as soon as it is known to be too large: it is never held whole."""
-    declared = request.headers.get("content-length", "0")
-    if declared.isdigit() and int(declared) > bytes_max:
-        raise _too_large(bytes_max)
-    pieces: list[bytes] = []
-    size = 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > bytes_max:
-            raise _too_large(bytes_max)
-        pieces.append(piece)
-    return b"".join(pieces)
+def get_command_key(
+    key: Annotated[
+        str | None,
+        Header(alias="Idempotency-Key", description="the same key again: the first outcome again, nothing happens"),
+    ] = None,
+) -> str | None:
+    """A client's Idempotency-Key as a command id. Raises Rejected 422."""
+    if key is None:
+        return None
+    if not re.fullmatch(r"[\x21-\x7e]{1,200}", key):
+        raise Rejected(422, "idempotency_key.invalid", "Idempotency-Key: expected 1 to 200 visible ASCII characters.")
+    return f"http:{key}"
 
 
-def _too_large(bytes_max: int) -> Rejected:
-    return Rejected(413, "body.too_large", f"a request has at most {bytes_max} bytes.")
+CurrentAccess: TypeAlias = Annotated[Access, Depends(get_access)]
+RawBody: TypeAlias = Annotated[bytes, Depends(get_body)]
+CommandKey: TypeAlias = Annotated[str | None, Depends(get_command_key)]
 
 
-_LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]", "testserver")
-
-
-class Guard:
-    """Refuses what a web page could make a visitor's browser send here (PROMISES section 4, threat 10).
-
-    The Host must be one of ours (DNS rebinding); a request that comes with an Origin must come from ours or an allowed
-    one (CSRF); allowed origins get CORS headers, no one else does.
-    """
-
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self.app = app
-        self.hosts = frozenset(_host_names((*_LOOPBACK_NAMES, settings.host, *settings.allowed_hosts)))
-        self.any_host = settings.allow_remote and not settings.allowed_hosts
-        self.origins = frozenset(settings.allowed_origins)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        host, origin = headers.get(b"host", ""), headers.get(b"origin")
-        if not self.any_host and _name_of(host) not in self.hosts:
-            response = problem(421, "host_unknown", f"this server does not answer as {host!r}; see HAI_FLOW_ALLOWED_HOSTS.")
-            await response(scope, receive, send)
-            return
-        if origin is None:
-            await self.app(scope, receive, send)
-            return
-        if origin not in self.origins and urlsplit(origin).netloc != host:
-            response = problem(403, "origin_refused", f"pages of {origin!r} may not call this server; see HAI_FLOW_ALLOWED_ORIGINS.")
-            await response(scope, receive, send)
-            return
-        await self._with_cors(scope, receive, send, origin, headers)
-
-    async def _with_cors(
-        self, scope: Scope, receive: Receive, send: Send, origin: str, headers: dict[bytes, str]
-    ) -> None:
-        cors = [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"Origin")]
-        if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
-            asked = headers.get(b"access-control-request-headers", "")
-            preflight = [
-                *cors,
-                (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
-                (b"access-control-allow-headers", asked.encode("latin-1")),
-                (b"access-control-max-age", b"600"),
-            ]
-            await send({"type": "http.response.start", "status": 204, "headers": preflight})
-            await send({"type": "http.response.body", "body": b""})
-            return
-
-        async def send_with_cors(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", ()), *cors]}
-            await send(message)
-
-        await self.app(scope, receive, send_with_cors)
-
-
-def _host_names(hosts: Iterable[str]) -> Iterable[str]:
-    for host in hosts:
-        yield f"[{host}]" if ":" in host and not host.startswith("[") else host.lower()
-
-
-def _name_of(host: str) -> str:
-    """A Host header without its port."""
-    if host.startswith("["):
-        return host.partition("]")[0].lower() + "]"
-    return host.partition(":")[0].lower()
+def is_run_id(text: str) -> bool:
+    """Whether `text` is an id as we write it."""
+    return re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", text) is not None

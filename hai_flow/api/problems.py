@@ -1,23 +1,70 @@
-"""Every refusal as `application/problem+json` (RFC 9457), with our `code`, `findings` and `winner` (DESIGN section 11)."""
+"""Every refusal as `application/problem+json` (RFC 9457), with `code`, `findings` and `winner` (DESIGN section 11)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
+import asyncpg
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from hai_flow import values
+from hai_flow.engine.patch import pointer_of
 from hai_flow.errors import DefinitionError, Rejected, StoreError
+from hai_flow.store.database import Fault, classify
 
 log = structlog.get_logger(__name__)
 
-MEDIA_TYPE = "application/problem+json"
+MEDIA_TYPE: Final = "application/problem+json"
+
+SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "description": "A refusal (RFC 9457). `code` is for programs, `detail` for people.",
+    "required": ["type", "title", "status", "code", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "code": {"type": "string"},
+        "detail": {"type": "string"},
+        "findings": {
+            "type": "array",
+            "description": "every mistake at once",
+            "items": {"type": "object", "required": ["message"], "properties": {"message": {"type": "string"}}},
+        },
+        "winner": {"description": "what stands instead: the first answer, the run that is active"},
+    },
+}
+
+_MEANINGS: Final = {
+    400: "not readable: the body is no JSON, the cursor none of ours, a header stands twice",
+    403: "a page of another origin",
+    404: "there is no such thing, or it is not yours",
+    408: "the body did not arrive",
+    409: "it is not the time for it; `winner` says what stands",
+    410: "too late: its deadline has passed",
+    413: "more than a request may hold",
+    415: "not JSON",
+    421: "a Host that is not ours",
+    422: "read, but wrong; `findings` lists what",
+    429: "too much at once; nothing was stored",
+    500: "a fault of the server",
+    503: "not now; where a command was sent, its outcome is unknown: repeat it with the same id",
+}
+ALWAYS: Final = (400, 403, 421, 422, 429, 500, 503)
+WITH_BODY: Final = (408, 413)
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What OpenAPI says of an operation's refusals: those of every operation, and `statuses`."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {status: {"description": _MEANINGS[status], "content": content} for status in sorted({*ALWAYS, *statuses})}
 
 
 def problem(
@@ -62,11 +109,14 @@ async def _wrong_definition(request: Request, error: Exception) -> Response:
 
 async def _wrong_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    found = [
-        {"path": "/" + "/".join(str(part) for part in each["loc"]), "message": each["msg"]} for each in error.errors()
-    ]
-    detail = "; ".join(f"{each['path']}: {each['message']}" for each in found)
+    found = [{"path": _pointer(each["loc"]), "message": each["msg"]} for each in error.errors()]
+    detail = "; ".join(f"{each['path'] or 'the body'}: {each['message']}" for each in found)
     return problem(422, "request.invalid", detail, findings=found)
+
+
+def _pointer(place: Sequence[Any]) -> str:
+    """Where it is wrong: a JSON Pointer into the body, or `/query/limit` and the like."""
+    return pointer_of(*(place[1:] if place[0] == "body" else place))
 
 
 async def _http(request: Request, error: Exception) -> Response:
@@ -82,8 +132,15 @@ async def _store_failed(request: Request, error: Exception) -> Response:
     return problem(503, "store_unavailable", detail, headers={"Retry-After": "1"})
 
 
+async def _gone(request: Request, error: Exception) -> Response:
+    """The client went away in the middle of its body; nobody reads this."""
+    return problem(400, "body.incomplete", "the body ended before its end.")
+
+
 async def _bug(request: Request, error: Exception) -> Response:
-    """Ours. The reader of the log gets it all, the client nothing of it."""
+    """The database out of reach, or a fault of ours: the log's reader gets it all, the client nothing of it."""
+    if classify(error) in (Fault.RETRY, Fault.UNKNOWN):
+        return await _store_failed(request, error)
     log.error("request_failed", path=request.url.path, exc_info=error)
     return problem(500, "internal", "this is a fault of the server; its log says more.")
 
@@ -96,4 +153,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(StoreError, _store_failed)
     app.add_exception_handler(OSError, _store_failed)
+    app.add_exception_handler(asyncpg.PostgresError, _bug)
+    app.add_exception_handler(asyncpg.InterfaceError, _bug)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _bug)

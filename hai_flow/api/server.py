@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import signal
+import socket
 from collections.abc import Callable
 from types import FrameType
+from typing import Final
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from hai_flow.api.stream import ABORT
 from hai_flow.errors import HaiFlowError
 from hai_flow.runtime import Runtime
 from hai_flow.settings import Settings
+
+SEND_BUFFER_BYTES: Final = 64 * 1024  # the kernel doubles it; what a slow reader has not taken waits in the database
+
+
+class _Protocol(HttpToolsProtocol):
+    """HTTP/1.1 whose responses can cut their connection, and whose connections hold little for slow readers."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        with contextlib.suppress(OSError):
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {ABORT: self.transport.abort}  # type: ignore[typeddict-item]
 
 
 class _Server(uvicorn.Server):
@@ -45,6 +66,8 @@ async def serve(app: FastAPI, runtime: Runtime, settings: Settings, *, started: 
         app,
         host=settings.host,
         port=settings.port,
+        http=_Protocol,
+        ws="none",
         log_config=None,
         access_log=False,
         lifespan="off",

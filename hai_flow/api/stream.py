@@ -4,79 +4,112 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any
 
+import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from hai_flow.runtime.fanout import Lagging, Piece
 from hai_flow.wire import sse
 
+log = structlog.get_logger(__name__)
+
+ABORT = "hai_flow.abort"  # the scope's extension that cuts the connection; the protocol of `api/server.py` offers it
+
+
+class _Stalled(Exception):
+    """The client has taken nothing for too long."""
+
 
 class EventStream(Response):
     """Pieces as `text/event-stream`. Everything that is ready goes out in one write.
 
     A client that takes nothing for `stall_seconds` is cut off: it holds memory here, and comes back with its cursor.
-    A client that goes away ends the stream; it never ends the run.
+    A client that goes away ends the stream; it never ends the run. Where the pieces break off before their end
+    `farewell` says so, because a stream that just ends looks like one that is complete. `closed` is called once.
     """
 
     def __init__(
         self,
-        pieces: AsyncIterator[Sequence[Piece]],
+        pieces: AsyncGenerator[Sequence[Piece]],
         *,
         keepalive_seconds: float,
         stall_seconds: float,
+        farewell: Callable[[], bytes] = bytes,
+        closed: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(media_type=sse.CONTENT_TYPE)
-        self.headers["Cache-Control"] = "no-store"
         self.headers["X-Accel-Buffering"] = "no"
         del self.headers["content-length"]
         self._pieces = pieces
         self._keepalive_seconds = keepalive_seconds
         self._stall_seconds = stall_seconds
+        self._farewell = farewell
+        self._closed = closed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        writing = asyncio.create_task(self._write(send))
-        watching = asyncio.create_task(_gone(receive))
+        watching = asyncio.ensure_future(_gone(receive))
         try:
-            await asyncio.wait({writing, watching}, return_when=asyncio.FIRST_COMPLETED)
+            await self._send(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            if await self._write(send, watching):
+                await self._send(send, {"type": "http.response.body", "body": b""})
+        except _Stalled:
+            log.info("follower_stalled", path=scope.get("path"))
+            scope.get("extensions", {}).get(ABORT, _nothing)()
         finally:
-            for task in (writing, watching):
-                task.cancel()
-            await asyncio.gather(writing, watching, return_exceptions=True)
+            await _end(watching)
+            with contextlib.suppress(Exception):  # what failed in it has been logged
+                await self._pieces.aclose()
+            self._closed()
 
-    async def _write(self, send: Send) -> None:
-        pieces = self._pieces
-        waiting: asyncio.Future[Sequence[Piece]] | None = None
+    async def _write(self, send: Send, watching: asyncio.Future[None]) -> bool:
+        """Send the pieces. False: the client went away before their end."""
+        coming: asyncio.Future[Sequence[Piece]] = asyncio.ensure_future(anext(self._pieces))
         try:
             while True:
-                waiting = asyncio.ensure_future(anext(pieces)) if waiting is None else waiting
-                done, _ = await asyncio.wait({waiting}, timeout=self._keepalive_seconds)
-                if not done:
-                    await self._send(send, sse.KEEP_ALIVE)
-                    continue
-                news, waiting = waiting.result(), None
-                if data := b"".join(piece.data for piece in news):
-                    await self._send(send, data)
-        except (StopAsyncIteration, Lagging, TimeoutError):
-            pass
+                done, _ = await asyncio.wait(
+                    {coming, watching}, timeout=self._keepalive_seconds, return_when=asyncio.FIRST_COMPLETED
+                )
+                if watching in done:
+                    return False
+                data = sse.KEEP_ALIVE
+                if done:
+                    data = b"".join(piece.data for piece in coming.result())
+                    coming = asyncio.ensure_future(anext(self._pieces))
+                if data:
+                    await self._send(send, {"type": "http.response.body", "body": data, "more_body": True})
+        except StopAsyncIteration:
+            return True
+        except _Stalled:
+            raise
+        except Exception as error:
+            if not isinstance(error, Lagging):
+                log.error("stream_failed", exc_info=error)
+            await self._send(send, {"type": "http.response.body", "body": self._farewell(), "more_body": True})
+            return True
         finally:
-            if waiting is not None:
-                waiting.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await waiting
-            close = getattr(pieces, "aclose", None)
-            if close is not None:
-                with contextlib.suppress(RuntimeError):
-                    await close()
-        await send({"type": "http.response.body", "body": b""})
+            await _end(coming)
 
-    async def _send(self, send: Send, data: bytes) -> None:
-        async with asyncio.timeout(self._stall_seconds):
-            await send({"type": "http.response.body", "body": data, "more_body": True})
+    async def _send(self, send: Send, message: dict[str, object]) -> None:
+        try:
+            async with asyncio.timeout(self._stall_seconds):
+                await send(message)
+        except TimeoutError:
+            raise _Stalled from None
 
 
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def _end(task: asyncio.Future[Any]) -> None:
+    """Cancel it, wait until it is over, and take its exception, which nobody else will."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _nothing() -> None:
+    """Where the server can't cut a connection, it closes it when the response is dropped."""

@@ -30,7 +30,7 @@ def version_view(version: int, sha256: str, *, dev: bool) -> dict[str, Json]:
 
 
 def run_view(run: RunRow) -> dict[str, Json]:
-    """A run as REST shows it, alone or in a list."""
+    """A run as lists and `GET /v1/runs/{id}` show it."""
     result: dict[str, Json] = {} if run.result is None else values.loads(run.result)
     return {
         "id": str(run.id),
@@ -51,7 +51,10 @@ def run_view(run: RunRow) -> dict[str, Json]:
 def _error_view(error: dict[str, Json] | None) -> dict[str, Json] | None:
     if error is None:
         return None
-    return {**error, "at": _ms(error.get("at"))}
+    shown = {**error, "at": _ms(error.get("at"))}
+    if "cause" in error:
+        shown["cause"] = _error_view(error["cause"])
+    return shown
 
 
 def workflow_view(workflow: WorkflowSummary) -> dict[str, Json]:

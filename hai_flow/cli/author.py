@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from hai_flow.cli.terminal import FAILED, err, fail_usage, out, plural, print_findings, print_json, say
+from hai_flow.cli.terminal import FAILED, UsageError, err, out, plural, print_findings, print_json, say
 from hai_flow.errors import Finding
 
 SUFFIXES: Final = (".yaml", ".yml")
@@ -53,7 +53,7 @@ def workflow_files(place: Path) -> list[Path]:
         return [place]
     files = sorted(path for path in place.rglob("*") if path.suffix in SUFFIXES and path.is_file())
     if not files:
-        fail_usage(f"{place}: expected workflow files ({', '.join(SUFFIXES)}) in the folder, found none.")
+        raise UsageError(f"{place}: expected workflow files ({', '.join(SUFFIXES)}) in the folder, found none.")
     return files
 
 
@@ -62,7 +62,7 @@ def read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        fail_usage(f"{path}: expected a workflow file that can be read: {error.strerror}.")
+        raise UsageError(f"{path}: expected a workflow file that can be read: {error.strerror}.") from None
 
 
 def _summary(found: dict[str, list[Finding]]) -> str:

@@ -81,8 +81,10 @@ def migrate(data_dir: DataDirOption = None) -> None:
     """Bring the database to the schema of this release. Safe to repeat, and while older processes run."""
     settings = load_settings(data_dir=data_dir)
     with open_database(settings) as database:
-        live(lambda: migrated(database))
-        say(f"{database.shown} has the schema of this release.")
+        code = live(lambda: migrated(database))
+        if code == OK:
+            say(f"{_upper(database.shown)} has the schema of this release.")
+    raise typer.Exit(code)
 
 
 # --- settings and logs --------------------------------------------------------------------------------------------
@@ -96,13 +98,21 @@ def load_settings(*, dev: bool = False, **options: Any) -> Settings:
 
 def configure_logs(level: str) -> None:
     """Structured logs on standard error: readable on a terminal, JSON lines elsewhere."""
+    import logging
+
     import structlog
 
+    # asyncpg's pool logs a traceback for each connection that it cannot restore; who needed one logs it as well.
+    logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
     on_terminal = sys.stderr.isatty()
-    shown: list[Any] = [structlog.dev.ConsoleRenderer()] if on_terminal else [
-        structlog.processors.dict_tracebacks,
-        structlog.processors.JSONRenderer(),
-    ]
+    shown: list[Any] = (
+        [structlog.dev.ConsoleRenderer()]
+        if on_terminal
+        else [
+            structlog.processors.dict_tracebacks,
+            structlog.processors.JSONRenderer(),
+        ]
+    )
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -129,11 +139,11 @@ class Database:
 
 
 @contextlib.contextmanager
-def open_database(settings: Settings) -> Iterator[Database]:
+def open_database(settings: Settings, *, interrupted: int = OK) -> Iterator[Database]:
     """The database of the settings; an embedded one is started here, or attached to, and let go of at the end.
 
-    Called on the main thread, outside any loop: a server ends with the thread that started it. A SIGTERM in here
-    ends the process as one later does.
+    Called on the main thread, outside any loop: a server ends with the thread that started it. A signal in here ends
+    the process as one later does (`live`).
     """
     if settings.database_url is not None:
         yield Database(settings.database_url, _shown(settings.database_url))
@@ -141,20 +151,19 @@ def open_database(settings: Settings) -> Iterator[Database]:
     from hai_flow.embedded import EmbeddedPostgres
 
     postgres = EmbeddedPostgres(settings.data_dir, binaries=settings.pg_bin)
-    before = signal.signal(signal.SIGTERM, _end_now)
-    try:
-        if not postgres.data.exists():
-            note(f"Making a PostgreSQL in {settings.data_dir}; the first time takes some seconds.")
-        postgres.start()
-        postgres.ensure_database()
-        yield Database(postgres.dsn(), f"the PostgreSQL in {settings.data_dir}", postgres)
-    finally:
-        postgres.stop()
-        signal.signal(signal.SIGTERM, before)
 
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(exit_code_for(number, interrupted))
 
-def _end_now(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(TERMINATED)
+    with _handling(end):
+        try:
+            if not postgres.data.exists():
+                note(f"Making a PostgreSQL in {settings.data_dir}; the first time takes some seconds.")
+            postgres.start()
+            postgres.ensure_database()
+            yield Database(postgres.dsn(), f"the PostgreSQL in {settings.data_dir}", postgres)
+        finally:
+            postgres.stop()
 
 
 def _shown(url: str) -> str:
@@ -180,7 +189,9 @@ async def reachable(database: Database) -> AsyncIterator[None]:
     try:
         yield
     except (OSError, asyncpg.PostgresConnectionError, asyncpg.InvalidAuthorizationSpecificationError) as error:
-        raise StoreError(f"{_upper(database.shown)} does not answer: {error}. Look at HAI_FLOW_DATABASE_URL.") from error
+        raise StoreError(
+            f"{_upper(database.shown)} does not answer: {error}. Look at HAI_FLOW_DATABASE_URL."
+        ) from error
     except asyncpg.InvalidCatalogNameError as error:
         raise StoreError(f"{_upper(database.shown)}: {error}. Create it, then run {program()} migrate.") from error
 
@@ -198,7 +209,9 @@ async def running_runtime(database: Database, settings: Settings, *, performs: b
     import_from_here()
     async with reachable(database):
         if await migrations.is_behind(database.dsn):
-            raise StoreError(f"{_upper(database.shown)} does not have the schema of this release: run {program()} migrate.")
+            raise StoreError(
+                f"{_upper(database.shown)} does not have the schema of this release: run {program()} migrate."
+            )
     runtime = Runtime(database.dsn, settings, performs=performs)
     async with runtime.lifespan(), alongside(keep_running(database)):
         yield runtime
@@ -271,7 +284,12 @@ def live(work: Callable[[], Awaitable[int | None]], *, interrupted: int = OK) ->
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(main())
     except asyncio.CancelledError:
-        return exit_code_for(received[0] if received else None, interrupted)
+        pass
+    except Exception as error:
+        if not received:
+            raise
+        note(f"While stopping: {error}")  # the database went first, say: others take over what was held
+    return exit_code_for(received[0] if received else None, interrupted)
 
 
 @contextlib.contextmanager
@@ -295,5 +313,3 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def exit_code_for(ended_by: int | None, interrupted: int = OK) -> int:
     """The exit code of a process that a signal ended; None: nothing did."""
     return {None: OK, int(signal.SIGINT): interrupted}.get(ended_by, TERMINATED)
-
-

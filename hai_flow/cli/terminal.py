@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, TextIO, TypeAlias
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -27,6 +27,8 @@ WAITS: Final = 3
 UNREACHABLE: Final = 4
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
+
+PIPE_WIDTH: Final = 10_000
 
 EPILOG: Final = (
     "Exit codes: 0 done; 1 refused, failed or findings; 2 wrong usage or settings; 3 the run waits for a person; "
@@ -56,12 +58,17 @@ class UsageError(HaiFlowError):
 
 def out() -> Console:
     """Standard output. Made when it is used: tests and pipes replace the stream."""
-    return Console(file=sys.stdout, highlight=False, soft_wrap=True, markup=False, emoji=False)
+    return _console(sys.stdout)
 
 
 def err() -> Console:
     """Standard error: progress and complaints, so that what a command prints stays usable in a pipe."""
-    return Console(file=sys.stderr, highlight=False, soft_wrap=True, markup=False, emoji=False)
+    return _console(sys.stderr)
+
+
+def _console(stream: TextIO) -> Console:
+    width = None if stream.isatty() else PIPE_WIDTH  # a pipe has no width: nothing is cut
+    return Console(file=stream, width=width, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 def say(text: str, style: str | None = None) -> None:
@@ -175,11 +182,9 @@ def program() -> str:
 def how_to_answer(pending: dict[str, Json]) -> str:
     """The arguments after `decide ID` that answer `pending`, to be filled in."""
     if pending["kind"] == "approve":
-        return " | ".join(pending.get("options") or ("approve", "reject"))
+        first, *others = pending.get("options") or ("approve", "reject")
+        form = " --values JSON" if pending.get("schema") else ""
+        return f"{first}{form}   (or: {', '.join(others)})"
     if pending["kind"] == "ask":
         return "--values JSON"
-    return "--result JSON | --error TEXT"
-
-
-def fail_usage(message: str) -> NoReturn:
-    raise UsageError(message)
+    return "--result JSON   (or: --error TEXT)"

@@ -6,6 +6,7 @@ doubt is refused and the pending stays open.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any, NamedTuple, TypeAlias
 
@@ -41,7 +42,7 @@ _DIGESTED = ("path", "args", "evidence", "title", "message", "options", "schema"
 
 
 def read_answer(opened: PendingOpened, verb: FrontendTool | Ask | Approve, answer: PendingAnswer) -> Reading:
-    """The answer as the pending's kind understands it. Raises Rejected(422): nothing is decided, the pending stays open."""
+    """The answer as the pending's kind understands it. Raises Rejected(422): the pending stays open."""
     if isinstance(verb, FrontendTool):
         outcome, value, reason = _tool_answer(opened, verb, answer)
     elif isinstance(verb, Ask):
@@ -53,7 +54,9 @@ def read_answer(opened: PendingOpened, verb: FrontendTool | Ask | Approve, answe
 
 
 def _refused(opened: PendingOpened, message: str, findings: list[dict[str, str]] | None = None) -> Rejected:
-    return Rejected(422, "answer.invalid", f"{opened.id}: {message} The question is still open.", findings=findings or [])
+    return Rejected(
+        422, "answer.invalid", f"{opened.id}: {message} The question is still open.", findings=findings or []
+    )
 
 
 def _checked(opened: PendingOpened, value: Json) -> Json:
@@ -63,11 +66,9 @@ def _checked(opened: PendingOpened, value: Json) -> Json:
         raise _refused(opened, f"{error}.") from None
 
 
-def _tool_answer(
-    opened: PendingOpened, tool: FrontendTool, answer: PendingAnswer
-) -> tuple[str, Json, str | None]:
+def _tool_answer(opened: PendingOpened, tool: FrontendTool, answer: PendingAnswer) -> tuple[str, Json, str | None]:
     if answer.error is not None:
-        return "declined", None, answer.error
+        return "declined", None, _checked(opened, answer.error)
     if answer.content is not None:
         return "answered", _from_text(opened, tool.result, answer.content), None
     if answer.result is msgspec.UNSET:
@@ -132,7 +133,7 @@ def _choice(opened: PendingOpened, verb: Approve, answer: PendingAnswer) -> tupl
         raise _refused(opened, "expected the reason as text.")
     chosen = given.get("values")
     if decision == "approve" and verb.form_schema is not None:
-        chosen = _valid(opened, verb.form_schema, verb.form_schema.with_defaults(chosen or {}))
+        chosen = _valid(opened, verb.form_schema, verb.form_schema.with_defaults({} if chosen is None else chosen))
     elif chosen is not None:
         if verb.form_schema is None:
             raise _refused(opened, "values were sent, but this approval has no form.")
@@ -145,16 +146,14 @@ def _choice_given(opened: PendingOpened, answer: PendingAnswer) -> dict[str, Jso
     if answer.decision is not None:
         given: dict[str, Json] = {"decision": answer.decision}
         if answer.reason is not None:
-            given["reason"] = answer.reason
+            given["reason"] = _checked(opened, answer.reason)
         if answer.values is not msgspec.UNSET:
             given["values"] = _checked(opened, answer.values)
         return given
     if answer.content is not None:
         raw: Json = answer.content
-        try:
+        with suppress(values.NotJson):
             raw = _checked(opened, values.loads(answer.content))
-        except values.NotJson:
-            pass
     elif answer.result is not msgspec.UNSET:
         raw = _checked(opened, answer.result)
     else:
@@ -173,9 +172,9 @@ def _spelled(opened: PendingOpened, raw: Json) -> dict[str, Json]:
         if raw.get("status") == "cancelled":
             return {"decision": "reject"}
         approved = raw.get("approved")
-        if approved in (True, False, "true", "false"):
+        if approved is True or approved is False or approved in ("true", "false"):  # but not 1, which equals True
             rest = {key: item for key, item in raw.items() if key != "approved"}
-            return {"decision": "approve" if approved in (True, "true") else "reject", **rest}
+            return {"decision": "approve" if approved is True or approved == "true" else "reject", **rest}
     raise _refused(opened, "expected true, false, {approved}, or {decision, reason?, values?}.")
 
 

@@ -32,7 +32,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """The root of all commands."""
 
 
-class Start(Command):
+class Start(Command, frozen=True):
     """`input` is what the caller gave (defaults are filled in by the engine)."""
 
     run_id: UUID
@@ -46,7 +46,7 @@ class Start(Command):
     turn: Turn = Turn()
 
 
-class StepSucceeded(Command):
+class StepSucceeded(Command, frozen=True):
     """`output` is plain JSON (checked where it entered)."""
 
     path: str
@@ -54,7 +54,7 @@ class StepSucceeded(Command):
     output: Json
 
 
-class StepFailed(Command):
+class StepFailed(Command, frozen=True):
     """`retriable` None: as the code says. `retry_after` is in milliseconds."""
 
     path: str
@@ -66,7 +66,7 @@ class StepFailed(Command):
     retry_after: int | None = None
 
 
-class StepLost(Command):
+class StepLost(Command, frozen=True):
     """The process that performed the attempt is gone; nobody knows how far it came."""
 
     path: str
@@ -89,7 +89,7 @@ class PendingAnswer(msgspec.Struct, frozen=True, kw_only=True):
     values: Json | msgspec.UnsetType = msgspec.UNSET
 
 
-class Answer(Command):
+class Answer(Command, frozen=True):
     """All answers of one POST: all accepted, or the command is refused and lists what stands against each."""
 
     answers: tuple[PendingAnswer, ...]
@@ -99,50 +99,50 @@ class Answer(Command):
     turn: Turn = Turn()
 
 
-class Signal(Command):
+class Signal(Command, frozen=True):
     id: str
     name: str
     data: Json = None
 
 
-class TimerFired(Command):
+class TimerFired(Command, frozen=True):
     """Some timer of the run is due. Which ones, the state knows."""
 
 
-class Continue(Command):
+class Continue(Command, frozen=True):
     """The decision before reached its bound with more to do."""
 
 
-class NeedAttention(Command):
+class NeedAttention(Command, frozen=True):
     """What the run would store was refused by the database: an operator must look at it."""
 
     reason: str
 
 
-class Pause(Command):
+class Pause(Command, frozen=True):
     by: str
     reason: str = ""
 
 
-class Resume(Command):
+class Resume(Command, frozen=True):
     by: str
 
 
-class Stop(Command):
-    by: str
-    reason: str = ""
-
-
-class Terminate(Command):
+class Stop(Command, frozen=True):
     by: str
     reason: str = ""
 
 
-class Retry(Command):
+class Terminate(Command, frozen=True):
+    by: str
+    reason: str = ""
+
+
+class Retry(Command, frozen=True):
     by: str
 
 
 AnyCommand: TypeAlias = (
-    Start | StepSucceeded | StepFailed | StepLost | Answer | Signal | TimerFired | Continue | NeedAttention | Pause | Resume | Stop
-    | Terminate | Retry
+    Start | StepSucceeded | StepFailed | StepLost | Answer | Signal | TimerFired | Continue | NeedAttention | Pause
+    | Resume | Stop | Terminate | Retry
 )  # fmt: skip

@@ -58,6 +58,7 @@ from hai_flow.errors import Rejected
 Json: TypeAlias = Any
 
 SAY_CHUNK_CHARS: Final = 4096
+STEP_EVENTS: Final = 72  # what one pure step may add to a decision: the chunks of the longest `say`, and its frame
 EVENT_BYTES_MAX: Final = 256 * 1024
 STATE_BYTES_MAX: Final = 1024 * 1024
 _RUN_END: Final = ""
@@ -96,10 +97,10 @@ class Decision(msgspec.Struct, frozen=True):
         return open_jobs(self.state)
 
 
-def decide(
-    plan: Plan, state: RunState, command: c.Command, now: int, limits: Limits = DEFAULT_LIMITS
-) -> Decision:
+def decide(plan: Plan, state: RunState, command: c.Command, now: int, limits: Limits = DEFAULT_LIMITS) -> Decision:
     """The consequences of `command` for a run in `state`. Raises `Rejected` if it is refused."""
+    if state.status == "new" and type(command) is not c.Start:
+        raise Rejected(404, "run_unknown", f"there is no run {state.run_id}.")
     decider = _Decider(plan, state, max(now, state.at), limits)
     outcome = _RULES[type(command)](decider, command)
     return decider.decision(outcome)
@@ -138,7 +139,8 @@ class _Decider:
         self._bytes = 0
 
     def decision(self, outcome: Json) -> Decision:
-        return Decision(tuple(self.events), self.state, outcome, self.cut, self.already)
+        events = tuple(self.events)
+        return Decision(events, self.state, outcome, self.cut, self.already or not events)
 
     def emit(self, kind: Callable[..., e.Event], /, **fields: Any) -> None:
         turn = self.state.turn
@@ -208,9 +210,7 @@ class _Decider:
         if self.state.status == "stopping":
             self.emit(e.StepStopped, path=step.path, reason="lost")
         else:
-            error = self._error(
-                "step.lost", "The process that performed the step is gone.", step.path, retriable=True
-            )
+            error = self._error("step.lost", "The process that performed the step is gone.", step.path, retriable=True)
             self.emit(e.StepRetried, path=step.path, attempt=command.attempt, error=error, lost=True)
             lost = self.state.steps[step.path].lost
             if lost >= LOST_IN_A_ROW_MAX and alone and self.state.status in ("running", "paused"):
@@ -221,18 +221,9 @@ class _Decider:
 
     def answer(self, command: c.Answer) -> Json:
         readings = self._readings(command)
-        new = [(pending, reading) for pending, reading, known in readings if not known]
-        results = [
-            {
-                "id": pending.opened.id,
-                "outcome": reading.outcome,
-                "status": "already" if known else "accepted",
-                "by": pending.by if known else command.by,
-            }
-            for pending, reading, known in readings
-        ]
-        if not new:
+        if all(known for _, _, known in readings):
             self.already = True
+            results = [_answered(pending, reading, "already", pending.by) for pending, reading, _ in readings]
             return {"answers": results, "turn": self.state.turn.n if self.state.turn else None}
         if not self.state.turn_open:
             self._open_turn(command.turn)
@@ -243,8 +234,15 @@ class _Decider:
                 code="message_with_answer",
                 message="A message that comes with an answer is kept in the thread, but starts no run.",
             )
-        for pending, reading in new:
-            self._decide_pending(pending, reading, command.by, command.via)
+        results = []
+        for pending, reading, known in readings:
+            if known:
+                results.append(_answered(pending, reading, "already", pending.by))
+            elif self.state.pendings[pending.opened.id].status == "open":
+                self._decide_pending(pending, reading, command.by, command.via)
+                results.append(_answered(pending, reading, "accepted", command.by))
+            else:  # an answer before it in this very command decided a race, or failed a sibling
+                results.append(_answered(pending, reading, "voided", None))
         self._go_on()
         return {"answers": results, "turn": self.state.turn.n if self.state.turn else None}
 
@@ -270,7 +268,11 @@ class _Decider:
         return None
 
     def need_attention(self, command: c.NeedAttention) -> Json:
-        if self.state.status not in ("running", "waiting", "paused", "stopping"):
+        if self.state.status == "stopping":  # a stop always ends: what can't be stored is cut off
+            self._stop_inside("", command.reason)
+            self._go_on()
+            return None
+        if self.state.status not in ("running", "waiting", "paused"):
             self.already = True
             return None
         self.emit(e.RunNeedsAttention, path="", reason=command.reason)
@@ -332,12 +334,15 @@ class _Decider:
                 self.already = True
                 return self._run_outcome()
             raise self._not_now("retry")
-        reopened, ready = (), self.state.ready
         if status == "failed":
-            reopened, ready = self._broken_steps()
+            reopened, ready = self._resumption()
         else:
-            reopened = tuple(path for path in ready if path in self.state.steps)
+            lost, ready = self.state.steps, self.state.ready
+            reopened = tuple(path for path in ready if path in lost and lost[path].status == "running")
         self.emit(e.RunRetried, by=command.by, reopened=reopened, ready=ready)
+        if not self.state.turn_open:
+            self._open_turn(c.Turn())
+        self._fire_timers()
         self._go_on()
         return self._run_outcome()
 
@@ -396,7 +401,7 @@ class _Decider:
     def _within_bounds(self) -> bool:
         return (
             self._pure_steps < self.limits.pure_steps
-            and len(self.events) < self.limits.events - 16
+            and len(self.events) < self.limits.events - STEP_EVENTS
             and self._bytes < self.limits.event_bytes
             and self._evaluations < self.limits.evaluations
         )
@@ -544,9 +549,7 @@ class _Decider:
         asked = self.state.steps[step.path].asked if step.path in self.state.steps else 0
         return pending_id(self.state.run_id, step.path, asked)
 
-    def _open_pending(
-        self, step: Step, id: str, kind: str, deadline: int | None, /, **shown: Any
-    ) -> None:
+    def _open_pending(self, step: Step, id: str, kind: str, deadline: int | None, /, **shown: Any) -> None:
         due = None if deadline is None else self.now + deadline
         bound = digest(self.state.sha256, self.state.run_id, {"path": step.path, **shown})
         self._pure_steps += 1
@@ -558,7 +561,11 @@ class _Decider:
         content = self._render(verb.content, step)
         kind = "data" if verb.kind in ("fold", "output") else verb.kind
         if kind == "text" or (kind == "thinking" and not isinstance(content, dict)):
-            text = content if isinstance(content, str) else self._json_text(content)
+            if isinstance(content, str):
+                text = content
+                self._take(len(text.encode()))
+            else:
+                text = self._json_text(content)
         elif verb.kind == "output":
             text = self._json_text(content)
         else:
@@ -579,7 +586,6 @@ class _Decider:
         size = len(text) or 1 if kind == "data" else SAY_CHUNK_CHARS  # structured output is one document, one chunk
         for n, start in enumerate(range(0, len(text), size)):
             self.emit(e.MessageChunk, message_id=id, n=n, content=text[start : start + size])
-        self._bytes += len(text)
         self.emit(e.MessageEnded, message_id=id)
         self._finish(step, None)
 
@@ -652,9 +658,7 @@ class _Decider:
 
     def _begin_parallel(self, step: Step, verb: Parallel) -> None:
         self._pure_steps += 1
-        self._started(
-            step, branches=len(verb.branches), ready=tuple(first for _, first in verb.branches)
-        )
+        self._started(step, branches=len(verb.branches), ready=tuple(first for _, first in verb.branches))
 
     def _begin_wait(self, step: Step, verb: Wait) -> None:
         due = self._due(step, verb)
@@ -691,7 +695,7 @@ class _Decider:
         value = self._render(verb.value, step)
         self._started(step)
         self.emit(e.StepFinished, path=step.path)
-        self._stop_inside("", "the run returned")
+        self._stop_inside("", "the run returned", around=step)
         self._complete(value)
 
     def _begin_fail(self, step: Step, verb: Fail) -> None:
@@ -733,16 +737,16 @@ class _Decider:
         elif isinstance(parent.verb, Switch):
             self._finish(parent, {"case": self.state.steps[parent.path].case})
         else:
-            self._branch_ended(parent, last.body, failed=False)
+            self._branch_ended(parent, last.body)
 
-    def _branch_ended(self, parallel: Step, branch: str, *, failed: bool) -> None:
+    def _branch_ended(self, parallel: Step, branch: str) -> None:
         assert isinstance(parallel.verb, Parallel)
-        self.emit(e.BranchEnded, path=parallel.path, branch=branch, failed=failed)
+        self.emit(e.BranchEnded, path=parallel.path, branch=branch)
         joined = self.state.steps[parallel.path]
         if parallel.verb.join == "any" and joined.winner is not None:
             self._stop_inside(parallel.path, f"branch {joined.winner} won")
             self._finish(parallel, {"winner": joined.winner})
-        elif joined.left == 0 and not failed:
+        elif joined.left == 0:
             self._finish(parallel, {"winner": None})
 
     def _fail(self, step: Step, error: e.Error, approval: Json = None) -> None:
@@ -777,8 +781,10 @@ class _Decider:
             self._fail(parent, error)
 
     def _replacing(self, path: str, error: e.Error) -> e.Error:
-        """An error inside a handler replaces the one being handled, which becomes its cause."""
-        return msgspec.structs.replace(error, cause=self.state.steps[path].error)
+        """An error inside a handler replaces the one being handled, which becomes its cause: the first of all causes,
+        where the error has some of its own."""
+        cause = self.state.steps[path].error if error.cause is None else self._replacing(path, error.cause)
+        return msgspec.structs.replace(error, cause=cause)
 
     def _raise_out_of_handler(self, step: Step, error: e.Error, handler: str) -> None:
         if handler == "~reject":  # the step's own `catch` stands around its reject list
@@ -790,8 +796,9 @@ class _Decider:
     def _branch_failed(self, parallel: Step, branch: str, error: e.Error) -> None:
         assert isinstance(parallel.verb, Parallel)
         if parallel.verb.join == "any":
-            self._branch_ended(parallel, branch, failed=True)
-            if self.state.steps[parallel.path].left > 0:
+            self.emit(e.BranchEnded, path=parallel.path, branch=branch, failed=True)
+            joined = self.state.steps[parallel.path]
+            if joined.dropped < joined.left:
                 return
         self._stop_inside(parallel.path, f"branch {branch} failed")
         self._fail(parallel, error)
@@ -845,10 +852,12 @@ class _Decider:
 
     # --- stopping what is inside ----------------------------------------------------------------------------------
 
-    def _stop_inside(self, prefix: str, reason: str, *, attempts: bool = True) -> None:
-        """Cut off everything open below `prefix` ("" = everywhere): attempts, pendings, timers, and the blocks around.
+    def _stop_inside(self, prefix: str, reason: str, *, attempts: bool = True, around: Step | None = None) -> None:
+        """Cut off everything open below `prefix` ("" = everywhere): attempts, pendings, timers, and the blocks around
+        them, and around the step `around`.
 
-        With attempts=False, effects in flight stay open: they were told to cancel and report their own end.
+        With attempts=False, effects in flight stay open with the blocks that hold them: they were told to cancel and
+        report their own end.
         """
         below = prefix + "/" if prefix else ""
         state = self.state
@@ -864,64 +873,83 @@ class _Decider:
             if pending is not None:
                 self.emit(e.PendingVoided, id=pending, reason=reason)
             self._close_message(path, aborted=True)
-        for path in sorted(self._with_blocks(leaves, below), key=lambda path: (-path.count("/"), path)):
+        stopped = leaves | self._blocks_around([*leaves, *([around.path] if around else [])], below)
+        if not attempts:
+            stopped -= self._blocks_around(self.state.attempts, below)
+        self._stop_steps(stopped, reason)
+
+    def _stop_steps(self, paths: Iterable[str], reason: str) -> None:
+        """Innermost first: a step ends before the block around it."""
+        for path in sorted(paths, key=lambda path: (-path.count("/"), path)):
             self.emit(e.StepStopped, path=path, reason=reason)
 
     def _stop_remaining(self) -> None:
         """The blocks that stood around the last attempts of a stopping run, innermost first."""
         open_blocks = [p for p, s in self.state.steps.items() if p and s.status in ("running", "waiting")]
-        for path in sorted(open_blocks, key=lambda path: (-path.count("/"), path)):
-            self.emit(e.StepStopped, path=path, reason="the run is being stopped")
+        self._stop_steps(open_blocks, "the run is being stopped")
 
-    def _with_blocks(self, leaves: Iterable[str], below: str) -> set[str]:
-        """The leaves, and the blocks below the prefix that are open around them."""
-        inside = set(leaves)
-        for leaf in leaves:
-            parent = self.plan.steps[leaf].parent
-            while parent and parent.startswith(below) and parent not in inside:
+    def _blocks_around(self, paths: Iterable[str], below: str) -> set[str]:
+        """The blocks below the prefix that are open around any of the steps."""
+        blocks: set[str] = set()
+        for path in paths:
+            parent = self.plan.steps[path].parent
+            while parent and parent.startswith(below) and parent not in blocks:
                 if self.state.steps[parent].status == "running":
-                    inside.add(parent)
+                    blocks.add(parent)
                 parent = self.plan.steps[parent].parent
-        return inside
+        return blocks
 
-    def _broken_steps(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What a Retry reopens (the blocks around the failure) and begins anew (what failed or was cut off in them)."""
-        reopened: list[str] = []
+    # --- where a failed run goes on -----------------------------------------------------------------------------------
+
+    def _resumption(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What a Retry reopens (the blocks around what is not done) and what begins anew in them, in the plan's order.
+
+        A list goes on at its first step that is not done. A step whose handler was cut off goes on inside the handler.
+        """
+        reopened = [""] if "" in self.state.steps else []
         ready: list[str] = []
-        for path, known in self.state.steps.items():
-            if path == "" or known.status not in ("failed", "stopped") or not self._unhandled(path):
-                continue
-            if any(self._is_inside(other, path) for other in self.state.steps):
-                reopened.append(path)
-            else:
-                ready.append(path)
-        if not ready:  # the output could not be evaluated: everything else is done
+        if self._resume_list(self.plan.first, reopened, ready):  # all is done but the output, which failed
             ready.append(_RUN_END)
-        return tuple(sorted(reopened)), tuple(sorted(ready))
+        return tuple(reopened), tuple(ready)
 
-    def _is_inside(self, path: str, block: str) -> bool:
-        known = self.state.steps[path]
-        if path == block or known.status not in ("failed", "stopped"):
-            return False
-        step = self.plan.steps.get(path)
-        while step is not None and step.parent:
-            if step.body.startswith("~"):
+    def _resume_list(self, first: str, reopened: list[str], ready: list[str]) -> bool:
+        """Whether the list that begins at `first` is done; if not, notes where it goes on."""
+        path: str | None = first
+        while path is not None:
+            step = self.plan.steps[path]
+            if not self._resume_step(step, reopened, ready):
                 return False
-            if step.parent == block:
-                return True
-            step = self.plan.steps.get(step.parent)
+            path = step.next
+        return True
+
+    def _resume_step(self, step: Step, reopened: list[str], ready: list[str]) -> bool:
+        known = self.state.steps.get(step.path)
+        if known is not None and known.status in ("finished", "skipped"):
+            return True
+        if known is not None and known.handler is not None:
+            return self._resume_list(self._handler_first(step, known.handler), reopened, ready)
+        inner = () if known is None else self._lists_begun(step, known)
+        notes: tuple[list[str], list[str]] = ([], [])
+        done = [self._resume_list(first, *notes) for first in inner]
+        if all(done):  # an effect or a question; or a block that failed before it began
+            ready.append(step.path)
+        else:
+            reopened.extend((step.path, *notes[0]))
+            ready.extend(notes[1])
         return False
 
-    def _unhandled(self, path: str) -> bool:
-        """Whether the step and everything around it ended without a handler taking over."""
-        step: Step | None = self.plan.steps[path]
-        while step is not None:
-            if self.state.steps[step.path].status not in ("failed", "stopped") or step.body.startswith("~"):
-                return False
-            if self.state.steps[step.path].handler is not None:
-                return False
-            step = self.plan.steps.get(step.parent)
-        return True
+    def _handler_first(self, step: Step, handler: str) -> str:
+        if handler == "~reject":
+            assert step.on_reject is not None
+            return step.on_reject
+        return step.catch[int(handler.rpartition("/")[2])].first
+
+    def _lists_begun(self, step: Step, known: StepState) -> tuple[str, ...]:
+        if isinstance(step.verb, Switch):
+            return () if known.case is None else (step.verb.cases[known.case][1],)
+        if isinstance(step.verb, Parallel) and known.verb:
+            return tuple(first for _, first in step.verb.branches)
+        return ()
 
     # --- people ---------------------------------------------------------------------------------------------------
 
@@ -934,7 +962,9 @@ class _Decider:
                 entry = self._reading(answer)
                 same = read.setdefault(answer.id, entry)
                 if same[1].sha != entry[1].sha:
-                    raise Rejected(422, "answer.invalid", f"{answer.id}: answered twice, and differently, in one request.")
+                    raise Rejected(
+                        422, "answer.invalid", f"{answer.id}: answered twice, and differently, in one request."
+                    )
             except Rejected as rejected:
                 refusals.append(rejected)
         if len(refusals) == 1:
@@ -956,9 +986,16 @@ class _Decider:
             raise Rejected(404, "pending_unknown", f"there is no pending {answer.id}.")
         opened, status = pending.opened, pending.status
         if status == "expired":
-            raise Rejected(410, "pending_expired", f"{opened.id} expired; its deadline has passed.", winner=_winner(pending))
+            raise Rejected(
+                410, "pending_expired", f"{opened.id} expired; its deadline has passed.", winner=_winner(pending)
+            )
         if status == "voided":
-            raise Rejected(409, "pending_voided", f"{opened.id} needs no answer any more: {pending.reason}.", winner=_winner(pending))
+            raise Rejected(
+                409,
+                "pending_voided",
+                f"{opened.id} needs no answer any more: {pending.reason}.",
+                winner=_winner(pending),
+            )
         verb = self.plan.steps[opened.path].verb
         asker = verb.tool if isinstance(verb, Call) else verb
         assert isinstance(asker, FrontendTool | Ask | Approve)
@@ -1090,9 +1127,7 @@ class _Decider:
             if path not in self.state.timeouts:  # it was stopped with the block around it
                 continue
             step = self.plan.steps[path]
-            error = self._error(
-                "step.timeout", f"The step took longer than {step.timeout} ms.", path, retriable=True
-            )
+            error = self._error("step.timeout", f"The step took longer than {step.timeout} ms.", path, retriable=True)
             if path in self.state.attempts:
                 self.cut = True
                 self._attempt_failed(step, error)
@@ -1119,18 +1154,14 @@ class _Decider:
 
     # --- values ---------------------------------------------------------------------------------------------------
 
-    def _error(
-        self, code: str, message: str, path: str, data: Json = None, *, retriable: bool = False
-    ) -> e.Error:
+    def _error(self, code: str, message: str, path: str, data: Json = None, *, retriable: bool = False) -> e.Error:
         known = self.state.steps.get(path)
         return e.Error(code, message, path, known.attempt if known else 0, self.now, retriable, data)
 
     def _truth(self, expression: Expression, step: Step) -> bool:
         value = self._evaluated(lambda: expression.evaluate(self._scope(expression, step)))
         if not isinstance(value, bool):
-            raise _Raised(
-                "expression.error", f"expected true or false from {expression.source}, found {value!r}."
-            )
+            raise _Raised("expression.error", f"expected true or false from {expression.source}, found {value!r}.")
         return value
 
     def _render(self, template: Template, step: Step | None) -> Json:
@@ -1148,13 +1179,17 @@ class _Decider:
         return value if isinstance(value, str) else values.dumps(value).decode()
 
     def _json_text(self, value: Json) -> str:
-        text = values.dumps(value).decode()
-        if len(text) > EVENT_BYTES_MAX:
+        written = values.dumps(value)
+        self._take(len(written))
+        return written.decode()
+
+    def _take(self, size: int) -> None:
+        """Count what a step renders against the bounds of an event and of this decision."""
+        if size > EVENT_BYTES_MAX:
             raise _Raised(
-                "expression.too_large", f"a rendered value has at most {EVENT_BYTES_MAX} bytes, found {len(text)}."
+                "expression.too_large", f"a rendered value has at most {EVENT_BYTES_MAX} bytes, found {size}."
             )
-        self._bytes += len(text)
-        return text
+        self._bytes += size
 
     def _scope(self, uses: Expression | Template, step: Step | None) -> dict[str, Json]:
         """The names that an expression uses, and no others (LANGUAGE section 6)."""
@@ -1187,6 +1222,10 @@ class _Decider:
 
 def _content(value: Json) -> str:
     return value if isinstance(value, str) else values.dumps(value).decode()
+
+
+def _answered(pending: PendingState, reading: Reading, status: str, by: str | None) -> dict[str, Json]:
+    return {"id": pending.opened.id, "outcome": reading.outcome, "status": status, "by": by}
 
 
 def _winner(pending: PendingState) -> dict[str, Json]:

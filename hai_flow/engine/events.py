@@ -49,9 +49,7 @@ class UserMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     extra: Json = None
 
 
-class Event(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=_snake
-):
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=_snake):
     """What every event has. `turn` is 0 before the first turn opens."""
 
     at: int
@@ -65,7 +63,7 @@ class Event(
 # --- the run ------------------------------------------------------------------------------------------------------
 
 
-class RunStarted(Event):
+class RunStarted(Event, frozen=True):
     """`input` has its defaults filled in; `state` holds the variables' defaults."""
 
     workflow: str
@@ -81,25 +79,25 @@ class RunStarted(Event):
     ready: tuple[str, ...] = ()
 
 
-class RunQueued(Event):
+class RunQueued(Event, frozen=True):
     """The run waits for a slot."""
 
     slot: str
 
 
-class RunPaused(Event):
+class RunPaused(Event, frozen=True):
     by: str
     reason: str = ""
 
 
-class RunResumed(Event):
+class RunResumed(Event, frozen=True):
     """`status` is what the run is again: running (a turn is still open), waiting or queued."""
 
     by: str
     status: str
 
 
-class RunStopping(Event):
+class RunStopping(Event, frozen=True):
     """A cooperative stop began; `in_flight` attempts were told to cancel."""
 
     by: str
@@ -107,7 +105,7 @@ class RunStopping(Event):
     in_flight: int = 0
 
 
-class RunStopped(Event):
+class RunStopped(Event, frozen=True):
     """The end: `terminated` when it was cut at once instead of asked to stop."""
 
     by: str
@@ -115,22 +113,22 @@ class RunStopped(Event):
     terminated: bool = False
 
 
-class RunFinished(Event):
+class RunFinished(Event, frozen=True):
     output: Json = None
 
 
-class RunFailed(Event):
+class RunFailed(Event, frozen=True):
     error: Error
 
 
-class RunNeedsAttention(Event):
+class RunNeedsAttention(Event, frozen=True):
     """Too many attempts of `path` were lost in a row; an operator retries, stops or terminates."""
 
     path: str
     reason: str
 
 
-class RunRetried(Event):
+class RunRetried(Event, frozen=True):
     """The run goes on from where it failed: `reopened` steps are running again, `ready` ones begin anew."""
 
     by: str
@@ -141,7 +139,7 @@ class RunRetried(Event):
 # --- turns and the thread -----------------------------------------------------------------------------------------
 
 
-class TurnStarted(Event):
+class TurnStarted(Event, frozen=True):
     """`wire_run_id` is the client's own id when its POST opened the turn; `body_sha` is that of the POST's body."""
 
     wire_run_id: str | None = None
@@ -151,13 +149,13 @@ class TurnStarted(Event):
     body_sha: str | None = None
 
 
-class TurnEnded(Event):
+class TurnEnded(Event, frozen=True):
     """Nothing but people (or a distant timer) can move the run, or it was paused, or it is about to end."""
 
     reason: Literal["waiting", "paused", "finished", "failed", "stopped", "needs_attention", "queued"]
 
 
-class MessagesChanged(Event):
+class MessagesChanged(Event, frozen=True):
     """Messages that a client added to the thread."""
 
     messages: tuple[UserMessage, ...]
@@ -166,7 +164,7 @@ class MessagesChanged(Event):
 # --- steps --------------------------------------------------------------------------------------------------------
 
 
-class StepStarted(Event):
+class StepStarted(Event, frozen=True):
     """`args` is the JSON text of the rendered arguments: the very text that is hashed, shown and executed.
 
     An effect's first attempt (number `attempt`) opens with this event; later ones with `attempt_started`. `timeout` is
@@ -184,25 +182,25 @@ class StepStarted(Event):
     ready: tuple[str, ...] = ()
 
 
-class AttemptStarted(Event):
+class AttemptStarted(Event, frozen=True):
     path: str
     attempt: int
     timeout: int | None = None
 
 
-class StepFinished(Event):
+class StepFinished(Event, frozen=True):
     path: str
     output: Json = None
     approval: Json = None
     ready: tuple[str, ...] = ()
 
 
-class StepSkipped(Event):
+class StepSkipped(Event, frozen=True):
     path: str
     ready: tuple[str, ...] = ()
 
 
-class StepFailed(Event):
+class StepFailed(Event, frozen=True):
     """`handler` names the list that goes on ("~catch/0", "~reject"); without one the failure is raised further.
 
     Path "" is the document: its `catch` goes on, or (`ready` holds "") the run is about to fail.
@@ -215,7 +213,7 @@ class StepFailed(Event):
     ready: tuple[str, ...] = ()
 
 
-class StepRetried(Event):
+class StepRetried(Event, frozen=True):
     """An attempt failed (or was lost, `lost`) and another one will begin at `due`, or at once when `due` is None."""
 
     path: str
@@ -225,14 +223,14 @@ class StepRetried(Event):
     lost: bool = False
 
 
-class StepStopped(Event):
+class StepStopped(Event, frozen=True):
     """The step was cut off: its branch lost, the run was stopped, or a `return` ended the run around it."""
 
     path: str
     reason: str = ""
 
 
-class BranchEnded(Event):
+class BranchEnded(Event, frozen=True):
     """A branch of a parallel step has nothing left to do: it finished, or (`join: any`) it dropped out by failing."""
 
     path: str
@@ -243,7 +241,7 @@ class BranchEnded(Event):
 # --- what people see ----------------------------------------------------------------------------------------------
 
 
-class MessageStarted(Event):
+class MessageStarted(Event, frozen=True):
     """`kind` data is a structured HAI output; its one chunk is the JSON text of `{type, data|content}`."""
 
     message_id: str
@@ -255,7 +253,7 @@ class MessageStarted(Event):
     style: Json = None
 
 
-class MessageChunk(Event):
+class MessageChunk(Event, frozen=True):
     """`n` counts the message's chunks from 0; `content` is the text to append."""
 
     message_id: str
@@ -263,12 +261,12 @@ class MessageChunk(Event):
     content: str
 
 
-class MessageEnded(Event):
+class MessageEnded(Event, frozen=True):
     message_id: str
     aborted: bool = False
 
 
-class ToolCallStarted(Event):
+class ToolCallStarted(Event, frozen=True):
     """`executor` frontend: the client answers; server: an exposed server tool, its result follows."""
 
     tool_call_id: str
@@ -279,18 +277,18 @@ class ToolCallStarted(Event):
     parent_message_id: str | None = None
 
 
-class ToolCallArgsChunk(Event):
+class ToolCallArgsChunk(Event, frozen=True):
     """`content` is a part of the JSON text of the arguments."""
 
     tool_call_id: str
     content: str
 
 
-class ToolCallEnded(Event):
+class ToolCallEnded(Event, frozen=True):
     tool_call_id: str
 
 
-class ToolCallResolved(Event):
+class ToolCallResolved(Event, frozen=True):
     """`content` is the result as text (JSON where it is not a string)."""
 
     tool_call_id: str
@@ -301,7 +299,7 @@ class ToolCallResolved(Event):
 # --- people -------------------------------------------------------------------------------------------------------
 
 
-class PendingOpened(Event):
+class PendingOpened(Event, frozen=True):
     """An open question. `id` is also the toolCallId. `digest` (hex) binds workflow, run and content (LANGUAGE 7).
 
     kind tool: `tool` and `args` (the call), `schema` = the result's; ask: `schema` = the form; approve: `options`,
@@ -323,7 +321,7 @@ class PendingOpened(Event):
     deadline: int | None = None
 
 
-class VoteCast(Event):
+class VoteCast(Event, frozen=True):
     id: str
     by: str
     decision: str
@@ -333,7 +331,7 @@ class VoteCast(Event):
     digest: str | None = None
 
 
-class PendingDecided(Event):
+class PendingDecided(Event, frozen=True):
     """`outcome` answered (tool, ask), declined (the frontend reported an error), approve, reject, or expired.
 
     `answer_sha` (hex) is that of the normalised answer, so that the same answer again is recognised; `value` is the
@@ -349,7 +347,7 @@ class PendingDecided(Event):
     via: str = "rest"
 
 
-class PendingVoided(Event):
+class PendingVoided(Event, frozen=True):
     """Nobody needs to answer any more; later answers are refused."""
 
     id: str
@@ -359,14 +357,14 @@ class PendingVoided(Event):
 # --- state, time, the world ---------------------------------------------------------------------------------------
 
 
-class StateChanged(Event):
+class StateChanged(Event, frozen=True):
     """`ops` is an RFC 6902 patch that applies to the state before this event."""
 
     path: str
     ops: tuple[dict[str, Json], ...]
 
 
-class TimerSet(Event):
+class TimerSet(Event, frozen=True):
     """`kind` wait (the verb), retry (back-off), deadline (people), grace (of a stop). `due` is in ms since 1970."""
 
     path: str
@@ -374,12 +372,12 @@ class TimerSet(Event):
     due: int
 
 
-class TimerFired(Event):
+class TimerFired(Event, frozen=True):
     path: str
     kind: Literal["wait", "retry", "deadline", "grace"]
 
 
-class SignalReceived(Event):
+class SignalReceived(Event, frozen=True):
     """An external event addressed to the run; kept until a step consumes it."""
 
     id: str
@@ -387,7 +385,7 @@ class SignalReceived(Event):
     data: Json = None
 
 
-class WarningRaised(Event):
+class WarningRaised(Event, frozen=True):
     code: str
     message: str
     path: str | None = None

@@ -48,7 +48,7 @@ def next_ready(state: RunState) -> str | None:
     its neighbours (STORE H4).
     """
     attempts, steps = state.attempts, state.steps
-    if any(steps[path].lost >= SUSPECT_AFTER_LOST for path in attempts):
+    if attempts and any(steps[path].lost >= SUSPECT_AFTER_LOST for path in attempts):
         return None
     for path in state.ready:
         step = steps.get(path)

@@ -78,7 +78,7 @@ def same_json(left: Json, right: Json) -> bool:
         return left.keys() == right.keys() and all(same_json(left[key], right[key]) for key in left)
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(same_json, left, right))
-    return type(left) is type(right) and left == right or _both_numbers(left, right) and left == right
+    return left == right and (type(left) is type(right) or _both_numbers(left, right))
 
 
 def _both_numbers(left: Json, right: Json) -> bool:

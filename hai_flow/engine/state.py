@@ -68,23 +68,21 @@ TRANSITIONS: Final[dict[str, dict[Status, tuple[Status, ...]]]] = {
     "run_needs_attention": {
         "running": ("needs_attention",),
         "paused": ("needs_attention",),
-        "stopping": ("needs_attention",),
         "waiting": ("needs_attention",),
     },
     "run_retried": {"failed": ("running",), "needs_attention": ("running",)},
 }
 
 
-StepStatus: TypeAlias = Literal[
-    "pending", "running", "waiting", "finished", "skipped", "failed", "stopped", "undone"
-]
+StepStatus: TypeAlias = Literal["pending", "running", "waiting", "finished", "skipped", "failed", "stopped", "undone"]
 
 
 class StepState(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step instance.
 
     `attempt` counts tries of its effect, `failures` those that failed, `lost` those lost in a row; `asked` counts the
-    pendings it ever opened. `left` and `winner` belong to a parallel step, `case` to a switch.
+    pendings it ever opened; `timeout` is that of a block, kept so that a Retry can start its clock anew. Of a parallel
+    step: `left` counts the branches that have not finished, `dropped` those of them that failed out of a `join: any`.
     """
 
     status: StepStatus
@@ -100,8 +98,10 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True):
     error: e.Error | None = None
     approval: Json = None
     handler: str | None = None
+    timeout: int | None = None
     case: int | None = None
     left: int = 0
+    dropped: int = 0
     winner: str | None = None
 
 
@@ -112,7 +112,10 @@ class Timer(msgspec.Struct, frozen=True, order=True, array_like=True):
 
 
 class PendingState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A pending: what was opened, and what became of it (`status` open, answered, declined, approve, reject, expired, voided)."""
+    """A pending: what was opened, and what became of it.
+
+    `status` is open, answered, declined, approve, reject, expired or voided.
+    """
 
     opened: e.PendingOpened
     status: str = "open"
@@ -364,9 +367,7 @@ def _run_resumed(state: RunState, event: e.RunResumed) -> RunState:
 
 
 def _run_stopping(state: RunState, event: e.RunStopping) -> RunState:
-    return _next(
-        state, event, **_moved(state, event), ready=(), stop_by=event.by, stop_reason=event.reason
-    )
+    return _next(state, event, **_moved(state, event), stop_by=event.by, stop_reason=event.reason)
 
 
 def _run_stopped(state: RunState, event: e.RunStopped) -> RunState:
@@ -386,14 +387,18 @@ def _run_needs_attention(state: RunState, event: e.RunNeedsAttention) -> RunStat
 
 
 def _run_retried(state: RunState, event: e.RunRetried) -> RunState:
-    steps = state.steps
+    steps, timeouts = state.steps, state.timeouts
     for path in event.reopened:
-        steps = steps.set(path, _set(steps[path], status="running", error=None, handler=None, lost=0))
+        step = steps[path]
+        steps = steps.set(path, _set(step, status="running", error=None, handler=None, lost=0, dropped=0))
+        if step.timeout is not None:
+            timeouts = timeouts.set(path, state.worked_at(event.at) + step.timeout)
     return _next(
         state,
         event,
         **_moved(state, event),
         steps=steps,
+        timeouts=timeouts,
         ready=event.ready,
         ended_at=None,
         error=None,
@@ -415,7 +420,8 @@ def _turn_started(state: RunState, event: e.TurnStarted) -> RunState:
         event.client_tools,
         event.body_sha,
     )
-    return _next(state, event, **_moved(state, event), turn=turn, last_message=Map())
+    slot = None if state.status == "queued" else state.slot  # `slot` is what the run still waits for
+    return _next(state, event, **_moved(state, event), turn=turn, last_message=Map(), slot=slot)
 
 
 def _turn_ended(state: RunState, event: e.TurnEnded) -> RunState:
@@ -458,6 +464,7 @@ def _step_started(state: RunState, event: e.StepStarted) -> RunState:
         event.attempt,
         asked=before.asked if before else 0,
         args=event.args,
+        timeout=None if event.attempt else event.timeout,
         case=event.case,
         left=event.branches,
     )
@@ -492,9 +499,7 @@ def _step_finished(state: RunState, event: e.StepFinished) -> RunState:
 
 def _step_skipped(state: RunState, event: e.StepSkipped) -> RunState:
     steps = state.steps.set(event.path, StepState("skipped", event.at))
-    return _next(
-        state, event, steps=steps, ready=(*_without(state.ready, event.path), *event.ready)
-    )
+    return _next(state, event, steps=steps, ready=(*_without(state.ready, event.path), *event.ready))
 
 
 def _step_failed(state: RunState, event: e.StepFailed) -> RunState:
@@ -523,12 +528,14 @@ def _step_retried(state: RunState, event: e.StepRetried) -> RunState:
 
 
 def _step_stopped(state: RunState, event: e.StepStopped) -> RunState:
-    return _closed_step(_known(state, event), event, status="stopped")
+    return _closed_step(_known(state, event), event, status="stopped", handler=None)
 
 
 def _branch_ended(state: RunState, event: e.BranchEnded) -> RunState:
     step = state.steps[event.path]
-    winner = step.winner if event.failed else (step.winner or event.branch)
+    if event.failed:
+        return _next(state, event, steps=_step(state, event.path, dropped=step.dropped + 1))
+    winner = step.winner or event.branch
     return _next(state, event, steps=_step(state, event.path, left=step.left - 1, winner=winner))
 
 

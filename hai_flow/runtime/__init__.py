@@ -6,7 +6,10 @@ committed, `service` is the contract of everything that starts and stops; `catal
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
+
+import structlog
 
 from hai_flow.engine.decide import Limits
 from hai_flow.runtime.catalog import Catalog
@@ -20,6 +23,8 @@ from hai_flow.steps.python import PythonRunner
 from hai_flow.steps.runner import Registry
 from hai_flow.store.database import Database
 from hai_flow.store.runs import HINT_CHANNEL
+
+log = structlog.get_logger(__name__)
 
 LOCAL_TENANT = UUID("00000000-0000-4000-8000-000000000001")
 
@@ -79,21 +84,29 @@ class Runtime(Service):
                 started.append(service)
             await self.database.listen(HINT_CHANNEL, self._hint)
         except BaseException:
-            for service in reversed(started):
-                await service.stop()
+            await _stop_all(started)
             raise
 
     async def _stop(self) -> None:
         try:
-            for service in reversed(self._services):
-                await service.stop()
+            await _stop_all(self._services)
         finally:
+            self.registry.close()
             await self.database.close()
 
     def _hint(self, payload: str) -> None:
         self.fanout.hint(payload)
         if self.performs:
             self._sweeper.hint(payload)
+
+
+async def _stop_all(services: Sequence[Service]) -> None:
+    """Last started first. One that can't stop in order must not keep the others from it."""
+    for service in reversed(services):
+        try:
+            await service.stop()
+        except Exception as error:
+            log.error("stop_failed", service=type(service).__name__, exc_info=error)
 
 
 def _worker_config(settings: Settings) -> WorkerConfig:

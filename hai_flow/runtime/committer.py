@@ -41,16 +41,19 @@ from hai_flow.engine.state import TERMINAL_STATUSES, RunState, evolve, fold
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime.service import Clock, Service
 from hai_flow.store import runs
-from hai_flow.store.database import Database, Fault, classify
+from hai_flow.store.database import Database, Fault, classify, sqlstate_of
 from hai_flow.store.projection import rows_of
 
 Json: TypeAlias = Any
 log = structlog.get_logger(__name__)
 
 LOSSES_BEFORE_ALONE: Final = 3
+RETRIES_MAX: Final = 3  # of one batch, before it is halved: one locked row must not stop the others for ever
+STOP_SECONDS: Final = 20.0
 HINT_SECONDS: Final = 0.005  # hints of this long go out together
 SNAPSHOT_BYTES_MIN: Final = 64 * 1024
 STATE_OVERHEAD_BYTES: Final = 4096
+EVICTION_TRIES: Final = 8  # runs in use that one growth of the cache passes over
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -73,6 +76,9 @@ class Chunk(msgspec.Struct, frozen=True):
     text: str
 
 
+NEVER_HEARD: Final = -2  # a fence that no claim of ours can follow: what is held may have been begun by the dead
+
+
 @dataclass(slots=True)
 class Birth:
     """What a Start needs beside the command: a run is born with it."""
@@ -92,6 +98,7 @@ class Ask:
     body_sha: bytes = b""
     answer: asyncio.Future[Outcome] | None = None
     birth: Birth | None = None
+    tenant: UUID | None = None  # None: asked by this process itself
 
 
 @dataclass(slots=True, eq=False)
@@ -103,7 +110,7 @@ class Hot:
     state: RunState
     plan: Plan | None = None
     version: int = 0
-    fence: int = 0
+    fence: int = NEVER_HEARD
     worker: int | None = None  # who held it when we last heard
     mine: bool = False
     suspect: bool = False  # it became ours in a way that does not prove that nobody began its open attempts
@@ -114,6 +121,7 @@ class Hot:
     chunks: deque[Chunk] = field(default_factory=deque)
     known: dict[str, runs.StoredCommand] = field(default_factory=dict)  # command ids found by a load: sha, outcome
     losses: int = 0
+    singly: int = 0  # so many of the asks are decided one an entry: one of them spoilt an entry of several
     queued: bool = False  # in its lane's queue, in the loader's, or in a batch in flight
     log_bytes: int = 0  # since the last snapshot
     snapshot_bytes: int = 0
@@ -141,7 +149,12 @@ class _Draft:
     commands: list[runs.CommandRow] = field(default_factory=list)
     asks: list[Ask] = field(default_factory=list)
     chunks: list[Chunk] = field(default_factory=list)
-    stored: bytes = b""
+    birth: Birth | None = None
+    entry: runs.Entry | None = None
+
+    @property
+    def bytes(self) -> int:
+        return 0 if self.entry is None else len(self.entry.events)
 
 
 class Committer(Service):
@@ -181,6 +194,9 @@ class Committer(Service):
         self._unclaimed = False
         self._hint = asyncio.Event()
         self._closing = False
+        self._queued = 0
+        self._released = asyncio.Event()
+        self._answers: set[asyncio.Future[Outcome]] = set()
 
     # --- the door -------------------------------------------------------------------------------------------------
 
@@ -199,19 +215,33 @@ class Committer(Service):
         `command_id` makes a repetition safe: the first outcome again, or 409 if `body_sha` differs.
         """
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._ask(run_id, tenant, Ask(command, time.monotonic(), command_id, body_sha, answer, birth))
+        self._ask(run_id, tenant, Ask(command, time.monotonic(), command_id, body_sha, answer, birth, tenant))
+        self._answers.add(answer)
+        answer.add_done_callback(self._answers.discard)
         return await answer
 
     def tell(self, hot: Hot, command: c.Command) -> None:
         """The same door for those who need no answer: results, timers. A refusal is logged and dropped."""
+        if not self.running:
+            return
         hot = self._hot.get(hot.id) or self._remember(hot)
         hot.asks.append(Ask(command, time.monotonic()))
         self._queue(hot)
 
     def stream(self, hot: Hot, chunks: Iterable[Chunk]) -> None:
         """Append pieces of streamed messages to the log of a run that this process holds (H1)."""
-        hot.chunks.extend(chunks)
-        self._queue(hot)
+        known = self._hot.get(hot.id)
+        if known is None or not known.mine or not self.running:
+            return  # somebody else holds the run: they would lose by their fence
+        known.chunks.extend(chunks)
+        self._queue(known)
+
+    async def settled(self, hots: Iterable[Hot]) -> None:
+        """Return when everything that was asked of these runs is decided and committed."""
+        waiting = list(hots)
+        while any(hot.queued for hot in waiting):
+            self._released.clear()
+            await self._released.wait()
 
     def now_ms(self) -> int:
         """The database's clock as known here, in milliseconds since 1970: a lower bound."""
@@ -227,19 +257,21 @@ class Committer(Service):
 
     def refresh(self, run_id: UUID, tenant: UUID | None = None) -> None:
         """Load the run's tail: somebody else has moved it, or we hold it and do not know it yet."""
+        if not self.running:
+            return
         hot = self._hot.get(run_id)
         if hot is None:
             hot = self._remember(Hot(run_id, tenant or UUID(int=0), RunState(str(run_id))))
         if hot.queued:
             hot.stale = True
         else:
-            hot.loaded_at, hot.queued = -1.0, True
-            self._loads.add(hot)
+            hot.loaded_at = -1.0
+            self._queue(hot)
 
     def disown(self, hot: Hot) -> None:
         """The database says that this process holds the run no more."""
         hot.mine = False
-        self.on_state(hot)
+        self._tell_state(hot)
 
     def forget_claims(self) -> None:
         """This process could not renew its lease: it holds nothing any more."""
@@ -248,15 +280,13 @@ class Committer(Service):
                 self.disown(hot)
 
     def _ask(self, run_id: UUID, tenant: UUID, ask: Ask) -> None:
-        if self._closing:
+        if self._closing or not self.running:
             raise Rejected(503, "closing", "the server is shutting down; send the request again.")
         hot = self._hot.get(run_id)
         if hot is None:
             hot = self._remember(Hot(run_id, tenant, RunState(str(run_id))))
             if ask.birth is not None:
                 hot.plan, hot.exists, hot.loaded_at = ask.birth.plan, False, time.monotonic()
-        elif hot.tenant != tenant and hot.tenant.int:
-            raise Rejected(404, "run_unknown", f"there is no run {run_id}.")
         hot.asks.append(ask)
         self._queue(hot)
 
@@ -264,6 +294,7 @@ class Committer(Service):
         if hot.queued:
             return
         hot.queued = True
+        self._queued += 1
         self._hot.move_to_end(hot.id)
         if hot.loaded_at < 0:
             self._loads.add(hot)
@@ -285,12 +316,28 @@ class Committer(Service):
         self._spawn(self._run_hints(), "hints")
 
     async def _stop(self) -> None:
-        """Commit what was asked before the stop; refuse what comes after."""
+        """Commit what was asked before the stop; refuse what comes after, and what could not be committed in time."""
         self._closing = True
-        while any(hot.wants or hot.queued for hot in self._hot.values()):
-            await asyncio.sleep(0.005)
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                while self._queued:
+                    self._released.clear()
+                    await self._released.wait()
+        except TimeoutError:
+            log.error("stopped_unfinished", runs=self._queued)
+        finally:
+            await self._end_tasks()
+            self._forget_everything()
+
+    def _forget_everything(self) -> None:
+        for answer in list(self._answers):
+            if not answer.done():
+                answer.set_exception(StoreError("the server stopped before the outcome was known; send it again."))
         self._hot.clear()
-        self._cache_bytes = 0
+        self._lanes = [_Lane() for _ in self._lanes]
+        self._loads = _Lane()
+        self._hints.clear()
+        self._cache_bytes = self._queued = 0
 
     # --- lanes ----------------------------------------------------------------------------------------------------
 
@@ -300,21 +347,26 @@ class Committer(Service):
             batch = [draft for hot in lane.take(self._entries_max) if (draft := self._drafted(hot)) is not None]
             while batch:
                 size, count = 0, 0
-                while count < len(batch) and (not count or size + len(batch[count].stored) <= self._bytes_max):
-                    size += len(batch[count].stored)
+                while count < len(batch) and (not count or size + batch[count].bytes <= self._bytes_max):
+                    size += batch[count].bytes
                     count += 1
                 await self._commit(batch[:count])
                 batch = batch[count:]
 
     def _drafted(self, hot: Hot) -> _Draft | None:
-        """The run's draft. A fault of ours in one run's decision must not stop the lane for all others."""
-        asks = list(hot.asks)
+        """The run's draft, ready to be sent. A fault in one run's decision must not stop the lane for all others."""
+        draft: _Draft | None = None
         try:
-            return self._draft(hot)
+            draft = self._draft(hot)
+            if draft is not None:
+                draft.entry = self._entry(draft)
         except Exception as error:
-            log.error("decide_failed", run_id=str(hot.id), exc_info=error)
-            self._condemn(_Draft(hot, hot.state, asks=asks), error)
+            if draft is None:
+                self._give_up(hot, error)
+            else:
+                self._condemn(draft, error)
             return None
+        return draft
 
     def _draft(self, hot: Hot) -> _Draft | None:
         """Decide what the run was asked. None if there is nothing to commit (everyone is answered, or it must load)."""
@@ -323,9 +375,14 @@ class Committer(Service):
             return None
         draft = _Draft(hot, hot.state)
         self._append_chunks(draft)
-        while hot.asks and len(draft.events) < self._limits.events:
+        while hot.asks and len(draft.events) < self._limits.events and not (hot.singly and draft.asks):
             ask = hot.asks[0]
-            answer = self._answer(draft, ask)
+            try:
+                answer = self._answer(draft, ask)
+            except Exception as error:
+                hot.asks.popleft()
+                self._undecidable(hot, ask, error)
+                continue
             if answer is None:
                 if draft.events:
                     break  # what stands before it commits first; it comes back with a fresher state
@@ -337,20 +394,26 @@ class Committer(Service):
             self._settle(draft)
             self._release(hot)
             return None
-        draft.stored = e.encode_events(draft.events)
         return draft
 
     def _answer(self, draft: _Draft, ask: Ask) -> Outcome | Rejected | None:
         """The command's outcome on top of the draft, or None: a refusal that a stale state can't justify (B4)."""
         hot = draft.hot
+        unborn = (hot.missing or not hot.exists) and not draft.decides
+        if unborn and ask.birth is not None:
+            assert ask.tenant is not None, "a Start names its tenant"
+            hot.plan, hot.tenant, hot.exists, hot.missing = ask.birth.plan, ask.tenant, False, False
+        elif ask.tenant not in (None, hot.tenant):
+            return _unknown_run(hot)  # another tenant's: as if it were not there
+        elif unborn:
+            return _unknown_run(hot) if hot.loaded_at >= ask.arrived else None
         known = hot.known.get(ask.command_id) if ask.command_id else None
         if known is not None:
             return self._repeated(ask, known)
-        if isinstance(ask.command, c.Start) and not hot.exists and hot.slot_taken:
-            return _slot_taken(ask)
-        if hot.missing and ask.birth is None:
-            return Rejected(404, "run_unknown", f"there is no run {hot.id}.")
-        fresh = bool(draft.events) or hot.loaded_at >= ask.arrived or not hot.exists
+        if hot.slot_taken and not draft.decides and _wants_slot(hot, ask):
+            return _slot_taken(ask, hot)
+        # Chunks prove nothing here: they compare the fence, not the version.
+        fresh = draft.decides or hot.loaded_at >= ask.arrived or not hot.exists
         try:
             assert hot.plan is not None
             decision = decide(hot.plan, draft.state, ask.command, self.now_ms(), self._limits)
@@ -358,10 +421,11 @@ class Committer(Service):
             return rejected if fresh else None
         if decision.already:
             return self._outcome(hot, decision, draft.state, True) if fresh else None
-        self._take(draft, decision)
         outcome = self._outcome(hot, decision, decision.state, False)
         if ask.command_id is not None:
             draft.commands.append(runs.CommandRow(ask.command_id, ask.body_sha, msgspec.json.encode(outcome)))
+        self._take(draft, decision)
+        draft.birth = draft.birth or ask.birth
         return outcome
 
     def _outcome(self, hot: Hot, decision: Decision, state: RunState, already: bool) -> Outcome:
@@ -413,7 +477,7 @@ class Committer(Service):
             "run_id": hot.id,
             "tenant": hot.tenant,
             "n": len(draft.events),
-            "events": draft.stored,
+            "events": e.encode_events(draft.events),
             **rows_of(draft.events, state),
         }
         if not draft.decides:
@@ -426,7 +490,7 @@ class Committer(Service):
         else:
             fields["version"] = hot.version
             if hot.state.ended and not ended:
-                fields["take_slot"] = _slot_of(state)
+                fields["take_slot"] = _slot_of(hot)
         return runs.Entry(
             status=state.status,
             busy=busy,
@@ -440,40 +504,61 @@ class Committer(Service):
     # --- committing -----------------------------------------------------------------------------------------------
 
     async def _commit(self, drafts: list[_Draft]) -> None:
-        entries = [self._entry(draft) for draft in drafts]
-        began = time.monotonic()
-        try:
-            async with self.database.engine.acquire() as connection:
-                done = await runs.commit(connection, entries, self.worker_id, self.now())
-        except Exception as error:
-            await self._failed(drafts, error)
+        """Send a batch, and what is left of it after a failure, until every draft has won, lost or been condemned."""
+        batches = deque([_Batch(drafts)])
+        while batches:
+            batch = batches.popleft()
+            began = time.monotonic()
+            try:
+                async with self.database.engine.acquire() as connection:
+                    done = await runs.commit(connection, batch.entries, self.worker_id, self.now())
+            except Exception as error:
+                batches.extendleft(reversed(await self._failed(batch, error)))
+                continue
+            self.clock.read(values.milliseconds(done.db_now), time.monotonic())
+            for number, draft in enumerate(batch.drafts):
+                self._conclude(draft, done.won.get(number), began)
+
+    def _conclude(self, draft: _Draft, won: runs.Won | None, began: float) -> None:
+        if won is None:
+            self._lost(draft)
             return
-        self.clock.read(values.milliseconds(done.db_now), time.monotonic())
-        for number, draft in enumerate(drafts):
-            won = done.won.get(number)
-            if won is None:
-                self._lost(draft)
-            else:
-                self._won(draft, won, began)
+        try:
+            self._won(draft, won, began)
+        except Exception as error:
+            self._give_up(draft.hot, error, draft.asks)
 
     def _won(self, draft: _Draft, won: runs.Won, began: float) -> None:
         hot = draft.hot
         first_seq = won.seq - len(draft.events) + 1
         self._hold(hot, won.worker, won.fence)
         hot.version, hot.exists, hot.losses = won.version, True, 0
-        hot.log_bytes += len(draft.stored)
-        self._grow(hot, len(draft.stored))
+        hot.log_bytes += draft.bytes
+        self._grow(hot, draft.bytes)
         if first_seq == hot.state.seq + 1:
             hot.state, hot.loaded_at = draft.state, began
-            self.on_commit(hot, first_seq, draft.events)
+            self._tell_commit(hot, first_seq, draft.events)
             self._snapshot_if_due(hot)
             self._settle(draft)
-            self.on_state(hot)
+            self._tell_state(hot)
         else:  # somebody's chunks lie between: fold them in their place first
             hot.loaded_at = -1.0
             self._settle(draft)
         self._hint_at(hot, unclaimed=won.worker is None and is_busy(draft.state))
         self._release(hot)
+
+    def _tell_commit(self, hot: Hot, first_seq: int, events: Sequence[e.Event]) -> None:
+        """Those who look on must not be able to stop those who write."""
+        try:
+            self.on_commit(hot, first_seq, events)
+        except Exception as error:
+            log.error("publishing_failed", run_id=str(hot.id), exc_info=error)
+
+    def _tell_state(self, hot: Hot) -> None:
+        try:
+            self.on_state(hot)
+        except Exception as error:
+            log.error("performing_failed", run_id=str(hot.id), exc_info=error)
 
     def _hold(self, hot: Hot, worker: int | None, fence: int) -> None:
         """Take in who holds the run. Only a claim that was free before, and rose the fence by one, is surely fresh: any
@@ -488,49 +573,84 @@ class Committer(Service):
         hot = draft.hot
         hot.losses += 1
         self._give_back(draft)
-        hot.loaded_at = -1.0
-        self._loads.add(hot)
+        self._load_again(hot)
 
     def _give_back(self, draft: _Draft) -> None:
         hot = draft.hot
         hot.asks.extendleft(reversed(draft.asks))
         hot.chunks.extendleft(reversed(draft.chunks))
 
-    async def _failed(self, drafts: list[_Draft], error: Exception) -> None:
-        fault = classify(error)
-        if fault is Fault.RETRY:
-            await self._commit(drafts)
-        elif fault is Fault.UNKNOWN:
+    async def _failed(self, batch: _Batch, error: Exception) -> list[_Batch]:
+        """What is to be sent again of a batch that failed. Its runs that are not in it are dealt with."""
+        fault, drafts = classify(error), batch.drafts
+        if fault is Fault.RETRY and (batch.tries < RETRIES_MAX):
+            await asyncio.sleep(0.01)
+            return [_Batch(drafts, batch.tries + 1)]
+        installation = fault is Fault.OTHER and sqlstate_of(error) is not None  # no memory, no rights, no connections
+        if fault is Fault.UNKNOWN or installation or (fault is Fault.RETRY and len(drafts) == 1):
             log.warning("commit_outcome_unknown", runs=len(drafts), error=str(error))
-            await asyncio.sleep(0.05)  # the server may be restarting: do not spin on it
+            await asyncio.sleep(0.5 if installation else 0.05)  # the server may be restarting: do not spin on it
             for draft in drafts:
                 self._give_back(draft)
-                draft.hot.loaded_at, draft.hot.refence = -1.0, draft.hot.mine
-                self._loads.add(draft.hot)
-        elif len(drafts) > 1:
+                draft.hot.refence = draft.hot.mine
+                self._load_again(draft.hot)
+            return []
+        if len(drafts) > 1:
             middle = len(drafts) // 2
-            await self._commit(drafts[:middle])
-            await self._commit(drafts[middle:])
-        else:
-            self._condemn(drafts[0], error)
+            return [_Batch(drafts[:middle]), _Batch(drafts[middle:])]
+        self._condemn(drafts[0], error)
+        return []
 
-    def _condemn(self, draft: _Draft, error: Exception) -> None:
-        """One entry that the database refuses for what is in it (B6): who asked is told; if nobody did, the run needs
-        attention, else the same commit would be tried for ever."""
-        hot = draft.hot
-        log.error("entry_refused", run_id=str(hot.id), error=str(error))
-        failure = StoreError(f"the commands of run {hot.id} could not be carried out: {error}")
-        hot.asks = deque(ask for ask in hot.asks if ask not in draft.asks)
-        for ask in draft.asks:
-            if ask.answer is not None and not ask.answer.done():
-                ask.answer.set_exception(failure)
-        stuck = any(ask.answer is None and not isinstance(ask.command, c.NeedAttention) for ask in draft.asks)
-        if stuck and hot.exists:
-            hot.asks.appendleft(Ask(c.NeedAttention(reason="a commit of the run was refused for its data"), 0.0))
+    def _load_again(self, hot: Hot) -> None:
         hot.loaded_at = -1.0
         self._loads.add(hot)
 
+    def _condemn(self, draft: _Draft, error: Exception) -> None:
+        """One entry that can't be stored for what is in it (B6): without its chunks, then command by command, until the
+        culprit is alone."""
+        hot = draft.hot
+        if draft.chunks and draft.asks:
+            draft.chunks.clear()
+            self._give_back(draft)
+        elif len(draft.asks) > 1:
+            hot.singly = len(draft.asks)
+            self._give_back(draft)
+        else:
+            for ask in draft.asks:
+                self._undecidable(hot, ask, error)
+        self._load_again(hot)
+
+    def _undecidable(self, hot: Hot, ask: Ask, error: Exception) -> None:
+        """A command that can't be carried out, for a fault of ours or of its data: who asked is told.
+
+        If nobody did, the run needs attention, else the same would be tried for ever; and its attempt counts as lost,
+        so that a person's Retry performs it again.
+        """
+        log.error("command_failed", run_id=str(hot.id), command=type(ask.command).__name__, exc_info=error)
+        if ask.answer is not None:
+            _fail(ask, StoreError(f"the command of run {hot.id} could not be carried out: {error}"))
+            return
+        if not hot.exists or isinstance(ask.command, c.NeedAttention | c.StepLost):
+            return
+        now = time.monotonic()
+        if isinstance(ask.command, c.StepSucceeded | c.StepFailed):
+            hot.asks.appendleft(Ask(c.StepLost(path=ask.command.path, attempt=ask.command.attempt), now))
+        hot.asks.appendleft(Ask(c.NeedAttention(reason="what the run would store can't be stored"), now))
+
+    def _give_up(self, hot: Hot, error: Exception, asks: Iterable[Ask] = ()) -> None:
+        """Nothing can be decided for this run (its log or its workflow can't be read): nobody waits for it in vain."""
+        log.error("run_unusable", run_id=str(hot.id), exc_info=error)
+        failure = StoreError(f"run {hot.id} can't be read or decided: {error}")
+        for ask in (*asks, *hot.asks):
+            _fail(ask, failure)
+        hot.asks.clear()
+        hot.chunks.clear()
+        hot.loaded_at, hot.stale = -1.0, False
+        self._leave(hot)
+        self._forget(hot)
+
     def _settle(self, draft: _Draft) -> None:
+        draft.hot.singly = max(0, draft.hot.singly - len(draft.answers))
         for ask, answer in draft.answers:
             if ask.answer is None:
                 if isinstance(answer, Rejected) and answer.code not in _EXPECTED:
@@ -544,8 +664,9 @@ class Committer(Service):
 
     def _release(self, hot: Hot) -> None:
         """The run's turn in its lane is over: once more if it has more to say, else it may be forgotten."""
-        hot.queued = False
+        self._leave(hot)
         hot.known.clear()
+        hot.slot_taken = False
         if hot.stale:
             hot.stale, hot.loaded_at = False, -1.0
         if hot.wants:
@@ -554,6 +675,11 @@ class Committer(Service):
             self.refresh(hot.id)
         elif hot.missing or not hot.exists or hot.state.ended:
             self._forget(hot)
+
+    def _leave(self, hot: Hot) -> None:
+        hot.queued = False
+        self._queued -= 1
+        self._released.set()
 
     # --- loading --------------------------------------------------------------------------------------------------
 
@@ -564,7 +690,7 @@ class Committer(Service):
             try:
                 await self._load(batch)
             except Exception as error:
-                if classify(error) not in (Fault.UNKNOWN, Fault.RETRY):
+                if not _passing(error):
                     log.error("load_failed", runs=len(batch), exc_info=error)
                 await asyncio.sleep(0.1)  # the database is away: everyone waits for it, nobody spins
                 for hot in batch:
@@ -580,39 +706,52 @@ class Committer(Service):
                 hot.refence = False
             found = await runs.load_runs(connection, [hot.id for hot in batch], [hot.state.seq for hot in batch], ABI)
             for hot in batch:
-                await self._look_up(connection, hot, hot.id in found)
+                await self._look_up(connection, hot, found.get(hot.id))
+        faults: dict[UUID, Exception] = {}
         for hot in batch:
-            loaded = found.get(hot.id)
-            if loaded is None:
-                hot.missing, hot.loaded_at = hot.exists, began
-            else:
-                await self._take_in(hot, loaded)
+            try:
+                await self._take_in(hot, found.get(hot.id))
                 hot.loaded_at = began
+            except Exception as error:
+                if _passing(error):
+                    raise
+                faults[hot.id] = error
         for hot in batch:
-            self._loaded(hot)
+            fault = faults.get(hot.id)
+            if fault is None:
+                self._loaded(hot)
+            else:
+                self._give_up(hot, fault)
 
-    async def _look_up(self, connection: Any, hot: Hot, found: bool) -> None:
+    async def _look_up(self, connection: Any, hot: Hot, loaded: runs.Loaded | None) -> None:
         """What else the waiting commands need to know: ids that were used before, and a slot that somebody has."""
         ids = [ask.command_id for ask in hot.asks if ask.command_id is not None]
-        if ids and found:
+        if ids and loaded is not None:
             hot.known.update(await runs.commands_of(connection, hot.id, ids))
-        birth = next((ask.birth for ask in hot.asks if ask.birth is not None), None)
-        if birth is not None and birth.slot is not None and not found:
-            hot.slot_taken = await runs.slot_holder(connection, hot.tenant, birth.slot) is not None
+        slot = _wanted_slot(hot, loaded)
+        if slot is not None:
+            hot.slot_taken = await runs.slot_holder(connection, hot.tenant, slot) not in (None, hot.id)
 
     def _loaded(self, hot: Hot) -> None:
-        self.on_state(hot)
+        self._tell_state(hot)
         if hot.wants:
             self._lane(hot).add(hot)
         else:
             self._release(hot)
 
-    async def _take_in(self, hot: Hot, loaded: runs.Loaded) -> None:
+    async def _take_in(self, hot: Hot, loaded: runs.Loaded | None) -> None:
         """Bring a hot run up to what the database says of it."""
+        if loaded is None:
+            hot.missing = hot.exists
+            return
+        plan = hot.plan
+        if plan is None or plan.sha256 != loaded.workflow:
+            plan = await self._find_plan(loaded.tenant, loaded.workflow)
         state = hot.state
         if loaded.state is not None:
             state = decode_state(loaded.state)
             hot.snapshot_bytes, hot.log_bytes = len(loaded.state), 0
+            self._grow(hot, len(loaded.state))
         pieces: list[tuple[int, list[e.AnyEvent]]] = []
         for row in loaded.rows:
             assert row.first_seq == state.seq + 1, f"run {hot.id}: the log jumps from {state.seq} to {row.first_seq}"
@@ -624,42 +763,43 @@ class Committer(Service):
         assert state.seq == loaded.seq, f"run {hot.id}: the log ends at {state.seq}, the run says {loaded.seq}"
         self._hold(hot, loaded.worker, loaded.fence)
         hot.state, hot.exists, hot.missing = state, True, False
-        hot.tenant, hot.version = loaded.tenant, loaded.version
-        if hot.plan is None or hot.plan.sha256 != loaded.workflow:
-            hot.plan = await self._find_plan(loaded.tenant, loaded.workflow)
+        hot.tenant, hot.version, hot.plan = loaded.tenant, loaded.version, plan
         for first_seq, events in pieces:
-            self.on_commit(hot, first_seq, events)
+            self._tell_commit(hot, first_seq, events)
 
     async def _take_alone(self, hot: Hot) -> None:
         """The fourth try of a run that lost three times: lock the row, load, decide, the same commit (H1)."""
         draft: _Draft | None = None
+        released = False
         began = time.monotonic()
         try:
             async with (
                 self.database.engine.acquire() as connection,
                 runs.lock_run(connection, hot.id, hot.state.seq, ABI) as loaded,
             ):
-                if loaded is not None:
-                    await self._take_in(hot, loaded)
+                await self._take_in(hot, loaded)
+                await self._look_up(connection, hot, loaded)
                 hot.loaded_at, hot.losses = math.inf, 0  # nobody can move it: whatever is decided now is fresh
-                draft = self._draft(hot)
-                hot.loaded_at = began
+                draft = self._drafted(hot)
+                released = draft is None
+                hot.loaded_at = min(hot.loaded_at, began)
                 if draft is None:
                     return
-                done = await runs.commit(connection, [self._entry(draft)], self.worker_id, self.now())
+                batch = _Batch([draft])
+                done = await runs.commit(connection, batch.entries, self.worker_id, self.now())
         except Exception as error:
-            hot.loaded_at = -1.0
-            if draft is None:
+            if released:
+                return  # everyone is answered; only the end of the transaction failed
+            if draft is not None:
+                for again in await self._failed(_Batch([draft]), error):
+                    await self._commit(again.drafts)
+            elif _passing(error):
                 log.warning("take_alone_failed", run_id=str(hot.id), error=str(error))
-                self._loads.add(hot)
+                self._load_again(hot)
             else:
-                await self._failed([draft], error)
+                self._give_up(hot, error)
             return
-        won = done.won.get(0)
-        if won is None:
-            self._lost(draft)
-        else:
-            self._won(draft, won, began)
+        self._conclude(draft, done.won.get(0), began)
 
     # --- hints, snapshots, the cache ------------------------------------------------------------------------------
 
@@ -692,8 +832,11 @@ class Committer(Service):
             self._spawn(self._save_snapshot(hot.id, hot.state.seq, stored), "snapshot")
 
     async def _save_snapshot(self, run_id: UUID, seq: int, stored: bytes) -> None:
-        async with self.database.api.acquire() as connection:
-            await runs.save_snapshot(connection, run_id, seq, ABI, stored)
+        try:
+            async with self.database.api.acquire() as connection:
+                await runs.save_snapshot(connection, run_id, seq, ABI, stored)
+        except Exception as error:  # a snapshot may be lost: the log is the truth
+            log.warning("snapshot_lost", run_id=str(run_id), error=str(error))
 
     def _remember(self, hot: Hot) -> Hot:
         self._hot[hot.id] = hot
@@ -702,16 +845,35 @@ class Committer(Service):
 
     def _grow(self, hot: Hot, size: int) -> None:
         hot.bytes += size
+        if hot.id not in self._hot:
+            return
         self._cache_bytes += size
-        while self._cache_bytes > self._cache_bytes_max:
-            victim = next((h for h in self._hot.values() if not (h.queued or h.wants or h.mine or h is hot)), None)
-            if victim is None:
+        for _ in range(EVICTION_TRIES):
+            if self._cache_bytes <= self._cache_bytes_max:
                 return
-            self._forget(victim)
+            oldest = next(iter(self._hot.values()))
+            if oldest is hot or oldest.queued or oldest.wants or oldest.mine:
+                self._hot.move_to_end(oldest.id)  # in use; the next growth looks further
+            else:
+                self._forget(oldest)
 
     def _forget(self, hot: Hot) -> None:
-        if not hot.mine and self._hot.pop(hot.id, None) is not None:
+        if not hot.mine and self._hot.get(hot.id) is hot:
+            del self._hot[hot.id]
             self._cache_bytes -= hot.bytes
+            hot.bytes = 0
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Drafts that are sent together, and how often they were."""
+
+    drafts: list[_Draft]
+    tries: int = 0
+
+    @property
+    def entries(self) -> list[runs.Entry]:
+        return [draft.entry for draft in self.drafts if draft.entry is not None]
 
 
 class _Lane:
@@ -735,13 +897,41 @@ class _Lane:
 _EXPECTED: Final = frozenset({"timer_early"})
 
 
-def _slot_of(state: RunState) -> str:
-    return f"thread:{state.thread_id}"
+def _passing(error: Exception) -> bool:
+    """Whether it is the database that is away or overburdened, and not this run that is at fault."""
+    fault = classify(error)
+    return fault in (Fault.UNKNOWN, Fault.RETRY) or (fault is Fault.OTHER and sqlstate_of(error) is not None)
 
 
-def _slot_taken(ask: Ask) -> Rejected:
-    assert ask.birth is not None
-    return Rejected(409, "thread_busy", f"another run is active in {(ask.birth.slot or '').replace(':', ' ', 1)}.")
+def _fail(ask: Ask, failure: Exception) -> None:
+    if ask.answer is not None and not ask.answer.done():
+        ask.answer.set_exception(failure)
+
+
+def _unknown_run(hot: Hot) -> Rejected:
+    return Rejected(404, "run_unknown", f"there is no run {hot.id}.")
+
+
+def _slot_of(hot: Hot) -> str:
+    return f"thread:{hot.state.thread_id}"
+
+
+def _wants_slot(hot: Hot, ask: Ask) -> bool:
+    return isinstance(ask.command, c.Retry) and hot.state.ended if hot.exists else isinstance(ask.command, c.Start)
+
+
+def _wanted_slot(hot: Hot, loaded: runs.Loaded | None) -> str | None:
+    """The slot that a waiting command needs: a Start's, or that of an ended run that is to go on."""
+    if loaded is None:
+        return next((ask.birth.slot for ask in hot.asks if ask.birth is not None), None)
+    if loaded.status in TERMINAL_STATUSES and any(isinstance(ask.command, c.Retry) for ask in hot.asks):
+        return f"thread:{loaded.thread_id}"
+    return None
+
+
+def _slot_taken(ask: Ask, hot: Hot) -> Rejected:
+    slot = _slot_of(hot) if ask.birth is None else ask.birth.slot or ""
+    return Rejected(409, "thread_busy", f"another run is active in {slot.replace(':', ' ', 1)}.")
 
 
 def _result(state: RunState) -> bytes:
@@ -751,9 +941,9 @@ def _result(state: RunState) -> bytes:
 
 
 def _born(draft: _Draft) -> runs.Born:
-    hot, state = draft.hot, draft.state
-    birth = next(ask.birth for ask in draft.asks if ask.birth is not None)
+    hot, state, birth = draft.hot, draft.state, draft.birth
     assert hot.plan is not None
+    assert birth is not None, "a run is born by a Start"
     return runs.Born(
         workflow=hot.plan.sha256,
         workflow_name=hot.plan.name,

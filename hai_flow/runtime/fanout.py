@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -27,7 +29,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.snapshot import ABI, decode_state
 from hai_flow.engine.state import RunState, fold
 from hai_flow.runtime.committer import Committer, Hot
-from hai_flow.runtime.service import Service
+from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.store import runs
 from hai_flow.store.database import EVERYTHING, Database
 from hai_flow.wire.dialect import Dialect, Encoder, Frame, Profile
@@ -75,6 +77,7 @@ class _Ring:
     pieces: deque[Piece] = field(default_factory=deque)
     bytes: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    broken: bool = False  # its encoder failed: who follows must come back
 
     def append(self, piece: Piece, bytes_max: int) -> None:
         self.pieces.append(piece)
@@ -90,10 +93,9 @@ class _Ring:
     def after(self, seq: int) -> list[Piece]:
         """The pieces after `seq`. Raises `Lagging` if some of them are forgotten."""
         skip = seq + 1 - self.first_seq
-        if skip < 0:
+        if skip < 0 or self.broken:
             raise Lagging
-        pieces = self.pieces
-        return [pieces[i] for i in range(skip, len(pieces))]
+        return list(islice(self.pieces, skip, None))
 
 
 @dataclass(slots=True, eq=False)
@@ -105,6 +107,7 @@ class _Feed:
     head: int | None = None
     early: list[tuple[int, Sequence[e.Event]]] = field(default_factory=list)
     rings: dict[tuple[str, Profile], _Ring] = field(default_factory=dict)
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
     reading: bool = False
     read_again: bool = False
 
@@ -135,6 +138,7 @@ class Fanout(Service):
         """Every open stream says its farewell and ends: the server is about to close."""
         self.closing.set()
         for feed in self._feeds.values():
+            feed.moved.set()
             for ring in feed.rings.values():
                 ring.wake()
 
@@ -168,12 +172,20 @@ class Fanout(Service):
             return
         if not news:
             return
-        for ring in feed.rings.values():
-            for seq, event in enumerate(news, feed.head + 1):
-                piece = _piece(ring.encoder, seq, event, feed.run_id, ring.encoding)
-                ring.append(piece, self.config.ring_bytes_max)
+        first, feed.head = feed.head + 1, feed.head + len(news)
+        for key, ring in list(feed.rings.items()):
+            try:
+                for seq, event in enumerate(news, first):
+                    ring.append(
+                        _piece(ring.encoder, seq, event, feed.run_id, ring.encoding), self.config.ring_bytes_max
+                    )
+            except Exception as error:  # a dialect's fault ends its own streams, and nothing else
+                log.error("encoding_failed", run_id=str(feed.run_id), encoding=ring.encoding, exc_info=error)
+                del feed.rings[key]
+                ring.broken = True
             ring.wake()
-        feed.head += len(news)
+        feed.moved.set()
+        feed.moved = asyncio.Event()
 
     def _read_later(self, feed: _Feed) -> None:
         if feed.reading:
@@ -193,15 +205,19 @@ class Fanout(Service):
                     self._accept(feed, row.first_seq, e.decode_events(row.events))
                 if len(rows) < READ_ROWS and not feed.read_again:
                     return
+        except Exception as error:  # the poll tries again
+            log.warning("read_failed", run_id=str(feed.run_id), error=str(error))
         finally:
             feed.reading = False
 
     async def _run_polls(self) -> None:
         """The poll is the truth, hints make it quick: read whatever is ahead of its feed."""
+        due = time.monotonic() + self.config.poll_seconds
         while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self.config.poll_seconds)
-            everything = not self._wake.is_set()
+            await wait_at_most(self._wake, max(0.0, due - time.monotonic()))
+            everything = time.monotonic() >= due  # however many hints come for other runs meanwhile
+            if everything:
+                due = time.monotonic() + self.config.poll_seconds
             self._wake.clear()
             ids = list(self._feeds) if everything else [run_id for run_id in self._hinted if run_id in self._feeds]
             self._hinted.clear()
@@ -244,6 +260,7 @@ class Fanout(Service):
         with self._attached(run_id) as feed:
             seq = start.seq
             while feed.head is None or seq < feed.head or (dialect.encoding, profile) not in feed.rings:
+                moved = feed.moved
                 async with self.database.api.acquire() as connection:
                     rows = await runs.read_log(connection, run_id, seq, READ_ROWS)
                 read: list[Piece] = []
@@ -257,9 +274,17 @@ class Fanout(Service):
                 if read:
                     yield read
                 if len(rows) < READ_ROWS:
+                    if start.ended and seq == start.seq:
+                        return  # an ended run says no more, and this follower has seen it end
                     self._join(feed, seq)
                     if seq == feed.head:
                         break
+                    if feed.head is not None and seq > feed.head:  # we saw what nobody told the feed yet
+                        if self.closing.is_set():
+                            yield [_farewell(encoder)]
+                            return
+                        self._read_later(feed)
+                        await moved.wait()
             ring = self._ring(feed, dialect, profile, encoder, seq)
             async for pieces in self._live(ring, seq):
                 yield pieces
@@ -276,7 +301,7 @@ class Fanout(Service):
                     return
                 continue
             if self.closing.is_set():
-                yield [unnumbered(ring.encoder.farewell("The server is closing; reconnect to go on."))]
+                yield [_farewell(ring.encoder)]
                 return
             await changed.wait()
 
@@ -312,6 +337,10 @@ class Fanout(Service):
 def unnumbered(frames: Sequence[Frame]) -> Piece:
     """Frames that no event made (a preface, a farewell): they carry no id."""
     return Piece(0, frames, b"".join(event_bytes(frame.data) for frame in frames))
+
+
+def _farewell(encoder: Encoder) -> Piece:
+    return unnumbered(encoder.farewell("The server is closing; reconnect to go on."))
 
 
 def _piece(encoder: Encoder, seq: int, event: e.Event, run_id: UUID, encoding: str) -> Piece:

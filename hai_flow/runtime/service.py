@@ -63,7 +63,7 @@ class Service(ABC):
     @abstractmethod
     async def _start(self) -> None: ...
 
-    async def _stop(self) -> None:
+    async def _stop(self) -> None:  # noqa: B027 (nothing to do is a good default)
         """What must happen before the service's tasks are cancelled. Nothing by default."""
 
     def _spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
@@ -79,11 +79,18 @@ class Service(ABC):
             log.error("task_failed", task=task.get_name(), exc_info=error)
 
     async def _end_tasks(self) -> None:
-        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.gather(*tasks, return_exceptions=True)
+        while tasks := [task for task in self._tasks if task is not asyncio.current_task()]:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=1.0)  # again, for one that was cancelled while it dealt with an error
+
+
+async def wait_at_most(event: asyncio.Event, seconds: float | None) -> None:
+    """Until the event is set or the time is over. Not `wait_for`: in Python 3.11 that swallows a cancellation which
+    comes together with the event, and the task goes on for ever."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 class Clock:

@@ -11,12 +11,13 @@ new id. What was a dead worker's is declared lost before anything is begun (H4).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
@@ -25,12 +26,13 @@ from uuid import UUID
 import asyncpg
 import structlog
 
+from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.engine.ids import message_id
 from hai_flow.engine.jobs import next_ready, wake_at
-from hai_flow.errors import StepError
+from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.committer import Chunk, Committer, Hot
-from hai_flow.runtime.service import Service
+from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.steps.runner import Attempt, Registry
 from hai_flow.store import runs
 from hai_flow.store.database import Database
@@ -38,13 +40,19 @@ from hai_flow.store.database import Database
 log = structlog.get_logger(__name__)
 
 CANCELLED: Final = "step.cancelled"
+CHUNK_CHARS_MAX: Final = 16 * 1024
+HAND_BACK_SECONDS: Final = 10.0  # for what a stop has to commit after the attempts have ended
+CANCEL_SECONDS: Final = 1.0  # for attempts to react to being cancelled, once nobody waits for them any more
+HEART_SETTINGS: Final = {"application_name": "hai-flow heartbeat", "lock_timeout": "2s", "jit": "off"}
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
     """`lease_seconds`: how long the process counts as alive after its last heartbeat. `heartbeat_seconds`: between two.
-    `attempts_max`: how many effects run at once. `chunk_seconds`: streamed text is written at most this often a message.
-    `shutdown_seconds`: how long a stop waits for effects in flight before declaring them lost."""
+
+    `attempts_max`: how many effects run at once. `chunk_seconds`: streamed text of a message is written at most this
+    often. `shutdown_seconds`: how long a stop waits for effects in flight before declaring them lost.
+    """
 
     lease_seconds: float = 30.0
     heartbeat_seconds: float = 5.0
@@ -93,8 +101,14 @@ class Worker(Service):
         self._claims: dict[UUID, bool] = {}  # claimed by an answered statement: whether it was a dead worker's
         self._wakes: list[tuple[int, UUID]] = []
         self._woken = asyncio.Event()
+        self._told: dict[UUID, tuple[int, int]] = {}  # which (due, version) of a run is in `_wakes`, or was
         self._slots = asyncio.Semaphore(self.config.attempts_max)
-        self._heart: _Heart | None = None
+        self._attempts: set[asyncio.Task[None]] = set()
+        self._waiting: set[UUID] = set()  # held runs with attempts that could not be begun when they were opened
+        self._claiming = False
+        self._undecided: set[UUID] = set()
+        self._heart: Heart | None = None
+        self._restart: asyncio.Task[None] | None = None
         self._stopping = False
 
     @property
@@ -111,39 +125,74 @@ class Worker(Service):
     async def _start(self) -> None:
         self._stopping = False
         self.committer.on_state = self.sync
-        await self._register()
+        try:
+            await self._register()
+        except BaseException:
+            await self._let_go()
+            raise
         self._spawn(self._run_timers(), "timers of held runs")
 
     async def _stop(self) -> None:
         """Finish or declare lost what is in flight, then hand every run back (STORE H4)."""
         self._stopping = True
-        await self._wait_for_attempts()
-        for hot in list(self._held.values()):
-            await self._lose_begun(hot)
-        worker, self.committer.worker_id = self.id, None
-        self.committer.on_state = lambda hot: None
+        if self._restart is not None:
+            self._restart.cancel()
+            await asyncio.wait([self._restart])
+        try:
+            async with asyncio.timeout(self.config.shutdown_seconds + HAND_BACK_SECONDS):
+                await self._finish_attempts()
+                await self._hand_back()
+        except Exception as error:  # the database is away: the lease ends by itself, and others declare it all lost
+            log.warning("not_handed_back", worker=self.id, held=len(self._held), error=str(error) or repr(error))
+        finally:
+            await self._let_go()
+
+    async def _finish_attempts(self) -> None:
+        """Until every attempt that was begun here is reported or declared lost, and that is committed."""
+        if self._attempts:
+            await asyncio.wait(self._attempts, timeout=self.config.shutdown_seconds)
+        await asyncio.gather(*(self._lose_begun(hot) for hot in list(self._held.values())))
+        await self.committer.settled(list(self._held.values()))
+
+    async def _hand_back(self) -> None:
+        worker, self.committer.worker_id = self.id, None  # no commit takes a claim from here on
+        if worker is None:
+            return
+        held = [hot.id for hot in self._held.values() if hot.mine]
+        async with self.database.engine.acquire() as connection:
+            await runs.release_runs(connection, worker, held, self.committer.now())
+            await runs.retire_worker(connection, worker)
+        async with self.database.api.acquire() as connection:
+            await runs.notify_due(connection)
+
+    async def _let_go(self) -> None:
+        """Hold nothing any more, and let nothing go on."""
+        self.committer.worker_id = None
         if self._heart is not None:
-            self._heart.stop()
-        if worker is not None:
-            held = [hot.id for hot in self._held.values() if hot.mine]
-            async with self.database.engine.acquire() as connection:
-                await runs.release_runs(connection, worker, held, self.committer.now())
-                await runs.retire_worker(connection, worker)
+            heart, self._heart = self._heart, None
+            await heart.stop()
         self.committer.forget_claims()
+        self.committer.on_state = lambda hot: None
         self._held.clear()
+        self._claims.clear()
+        self._waiting.clear()
+        self._wakes.clear()
+        self._told.clear()
+        for task in self._attempts:
+            task.cancel()
+        if self._attempts:
+            _, stubborn = await asyncio.wait(self._attempts, timeout=CANCEL_SECONDS)
+            if stubborn:
+                log.warning("attempts_ignore_cancellation", attempts=len(stubborn))
 
     async def _register(self) -> None:
         name = f"{socket.gethostname()}:{os.getpid()}"
         lease = timedelta(seconds=self.config.lease_seconds)
+        asked = time.monotonic()
         async with self.database.api.acquire() as connection:
-            self.committer.worker_id = await runs.register_worker(connection, name, lease)
-        self._heart = _Heart(self.database.dsn, self.committer.worker_id, self.config, self._beat)
-        self._heart.start()
-
-    async def _wait_for_attempts(self) -> None:
-        tasks = [p.task for hot in self._held.values() for p in hot.tasks.values() if p.task is not None]
-        if tasks:
-            await asyncio.wait(tasks, timeout=self.config.shutdown_seconds)
+            worker = await runs.register_worker(connection, name, lease)
+        self.committer.worker_id = worker
+        self._heart = Heart(self.database.dsn, worker, self.config, asked, self._beat)
 
     async def _lose_begun(self, hot: Hot) -> None:
         for path, performing in list(hot.tasks.items()):
@@ -153,18 +202,18 @@ class Worker(Service):
             try:
                 lost = c.StepLost(path=path, attempt=performing.attempt)
                 await self.committer.submit(hot.id, hot.tenant, lost)
-            except Exception as error:  # its result was in time, or the run has moved on: nothing is left behind
-                log.info("not_lost", run_id=str(hot.id), path=path, reason=str(error))
+            except Rejected as rejected:  # its result was in time, or the run has moved on: nothing is left behind
+                log.info("not_lost", run_id=str(hot.id), path=path, reason=rejected.detail)
 
     # --- the lease ------------------------------------------------------------------------------------------------
 
-    def _beat(self, beat: runs.Heartbeat | None) -> None:
+    def _beat(self, heart: Heart, beat: runs.Heartbeat | None) -> None:
         """What the database said to a heartbeat. None: the lease could not be renewed in time."""
-        if self._stopping:
+        if heart is not self._heart:
             return
         if beat is None or not beat.alive:
             log.warning("lease_lost", worker=self.id)
-            self._spawn(self._start_over(), "start over")
+            self._restart = self._spawn(self._start_over(), "start over")
             return
         held = {each.run_id: each for each in beat.held}
         for run_id, each in held.items():
@@ -174,21 +223,46 @@ class Worker(Service):
         for run_id, hot in list(self._held.items()):
             if run_id not in held and not hot.queued:
                 self.committer.refresh(run_id)
+        waiting, self._waiting = self._waiting, set()
+        for run_id in waiting:
+            hot = self._held.get(run_id)
+            if hot is not None:
+                self.sync(hot)
 
     async def _start_over(self) -> None:
         """Drop everything and take a new id: others may perform what we held."""
-        if self._heart is not None:
-            self._heart.stop()
         self.committer.worker_id = None
+        heart, self._heart = self._heart, None
         self.committer.forget_claims()
+        if heart is not None:
+            await heart.stop()
         while self.committer.worker_id is None and not self._stopping:
             try:
                 await self._register()
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except Exception as error:
                 log.warning("register_failed", error=str(error))
                 await asyncio.sleep(self.config.heartbeat_seconds)
 
     # --- holding --------------------------------------------------------------------------------------------------
+
+    async def claim(self, limit: int, queues: Sequence[str]) -> list[runs.Claimed]:
+        """Claim up to `limit` runs that are due, or whose worker is dead, and go on with them."""
+        worker = self.id
+        if worker is None or self._stopping:
+            return []
+        self._claiming = True
+        try:
+            async with self.database.engine.acquire() as connection:
+                claimed = await runs.claim_runs(connection, worker, limit, queues)
+            if claimed:
+                self.committer.clock.read(values.milliseconds(claimed[0].db_now), time.monotonic())
+                self.adopt(claimed)
+            return claimed
+        finally:
+            self._claiming = False
+            undecided, self._undecided = self._undecided, set()
+            for run_id in undecided:
+                self.committer.refresh(run_id)
 
     def adopt(self, claimed: Iterable[runs.Claimed]) -> None:
         """Runs that a claim of ours returned. Those of a dead worker first lose what it had begun."""
@@ -208,9 +282,11 @@ class Worker(Service):
                 del hot.tasks[path]
                 if performing.task is not None:
                     performing.task.cancel()
+        if hot.suspect and self._claiming and hot.id not in self._claims:
+            self._undecided.add(hot.id)  # the claim that is on its way will say whether it was a dead worker's
+            return
         suspect, hot.suspect = self._claims.pop(hot.id, hot.suspect), False
-        if suspect:
-            self._declare_lost(hot)
+        if suspect and self._declare_lost(hot):
             return
         for path, attempt in state.attempts.items():
             if path not in hot.tasks:
@@ -224,19 +300,19 @@ class Worker(Service):
     def _drop(self, hot: Hot) -> None:
         self._held.pop(hot.id, None)
         self._claims.pop(hot.id, None)
+        self._told.pop(hot.id, None)
         for performing in hot.tasks.values():
             if performing.task is not None:
                 performing.task.cancel()
         hot.tasks.clear()
 
-    def _declare_lost(self, hot: Hot) -> None:
+    def _declare_lost(self, hot: Hot) -> bool:
         """The open attempts may have been begun by somebody who is gone; ours are known and stay."""
         lost = [(path, attempt) for path, attempt in hot.state.attempts.items() if path not in hot.tasks]
         for path, attempt in lost:
             hot.tasks[path] = Performing(attempt, None)
             self.committer.tell(hot, c.StepLost(path=path, attempt=attempt))
-        if not lost:
-            self.sync(hot)
+        return bool(lost)
 
     def _cancel_all(self, hot: Hot) -> None:
         for performing in hot.tasks.values():
@@ -245,10 +321,12 @@ class Worker(Service):
 
     def _set_timer(self, hot: Hot) -> None:
         due = wake_at(hot.state)
-        if due is not None:
-            heapq.heappush(self._wakes, (due, hot.id))
-            if self._wakes[0][0] == due:
-                self._woken.set()
+        if due is None or self._told.get(hot.id) == (due, hot.version):
+            return  # nothing to wait for, or already waited for
+        self._told[hot.id] = (due, hot.version)
+        heapq.heappush(self._wakes, (due, hot.id))
+        if self._wakes[0][0] == due:
+            self._woken.set()
 
     async def _run_timers(self) -> None:
         """The timers of the runs that we hold: the database has none for them (STORE H3)."""
@@ -261,59 +339,79 @@ class Worker(Service):
                     self.committer.tell(hot, c.TimerFired())
             self._woken.clear()
             pause = (self._wakes[0][0] - now) / 1000 if self._wakes else None
-            try:
-                await asyncio.wait_for(self._woken.wait(), pause)
-            except TimeoutError:
-                continue
+            await wait_at_most(self._woken, pause)
 
     # --- performing -----------------------------------------------------------------------------------------------
 
+    @property
+    def _may_begin(self) -> bool:
+        """Nothing is begun by a process that stops, or whose lease may be over."""
+        return not self._stopping and self._heart is not None and self._heart.safe
+
     def _begin(self, hot: Hot, path: str, attempt: int) -> None:
-        if self._stopping or self._heart is None or not self._heart.safe:
-            return  # nothing is started by a process whose lease may be over
-        hot.tasks[path] = Performing(attempt, asyncio.create_task(self._perform(hot, path, attempt)))
+        if not self._may_begin:
+            self._waiting.add(hot.id)
+            return
+        task = asyncio.create_task(self._attempt(hot, path, attempt), name=f"attempt {hot.id}/{path}")
+        self._attempts.add(task)
+        task.add_done_callback(self._attempts.discard)
+        hot.tasks[path] = Performing(attempt, task)
 
-    async def _perform(self, hot: Hot, path: str, number: int) -> None:
+    async def _attempt(self, hot: Hot, path: str, number: int) -> None:
         """Run one attempt and report what became of it. One that was closed meanwhile reports nothing."""
-        assert hot.plan is not None
-        step = hot.plan.steps[path]
-        known = hot.state.steps[path]
-        message = _Message(message_id(str(hot.id), path, number, 0))
-        attempt = Attempt(str(hot.id), path, number, known.args or "{}", step)
+        async with self._slots:
+            if not self._may_begin:
+                hot.tasks.pop(path, None)
+                self._waiting.add(hot.id)
+                return
+            message = _Message(message_id(str(hot.id), path, number, 0))
+            try:
+                report = await self._perform(hot, path, number, message)
+                self._flush(hot, path, number, message)
+            finally:
+                if message.timer is not None:
+                    message.timer.cancel()
+        self.committer.tell(hot, report)
 
+    async def _perform(self, hot: Hot, path: str, number: int, message: _Message) -> c.Command:
         async def stream(text: str) -> None:
             message.texts.append(text)
             if message.timer is None:
                 loop = asyncio.get_running_loop()
                 message.timer = loop.call_later(self.config.chunk_seconds, self._flush, hot, path, number, message)
 
-        report: c.Command
         try:
-            async with self._slots:
-                output = await self._registry.runner_of(step).perform(attempt, stream)
-            report = c.StepSucceeded(path=path, attempt=number, output=output)
+            assert hot.plan is not None
+            step = hot.plan.steps[path]
+            attempt = Attempt(str(hot.id), path, number, hot.state.steps[path].args or "{}", step)
+            output = await self._registry.runner_of(step).perform(attempt, stream)
+            return c.StepSucceeded(path=path, attempt=number, output=output)
         except asyncio.CancelledError:
+            task = asyncio.current_task()
+            assert task is not None
+            if not task.cancelling():  # nobody cancelled us: something that the tool waited for was cancelled
+                return _failed(path, number, StepError("The tool was cancelled by something that it waited for."))
             if hot.state.status != "stopping" or self._stopping:
                 raise
-            report = _failed(path, number, StepError("The run is being stopped.", code=CANCELLED, retriable=False))
+            return _failed(path, number, StepError("The run is being stopped.", code=CANCELLED, retriable=False))
         except StepError as error:
-            report = _failed(path, number, error)
+            return _failed(path, number, error)
         except Exception as error:
             log.info("tool_raised", run_id=str(hot.id), path=path, exc_info=error)
-            report = _failed(path, number, StepError(f"{type(error).__name__}: {error}"))
-        self._flush(hot, path, number, message)
-        self.committer.tell(hot, report)
+            return _failed(path, number, StepError(f"{type(error).__name__}: {error}"))
 
     def _flush(self, hot: Hot, path: str, attempt: int, message: _Message) -> None:
-        """Hand what was streamed since the last time to the committer, as one chunk."""
+        """Hand what was streamed since the last time to the committer, in chunks of bounded size."""
         if message.timer is not None:
             message.timer.cancel()
             message.timer = None
         text = "".join(message.texts)
         message.texts.clear()
-        if text:
-            self.committer.stream(hot, [Chunk(message.id, path, attempt, message.chunks, text)])
-            message.chunks += 1
+        pieces = [text[start : start + CHUNK_CHARS_MAX] for start in range(0, len(text), CHUNK_CHARS_MAX)]
+        if pieces:
+            chunks = [Chunk(message.id, path, attempt, n, piece) for n, piece in enumerate(pieces, message.chunks)]
+            self.committer.stream(hot, chunks)
+            message.chunks += len(chunks)
 
 
 def _failed(path: str, attempt: int, error: StepError) -> c.StepFailed:
@@ -328,68 +426,96 @@ def _failed(path: str, attempt: int, error: StepError) -> c.StepFailed:
     )
 
 
-class _Heart:
+class Heart:
     """Renews the lease from a thread and a connection of its own, as long as the loop it beats for answers.
 
     A loop that is stuck performs nothing useful, so its lease should end; a loop that is only busy should keep it.
+    It beats from its making to `stop`. `registered` is the monotonic time at which the lease was asked for.
     """
 
     def __init__(
-        self, dsn: str, worker: int, config: WorkerConfig, beat: Callable[[runs.Heartbeat | None], None]
+        self,
+        dsn: str,
+        worker: int,
+        config: WorkerConfig,
+        registered: float,
+        tell: Callable[[Heart, runs.Heartbeat | None], None],
     ) -> None:
         self._dsn = dsn
         self._worker = worker
         self._config = config
-        self._tell = beat
-        self._loop = asyncio.get_running_loop()
-        self._end = threading.Event()
+        self._tell = tell
+        self._owner = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
         self._answered = time.monotonic()
-        self._lease_until = time.monotonic() + config.lease_seconds
+        self._lease_until = registered + config.lease_seconds
+        self._connection: asyncpg.Connection[Any] | None = None
+        self._own = asyncio.new_event_loop()
+        self._main = self._own.create_task(self._beat_for_ever())
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._thread.start()
 
     @property
     def safe(self) -> bool:
         """Whether the lease surely still runs: a margin of one heartbeat before its end, by our own clock (P5)."""
         return time.monotonic() < self._lease_until - self._config.heartbeat_seconds
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._end.set()
+    async def stop(self) -> None:
+        """Returns when thread and connection are gone."""
+        with contextlib.suppress(RuntimeError):  # it has ended by itself
+            self._own.call_soon_threadsafe(self._main.cancel)
+        await self._ended.wait()
+        self._thread.join()
 
     def _run(self) -> None:
-        asyncio.run(self._beat_until_stopped())
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                self._own.run_until_complete(self._main)
+        finally:
+            self._own.close()
+            self._to_owner(self._ended.set)
 
-    async def _beat_until_stopped(self) -> None:
-        connection: asyncpg.Connection[Any] | None = None
-        lease = timedelta(seconds=self._config.lease_seconds)
-        while not self._end.wait(self._config.heartbeat_seconds):
-            try:
-                self._loop.call_soon_threadsafe(self._pong)
-            except RuntimeError:  # the loop is closed: so is everything that this heart beats for
-                break
-            if time.monotonic() - self._answered > self._config.lease_seconds / 2:
-                continue
-            sent = time.monotonic()
-            beat: runs.Heartbeat | None = None
-            try:
-                if connection is None or connection.is_closed():
-                    connection = await asyncpg.connect(self._dsn, timeout=self._config.lease_seconds / 2)
-                beat = await asyncio.wait_for(
-                    runs.heartbeat(connection, self._worker, lease), self._config.lease_seconds / 2
-                )
-            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-                log.warning("heartbeat_failed", error=str(error))
-            if beat is not None and beat.alive:
-                self._lease_until = sent + self._config.lease_seconds
-            elif beat is None and time.monotonic() < self._lease_until:
-                continue
-            self._loop.call_soon_threadsafe(self._tell, beat)
-            if beat is None or not beat.alive:
-                break
-        if connection is not None:
-            connection.terminate()
+    def _to_owner(self, call: Callable[..., object], *arguments: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: so is everything that this heart beats for
+            self._owner.call_soon_threadsafe(call, *arguments)
+
+    async def _beat_for_ever(self) -> None:
+        try:
+            while True:
+                await asyncio.sleep(self._config.heartbeat_seconds)
+                self._to_owner(self._pong)
+                if time.monotonic() - self._answered > self._config.lease_seconds / 2:
+                    continue  # the loop is stuck: let the lease end
+                sent = time.monotonic()
+                beat = await self._beat()
+                if beat is not None and beat.alive:
+                    self._lease_until = sent + self._config.lease_seconds
+                elif beat is None and time.monotonic() < self._lease_until:
+                    continue
+                self._to_owner(self._tell, self, beat)
+                if beat is None or not beat.alive:
+                    return
+        finally:
+            self._hang_up()
+
+    async def _beat(self) -> runs.Heartbeat | None:
+        """One renewal. None: it failed, and the next one takes a new connection."""
+        limit = self._config.lease_seconds / 3
+        try:
+            if self._connection is None or self._connection.is_closed():
+                self._connection = await asyncpg.connect(self._dsn, timeout=limit, server_settings=HEART_SETTINGS)
+            lease = timedelta(seconds=self._config.lease_seconds)
+            async with asyncio.timeout(limit):
+                return await runs.heartbeat(self._connection, self._worker, lease)
+        except Exception as error:  # whatever it is: this thread must go on, or nobody learns that the lease is over
+            log.warning("heartbeat_failed", error=str(error) or repr(error))
+            self._hang_up()
+            return None
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
 
     def _pong(self) -> None:
         self._answered = time.monotonic()

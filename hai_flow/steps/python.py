@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+import re
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from hai_flow import values
 from hai_flow.definition.plan import Call, FrontendTool, PythonTool, Step
@@ -16,27 +18,44 @@ from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.tools import Context, PythonFunction, find_function
 
 Json: TypeAlias = Any
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 class PythonRunner:
     """Performs `call` of Python tools. `threads` bounds how many `def` tools run at once."""
 
     def __init__(self, threads: int = 32) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="tool")
+        self._threads_max = threads
+        self._threads: ThreadPoolExecutor | None = None
 
     async def perform(self, attempt: Attempt, stream: Stream) -> Json:
         call = attempt.step.verb
-        assert isinstance(call, Call) and isinstance(call.tool, PythonTool)
+        assert isinstance(call, Call)
+        assert isinstance(call.tool, PythonTool)
         found = find_function(call.tool.target, call.function, call.tool.name)
         arguments = self._arguments(found, attempt)
-        if found.kind == "async":
-            output = await found.function(**arguments)
-        elif found.kind == "stream":
-            output = await self._streamed(found.function(**arguments), stream if call.stream else None)
-        else:
-            work = partial(copy_context().run, found.function, **arguments)
-            output = await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        try:
+            if found.kind == "async":
+                output = await found.function(**arguments)
+            elif found.kind == "stream":
+                output = await self._streamed(found.function(**arguments), stream if call.stream else None)
+            else:
+                output = await self._in_thread(partial(found.function, **arguments))
+        except SystemExit as error:  # a tool must not end the process that performs for everybody else
+            raise StepError(f"the tool tried to end its process: SystemExit: {error}", retriable=False) from error
         return _checked(output)
+
+    def close(self) -> None:
+        """Tools that still run in threads can't be stopped; they are left to themselves."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads = None
+
+    async def _in_thread(self, function: Callable[[], Any]) -> Any:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._threads_max, thread_name_prefix="tool")
+        work = partial(copy_context().run, _without_stop_iteration, function)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def fault(self, step: Step) -> str | None:
         call = step.verb
@@ -59,19 +78,34 @@ class PythonRunner:
             )
         return arguments
 
-    async def _streamed(self, generator: AsyncIterator[Any], stream: Stream | None) -> Json:
+    async def _streamed(self, generator: AsyncGenerator[Any], stream: Stream | None) -> Json:
         """Yielded strings are chunks; the last value that is not one is the output, else the whole text."""
         output: Json = None
         chosen = False
         texts: list[str] = []
-        async for item in generator:
-            if not isinstance(item, str):
-                output, chosen = item, True
-                continue
-            texts.append(item)
-            if stream is not None:
-                await stream(item)
+        async with contextlib.aclosing(generator):
+            async for item in generator:
+                if not isinstance(item, str):
+                    output, chosen = item, True
+                    continue
+                text = _storable(item)
+                texts.append(text)
+                if stream is not None:
+                    await stream(text)
         return output if chosen else "".join(texts)
+
+
+def _without_stop_iteration(function: Callable[[], Any]) -> Any:
+    """A future can't carry StopIteration: whoever waits for it would wait for ever."""
+    try:
+        return function()
+    except StopIteration as error:
+        raise RuntimeError(f"the tool raised StopIteration({error.value!r})") from error
+
+
+def _storable(text: str) -> str:
+    """Streamed text comes from models: what can't be stored in it is replaced, not refused (PROMISES, Limits)."""
+    return _UNSTORABLE.sub("\ufffd", text)
 
 
 def _checked(output: Any) -> Json:

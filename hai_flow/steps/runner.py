@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from hai_flow.definition.plan import Plan, Step
+from hai_flow.errors import StepError
 
 Json: TypeAlias = Any
 Stream: TypeAlias = Callable[[str], Awaitable[None]]
@@ -42,6 +43,10 @@ class Runner(Protocol):
         """Why this runner could never perform the step (asked when a workflow is published), or None."""
         ...
 
+    def close(self) -> None:
+        """Give back what is kept between attempts; the next attempt takes it anew."""
+        ...
+
 
 class Registry:
     """The runners of this process by verb."""
@@ -50,7 +55,16 @@ class Registry:
         self._runners = runners
 
     def runner_of(self, step: Step) -> Runner:
-        return self._runners[step.verb_name]
+        """Raises StepError if this process performs no such verb."""
+        runner = self._runners.get(step.verb_name)
+        if runner is None:
+            raise StepError(f"this server performs no {step.verb_name!r} steps", code="tool.unavailable")
+        return runner
+
+    def close(self) -> None:
+        """The process performs nothing any more."""
+        for runner in self._runners.values():
+            runner.close()
 
     def faults(self, plan: Plan) -> list[tuple[Step, str]]:
         """Every effect of the plan that this server could not perform, with the reason."""

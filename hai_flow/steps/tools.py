@@ -44,9 +44,7 @@ class PythonFunction:
     def argument_fault(self, names: set[str]) -> str | None:
         """A sentence about missing or unknown arguments if a call with these names can't work, else None."""
         parameters = {
-            name: parameter
-            for name, parameter in self.signature.parameters.items()
-            if name != self.context_parameter
+            name: parameter for name, parameter in self.signature.parameters.items() if name != self.context_parameter
         }
         takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         named = {n: p for n, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
@@ -81,6 +79,7 @@ def _register(name: str, function: Function) -> Function:
     if known is not None and known.function.__qualname__ != function.__qualname__:
         raise ValueError(f"the tool {name!r} is registered already, by {known.function.__qualname__}")
     _registered[name] = inspect_function(function)
+    find_function.cache_clear()
     return function
 
 
@@ -120,9 +119,13 @@ def find_function(target: str, function: str, name: str) -> PythonFunction:
     attribute = attribute or function or name
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise StepError(f"can't import {module_name}: {error}", code="tool.unavailable") from error
+    except Exception as error:  # an import runs whatever the module says
+        fault = f"{type(error).__name__}: {error}"
+        raise StepError(f"can't import {module_name}: {fault}", code="tool.unavailable") from error
     found = getattr(module, attribute, None)
     if attribute.startswith("_") or not callable(found):
         raise StepError(f"expected a function {attribute!r} in {module_name}, found none", code="tool.unavailable")
-    return inspect_function(found)
+    try:
+        return inspect_function(found)
+    except (TypeError, ValueError) as error:
+        raise StepError(f"{attribute!r} in {module_name} can't be a tool: {error}", code="tool.unavailable") from error

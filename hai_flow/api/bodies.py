@@ -1,0 +1,97 @@
+"""Request bodies: read within a limit, and JSON by the one strict reader (PROMISES section 4, 17 and 24).
+
+A body that two readers could take for different things (a key twice, NaN, digits that get lost) is refused, on every
+route alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from fastapi import Request
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict
+
+from hai_flow.errors import Rejected
+from hai_flow.settings import Settings
+from hai_flow.wire import agent_input
+from hai_flow.wire.dialect import Limits
+
+BODY_SECONDS_MAX: Final = 60.0
+NO_CONTROL_CHARACTERS: Final = r"^[^\x00-\x1f\x7f]*$"
+
+
+class Body(BaseModel):
+    """A JSON body: types are taken as they are, unknown fields are refused."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+def limits_of(settings: Settings) -> Limits:
+    """What one request may hold at most."""
+    return Limits(body_bytes_max=settings.request_bytes_max, messages_max=settings.messages_max)
+
+
+async def read_body(request: Request, bytes_max: int, seconds_max: float = BODY_SECONDS_MAX) -> bytes:
+    """The request's body. Raises Rejected 413 as soon as it is known to be too large, 408 if it does not come."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared[:20]) > bytes_max:
+        raise _too_large(bytes_max)
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(seconds_max):
+            async for piece in request.stream():
+                size += len(piece)
+                if size > bytes_max:
+                    raise _too_large(bytes_max)
+                pieces.append(piece)
+    except TimeoutError:
+        detail = f"the request's body did not arrive within {seconds_max:g} seconds."
+        raise Rejected(408, "body.slow", detail) from None
+    return b"".join(pieces)
+
+
+def _too_large(bytes_max: int) -> Rejected:
+    return Rejected(413, "body.too_large", f"a request has at most {bytes_max} bytes.")
+
+
+class CheckedRoute(APIRoute):
+    """A route whose JSON body, where it takes one, has been read and checked before anybody looks at it."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        takes_body = self.body_field is not None
+
+        async def checked(request: Request) -> Response:
+            return await handle(await _checked(request) if takes_body else request)
+
+        return checked
+
+
+class _CheckedRequest(Request):
+    """A request whose body has been read."""
+
+    def __init__(self, request: Request, body: bytes, document: Any) -> None:
+        super().__init__(request.scope, request.receive)
+        self._checked = body, document
+
+    async def body(self) -> bytes:
+        return self._checked[0]
+
+    async def json(self) -> Any:
+        return self._checked[1]
+
+
+async def _checked(request: Request) -> Request:
+    limits = limits_of(request.app.state.settings)
+    body = await read_body(request, limits.body_bytes_max)
+    if not body:
+        return _CheckedRequest(request, body, None)
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise Rejected(415, "body.not_json", f"expected Content-Type: application/json, found {media_type[:60]!r}.")
+    return _CheckedRequest(request, body, agent_input.load(body, limits))

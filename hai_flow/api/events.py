@@ -1,0 +1,168 @@
+"""`/v1/runs/{id}/events`: a run's log as a page or as it grows, and its turns as a dialect shows them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Header, Query, Response
+from fastapi.responses import JSONResponse
+
+from hai_flow.api import shapes
+from hai_flow.api.deps import Access, CurrentAccess, Pieces
+from hai_flow.api.following import earlier_entries, farewell, nothing, preceded, profile_of, up_to, with_wishes
+from hai_flow.api.problems import documented
+from hai_flow.engine import events as e
+from hai_flow.engine.state import RunState
+from hai_flow.errors import Rejected
+from hai_flow.runtime.fanout import Piece, rendered, unnumbered
+from hai_flow.store import runs
+from hai_flow.wire import DIALECTS, sse
+from hai_flow.wire.dialect import Dialect, Frame, Profile, dump
+from hai_flow.wire.log import LOG, event_json
+
+router = APIRouter(prefix="/v1/runs", tags=["runs"])
+
+RESET: Final = "cursor_reset"
+_SEQ: Final = re.compile(r"0|[1-9][0-9]{0,14}")
+
+_STREAM: Final[dict[str, Any]] = {
+    "model": shapes.EventsPage,
+    "description": "a page, or a stream",
+    "content": {sse.CONTENT_TYPE: {"schema": {"type": "string"}}},
+}
+
+
+@router.get("/{run_id}/events", response_model=None, responses={**documented(404), 200: _STREAM})
+async def get_events(
+    run_id: str,
+    access: CurrentAccess,
+    after: Annotated[str | None, Query(description="a seq; with `dialect`, a cursor")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    dialect: Literal["hai"] | None = None,
+    accept: Annotated[str, Header()] = "",
+    last_event_id: Annotated[str | None, Header(description="beats `after`")] = None,
+) -> Response:
+    """The run's events after a seq: as `text/event-stream` (Accept) until the run ends, else as a page.
+
+    With `dialect`, that protocol's frames: of the newest turn, or all that come after a cursor. A cursor of no place in
+    the run gets `cursor_reset` and what the run is now.
+    """
+    row = await access.run(run_id)
+    given = (last_event_id if last_event_id is not None else after) or None
+    if dialect is not None:
+        shown = _Shown(access, row, DIALECTS[dialect])
+        return await access.stream(lambda: shown.after(given), farewell(access, shown.dialect))
+    seq = _seq(given)
+    if sse.CONTENT_TYPE not in accept:
+        return await _page(access, row, seq, limit)
+    return await access.stream(lambda: _log(access, row, seq))
+
+
+# --- the log ------------------------------------------------------------------------------------------------------
+
+
+def _seq(text: str | None) -> int:
+    if text is None:
+        return 0
+    if not _SEQ.fullmatch(text):
+        raise Rejected(400, "cursor.invalid", f"expected the seq of an event, found {text[:60]!r}.")
+    return int(text)
+
+
+async def _page(access: Access, row: runs.RunRow, after: int, limit: int) -> Response:
+    if after > row.seq:
+        return JSONResponse({"items": [], "next_cursor": None, RESET: {"seq": row.seq}})
+    items: list[dict[str, Any]] = []
+    for stored in await runs.read_log(access.pool, row.id, after, limit):
+        for seq, event in enumerate(e.decode_events(stored.events), stored.first_seq):
+            if seq > after and len(items) < limit:
+                items.append(event_json(seq, event))
+    more = bool(items) and items[-1]["seq"] < row.seq
+    return JSONResponse({"items": items, "next_cursor": str(items[-1]["seq"]) if more else None})
+
+
+async def _log(access: Access, row: runs.RunRow, seq: int) -> Pieces:
+    if seq > row.seq:
+        state = await access.state(row.id)
+        reset = [Frame(RESET, dump({"seq": state.seq}))]
+        return preceded(_piece(reset, state.seq, row.id, LOG), _until_end(access, state, state.seq))
+    return _until_end(access, await access.state(row.id, seq), row.seq)
+
+
+def _until_end(access: Access, start: RunState, head: int) -> Pieces:
+    if start.ended and start.seq >= head:
+        return nothing()
+    return access.follow(start, LOG, Profile(dialect=LOG.name))
+
+
+# --- a dialect ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A run as a dialect shows it to those who come without a POST."""
+
+    access: Access
+    row: runs.RunRow
+    dialect: Dialect
+
+    async def after(self, cursor: str | None) -> Pieces:
+        """The newest turn, or what comes after `cursor`. Raises Rejected 400."""
+        if cursor is None:
+            return await self._newest_turn()
+        place = self._place(cursor)
+        if place.encoding != self.dialect.encoding or place.seq > self.row.seq:
+            return await self._reset()
+        return await self._rest(place)
+
+    def _place(self, cursor: str) -> sse.Cursor:
+        try:
+            place = sse.parse_cursor(cursor)
+        except ValueError as error:
+            raise Rejected(400, "cursor.invalid", f"{error}.") from None
+        ours = place.encoding.rpartition("-")[0] == self.dialect.name
+        if place.run_id != str(self.row.id) or not ours or not place.seq:
+            raise Rejected(400, "cursor.invalid", "expected a cursor of this run's own stream.")
+        return place
+
+    async def _newest_turn(self) -> Pieces:
+        head = await self.access.state(self.row.id)
+        start = await self.access.state(self.row.id, head.turn.first_seq - 1 if head.turn else 0)
+        return self._follow(start, profile_of(head.turn, self.dialect), head)
+
+    async def _rest(self, place: sse.Cursor) -> Pieces:
+        """The event's frames after the cursor's, then what follows: in this turn, else in later ones."""
+        before = await self.access.state(self.row.id, place.seq - 1)
+        here = await self.access.state(self.row.id, place.seq)
+        head = await self.access.state(self.row.id)
+        profile = profile_of(here.turn, self.dialect)
+        stored = (await runs.read_log(self.access.pool, self.row.id, place.seq - 1, 1))[0]
+        event = e.decode_events(stored.events)[place.seq - stored.first_seq]
+        frames = self.dialect.encoder(profile, before).encode(event)
+        whole = _piece(frames, place.seq, self.row.id, self.dialect)
+        shown = _piece(frames[: place.frame + 1], place.seq, self.row.id, self.dialect)
+        rest = Piece(place.seq, frames[place.frame + 1 :], whole.data[len(shown.data) :])
+        return preceded(rest, self._follow(here, profile, head))
+
+    async def _reset(self) -> Pieces:
+        """What the run is now, for a follower whose place nobody knows any more."""
+        state = await self.access.state(self.row.id)
+        profile = with_wishes(profile_of(state.turn, self.dialect), self.access.settings)
+        earlier = await earlier_entries(self.access, self.row.thread_id, self.row.id)
+        started, *frames = self.dialect.encoder(profile, state).preface(None, earlier)
+        note = {"type": "CUSTOM", "name": f"hai.{RESET}", "value": {"seq": state.seq}, "timestamp": state.at}
+        preface = unnumbered([started, Frame("CUSTOM", dump(note)), *frames])
+        return preceded(preface, self._follow(state, profile, state))
+
+    def _follow(self, start: RunState, profile: Profile, head: RunState) -> Pieces:
+        if start.seq >= head.seq and not head.turn_open:
+            return nothing()
+        return up_to(head, self.access.follow(start, self.dialect, profile))
+
+
+def _piece(frames: Sequence[Frame], seq: int, run_id: UUID, dialect: Dialect) -> Piece:
+    return Piece(seq, frames, rendered(frames, seq, run_id, dialect.encoding))

@@ -1,0 +1,95 @@
+"""Streams of pieces, put together: what the dialects' endpoints and `/v1/runs/{id}/events` share."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable
+from uuid import UUID
+
+from hai_flow.api.deps import Access, Pieces
+from hai_flow.engine.state import RunState, TurnState
+from hai_flow.runtime.fanout import Piece, unnumbered
+from hai_flow.settings import Settings
+from hai_flow.store import threads
+from hai_flow.store.projection import thread_entry
+from hai_flow.wire.dialect import Dialect, Entry, Profile
+
+
+async def nothing() -> Pieces:
+    """A stream without events."""
+    return
+    yield
+
+
+async def one(piece: Piece) -> Pieces:
+    """A stream of one piece."""
+    yield [piece]
+
+
+async def preceded(first: Piece, rest: Pieces) -> Pieces:
+    """`first`, then `rest`; only `first` if that is an end."""
+    async with contextlib.aclosing(rest):
+        yield [first]
+        if first.terminal:
+            return
+        async for pieces in rest:
+            yield pieces
+
+
+async def up_to(head: RunState, rest: Pieces) -> Pieces:
+    """`rest`, as it grows if a turn is open at `head`, else as far as `head`: what comes then is another stream's."""
+    async with contextlib.aclosing(rest):
+        async for pieces in rest:
+            yield pieces
+            if not head.turn_open and pieces[-1].seq >= head.seq:
+                return
+
+
+async def earlier_entries(access: Access, thread_id: str, run_id: UUID) -> list[Entry]:
+    """The transcript of the thread's runs before this one."""
+    stored = await threads.transcript(access.pool, access.tenant, thread_id)
+    return [
+        thread_entry(each.role, each.body) for each in itertools.takewhile(lambda each: each.run_id != run_id, stored)
+    ]
+
+
+def profile_of(turn: TurnState | None, dialect: Dialect) -> Profile:
+    """The profile of the stream that a turn was opened for: who comes back to it without a POST gets the same bytes."""
+    if turn is None or turn.dialect != dialect.name or not isinstance(turn.profile, dict):
+        return Profile(dialect=dialect.name)
+    stored = turn.profile
+    return Profile(
+        dialect=dialect.name,
+        version=stored["version"],
+        redaction=stored["redaction"],
+        may_answer=stored["may_answer"],
+        client_tools=frozenset(turn.client_tools),
+        options=tuple(sorted(stored["options"].items())),
+    )
+
+
+def with_wishes(profile: Profile, settings: Settings) -> Profile:
+    """The profile with the server's wish where the client has none."""
+    if settings.hai_snapshot == "MESSAGE_SNAPSHOT" or profile.option("hai.snapshot") is not None:
+        return profile
+    options = tuple(sorted({**dict(profile.options), "hai.snapshot": settings.hai_snapshot}.items()))
+    return Profile(
+        dialect=profile.dialect,
+        version=profile.version,
+        redaction=profile.redaction,
+        client_tools=profile.client_tools,
+        may_answer=profile.may_answer,
+        options=options,
+    )
+
+
+def farewell(access: Access, dialect: Dialect) -> Callable[[], bytes]:
+    """How a stream of the dialect ends that breaks off: a client takes one that just ends for complete."""
+
+    def last_words() -> bytes:
+        nobody = RunState("", at=access.runtime.committer.now_ms())
+        encoder = dialect.encoder(Profile(dialect=dialect.name), nobody)
+        return unnumbered(encoder.farewell("The stream broke off; reconnect to go on.")).data
+
+    return last_words

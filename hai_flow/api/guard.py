@@ -1,0 +1,131 @@
+"""The guard in front of all routes: who may call at all, and the headers that every response bears."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import urlsplit
+
+from fastapi import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hai_flow.api.problems import problem
+from hai_flow.settings import Settings
+
+_LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
+_EVERY_RESPONSE: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+
+
+class Guard:
+    """Refuses what a web page could make a visitor's browser send here (PROMISES section 4, threat 10).
+
+    The Host must be one of ours (DNS rebinding). A request of another page must come from an allowed origin (CSRF):
+    browsers say so in Origin, or, where they send none, in Sec-Fetch-Site; a link that is followed is no such request.
+    Allowed origins get CORS headers, no one else does.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._hosts = frozenset(_host_names((*_LOOPBACK_NAMES, settings.host, *settings.allowed_hosts)))
+        self._any_host = settings.allow_remote and not settings.allowed_hosts
+        self._origins = frozenset(settings.allowed_origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        headers = _Headers(scope)
+        refused = self._refusal(headers, scope.get("method", "GET"))
+        if scope["type"] == "websocket":
+            if refused is None:
+                await self._app(scope, receive, send)
+            else:
+                await send({"type": "websocket.close", "code": 1008})
+            return
+        cors = [] if refused or not headers.origin else _cors(headers.origin)
+        send = _with_headers(send, (*_EVERY_RESPONSE, *cors))
+        if refused is not None:
+            await refused(scope, receive, send)
+        elif cors and scope["method"] == "OPTIONS" and headers.one(b"access-control-request-method"):
+            await _preflight(headers, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _refusal(self, headers: _Headers, method: str) -> Response | None:
+        host, origin = headers.one(b"host"), headers.one(b"origin")
+        if headers.twice(b"host") or headers.twice(b"origin"):
+            return problem(400, "header_twice", "expected one Host and at most one Origin.")
+        if not self._any_host and _name_of(host) not in self._hosts:
+            return problem(421, "host_unknown", f"this server is not {host[:200]!r}; see HAI_FLOW_ALLOWED_HOSTS.")
+        if origin:
+            if origin in self._origins or _is_of(origin, host):
+                return None
+            return problem(
+                403, "origin_refused", f"pages of {origin[:200]!r} may not call; see HAI_FLOW_ALLOWED_ORIGINS."
+            )
+        followed = method == "GET" and headers.one(b"sec-fetch-mode") == "navigate"
+        if headers.one(b"sec-fetch-site") in ("cross-site", "same-site") and not followed:
+            return problem(403, "origin_refused", "another site's page may not call; see HAI_FLOW_ALLOWED_ORIGINS.")
+        return None
+
+
+class _Headers:
+    """A request's headers as text."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._items: list[tuple[bytes, bytes]] = scope["headers"]
+        self.origin = self.one(b"origin")
+
+    def one(self, name: bytes) -> str:
+        """The first value of the header, or nothing."""
+        return next((value.decode("latin-1") for key, value in self._items if key == name), "")
+
+    def twice(self, name: bytes) -> bool:
+        return sum(key == name for key, _ in self._items) > 1
+
+
+def _is_of(origin: str, host: str) -> bool:
+    try:
+        return bool(host) and urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:
+        return False
+
+
+def _cors(origin: str) -> list[tuple[bytes, bytes]]:
+    return [
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-expose-headers", b"Location, Retry-After"),
+        (b"vary", b"Origin"),
+    ]
+
+
+async def _preflight(headers: _Headers, send: Send) -> None:
+    allowed = [
+        (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
+        (b"access-control-allow-headers", headers.one(b"access-control-request-headers").encode("latin-1")),
+        (b"access-control-max-age", b"600"),
+    ]
+    await send({"type": "http.response.start", "status": 204, "headers": allowed})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _with_headers(send: Send, more: Iterable[tuple[bytes, bytes]]) -> Send:
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *more]}
+        await send(message)
+
+    return send_with_headers
+
+
+def _host_names(hosts: Iterable[str]) -> Iterable[str]:
+    for host in hosts:
+        yield f"[{host}]" if ":" in host and not host.startswith("[") else host.lower()
+
+
+def _name_of(host: str) -> str:
+    """A Host header without its port."""
+    if host.startswith("["):
+        name, bracket, _ = host.partition("]")
+        return name.lower() + bracket
+    return host.partition(":")[0].lower()

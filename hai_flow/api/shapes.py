@@ -1,0 +1,202 @@
+"""The shapes of REST's answers, for OpenAPI. They describe what `views.py` makes; nothing is converted by them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+RunStatus = Literal[
+    "queued", "running", "waiting", "paused", "stopping", "needs_attention", "finished", "failed", "stopped"
+]
+
+
+class Shape(BaseModel):
+    """An object with these fields and no others."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Version(Shape):
+    version: int
+    sha256: str
+    dev: bool
+
+
+class Run(Shape):
+    """A run. `input` has its defaults filled in; `output` and `error` are null until the run has ended."""
+
+    id: str
+    thread_id: str
+    workflow: str
+    version: Version
+    status: RunStatus
+    seq: int
+    started_by: str
+    created_at: str
+    ended_at: str | None
+    input: Any
+    output: Any
+    error: dict[str, Any] | None
+
+
+class ControlledRun(Run):
+    """A run after a command. `in_flight`: the attempts that were told to end."""
+
+    in_flight: int = 0
+
+
+class RunPage(Shape):
+    items: list[Run]
+    next_cursor: str | None
+
+
+class CursorReset(Shape):
+    """The cursor was of no place in the run; the run has `seq` events."""
+
+    seq: int
+
+
+class EventsPage(Shape):
+    items: list[dict[str, Any]]
+    next_cursor: str | None
+    cursor_reset: CursorReset | None = None
+
+
+class OpenedPending(Shape):
+    id: str
+    run_id: str
+    status: str
+    opened_at: str
+    path: str
+    kind: Literal["tool", "approve", "ask"]
+    title: str | None
+    message: str | None
+    tool: str | None
+    args: Any
+    evidence: Any
+    schema_: Any = Field(alias="schema")
+    options: list[str]
+    policy: Any
+    deadline: str | None
+    digest: str
+
+
+class Pending(OpenedPending):
+    """A question to people and what became of it."""
+
+    decided_by: str | None
+    decided_at: str | None
+    value: Any
+    reason: str | None
+
+
+class DecidedPending(Pending):
+    """`already`: the same answer had been given before."""
+
+    already: bool
+
+
+class PendingPage(Shape):
+    items: list[OpenedPending]
+    next_cursor: str | None
+
+
+class Message(Shape):
+    id: str
+    role: str
+    kind: str
+    content: Any
+    open: bool
+    at: str
+
+
+class Turn(Shape):
+    n: int
+    first_seq: int
+    open: bool
+    wire_run_id: str | None
+
+
+class StepView(Shape):
+    status: str
+    attempt: int
+    output: Any = None
+    error: dict[str, Any] | None = None
+
+
+class Timer(Shape):
+    path: str
+    kind: str
+    due: str
+
+
+class Snapshot(Shape):
+    """The fold of a run's first `seq` events."""
+
+    run_id: str
+    seq: int
+    status: Literal["new"] | RunStatus
+    turn: Turn | None
+    state: Any
+    steps: dict[str, StepView]
+    pendings: list[Pending]
+    messages: list[Message]
+    timers: list[Timer]
+    output: Any
+    error: dict[str, Any] | None
+
+
+class WorkflowSummary(Version):
+    name: str
+    title: str | None
+    created_at: str
+
+
+class Finding(Shape):
+    file: str
+    line: int
+    column: int
+    severity: Literal["error", "warning"]
+    code: str
+    message: str
+
+
+class PublishedWorkflow(WorkflowSummary):
+    warnings: list[Finding]
+
+
+class Step(Shape):
+    path: str
+    verb: str
+
+
+class Workflow(WorkflowSummary):
+    description: str
+    input: Any
+    steps: list[Step]
+    source: str
+    versions: list[WorkflowSummary]
+
+
+class WorkflowPage(Shape):
+    items: list[WorkflowSummary]
+    next_cursor: str | None
+
+
+class Validation(Shape):
+    valid: bool
+    findings: list[Finding]
+
+
+class Health(Shape):
+    status: Literal["ok"]
+    version: str
+
+
+class Readiness(Shape):
+    """`worker`: whether this process performs runs now. `streams`: how many are open."""
+
+    status: Literal["ready"]
+    worker: bool
+    streams: int

@@ -1,0 +1,134 @@
+"""Where `run` and `dev --demo` have their runs performed: in this process or by a server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from uuid import UUID
+
+from hai_flow.cli.client import Server
+
+if TYPE_CHECKING:
+    from hai_flow.runtime import Runtime
+
+Json: TypeAlias = Any
+
+
+class Backend(Protocol):
+    """Publishes, starts, follows and answers."""
+
+    async def publish(self, source: bytes, file: str) -> str:
+        """Store a dev copy; the reference that starts it. Raises DefinitionError or Problem."""
+        ...
+
+    async def start(self, workflow: str, input: Json, thread_id: str | None) -> str:
+        """The id of a new run."""
+        ...
+
+    def events(self, run_id: str, after: int = 0) -> AsyncGenerator[dict[str, Json], None]:
+        """The run's events after a seq as REST shows them, until its terminal one."""
+        ...
+
+    async def answer(self, pending_id: str, body: dict[str, Json]) -> None:
+        """Decide; `body` as `POST /v1/pendings/{id}/decide` takes it. Raises Rejected or Problem."""
+        ...
+
+
+class Remote:
+    """A server does it, over REST."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def publish(self, source: bytes, file: str) -> str:
+        stored = await self._server.post("/v1/workflows", content=source, dev="true")
+        return f"{stored['name']}@{stored['version']}" + (f"+{stored['sha256'][:8]}" if stored["dev"] else "")
+
+    async def start(self, workflow: str, input: Json, thread_id: str | None) -> str:
+        body = {"workflow": workflow, "input": input}
+        run = await self._server.post("/v1/runs", body if thread_id is None else {**body, "thread_id": thread_id})
+        return run["id"]
+
+    def events(self, run_id: str, after: int = 0) -> AsyncGenerator[dict[str, Json], None]:
+        return self._server.events(run_id, after)
+
+    async def answer(self, pending_id: str, body: dict[str, Json]) -> None:
+        await self._server.post(f"/v1/pendings/{pending_id}/decide", body)
+
+
+class Local:
+    """This process's own runtime does it."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def publish(self, source: bytes, file: str) -> str:
+        from hai_flow.runtime import LOCAL_TENANT
+        from hai_flow.runtime.catalog import version_text
+
+        stored, _ = await self._runtime.catalog.publish(LOCAL_TENANT, source, file, dev=True)
+        return version_text(stored.name, stored.version, stored.sha256.hex(), dev=stored.dev)
+
+    async def start(self, workflow: str, input: Json, thread_id: str | None) -> str:
+        from hai_flow import values
+        from hai_flow.engine import commands as c
+        from hai_flow.runtime import LOCAL_TENANT
+        from hai_flow.runtime.committer import Birth, new_run_id
+
+        runtime = self._runtime
+        stored, plan = await runtime.catalog.resolve(LOCAL_TENANT, workflow)
+        run_id = new_run_id(runtime.committer.now_ms())
+        thread = thread_id or str(run_id)
+        command = c.Start(
+            run_id=run_id,
+            thread_id=thread,
+            requester=c.LOCAL_PRINCIPAL,
+            input=values.check(input),
+            dev=stored.dev,
+        )
+        birth = Birth(plan, slot=f"thread:{thread}")
+        await runtime.committer.submit(run_id, LOCAL_TENANT, command, command_id=f"start:{run_id}", birth=birth)
+        return str(run_id)
+
+    async def events(self, run_id: str, after: int = 0) -> AsyncGenerator[dict[str, Json], None]:
+        from hai_flow import values
+        from hai_flow.runtime import LOCAL_TENANT
+        from hai_flow.runtime.fanout import Lagging
+        from hai_flow.wire.dialect import Profile
+        from hai_flow.wire.log import LOG
+
+        fanout = self._runtime.fanout
+        while True:
+            start = await fanout.state_at(LOCAL_TENANT, UUID(run_id), after)
+            assert start is not None, "the run was started by us"
+            try:
+                async for pieces in fanout.follow(UUID(run_id), LOG, Profile(dialect=LOG.name), start):
+                    for piece in pieces:
+                        after = max(after, piece.seq)
+                        for frame in piece.frames:
+                            yield values.loads(frame.data)
+                return
+            except Lagging:  # the terminal is slower than the run: on from where it stands
+                continue
+
+    async def answer(self, pending_id: str, body: dict[str, Json]) -> None:
+        import msgspec
+
+        from hai_flow import values
+        from hai_flow.engine import commands as c
+        from hai_flow.engine.ids import run_of_pending
+        from hai_flow.runtime import LOCAL_TENANT
+
+        run_id = run_of_pending(pending_id)
+        assert run_id is not None, "a pending's id names its run"
+        given = values.check(body)
+        answer = c.PendingAnswer(
+            id=pending_id,
+            decision=given.get("decision"),
+            reason=given.get("reason"),
+            error=given.get("error"),
+            values=given.get("values", msgspec.UNSET),
+            result=given.get("result", msgspec.UNSET),
+        )
+        command = c.Answer(answers=(answer,), by=c.LOCAL_PRINCIPAL, via="cli")
+        await self._runtime.committer.submit(run_id, LOCAL_TENANT, command)

@@ -1,0 +1,246 @@
+"""`dev`: everything in one process, for the person who writes workflows.
+
+A life, top to bottom: PostgreSQL -> schema -> workflows -> API and worker -> what to try -> until a signal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias
+
+import typer
+
+from hai_flow.cli import processes
+from hai_flow.cli.author import SUFFIXES, read
+from hai_flow.cli.backend import Backend, Local
+from hai_flow.cli.processes import Database, DataDirOption, HostOption, PortOption
+from hai_flow.cli.terminal import UsageError, clean, err, explain, plural, print_findings, program, say
+from hai_flow.errors import DefinitionError, HaiFlowError, Rejected
+from hai_flow.settings import Settings, variable
+
+Json: TypeAlias = Any
+
+POLL_SECONDS: Final = 0.25
+DEMO_WORKFLOW: Final = "cleanup"
+DEMO_SECONDS_MAX: Final = 30.0
+
+
+def dev(
+    host: HostOption = None,
+    port: PortOption = None,
+    data_dir: DataDirOption = None,
+    workflows: Annotated[
+        Path | None,
+        typer.Option("--workflows", help="The folder to load and watch. Default: ./workflows, else the examples."),
+    ] = None,
+    demo: Annotated[bool, typer.Option("--demo", help="Start a run that waits for you.")] = False,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Open nothing in a browser.")] = False,
+) -> None:
+    """Everything in one process: PostgreSQL, the API and a worker; workflows are loaded again when you save them."""
+    settings = processes.load_settings(dev=True, host=host, port=port, data_dir=data_dir, workflows_dir=workflows)
+    folder = workflows_folder(settings, named=workflows is not None)
+    processes.configure_logs("warning")
+    with processes.open_database(settings) as database:
+        code = processes.live(lambda: Dev(database, settings, folder, demo=demo).run())
+    say("Stopped.")
+    raise typer.Exit(code)
+
+
+def workflows_folder(settings: Settings, *, named: bool) -> Path:
+    """The folder of the settings; if there is none and nobody named it, the examples that come along."""
+    if settings.workflows_dir.is_dir():
+        return settings.workflows_dir
+    if named:
+        raise UsageError(f"--workflows: expected a folder, found none at {settings.workflows_dir}.")
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package.parent / "workflows", package / "_workflows"):
+        if folder.is_dir():
+            return folder
+    raise UsageError(f"expected a folder of workflows at {settings.workflows_dir}; name one with --workflows.")
+
+
+class Dev:
+    """One run of `dev` over a database that answers."""
+
+    def __init__(self, database: Database, settings: Settings, folder: Path, *, demo: bool) -> None:
+        self._database = database
+        self._settings = settings
+        self._folder = folder
+        self._demo = demo
+        self._greeting: asyncio.Task[None] | None = None
+
+    async def run(self) -> int:
+        from hai_flow.api import server
+        from hai_flow.api.app import create_app
+
+        await processes.migrated(self._database)
+        say(f"PostgreSQL is ready: {self._database.shown}.")
+        async with processes.running_runtime(self._database, self._settings, performs=True) as runtime:
+            local = Local(runtime)
+            shelf = Shelf(local, self._folder)
+            await shelf.load()
+            app = create_app(self._settings, runtime)
+            async with processes.alongside(shelf.watch()):
+                ended_by = await server.serve(
+                    app, runtime, self._settings, started=lambda url: self._started(url, local, shelf)
+                )
+            say("Stopping.")
+            await self._end_greeting()
+        return processes.exit_code_for(ended_by)
+
+    def _started(self, url: str, local: Local, shelf: Shelf) -> None:
+        self._greeting = asyncio.get_running_loop().create_task(self._greet(url, local, shelf))
+
+    async def _greet(self, url: str, local: Local, shelf: Shelf) -> None:
+        say(f"Serving {url} (API description: {url}/docs), performing runs. Ctrl-C stops everything.", "bold green")
+        for line in suggestions(url, set(shelf.names), default_url=self._settings.url):
+            say(line)
+        if not self._demo:
+            return
+        try:
+            async with asyncio.timeout(DEMO_SECONDS_MAX):
+                run_id, pending_id = await start_demo(local)
+        except HaiFlowError as error:
+            explain(error)
+        except TimeoutError:
+            say(f"The demo did not ask anything within {DEMO_SECONDS_MAX:.0f} s.", "yellow")
+        else:
+            for line in demo_lines(url, run_id, pending_id, default_url=self._settings.url):
+                say(line)
+
+    async def _end_greeting(self) -> None:
+        if self._greeting is not None:
+            self._greeting.cancel()
+            await asyncio.wait({self._greeting})
+
+
+# --- what to try --------------------------------------------------------------------------------------------------
+
+
+def suggestions(url: str, names: set[str], *, default_url: str) -> Iterator[str]:
+    """Commands that work as they stand, for the workflows that are loaded."""
+    yield ""
+    if url != default_url:
+        yield f"For commands in another terminal: export {variable('url')}={url}"
+    yield "Try, in another terminal:"
+    token = secrets.token_hex(4)
+    if "chat" in names:
+        yield f"  {_post(f'{url}/awp', _user_says(f'thread-{token}', f'run-{token}', 'Hello!'), stream=True)}"
+    for name in (DEMO_WORKFLOW, *sorted(names - {"chat"})):
+        if name in names:
+            yield f"  {_post(f'{url}/v1/runs', {'workflow': name})}"
+            break
+    yield f"  curl {url}/v1/runs"
+    yield f"  {program()} pendings"
+    yield ""
+
+
+def demo_lines(url: str, run_id: str, pending_id: str, *, default_url: str) -> Iterator[str]:
+    """How to answer the demo: by the command line, and by curl."""
+    at = "" if url == default_url else f" --server {url}"
+    yield f"The demo, {DEMO_WORKFLOW}, waits for you: run {run_id}, pending {pending_id}."
+    yield "Approve, by the command line or by curl:"
+    yield f"  {program()} decide {pending_id} --result true{at}"
+    yield f"  {_post(f'{url}/v1/pendings/{pending_id}/decide', {'result': True})}"
+    yield "Then see what it did:"
+    yield f"  {program()} show {run_id}{at}"
+    yield ""
+
+
+def _user_says(thread_id: str, run_id: str, text: str) -> Json:
+    return {
+        "threadId": thread_id,
+        "runId": run_id,
+        "messages": [{"id": f"msg-{run_id}", "role": "user", "content": text}],
+    }
+
+
+def _post(url: str, body: Json, *, stream: bool = False) -> str:
+    """The curl that posts `body`."""
+    text = shlex.quote(json.dumps(body, ensure_ascii=False))
+    return f"curl -s{'N' if stream else ''} {url} -H 'Content-Type: application/json' -d {text}"
+
+
+async def start_demo(backend: Backend) -> tuple[str, str]:
+    """Start the demo workflow; its run's id and the id of what it waits for."""
+    run_id = await backend.start(DEMO_WORKFLOW, {}, None)
+    async with contextlib.aclosing(backend.events(run_id)) as events:
+        async for event in events:
+            if event["type"] == "pending_opened":
+                return run_id, event["id"]
+    raise HaiFlowError(f"The demo ended without a question; is {DEMO_WORKFLOW} the one that comes along?")
+
+
+# --- workflows ----------------------------------------------------------------------------------------------------
+
+_Stamp: TypeAlias = tuple[int, int]
+
+
+class Shelf:
+    """The workflow files of a folder: published as dev copies, and again whenever one is saved."""
+
+    def __init__(self, backend: Backend, folder: Path) -> None:
+        self._backend = backend
+        self._folder = folder
+        self._stamps: dict[Path, _Stamp] = {}  # as they were when they were last read
+        self._sources: dict[Path, bytes] = {}
+        self.names: dict[str, str] = {}  # workflow -> its reference
+
+    async def load(self) -> None:
+        """Publish every file. One with mistakes shows them, and the others go on."""
+        stamps = self._look()
+        for path in stamps:
+            await self._publish(path)
+        self._stamps = stamps
+        loaded = ", ".join(sorted(self.names.values()))
+        say(f"{plural(len(self.names), 'workflow')} from {self._folder}{': ' if loaded else ''}{loaded}")
+
+    async def watch(self) -> None:
+        """Publish what is saved, once it has stopped changing."""
+        seen = self._stamps
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            now = self._look()
+            for path, stamp in now.items():
+                if stamp != self._stamps.get(path) and stamp == seen.get(path):
+                    self._stamps[path] = stamp
+                    await self._publish(path, saved=True)
+            for path in self._stamps.keys() - now.keys():
+                del self._stamps[path]
+            seen = now
+
+    def _look(self) -> dict[Path, _Stamp]:
+        found: dict[Path, _Stamp] = {}
+        for path in sorted(self._folder.rglob("*")):
+            with contextlib.suppress(OSError):  # gone since it was listed
+                if path.suffix in SUFFIXES and path.is_file():
+                    status = path.stat()
+                    found[path] = (status.st_mtime_ns, status.st_size)
+        return found
+
+    async def _publish(self, path: Path, *, saved: bool = False) -> None:
+        try:
+            source = read(path)
+        except UsageError as error:  # gone or closed to us since it was listed
+            explain(error)
+            return
+        if source == self._sources.get(path):
+            return
+        self._sources[path] = source
+        try:
+            reference = await self._backend.publish(source, str(path))
+        except DefinitionError as error:
+            err().print(f"{clean(str(path))} is not loaded:", style="red")
+            print_findings(error.findings, {str(path): source.decode(errors="replace")}, err())
+        except Rejected as error:
+            say(f"{path} is not loaded: {error.detail}", "red")
+        else:
+            self.names[reference.partition("@")[0]] = reference
+            if saved:
+                say(f"{path} is saved: {reference}", "green")

@@ -1,0 +1,209 @@
+"""A run told in a terminal: its events as lines, its text as it streams. It asks nobody anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from rich.console import Console
+from rich.text import Text
+
+from hai_flow.cli.terminal import clean, compact
+
+Json: TypeAlias = Any
+EventJson: TypeAlias = dict[str, Json]
+
+# Steps that show themselves by what they do: a message, a change of state, the end.
+_SILENT_VERBS: Final = ("say", "set", "return", "switch", "emit")
+# What says nothing that another event does not say better.
+_SILENT: Final = frozenset(
+    {
+        "turn_started", "turn_ended", "step_skipped", "branch_ended",
+        "messages_changed", "timer_fired",
+    }
+)  # fmt: skip
+
+
+class Narrator:
+    """Writes each event as it comes. `show` never raises for an event it does not know: it names it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._streaming: str | None = None  # the message whose line is open
+        self._kinds: dict[str, str] = {}
+        self._calls: dict[str, list[str]] = {}  # id -> name, then pieces of the arguments
+        self._told: set[str] = set()  # paths of the steps whose start was shown
+
+    def show(self, event: EventJson) -> None:
+        kind = event["type"]
+        write: Callable[[EventJson], None] | None = getattr(self, f"_{kind}", None)
+        if write is not None:
+            write(event)
+        elif kind not in _SILENT:
+            self.line(f"· {kind.replace('_', ' ')} {_rest(event)}", "dim")
+
+    def line(self, text: str, style: str | None = None) -> None:
+        """A line of its own: an open message's line is ended first."""
+        self.end_line()
+        self._console.print(Text(clean(text)), style=style)
+
+    def end_line(self) -> None:
+        if self._streaming is not None:
+            self._streaming = None
+            self._console.print()
+
+    # --- text
+
+    def _message_chunk(self, event: EventJson) -> None:
+        message = event["message_id"]
+        if self._streaming != message:
+            self.end_line()
+            self._streaming = message
+        style = None if self._kinds.get(message, "text") == "text" else "dim"
+        self._console.print(Text(clean(event["content"])), style=style, end="")
+        self._console.file.flush()
+
+    def _message_started(self, event: EventJson) -> None:
+        self._kinds[event["message_id"]] = event.get("kind", "text")
+
+    def _message_ended(self, event: EventJson) -> None:
+        self._kinds.pop(event["message_id"], None)
+        if self._streaming == event["message_id"]:
+            self.end_line()
+        if event.get("aborted"):
+            self.line("(the message was cut off)", "dim")
+
+    # --- steps
+
+    def _step_started(self, event: EventJson) -> None:
+        if event.get("verb") in _SILENT_VERBS or not event.get("path"):
+            return
+        self._told.add(event["path"])
+        title = f" {event['title']}" if event.get("title") else ""
+        args = f" {compact(event['args'])}" if event.get("args") else ""
+        self.line(f"▸ {event['path']}: {event.get('verb', '')}{title}{args}", "cyan")
+
+    def _step_finished(self, event: EventJson) -> None:
+        if event["path"] in self._told:
+            output = "" if event.get("output") is None else f" → {compact(event['output'])}"
+            self.line(f"✓ {event['path']}{output}", "green")
+
+    def _step_failed(self, event: EventJson) -> None:
+        where = event.get("path") or "the run"
+        handled = "; the workflow handles it" if event.get("handler") else ""
+        self.line(f"✗ {where}: {_error(event['error'])}{handled}", "red")
+
+    def _step_retried(self, event: EventJson) -> None:
+        when = f" again at {event['due']}" if event.get("due") else " again"
+        lost = "was lost" if event.get("lost") else f"failed ({_error(event['error'])})"
+        self.line(f"↻ {event['path']}: attempt {event.get('attempt', 1)} {lost};{when}", "yellow")
+
+    def _step_stopped(self, event: EventJson) -> None:
+        if event["path"] in self._told:
+            self.line(f"■ {event['path']} stopped {event.get('reason', '')}".rstrip(), "dim")
+
+    def _attempt_started(self, event: EventJson) -> None:
+        if event.get("attempt", 1) > 1:
+            self.line(f"▸ {event['path']}: attempt {event['attempt']}", "cyan")
+
+    # --- calls, state
+
+    def _tool_call_started(self, event: EventJson) -> None:
+        self._calls[event["tool_call_id"]] = [event["name"]]
+
+    def _tool_call_args_chunk(self, event: EventJson) -> None:
+        self._calls.setdefault(event["tool_call_id"], ["?"]).append(event["content"])
+
+    def _tool_call_ended(self, event: EventJson) -> None:
+        name, *pieces = self._calls.get(event["tool_call_id"], ["?"])
+        self.line(f"⚙ {name}({''.join(pieces)})", "magenta")
+
+    def _tool_call_resolved(self, event: EventJson) -> None:
+        name = self._calls.pop(event["tool_call_id"], ["the tool"])[0]
+        outcome = f"failed: {event['error']}" if event.get("error") else f"→ {event['content']}"
+        self.line(f"⚙ {name} {outcome}", "magenta")
+
+    def _state_changed(self, event: EventJson) -> None:
+        for op in event["ops"]:
+            source = f" from {op['from']}" if "from" in op else ""
+            value = f" {compact(op['value'])}" if "value" in op else ""
+            self.line(f"Δ {op['op']} {op['path']}{source}{value}", "blue")
+
+    # --- people
+
+    def _pending_opened(self, event: EventJson) -> None:
+        self.line(f"? {question_of(event)}", "bold")
+        if event.get("message"):
+            self.line(f"  {event['message']}")
+        if event.get("evidence") is not None:
+            self.line(f"  {compact(event['evidence'], 1000)}")
+        deadline = f", until {event['deadline']}" if event.get("deadline") else ""
+        self.line(f"  {event['kind']} {event['id']}{deadline}", "dim")
+
+    def _vote_cast(self, event: EventJson) -> None:
+        self.line(f"! {event['by']} votes {event['decision']}{_because(event)}", "bold")
+
+    def _pending_decided(self, event: EventJson) -> None:
+        by = f" by {event['by']}" if event.get("by") else ""
+        value = f": {compact(event['value'])}" if event["outcome"] == "answered" else ""
+        self.line(f"! {event['outcome']}{by}{value}{_because(event)}", "bold")
+
+    def _pending_voided(self, event: EventJson) -> None:
+        self.line(f"! no answer is needed any more to {event['id']} {event.get('reason', '')}".rstrip(), "dim")
+
+    # --- the run
+
+    def _run_started(self, event: EventJson) -> None:
+        self.line(f"{event['workflow']}@{event['version']} starts with {compact(event['input'])}", "dim")
+
+    def _run_paused(self, event: EventJson) -> None:
+        self.line(f"paused by {event['by']}{_because(event)}", "yellow")
+
+    def _run_resumed(self, event: EventJson) -> None:
+        self.line(f"resumed by {event['by']}", "yellow")
+
+    def _run_stopping(self, event: EventJson) -> None:
+        self.line(f"stopping, asked by {event['by']}{_because(event)}", "yellow")
+
+    def _run_stopped(self, event: EventJson) -> None:
+        how = "terminated" if event.get("terminated") else "stopped"
+        self.line(f"{how} by {event['by']}{_because(event)}", "yellow")
+
+    def _run_finished(self, event: EventJson) -> None:
+        output = "" if event.get("output") is None else ": " + json.dumps(event["output"], ensure_ascii=False)
+        self.line(f"finished{output}", "bold green")
+
+    def _run_failed(self, event: EventJson) -> None:
+        self.line(f"failed: {_error(event['error'])}", "bold red")
+
+    def _run_needs_attention(self, event: EventJson) -> None:
+        self.line(f"needs attention at {event['path']}: {event['reason']}", "bold red")
+
+    def _timer_set(self, event: EventJson) -> None:
+        if event["kind"] == "wait":  # a deadline is shown with its question, a retry with its failure
+            self.line(f"⏲ {event['path']}: waits until {event['due']}", "cyan")
+
+    def _warning_raised(self, event: EventJson) -> None:
+        self.line(f"warning {event['code']}: {event['message']}", "yellow")
+
+
+def question_of(pending: EventJson) -> str:
+    """What a pending asks, in one line."""
+    if pending["kind"] == "tool":
+        return f"{pending.get('title') or 'The client is asked for'} {pending['tool']}({compact(pending.get('args'))})"
+    return str(pending.get("title") or pending.get("message") or pending["path"])
+
+
+def _error(error: EventJson) -> str:
+    where = f" (at {error['path']})" if error.get("path") else ""
+    return f"{error['code']}: {error['message']}{where}"
+
+
+def _because(event: EventJson) -> str:
+    return f": {event['reason']}" if event.get("reason") else ""
+
+
+def _rest(event: EventJson) -> str:
+    rest = {key: value for key, value in event.items() if key not in ("seq", "type", "at", "turn")}
+    return compact(rest) if rest else ""

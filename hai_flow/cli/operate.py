@@ -1,0 +1,297 @@
+"""Commands over REST: look at runs, control them, answer what waits for people."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from hai_flow.cli.client import Server
+from hai_flow.cli.follow import Narrator, question_of
+from hai_flow.cli.terminal import Problem, UsageError, clean, compact, how_to_answer, out, print_json, program, say
+
+Json: TypeAlias = Any
+Result = TypeVar("Result")
+
+_STYLES: Final = {
+    "running": "green", "waiting": "bold", "paused": "yellow", "stopping": "yellow", "finished": "dim", "failed": "red",
+    "needs_attention": "bold red",
+}  # fmt: skip
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+ServerOption = Annotated[str | None, typer.Option("--server", metavar="URL", help="Default: HAI_FLOW_URL.")]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The most to show.")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.")]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it is recorded.")]
+
+
+def ask(server: str | None, as_json: bool, work: Callable[[Server], Awaitable[Result]]) -> Result:
+    """What `work` gets from the server. With --json a refusal is also printed as the problem that it came as."""
+
+    async def asked() -> Result:
+        async with Server(server) as opened:
+            return await work(opened)
+
+    try:
+        return asyncio.run(asked())
+    except Problem as problem:
+        if as_json:
+            print_json(problem.body)
+        raise
+
+
+# --- looking ------------------------------------------------------------------------------------------------------
+
+
+def runs(
+    status: Annotated[list[str] | None, typer.Option("--status", help="Only these; may be repeated.")] = None,
+    workflow: Annotated[str | None, typer.Option("--workflow", help="Only this one's.")] = None,
+    limit: LimitOption = 20,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The runs, newest first."""
+
+    async def work(api: Server) -> list[Json]:
+        return await api.items("/v1/runs", limit, status=status or None, workflow=workflow)
+
+    found = ask(server, as_json, work)
+    if as_json:
+        print_json({"items": found})
+        return
+    if not found:
+        say("No runs.")
+        return
+    table = _table("run", "workflow", "status", "created", "ended")
+    for run in found:
+        table.add_row(
+            run["id"], version_of(run), _status(run["status"]), _moment(run["created_at"]), _moment(run["ended_at"])
+        )
+    out().print(table)
+
+
+def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
+    """One run: where it stands, what it did, what it waits for."""
+
+    async def work(api: Server) -> tuple[Json, Json]:
+        run_id = await api.run_id(run)
+        return await api.get(f"/v1/runs/{run_id}"), await api.get(f"/v1/runs/{run_id}/snapshot")
+
+    found, snapshot = ask(server, as_json, work)
+    if as_json:
+        print_json({**found, "snapshot": snapshot})
+        return
+    _show_facts(found, snapshot)
+    _show_steps(snapshot["steps"])
+    waiting = [pending for pending in snapshot["pendings"] if pending["status"] == "open"]
+    for pending in waiting:
+        _show_question(pending)
+
+
+def _show_facts(run: Json, snapshot: Json) -> None:
+    table = Table.grid(padding=(0, 2))
+    facts = {
+        "run": run["id"],
+        "workflow": version_of(run),
+        "thread": run["thread_id"],
+        "status": _status(run["status"]),
+        "started": f"{_moment(run['created_at'])} by {run['started_by']}",
+        "ended": _moment(run["ended_at"]),
+        "events": str(run["seq"]),
+        "input": compact(run["input"], 1000),
+        "state": compact(snapshot["state"], 1000) if snapshot["state"] else "",
+        "output": "" if run["output"] is None else compact(run["output"], 1000),
+        "error": _failure(run["error"]) if run["error"] else "",
+    }
+    for name, value in facts.items():
+        if value:
+            table.add_row(Text(name, style="dim"), value if isinstance(value, Text) else Text(clean(value)))
+    out().print(table)
+
+
+def _show_steps(steps: dict[str, Json]) -> None:
+    if not steps:
+        return
+    table = _table("step", "status", "attempt", "output")
+    for path, step in steps.items():
+        result = _failure(step["error"]) if step.get("error") else compact(step["output"]) if step.get("output") else ""
+        table.add_row(Text(clean(path)), _status(step["status"]), str(step["attempt"] or ""), Text(clean(result)))
+    out().print(table)
+
+
+def _show_question(pending: Json) -> None:
+    say(f"? {question_of(pending)}", "bold")
+    if pending.get("message"):
+        say(f"  {pending['message']}")
+    say(f"  {program()} decide {pending['id']} {how_to_answer(pending)}")
+
+
+def events(
+    run: RunArgument,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")] = False,
+    after: Annotated[int, typer.Option("--after", min=0, help="Only the events after this number.")] = 0,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What happened in a run; with --json one event a line."""
+    write = _write_line if as_json else Narrator(out()).show
+
+    async def work(api: Server) -> None:
+        run_id = await api.run_id(run)
+        if follow:
+            async for event in api.events(run_id, after):
+                write(event)
+            return
+        seq: int | str | None = after
+        while seq is not None:
+            page = await api.get(f"/v1/runs/{run_id}/events", after=seq, limit=1000)
+            for event in page["items"]:
+                write(event)
+            seq = page["next_cursor"]
+
+    ask(server, as_json, work)
+
+
+def _write_line(event: Json) -> None:
+    sys.stdout.write(json.dumps(event, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+# --- people -------------------------------------------------------------------------------------------------------
+
+
+def pendings(limit: LimitOption = 50, server: ServerOption = None, as_json: JsonOption = False) -> None:
+    """What waits for people, newest first, and how to answer it."""
+
+    async def work(api: Server) -> list[Json]:
+        return await api.items("/v1/pendings", limit)
+
+    found = ask(server, as_json, work)
+    if as_json:
+        print_json({"items": found})
+        return
+    if not found:
+        say("Nothing waits for people.")
+    for pending in found:
+        _show_question(pending)
+        deadline = f", until {_moment(pending['deadline'])}" if pending["deadline"] else ""
+        say(f"  run {pending['run_id']}, {pending['path']}, since {_moment(pending['opened_at'])}{deadline}", "dim")
+
+
+def decide(
+    pending: Annotated[str, typer.Argument(metavar="PENDING", help="The pending's id.")],
+    decision: Annotated[str | None, typer.Argument(help="approve, reject, or another of its options.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why; it is recorded.")] = None,
+    values: Annotated[str | None, typer.Option("--values", metavar="JSON", help="The form's values.")] = None,
+    result: Annotated[str | None, typer.Option("--result", metavar="JSON", help="A frontend tool's result.")] = None,
+    error: Annotated[str | None, typer.Option("--error", metavar="TEXT", help="Why the tool gives no result.")] = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Answer what waits for a person: approve or reject, fill in a form, or give a frontend tool's result."""
+    body: dict[str, Json] = {"decision": decision, "reason": reason, "error": error}
+    body = {name: value for name, value in body.items() if value is not None}
+    for name, text in (("values", values), ("result", result)):
+        if text is not None:
+            body[name] = parse_json(text, f"--{name}")
+    if not body.keys() - {"reason"}:
+        raise UsageError("expected an answer: a decision (approve, reject), --values, --result or --error.")
+
+    async def work(api: Server) -> Json:
+        return await api.post(f"/v1/pendings/{pending}/decide", body)
+
+    answered = ask(server, as_json, work)
+    if as_json:
+        print_json(answered)
+        return
+    already = " already" if answered.get("already") else ""
+    if answered["status"] == "open":
+        say(f"Recorded{already}; more people must decide before it counts.")
+    else:
+        say(f"{answered['path']}: {answered['status']}{already}. The run is {answered['run_id']}.", "green")
+
+
+def parse_json(text: str, place: str) -> Json:
+    """`text` as JSON. Raises UsageError."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{place}: expected JSON, found {text[:80]!r} ({error}). Put text in double quotes.") from None
+
+
+# --- control ------------------------------------------------------------------------------------------------------
+
+
+def pause(
+    run: RunArgument, reason: ReasonOption = "", server: ServerOption = None, as_json: JsonOption = False
+) -> None:
+    """Let no new step start; answers and timers are kept until `resume`."""
+    _control(run, "pause", {"reason": reason}, server, as_json)
+
+
+def resume(run: RunArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
+    """Go on after a pause."""
+    _control(run, "resume", None, server, as_json)
+
+
+def stop(run: RunArgument, reason: ReasonOption = "", server: ServerOption = None, as_json: JsonOption = False) -> None:
+    """Stop: what is in flight is told to end and has some time for it."""
+    _control(run, "stop", {"reason": reason}, server, as_json)
+
+
+def terminate(
+    run: RunArgument, reason: ReasonOption = "", server: ServerOption = None, as_json: JsonOption = False
+) -> None:
+    """End at once; results that come later are not recorded."""
+    _control(run, "terminate", {"reason": reason}, server, as_json)
+
+
+def retry(run: RunArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
+    """Go on from the step that failed."""
+    _control(run, "retry", None, server, as_json)
+
+
+def _control(run: str, verb: str, body: Json, server: str | None, as_json: bool) -> None:
+    async def work(api: Server) -> Json:
+        return await api.post(f"/v1/runs/{await api.run_id(run)}/{verb}", body)
+
+    answered = ask(server, as_json, work)
+    if as_json:
+        print_json(answered)
+        return
+    in_flight = f", {answered['in_flight']} attempts in flight" if answered.get("in_flight") else ""
+    say(f"{answered['id']} is {answered['status']}{in_flight}.", "green")
+
+
+# --- how things look ----------------------------------------------------------------------------------------------
+
+
+def version_of(run: Json) -> str:
+    """`chat@1`, or `chat@1+3f2a9c11` for a copy that was loaded while it is edited."""
+    version = run["version"]
+    return f"{run['workflow']}@{version['version']}" + (f"+{version['sha256'][:8]}" if version["dev"] else "")
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    return table
+
+
+def _status(status: str) -> Text:
+    return Text(status, style=_STYLES.get(status, ""))
+
+
+def _moment(text: str | None) -> str:
+    return "" if text is None else text[:19].replace("T", " ") + "Z"
+
+
+def _failure(error: Json) -> str:
+    return f"{error['code']}: {error['message']}"

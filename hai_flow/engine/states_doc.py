@@ -1,0 +1,199 @@
+"""docs/run-states.md from the transition table: `python -m hai_flow.engine.states_doc > docs/run-states.md`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Final, get_args
+
+from hai_flow.engine.state import TERMINAL_STATUSES, TRANSITIONS, Status
+
+MEANINGS: Final[dict[str, str]] = {
+    "new": "the run does not exist yet",
+    "queued": "it waits for a slot (one active run per thread, or a `concurrency` key)",
+    "running": "a turn is open: something is performed, or is about to be",
+    "waiting": "every branch waits for people, or for a time that is not near; nothing is held in memory",
+    "paused": "an operator halted it; attempts in flight finish and are recorded",
+    "stopping": "it was asked to stop; what was in flight has been told to cancel, and has a grace of 30 s",
+    "finished": "the end: it has an output",
+    "failed": "the end, unless it is retried: it has an error",
+    "stopped": "the end: it was stopped, or terminated",
+    "needs_attention": "its attempts were lost five times in a row, or its result can't be stored; a person decides",
+}
+
+_INTRODUCTION: Final = """\
+# The states of a run
+
+Generated from `hai_flow/engine/state.py` by `make docs`; do not edit. A status changes by these rows and by no other:
+`evolve` asserts it, and `tests/engine/test_transitions.py` walks each of them.
+"""
+
+_PAUSE_ROWS: Final = (
+    (
+        "",
+        "Pause",
+        "Stop",
+        "Terminate",
+    ),
+    (
+        "effects in flight (`call`)",
+        "finish and are recorded",
+        "are told to cancel; what ends within 30 s is recorded",
+        "cut off; late results are refused",
+    ),
+    (
+        "effects not begun",
+        "begin on resume",
+        "never begin",
+        "never begin",
+    ),
+    (
+        "a failed attempt's back-off",
+        "is recorded; the timer fires on resume",
+        "no further attempt",
+        "no further attempt",
+    ),
+    (
+        "a lost attempt",
+        "is recorded; the next one begins on resume",
+        "counts as stopped",
+        "-",
+    ),
+    (
+        "clock of `timeout` (step and block)",
+        "stands",
+        "stands",
+        "-",
+    ),
+    (
+        "people (`ask`, `approve`, frontend call)",
+        "answers are accepted and stored, their consequences wait",
+        "voided; late answers: 409",
+        "voided; late answers: 409",
+    ),
+    (
+        "deadlines of people",
+        "run and fire in time, their consequences wait",
+        "voided",
+        "voided",
+    ),
+    (
+        "`wait`",
+        "fires on resume if due",
+        "voided",
+        "voided",
+    ),
+    (
+        "signals",
+        "stored",
+        "stored until the end",
+        "refused",
+    ),
+    (
+        "blocks (`switch`, `parallel`)",
+        "no new step or branch begins",
+        "end after what is inside them",
+        "end at once",
+    ),
+    (
+        "asked again",
+        "already so: the first actor and reason stand",
+        "already so",
+        "already so",
+    ),
+    (
+        "of a run that never began (`queued`)",
+        "paused; resume puts it back into the queue",
+        "stopped",
+        "stopped",
+    ),
+    (
+        "of a paused run",
+        "already so",
+        "stops",
+        "stops",
+    ),
+    (
+        "of a run that needs attention",
+        "409",
+        "stops",
+        "stops",
+    ),
+    (
+        "of an ended run",
+        "409",
+        "409; of a stopped one: already so",
+        "409; of a stopped one: already so",
+    ),
+)
+
+_PAUSE_NOTES: Final = """\
+An attempt that ends while the run is paused never makes it run again: only Resume does. Resume of a run that is not
+paused is already so. Retry goes on at the first step that is not done, in every branch; what is finished is kept.
+"""
+
+
+def _diagram() -> Iterator[str]:
+    yield "```mermaid"
+    yield "stateDiagram-v2"
+    yield "    [*] --> new"
+    labels: dict[tuple[str, str], list[str]] = {}
+    for event, row in TRANSITIONS.items():
+        for before, afters in row.items():
+            for after in afters:
+                if before != after:
+                    labels.setdefault((before, after), []).append(event)
+    for (before, after), events in labels.items():
+        yield f"    {before} --> {after}: {', '.join(events)}"
+    for status in sorted(TERMINAL_STATUSES):
+        yield f"    {status} --> [*]"
+    yield "```"
+
+
+def _statuses() -> Iterator[str]:
+    yield "| status | means |"
+    yield "|---|---|"
+    for status in get_args(Status):
+        yield f"| `{status}` | {MEANINGS[status]} |"
+
+
+def _transitions() -> Iterator[str]:
+    yield "| event | before | after |"
+    yield "|---|---|---|"
+    for event, row in TRANSITIONS.items():
+        for before, afters in row.items():
+            yield f"| `{event}` | {before} | {' or '.join(afters)} |"
+
+
+def _pause_table() -> Iterator[str]:
+    head, *rows = _PAUSE_ROWS
+    yield "| " + " | ".join(head) + " |"
+    yield "|---" * len(head) + "|"
+    for row in rows:
+        yield "| " + " | ".join(row) + " |"
+
+
+def document() -> str:
+    """The text of docs/run-states.md."""
+    lines = [
+        _INTRODUCTION,
+        *_statuses(),
+        "",
+        *_diagram(),
+        "",
+        "`turn_ended` counts only with the reason `waiting`; else another event of the same commit says more.",
+        "Where several statuses may follow, the event says which.",
+        "",
+        *_transitions(),
+        "",
+        "## What Pause, Stop and Terminate do",
+        "",
+        *_pause_table(),
+        "",
+        _PAUSE_NOTES,
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(document())

@@ -1,0 +1,95 @@
+"""How a person's line becomes an answer, and how a run is told."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from hai_flow.cli import answers
+from hai_flow.cli.follow import Narrator
+from hai_flow.cli.run import inputs
+from hai_flow.cli.terminal import UsageError
+
+FORM = {
+    "type": "object",
+    "required": ["amount"],
+    "properties": {
+        "amount": {"type": "integer"},
+        "currency": {"enum": ["EUR", "USD"], "default": "EUR"},
+        "urgent": {"type": "boolean"},
+    },
+}
+
+
+async def answered(pending: dict[str, Any], *lines: str) -> dict[str, Any]:
+    """The answer of a person who types `lines`."""
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, "".join(f"{line}\n" for line in lines).encode())
+        async with asyncio.timeout(10):
+            return await answers.answer(pending, answers.Prompt(reader))
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+async def test_an_option_may_be_shortened_and_a_wrong_one_is_asked_again() -> None:
+    pending = {"kind": "approve", "options": ["approve", "reject"]}
+    assert await answered(pending, "maybe", "", "a", "") == {"decision": "approve"}
+    assert await answered(pending, "rej", "too early") == {"decision": "reject", "reason": "too early"}
+
+
+async def test_an_approval_with_a_form_asks_for_its_fields_only_when_approved() -> None:
+    pending = {"kind": "approve", "options": ["approve", "reject"], "schema": FORM}
+    given = await answered(pending, "approve", "many", "", "12", "U", "y", "fine")
+    assert given == {
+        "decision": "approve",
+        "values": {"amount": 12, "currency": "USD", "urgent": True},
+        "reason": "fine",
+    }
+    assert await answered(pending, "reject", "") == {"decision": "reject"}
+
+
+async def test_an_empty_line_leaves_a_field_to_its_default() -> None:
+    assert await answered({"kind": "ask", "schema": FORM}, "7", "", "") == {"values": {"amount": 7}}
+
+
+async def test_a_result_is_json_where_it_can_be_and_may_be_declined() -> None:
+    call = {"kind": "tool", "tool": "pick", "schema": {"type": ["boolean", "string"]}}
+    assert await answered(call, "true") == {"result": True}
+    assert await answered(call, "confirmed") == {"result": "confirmed"}
+    assert await answered(call, "/decline not here") == {"error": "not here"}
+    assert await answered({**call, "schema": {"type": "string"}}, "12") == {"result": "12"}
+
+
+async def test_a_closed_input_leaves_the_question_open() -> None:
+    reader, writer = os.pipe()
+    os.close(writer)
+    with pytest.raises(answers.NoMoreInput):
+        await answers.Prompt(reader).line("? ")
+    os.close(reader)
+
+
+def test_inputs_are_read_by_the_workflows_schema() -> None:
+    schema = {"properties": {"count": {"type": "integer"}, "code": {"type": "string"}}}
+    assert inputs(schema, ["count=3", "code=3", "x=a=b"], '{"y": 1}') == {"y": 1, "count": 3, "code": "3", "x": "a=b"}
+    for wrong in (["count"], ["=3"]):
+        with pytest.raises(UsageError):
+            inputs(schema, wrong, None)
+    with pytest.raises(UsageError):
+        inputs(schema, [], "[1]")
+
+
+def test_interleaved_messages_get_lines_of_their_own_and_unknown_events_are_named() -> None:
+    stream = io.StringIO()
+    narrator = Narrator(Console(file=stream, highlight=False, soft_wrap=True, markup=False))
+    for message, content in (("a", "one "), ("a", "two"), ("b", "three"), ("a", " four\x1b[2J")):
+        narrator.show({"type": "message_chunk", "message_id": message, "content": content})
+    narrator.show({"type": "message_ended", "message_id": "a"})
+    narrator.show({"type": "something_new", "seq": 9, "what": "x"})
+    assert stream.getvalue() == 'one two\nthree\n four\ufffd[2J\n· something new {"what": "x"}\n'

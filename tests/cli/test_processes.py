@@ -1,0 +1,267 @@
+"""The commands as processes: over a real database, with real signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hai_flow.store import migrations
+from tests.support.postgres import run_apart
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS_MAX = 60.0
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "hai_flow.cli", *arguments]
+
+
+def environment(**settings: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HAI_FLOW_")}
+    return {**kept, "PYTHONPATH": str(ROOT), **settings}
+
+
+def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """A command that ends by itself. It has no terminal."""
+    return subprocess.run(
+        command(*arguments),
+        cwd=ROOT,
+        env=environment(**settings),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+    )
+
+
+class Process:
+    """A command that goes on until it is told to end. `output` is everything that it has said so far."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    @property
+    def output(self) -> str:
+        return self._log.read_text()
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        """The first match of `pattern` in the output, as soon as it is there."""
+        deadline = time.monotonic() + SECONDS_MAX
+        while (match := re.search(pattern, self.output)) is None:
+            assert self._process.poll() is None, f"ended with {self._process.returncode}:\n{self.output}"
+            assert time.monotonic() < deadline, f"no {pattern!r} in:\n{self.output}"
+            time.sleep(0.05)
+        return match
+
+    def end(self, number: signal.Signals) -> int:
+        """Send the signal; the exit code."""
+        self._process.send_signal(number)
+        return self._process.wait(SECONDS_MAX)
+
+
+@contextmanager
+def started(log: Path, *arguments: str, **settings: str) -> Iterator[Process]:
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command(*arguments),
+            cwd=ROOT,
+            env=environment(**settings),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield Process(process, log)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(SECONDS_MAX)
+
+
+def test_a_worker_imports_no_web_framework(database_url: str, tmp_path: Path) -> None:
+    # sitecustomize is imported first of all: at the end it tells what the worker itself had loaded.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import atexit, sys\n"
+        "names = {'fastapi', 'starlette', 'uvicorn'}\n"
+        "atexit.register(lambda: print('web:', sorted(names & {name.partition('.')[0] for name in sys.modules})))\n"
+    )
+    path = f"{tmp_path}{os.pathsep}{ROOT}"
+    with started(tmp_path / "log", "worker", HAI_FLOW_DATABASE_URL=database_url, PYTHONPATH=path) as worker:
+        worker.wait_for(r"Worker \d+ performs")
+        assert worker.end(signal.SIGTERM) == 143
+        assert "web: []" in worker.output
+        assert "Traceback" not in worker.output
+
+
+def test_a_process_over_an_old_schema_says_what_to_do(empty_database_url: str) -> None:
+    for name in ("serve", "worker"):
+        refused = run(name, HAI_FLOW_DATABASE_URL=empty_database_url)
+        assert refused.returncode == 1
+        assert re.search(r"does not have the schema of this release: run .* migrate\.\n$", refused.stderr)
+    assert run("migrate", HAI_FLOW_DATABASE_URL=empty_database_url).returncode == 0
+    revisions: list[str | None] = []
+
+    async def look() -> None:
+        revisions.append(await migrations.current(empty_database_url))
+
+    run_apart(look())
+    assert revisions == [migrations.head()]
+
+
+def test_a_database_that_does_not_answer_is_a_sentence() -> None:
+    refused = run("worker", HAI_FLOW_DATABASE_URL="postgresql://secret:word@127.0.0.1:9/none")
+    assert refused.returncode == 1
+    assert "does not answer" in refused.stderr
+    assert "word" not in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_without_a_server_the_sentence_says_how_to_start_one() -> None:
+    refused = run("runs", HAI_FLOW_URL="http://127.0.0.1:9")
+    assert refused.returncode == 4
+    assert refused.stderr.startswith("hai-flow: No server answers at http://127.0.0.1:9")
+    assert " dev`" in refused.stderr
+
+
+def test_a_run_that_ends_exits_by_its_outcome(database_url: str, tmp_path: Path) -> None:
+    finished = run("run", "workflows/weather.flow.yaml", "-i", "city=Berlin", HAI_FLOW_DATABASE_URL=database_url)
+    assert finished.returncode == 0, finished.stderr
+    assert "⚙ get_weather → rain, 12°C\n" in finished.stdout
+    assert finished.stdout.endswith('finished: {"weather": "rain, 12°C"}\n')
+    failing = tmp_path / "failing.yaml"
+    failing.write_text(
+        "hai: flow/v1\nname: failing\nversion: 1\nsteps:\n  - fail: {code: shop.closed, message: Closed on Sundays}\n"
+    )
+    failed = run("run", str(failing), HAI_FLOW_DATABASE_URL=database_url)
+    assert failed.returncode == 1, failed.stderr
+    assert "failed: shop.closed: Closed on Sundays" in failed.stdout
+
+
+def test_a_run_that_waits_exits_with_3_and_is_decided_at_a_server(database_url: str, tmp_path: Path) -> None:
+    waits = run("run", "workflows/cleanup.flow.yaml", "--json", "-i", "count=3", HAI_FLOW_DATABASE_URL=database_url)
+    assert waits.returncode == 3, waits.stderr
+    standing = json.loads(waits.stdout)
+    assert standing["status"] == "waiting"
+    (pending,) = standing["pendings"]
+
+    with (
+        started(tmp_path / "serve", "serve", "--port", "0", HAI_FLOW_DATABASE_URL=database_url) as server,
+        started(tmp_path / "worker", "worker", HAI_FLOW_DATABASE_URL=database_url) as worker,
+    ):
+        url = server.wait_for(r"Serving (http://\S+)")[1]
+        worker.wait_for(r"Worker \d+ performs")
+
+        def ask(*arguments: str, code: int = 0) -> Any:
+            answer = run(*arguments, "--json", HAI_FLOW_URL=url)
+            assert answer.returncode == code, answer.stderr
+            return json.loads(answer.stdout)
+
+        assert [each["id"] for each in ask("pendings")["items"]] == [pending["id"]]
+        assert "decide " + pending["id"] in run("pendings", HAI_FLOW_URL=url).stdout
+        assert ask("decide", pending["id"], "--result", "[]", code=1)["findings"]
+        assert ask("decide", pending["id"], "--result", "true")["status"] == "answered"
+        assert ask("decide", pending["id"], "--result", "true")["already"] is True
+        assert ask("decide", pending["id"], "--result", "false", code=1)["winner"]["value"] is True
+
+        followed = run("events", standing["run_id"][:18], "--follow", HAI_FLOW_URL=url)
+        assert followed.returncode == 0, followed.stderr
+        assert followed.stdout.endswith('finished: {"deleted": 3}\n')
+        shown = ask("show", standing["run_id"])
+        assert (shown["status"], shown["snapshot"]["output"]) == ("finished", {"deleted": 3})
+        assert standing["run_id"] in run("runs", "--status", "finished", HAI_FLOW_URL=url).stdout
+
+        remote = run("run", "workflows/cleanup.flow.yaml", "--server", url)
+        assert remote.returncode == 3, remote.stderr
+        second = re.search(r"run (\S+)\n", remote.stderr)
+        assert second is not None
+        assert ask("pause", second[1], "--reason", "let me look")["status"] == "paused"
+        assert ask("resume", second[1])["status"] == "waiting"
+        assert ask("terminate", second[1])["status"] == "stopped"
+        assert ask("retry", second[1], code=1)["status"] == 409
+
+        assert server.end(signal.SIGINT) == 0
+        assert worker.end(signal.SIGINT) == 0
+        assert "Traceback" not in server.output + worker.output
+
+
+def test_on_a_terminal_a_run_asks_there_until_it_ends(database_url: str) -> None:
+    near, far = pty.openpty()
+    arguments = command("run", "workflows/release.flow.yaml", "-i", "release=v9")
+    settings = environment(HAI_FLOW_DATABASE_URL=database_url)
+    process = subprocess.Popen(arguments, cwd=ROOT, env=settings, stdin=far, stdout=far, stderr=far)
+    os.close(far)
+    try:
+        read_until(near, "approve/reject: ")
+        os.write(near, b"approve\n")
+        read_until(near, "reason (may be empty): ")
+        os.write(near, b"tested\n")
+        read_until(near, "Waiting for your answer to: Security: ship v9?")
+        read_until(near, "approve/reject: ")
+        os.write(near, b"r\n")
+        read_until(near, "reason (may be empty): ")
+        os.write(near, b"open findings\n")
+        assert "Not released: open findings" in read_until(near, 'finished: {"released": false}')
+        assert process.wait(SECONDS_MAX) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(near)
+
+
+def read_until(terminal: int, text: str) -> str:
+    """What the terminal shows up to `text`."""
+    deadline = time.monotonic() + SECONDS_MAX
+    shown = b""
+    while text.encode() not in shown:
+        ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
+        assert ready, f"no {text!r} in:\n{shown.decode()}"
+        shown += os.read(terminal, 1)  # a byte at a time: what comes after is the next reader's
+    return shown.decode()
+
+
+@pytest.mark.timeout(180)
+def test_dev_starts_everything_tells_what_to_try_and_stops_cleanly(tmp_path: Path) -> None:
+    folder = tmp_path / "workflows"
+    folder.mkdir()
+    for path in (ROOT / "workflows").iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    (folder / "broken.yaml").write_text("hai: flow/v1\nname: broken\n")
+    arguments = (
+        "dev", "--port", "0", "--data-dir", str(tmp_path / "data"), "--workflows", str(folder), "--no-open", "--demo",
+    )  # fmt: skip
+    with started(tmp_path / "log", *arguments) as dev:
+        url = dev.wait_for(r"Serving (http://\S+)")[1]
+        assert re.search(r"broken\.yaml is not loaded:\n.*broken\.yaml:", dev.output)
+        assert "5 workflows from" in dev.output
+        pending = dev.wait_for(r"decide (call_\S+) --result true --server")[1]
+        # The commands that it suggests work as they are printed.
+        for curl in re.findall(r"^  (curl .*)$", dev.output, re.MULTILINE):
+            answer = subprocess.run(["sh", "-c", curl], capture_output=True, text=True, timeout=SECONDS_MAX)
+            assert '"status":4' not in answer.stdout
+            assert answer.stdout.strip(), curl
+        assert run("decide", pending, "--result", "true", HAI_FLOW_URL=url).stdout.startswith(
+            "confirm: answered already"
+        )
+
+        edited = folder / "weather.flow.yaml"
+        edited.write_text(edited.read_text() + "# edited\n")
+        dev.wait_for(r"weather\.flow\.yaml is saved: weather@1\+[0-9a-f]{8}\n")
+        assert dev.end(signal.SIGINT) == 0
+        assert dev.output.endswith("Stopping.\nStopped.\n")
+        assert "Traceback" not in dev.output
+    assert not (tmp_path / "data" / "data" / "postmaster.pid").exists()

@@ -1,0 +1,336 @@
+"""How answers are read, and what the second one gets to hear. LANGUAGE sections 7 and 8."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.ids import pending_id, run_of_pending
+from hai_flow.errors import Rejected
+from tests.support.runs import DAY, HOUR, NOON, RUN, Play
+
+APPROVE = "steps: [{id: gate, approve: {title: Go?, from: anyone, deadline: 1h}}]"
+APPROVE_FORM = """
+steps:
+  - id: gate
+    approve:
+      title: Go?
+      from: anyone
+      form: {type: object, required: [n], properties: {n: {type: integer}, m: {type: integer, default: 2}}}
+"""
+ASK = """
+steps:
+  - id: q
+    ask:
+      title: How many?
+      form: {type: object, required: [n], properties: {n: {type: integer}, m: {type: integer, default: 2}}}
+"""
+TWO = """
+steps:
+  - id: p
+    parallel:
+      x: [{id: one, approve: {title: One?, from: anyone}}]
+      y: [{id: two, ask: {title: Two?, form: {type: object, properties: {n: {type: integer}}}}}]
+"""
+
+
+def picking(result: str | None = None) -> Play:
+    declared = "" if result is None else f", result: {result}"
+    frontend = "{description: Pick., parameters: {type: object, properties: {n: {type: integer}}}" + declared + "}"
+    return Play(
+        f"tools: {{pick: {{frontend: {frontend}}}}}\n"
+        "steps: [{id: q, call: pick, with: {n: 1}}]\noutput: ${{ steps.q.output }}"
+    )
+
+
+def refusal_of(play: Play, path: str, **fields: Any) -> Rejected:
+    before = play.state
+    with pytest.raises(Rejected) as refusal:
+        play.answer(path, **fields)
+    assert play.state is before
+    return refusal.value
+
+
+APPROVALS: list[dict[str, Any]] = [
+    {"content": "true"}, {"content": '"true"'}, {"content": '{"approved": true}'}, {"content": '{"approved": "true"}'},
+    {"result": True}, {"result": "true"}, {"result": {"approved": True}}, {"decision": "approve"},
+    {"content": '{"decision": "approve", "reason": "fine"}'}, {"result": {"approved": True, "reason": "fine"}},
+]  # fmt: skip
+REJECTIONS: list[dict[str, Any]] = [
+    {"content": "false"}, {"content": '"false"'}, {"content": '{"approved": false}'}, {"result": False},
+    {"result": {"approved": "false"}}, {"decision": "reject", "reason": "no"}, {"content": '{"status": "cancelled"}'},
+]  # fmt: skip
+NEITHER: list[dict[str, Any]] = [
+    {"content": "yes"}, {"content": "1"}, {"content": '{"approved": 1}'}, {"content": '{"approved": null}'},
+    {"content": ""}, {"content": "null"}, {"content": "[true]"}, {"content": '{"decision": "maybe"}'},
+    {"content": '{"decision": ["approve"]}'}, {"content": '{"approved": true, "as": "admin"}'},
+    {"content": '{"approved": true, "reason": 7}'}, {"decision": "approve", "values": {"n": 1}}, {"values": {}},
+    {"decision": "approve", "reason": "a\x00b"}, {"error": "no"}, {"result": 0}, {"result": 1.0}, {},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("spelled", APPROVALS, ids=str)
+def test_these_approve(spelled: dict[str, Any]) -> None:
+    play = Play(APPROVE)
+    play.answer("gate", **spelled)
+    assert (play.status, play.state.steps["gate"].approval["decision"]) == ("finished", "approve")
+
+
+@pytest.mark.parametrize("spelled", REJECTIONS, ids=str)
+def test_these_reject(spelled: dict[str, Any]) -> None:
+    play = Play(APPROVE)
+    play.answer("gate", **spelled)
+    assert (play.status, play.error.code) == ("failed", "approval.rejected")
+
+
+@pytest.mark.parametrize("spelled", NEITHER, ids=repr)
+def test_anything_else_is_refused_and_the_question_is_still_open(spelled: dict[str, Any]) -> None:
+    play = Play(APPROVE)
+    refusal = refusal_of(play, "gate", **spelled)
+    assert (refusal.status, refusal.code) == (422, "answer.invalid")
+    assert play.asking == {"gate"}
+
+
+def test_the_envelope_tells_who_decided_what_and_when() -> None:
+    play = Play(APPROVE_FORM)
+    play.answer("gate", by="user:bob", decision="approve", reason="fine", values={"n": 1})
+    opened = play.of(e.PendingOpened)[0]
+    assert play.state.steps["gate"].output == {
+        "decision": "approve", "reason": "fine", "values": {"n": 1, "m": 2}, "edits": None, "expired": False,
+        "escalations": [],
+        "votes": [{
+            "by": "user:bob", "on_behalf_of": None, "roles": [], "decision": "approve", "reason": "fine",
+            "values": {"n": 1, "m": 2}, "at": "2026-03-02T12:00:00.000Z", "via": "rest", "digest": opened.digest,
+            "counts": True,
+        }],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("values", [{}, {"n": "1"}, [], "", 0, False], ids=repr)
+def test_the_values_of_an_approval_must_fit_its_form(values: Any) -> None:
+    play = Play(APPROVE_FORM)
+    assert refusal_of(play, "gate", decision="approve", values=values).code == "answer.invalid"
+
+
+def test_the_values_of_a_rejection_decide_nothing() -> None:
+    play = Play(APPROVE_FORM)
+    play.answer("gate", decision="reject", values={"n": "wrong"})
+    assert play.state.steps["gate"].output["values"] is None
+
+
+@pytest.mark.parametrize(
+    "spelled", [{"values": {"n": 1}}, {"content": '{"n": 1}'}, {"content": '{"values": {"n": 1}}'}], ids=str
+)
+def test_a_form_is_filled_in_with_its_defaults(spelled: dict[str, Any]) -> None:
+    play = Play(ASK)
+    play.answer("q", **spelled)
+    assert play.state.steps["q"].output == {"n": 1, "m": 2}
+
+
+@pytest.mark.parametrize(
+    "spelled", [{"values": {}}, {"values": {"n": 1.5}}, {"content": "1"}, {"content": "n: 1"}, {"decision": "approve"}],
+    ids=str,
+)  # fmt: skip
+def test_a_form_that_does_not_fit_is_refused(spelled: dict[str, Any]) -> None:
+    assert refusal_of(Play(ASK), "q", **spelled).status == 422
+
+
+@pytest.mark.parametrize(
+    ("declared", "spelled", "output"),
+    [
+        (None, {"content": "true"}, "true"),
+        (None, {"content": '{"n": 1}'}, '{"n": 1}'),
+        (None, {"result": {"n": 1}}, {"n": 1}),
+        ("{type: boolean}", {"content": "true"}, True),
+        ("{type: integer}", {"content": "4"}, 4),
+        ("{type: string}", {"content": "confirmed"}, "confirmed"),
+        ("{type: string}", {"content": "4"}, "4"),
+        ("{type: string}", {"content": '"quoted"'}, "quoted"),
+        ("{type: [boolean, string, object]}", {"content": "confirmed"}, "confirmed"),
+        ("{type: [boolean, string, object]}", {"content": '{"approved": true}'}, {"approved": True}),
+        ("{type: array, items: {type: string}}", {"content": '["a"]'}, ["a"]),
+    ],
+)
+def test_a_frontend_result_is_read_by_its_schema(declared: str | None, spelled: dict[str, Any], output: Any) -> None:
+    play = picking(declared)
+    play.answer("q", **spelled)
+    assert (play.status, play.output) == ("finished", output)
+    assert play.of(e.ToolCallResolved)[0].error is None
+
+
+@pytest.mark.parametrize(
+    ("declared", "spelled"),
+    [
+        ("{type: boolean}", {"content": "confirmed"}),
+        ("{type: integer}", {"content": "4.5"}),
+        ("{type: integer}", {"result": "4"}),
+        ("{type: integer}", {}),
+        (None, {"decision": "approve"}),
+        (None, {"content": "a\x00b"}),
+        (None, {"error": "a\x00b"}),
+        (None, {"result": float("nan")}),
+    ],
+)
+def test_a_frontend_result_that_does_not_fit_is_refused(declared: str | None, spelled: dict[str, Any]) -> None:
+    assert refusal_of(picking(declared), "q", **spelled).status == 422
+
+
+def test_an_error_that_the_frontend_reports_fails_the_call() -> None:
+    play = picking()
+    play.answer("q", error="the user left")
+    assert (play.error.code, play.of(e.ToolCallResolved)[0].error) == ("tool.declined", "tool.declined")
+
+
+def test_arguments_that_do_not_fit_the_frontend_tool_fail_the_step_before_anyone_is_asked() -> None:
+    play = Play(
+        """
+        input: {type: object, properties: {n: {}}}
+        tools: {pick: {frontend: {description: P, parameters: {type: object, properties: {n: {type: integer}}}}}}
+        steps: [{id: q, call: pick, with: {n: "${{ input.n }}"}}]
+        """,
+        input={"n": "x"},
+    )
+    assert (play.error.code, play.of(e.PendingOpened)) == ("tool.invalid_arguments", [])
+
+
+def test_the_same_answer_again_is_already_so_also_in_another_spelling() -> None:
+    play = Play(APPROVE)
+    play.answer("gate", by="user:bob", content="true")
+    again = play.answer("gate", by="user:eve", decision="approve")
+    assert again.already
+    assert again.outcome["answers"] == [
+        {"id": play.pending("gate"), "outcome": "approve", "status": "already", "by": "user:bob"}
+    ]
+
+
+@pytest.mark.parametrize("other", [{"content": "false"}, {"decision": "approve", "reason": "x"}, {"content": "what?"}])
+def test_another_answer_later_is_refused_with_the_winner(other: dict[str, Any]) -> None:
+    play = Play(APPROVE)
+    play.answer("gate", by="user:bob", content="true")
+    refusal = refusal_of(play, "gate", by="user:eve", **other)
+    assert (refusal.status, refusal.code) == (409, "pending_decided")
+    assert (refusal.winner["by"], refusal.winner["outcome"]) == ("user:bob", "approve")
+    assert refusal.winner["at"] == "2026-03-02T12:00:00.000Z"
+
+
+def test_an_answer_after_the_deadline_is_gone() -> None:
+    play = Play(APPROVE)
+    play.advance(HOUR)
+    refusal = refusal_of(play, "gate", content="true")
+    assert (refusal.status, refusal.code, refusal.winner["outcome"]) == (410, "pending_expired", "expired")
+
+
+def test_an_answer_in_the_last_moment_still_counts() -> None:
+    play = Play(APPROVE)
+    assert play.advance(HOUR - 1) is None
+    play.answer("gate", content="true")
+    assert play.status == "finished"
+
+
+def test_an_answer_to_nothing_is_unknown() -> None:
+    play = Play(APPROVE)
+    strange = c.PendingAnswer(id=pending_id(str(RUN), "gate", 1), content="true")
+    with pytest.raises(Rejected) as refusal:
+        play.do(c.Answer(answers=(strange,), by="user:eve"))
+    assert (refusal.value.status, refusal.value.code) == (404, "pending_unknown")
+
+
+def test_several_answers_of_one_command_are_decided_together() -> None:
+    play = Play(TWO)
+    decision = play.answer_all({"p/x/one": {"content": "true"}, "p/y/two": {"values": {"n": 1}}})
+    assert play.status == "finished"
+    assert [answer["status"] for answer in decision.outcome["answers"]] == ["accepted", "accepted"]
+
+
+def test_one_bad_answer_among_several_refuses_all() -> None:
+    play = Play(TWO)
+    with pytest.raises(Rejected):
+        play.answer_all({"p/x/one": {"content": "true"}, "p/y/two": {"values": {"n": "x"}}})
+    assert play.asking == {"p/x/one", "p/y/two"}
+
+
+def test_all_faults_of_several_answers_are_told_at_once() -> None:
+    play = Play(TWO)
+    with pytest.raises(Rejected) as refusal:
+        play.answer_all({"p/x/one": {"content": "perhaps"}, "p/y/two": {"values": {"n": "x"}}})
+    assert play.pending("p/x/one") in refusal.value.detail
+    assert play.pending("p/y/two") in refusal.value.detail
+
+
+def test_new_and_repeated_answers_of_one_command_are_told_apart() -> None:
+    play = Play(TWO)
+    play.answer("p/x/one", content="true")
+    decision = play.answer_all({"p/x/one": {"content": "true"}, "p/y/two": {"values": {"n": 1}}})
+    assert [answer["status"] for answer in decision.outcome["answers"]] == ["already", "accepted"]
+
+
+def test_one_pending_answered_twice_and_differently_in_one_command_is_refused() -> None:
+    play = Play(APPROVE)
+    id = play.pending("gate")
+    both = (c.PendingAnswer(id=id, content="true"), c.PendingAnswer(id=id, content="false"))
+    with pytest.raises(Rejected) as refusal:
+        play.do(c.Answer(answers=both, by="user:bob"))
+    assert refusal.value.status == 422
+    play.do(c.Answer(answers=(both[0], both[0]), by="user:bob"))
+    assert len(play.of(e.VoteCast)) == 1
+
+
+def test_an_answer_that_lost_its_race_to_another_of_the_same_command_is_told_so() -> None:
+    play = Play(TWO.replace("parallel:", "join: any\n    parallel:"))
+    decision = play.answer_all({"p/x/one": {"content": "true"}, "p/y/two": {"values": {"n": 1}}})
+    assert [answer["status"] for answer in decision.outcome["answers"]] == ["accepted", "voided"]
+    assert (play.status, play.state.steps["p"].output) == ("finished", {"winner": "x"})
+
+
+def test_a_message_that_comes_with_an_answer_is_kept_and_warned_about() -> None:
+    play = Play(APPROVE)
+    message = e.UserMessage("m-9", "user", "and hurry")
+    answer = c.PendingAnswer(id=play.pending("gate"), content="true")
+    play.do(c.Answer(answers=(answer,), by="user:bob", messages=(message,)))
+    assert play.state.messages["m-9"].content == "and hurry"
+    assert [event.code for event in play.of(e.WarningRaised)] == ["message_with_answer"]
+
+
+def test_on_deadline_reject_runs_the_reject_list_and_raises_a_rejection() -> None:
+    play = Play("steps: [{id: gate, approve: {title: Go?, from: anyone, deadline: 1h}, on_reject: [{say: late}]}]")
+    play.advance(HOUR)
+    assert (play.said, play.error.code) == (["late"], "approval.rejected")
+    assert play.state.steps["gate"].output["expired"] is True
+
+
+@pytest.mark.parametrize(
+    ("step", "code"),
+    [
+        ("approve: {title: Go?, from: anyone, on_deadline: fail}", "approval.expired"),
+        ("ask: {title: Go?, form: {type: object}}", "ask.expired"),
+        ("call: pick", "tool.expired"),
+    ],
+)
+def test_an_expired_question_raises_its_own_code_after_seven_days(step: str, code: str) -> None:
+    play = Play(f"steps: [{{id: q, {step}}}]")
+    assert play.advance(7 * DAY - 1) is None
+    play.advance(1)
+    assert (play.status, play.error.code) == ("failed", code)
+
+
+def test_a_pending_names_its_run_and_its_digest_binds_run_and_content() -> None:
+    play, other = Play(APPROVE), Play(APPROVE, run_id=RUN.__class__(int=RUN.int + 1))
+    assert run_of_pending(play.pending("gate")) == RUN
+    assert play.pending("gate") != other.pending("gate")
+    assert play.of(e.PendingOpened)[0].digest != other.of(e.PendingOpened)[0].digest
+    assert Play(APPROVE).of(e.PendingOpened) == play.of(e.PendingOpened)
+
+
+@pytest.mark.parametrize("id", ["", "call_x_y", "call__", "msg_1", "call_" + "1" * 26 + "_a", "a_b_c_d", "call_ä_1"])
+def test_an_id_of_another_form_names_no_run(id: str) -> None:
+    assert run_of_pending(id) is None
+
+
+def test_a_signal_is_stored_once() -> None:
+    play = Play(APPROVE)
+    assert not play.signal("s-1").already
+    assert play.signal("s-1").already
+    assert [(s.id, s.at) for s in play.state.signals] == [("s-1", NOON)]

@@ -1,0 +1,79 @@
+"""RFC 6902: one meaning for the log, the fold and every client."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import jsonpatch
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hai_flow.engine.patch import PatchError, apply_patch, parse_pointer, pointer_of, same_json
+
+DOCUMENT: dict[str, Any] = {"a": {"b": [1, 2, {"c": None}]}, "x/y": {"m~n": 1}, "n": 1}
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "add", "path": "/a/b/-", "value": 3}, {"op": "add", "path": "/a/b/0", "value": {"z": 1}},
+        {"op": "add", "path": "/new", "value": None}, {"op": "replace", "path": "/n", "value": [1]},
+        {"op": "replace", "path": "", "value": 7}, {"op": "remove", "path": "/a/b/2/c"}, {"op": "remove", "path": "/n"},
+        {"op": "move", "from": "/a/b/0", "path": "/n"}, {"op": "copy", "from": "/a", "path": "/a/b/2/c"},
+        {"op": "test", "path": "/x~1y/m~0n", "value": 1}, {"op": "test", "path": "/n", "value": 1.0},
+        {"op": "move", "from": "/n", "path": "/n"},
+    ],
+)  # fmt: skip
+def test_what_applies_applies_as_the_reference_does_and_leaves_the_original_alone(operation: dict[str, Any]) -> None:
+    before = copy.deepcopy(DOCUMENT)
+    assert apply_patch(DOCUMENT, [operation]) == jsonpatch.apply_patch(before, [operation])
+    assert before == DOCUMENT
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "add", "path": "/a/b/9", "value": 3}, {"op": "add", "path": "/q/r", "value": 3},
+        {"op": "add", "path": "/n/r", "value": 3}, {"op": "add", "path": "/x"},
+        {"op": "replace", "path": "/q", "value": 1},
+        {"op": "replace", "path": "/a/b/-", "value": 1}, {"op": "remove", "path": "/a/b/3"},
+        {"op": "remove", "path": ""},
+        {"op": "move", "from": "/a", "path": "/a/b/0"}, {"op": "test", "path": "/n", "value": True},
+        {"op": "add", "path": "n", "value": 1}, {"op": "add", "path": "/a/b/01", "value": 1},
+        {"op": "merge", "path": "/n"},
+        {"op": "copy", "path": "/n"}, {"op": "add", "value": 1},
+    ],
+)  # fmt: skip
+def test_what_does_not_apply_is_a_patch_error_that_names_the_operation(operation: dict[str, Any]) -> None:
+    with pytest.raises(PatchError, match="operation 1: "):
+        apply_patch(DOCUMENT, [{"op": "test", "path": "/n", "value": 1}, operation])
+
+
+def test_a_patch_has_at_most_256_operations() -> None:
+    operation = {"op": "replace", "path": "/n", "value": 2}
+    assert apply_patch(DOCUMENT, [operation] * 256)["n"] == 2
+    with pytest.raises(PatchError, match="at most 256"):
+        apply_patch(DOCUMENT, [operation] * 257)
+
+
+@given(st.lists(st.text()))
+@settings(max_examples=100, deadline=None)
+def test_a_pointer_reads_back_as_it_was_written(parts: list[str]) -> None:
+    assert parse_pointer(pointer_of(*parts)) == tuple(parts)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [
+        (True, 1, False),
+        (1, 1.0, True),
+        ([1], [1.0], True),
+        ({"a": 1}, {"a": True}, False),
+        ("1", 1, False),
+        (0, False, False),
+    ],
+)
+def test_true_is_not_one_but_one_is_one_point_zero(left: Any, right: Any, same: bool) -> None:
+    assert same_json(left, right) is same

@@ -1,0 +1,215 @@
+"""Every row of the transition table is walked, and nothing walks outside of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import get_args
+
+import pytest
+
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.decide import Limits
+from hai_flow.engine.state import TERMINAL_STATUSES, TRANSITIONS, RunState, Status, evolve
+from hai_flow.errors import Rejected
+from tests.support.runs import NOON, SECOND, Play
+
+ONE_CALL = "steps: [{id: a, call: t.f}, {say: done}]"
+ONE_QUESTION = "steps: [{id: a, call: pick}]"
+NOTHING_BEGINS = Limits(pure_steps=0)
+Row = tuple[str, Status, Status]
+
+
+def new() -> Play:
+    return Play(ONE_CALL, start=False)
+
+
+def running() -> Play:
+    return Play(ONE_CALL)
+
+
+def waiting() -> Play:
+    return Play(ONE_QUESTION)
+
+
+def queued() -> Play:
+    """A run that waits for a slot. No command of this release queues a run: the event is folded by hand."""
+    play = Play(ONE_CALL, limits=NOTHING_BEGINS)
+    play.happened(e.TurnEnded, reason="queued")
+    play.happened(e.RunQueued, slot="thread:t-1")
+    play.limits = Limits()
+    return play
+
+
+def paused() -> Play:
+    play = waiting()
+    play.pause()
+    return play
+
+
+def paused_in_flight() -> Play:
+    play = running()
+    play.pause()
+    return play
+
+
+def paused_in_queue() -> Play:
+    play = queued()
+    play.pause()
+    return play
+
+
+def stopping() -> Play:
+    play = running()
+    play.stop()
+    return play
+
+
+def needs_attention() -> Play:
+    play = waiting()
+    play.do(c.NeedAttention(reason="refused"))
+    return play
+
+
+def failed() -> Play:
+    play = running()
+    play.fail("a")
+    return play
+
+
+def attention(play: Play) -> None:
+    play.do(c.NeedAttention(reason="refused"))
+
+
+def end_in_a_turn(play: Play) -> None:
+    play.answer("a", content="x")
+
+
+def step_ends(play: Play) -> None:
+    play.succeed("a")
+
+
+def step_fails(play: Play) -> None:
+    play.fail("a")
+
+
+def admitted(play: Play) -> None:
+    play.state = evolve(play.state, e.TurnStarted(at=play.now, turn=2))
+
+
+def queue_it(play: Play) -> None:
+    play.happened(e.TurnEnded, reason="queued")
+    play.happened(e.RunQueued, slot="thread:t-1")
+
+
+def waits_for_its_slot() -> Play:
+    return Play(ONE_CALL, limits=NOTHING_BEGINS)
+
+
+def ask_after_call() -> Play:
+    return Play("steps: [{id: a, call: t.f}, {id: b, call: pick}]")
+
+
+def turn_in_a_retry(play: Play) -> None:
+    play.retry()
+
+
+WALKS: dict[Row, tuple[Callable[[], Play], Callable[[Play], object]]] = {
+    ("run_started", "new", "running"): (new, Play.start),
+    ("run_queued", "running", "queued"): (waits_for_its_slot, queue_it),
+    ("turn_started", "queued", "running"): (queued, admitted),
+    ("turn_started", "waiting", "running"): (waiting, end_in_a_turn),
+    ("turn_started", "running", "running"): (failed, turn_in_a_retry),
+    ("turn_started", "paused", "paused"): (paused, end_in_a_turn),
+    ("turn_started", "needs_attention", "needs_attention"): (needs_attention, end_in_a_turn),
+    ("turn_ended", "running", "waiting"): (ask_after_call, step_ends),
+    ("run_paused", "running", "paused"): (running, Play.pause),
+    ("run_paused", "waiting", "paused"): (waiting, Play.pause),
+    ("run_paused", "queued", "paused"): (queued, Play.pause),
+    ("run_resumed", "paused", "running"): (paused_in_flight, Play.resume),
+    ("run_resumed", "paused", "waiting"): (paused, Play.resume),
+    ("run_resumed", "paused", "queued"): (paused_in_queue, Play.resume),
+    ("run_stopping", "queued", "stopping"): (queued, Play.stop),
+    ("run_stopping", "running", "stopping"): (running, Play.stop),
+    ("run_stopping", "waiting", "stopping"): (waiting, Play.stop),
+    ("run_stopping", "paused", "stopping"): (paused, Play.stop),
+    ("run_stopping", "needs_attention", "stopping"): (needs_attention, Play.stop),
+    ("run_stopped", "queued", "stopped"): (queued, Play.terminate),
+    ("run_stopped", "running", "stopped"): (running, Play.terminate),
+    ("run_stopped", "waiting", "stopped"): (waiting, Play.terminate),
+    ("run_stopped", "paused", "stopped"): (paused, Play.terminate),
+    ("run_stopped", "stopping", "stopped"): (stopping, step_ends),
+    ("run_stopped", "needs_attention", "stopped"): (needs_attention, Play.terminate),
+    ("run_finished", "running", "finished"): (running, step_ends),
+    ("run_failed", "running", "failed"): (running, step_fails),
+    ("run_needs_attention", "running", "needs_attention"): (running, attention),
+    ("run_needs_attention", "paused", "needs_attention"): (paused, attention),
+    ("run_needs_attention", "waiting", "needs_attention"): (waiting, attention),
+    ("run_retried", "failed", "running"): (failed, Play.retry),
+    ("run_retried", "needs_attention", "running"): (needs_attention, Play.retry),
+}
+ROWS = {(event, before, after) for event, row in TRANSITIONS.items() for before in row for after in row[before]}
+
+
+def test_every_row_of_the_table_has_a_walk() -> None:
+    assert WALKS.keys() == ROWS
+
+
+def row_id(row: Row) -> str:
+    event, before, after = row
+    return f"{event}-{before}-{after}"
+
+
+@pytest.mark.parametrize("row", sorted(ROWS), ids=row_id)
+def test_the_row_is_walked(row: Row) -> None:
+    begin, walk = WALKS[row]
+    play = begin()
+    walked: set[Row] = set()
+    state = play.state
+    seen = len(play.log)
+    if walk is admitted:
+        walk(play)
+        walked.add(("turn_started", state.status, play.status))
+    else:
+        walk(play)
+    for event in (event for batch in play.log[seen:] for event in batch):
+        after = evolve(state, event)
+        walked.add((event.type, state.status, after.status))
+        state = after
+    assert row in walked
+
+
+def test_an_event_that_the_table_does_not_have_is_a_bug() -> None:
+    state = RunState("r", status="finished")
+    with pytest.raises(AssertionError, match="not in the transition table"):
+        evolve(state, e.RunPaused(at=NOON, by="user:op"))
+
+
+def test_nothing_but_a_start_is_decided_for_a_run_that_does_not_exist() -> None:
+    with pytest.raises(Rejected) as refusal:
+        new().pause()
+    assert (refusal.value.status, refusal.value.code) == (404, "run_unknown")
+
+
+def test_a_stopping_run_that_cannot_store_a_result_is_cut_off_and_ends() -> None:
+    play = stopping()
+    attention(play)
+    assert (play.status, play.step("a")) == ("stopped", "stopped")
+
+
+def test_time_never_goes_back() -> None:
+    with pytest.raises(AssertionError, match="time went back"):
+        evolve(RunState("r", status="running", at=NOON), e.RunPaused(at=NOON - SECOND, by="user:op"))
+
+
+def test_a_clock_behind_the_run_is_not_believed() -> None:
+    play = running()
+    play.now -= SECOND
+    play.succeed("a")
+    assert {event.at for event in play.last} == {NOON}
+
+
+def test_terminal_statuses_have_no_way_out_but_retry() -> None:
+    ways_out = {event for event, row in TRANSITIONS.items() for before in row if before in TERMINAL_STATUSES}
+    assert ways_out == {"run_retried"}
+    assert set(get_args(Status)) >= {status for row in TRANSITIONS.values() for status in row}

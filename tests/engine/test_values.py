@@ -1,0 +1,183 @@
+"""What steps without an effect do: state, messages, waits; and how much one decision takes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.decide import DEFAULT_LIMITS, SAY_CHUNK_CHARS, Limits, decide
+from hai_flow.engine.jobs import Continue, open_jobs
+from hai_flow.engine.state import RunState
+from hai_flow.errors import Rejected
+from tests.support.runs import DAY, MINUTE, NOON, RUN, Play, plan_of
+
+STATE = """
+state:
+  n: {type: integer, default: 1}
+  log: {type: array, default: [], reduce: append}
+  seen: {type: object, default: {}, reduce: merge}
+  top: {type: number, default: 1, reduce: max}
+  items: {type: array, default: [{status: open}], items: {type: object}}
+  free: {}
+"""
+ECHO = "input: {type: object, properties: {m: {type: string}}}\nsteps: [{say: '${{ input.m }}'}]"
+
+
+def state_after(*sets: str) -> dict[str, Any]:
+    play = Play(STATE + "steps:\n" + "".join(f"  - set: {text}\n" for text in sets))
+    assert play.status == "finished", play.state.error
+    return play.state.state
+
+
+def test_set_replaces_a_variable_and_a_pointer_reaches_inside() -> None:
+    state = state_after("{n: 2, /items/0/status: done, /items/0/by: bob}", "{/items/-: {status: new}}")
+    assert state["n"] == 2
+    assert state["items"] == [{"status": "done", "by": "bob"}, {"status": "new"}]
+
+
+def test_reduce_combines_instead_of_replacing() -> None:
+    state = state_after("{log: a, seen: {x: 1}, top: 3}", "{log: b, seen: {y: 2}, top: 2}")
+    assert (state["log"], state["seen"], state["top"]) == (["a", "b"], {"x": 1, "y": 2}, 3)
+
+
+def test_a_list_of_operations_is_applied_as_one_change() -> None:
+    text = "[{op: replace, path: /n, value: 5}, {op: copy, from: /n, path: /free}, {op: test, path: /free, value: 5}]"
+    play = Play(STATE + f"steps: [{{set: {text}}}]")
+    assert (play.state.state["n"], play.state.state["free"]) == (5, 5)
+    assert len(play.of(e.StateChanged)) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        '{n: "${{ input.x }}"}', '{n: 2, top: "${{ input.x }}"}', "{/items/3/status: x}", "{/items/0/a/b: x}",
+        '{seen: "${{ input.x }}"}', "[{op: replace, path: /n, value: 5}, {op: test, path: /n, value: 6}]",
+        "[{op: remove, path: /n}]",
+    ],
+)  # fmt: skip
+def test_a_change_that_does_not_fit_is_state_invalid_and_changes_nothing(change: str) -> None:
+    text = "input: {type: object, properties: {x: {}}}" + STATE + f"steps: [{{id: s, set: {change}}}]"
+    play = Play(text, input={"x": "text"})
+    assert (play.error.code, play.error.path) == ("state.invalid", "s")
+    assert play.state.state == Play(STATE + "steps: [{say: hi}]").state.state
+    assert play.of(e.StateChanged) == []
+
+
+def test_a_missing_or_wrong_input_is_refused_before_a_run_exists() -> None:
+    text = "input: {type: object, required: [n], properties: {n: {type: integer}}}\nsteps: [{say: hi}]"
+    for wrong in ({}, {"n": "1"}, {"n": 1, "m": 2}, []):
+        play = Play(text, start=False)
+        with pytest.raises(Rejected) as refusal:
+            play.start(wrong)
+        assert (refusal.value.status, refusal.value.code, play.status) == (422, "input.invalid", "new")
+        assert refusal.value.findings
+
+
+def test_defaults_are_filled_into_the_input() -> None:
+    play = Play("input: {type: object, properties: {n: {type: integer, default: 3}}}\nsteps: [{say: hi}]")
+    assert play.state.input == {"n": 3}
+
+
+def test_a_second_start_is_already_so() -> None:
+    play = Play("steps: [{id: a, call: t.f}]")
+    assert play.start().already
+
+
+def test_a_long_text_is_said_in_pieces() -> None:
+    text = "x" * (SAY_CHUNK_CHARS * 2 + 1)
+    play = Play(ECHO, input={"m": text})
+    assert play.said == [text]
+    assert [len(chunk.content) for chunk in play.of(e.MessageChunk)] == [SAY_CHUNK_CHARS, SAY_CHUNK_CHARS, 1]
+
+
+def test_an_empty_text_is_a_message_without_pieces() -> None:
+    play = Play("steps: [{say: ''}]")
+    assert (play.said, play.of(e.MessageChunk)) == ([""], [])
+
+
+def test_a_text_that_no_event_can_hold_fails_its_step() -> None:
+    text = "ä" * 140_000
+    play = Play(ECHO, input={"m": text})
+    assert play.error.code == "expression.too_large"
+
+
+def test_an_exposed_call_is_shown_and_resolved_once_whatever_its_attempts() -> None:
+    play = Play("steps: [{say: hi}, {id: a, call: t.f, with: {n: 1}, expose: true, retry: {max: 1}}]")
+    play.lose("a")
+    play.fail("a")
+    play.advance(MINUTE)
+    play.succeed("a", {"ok": True})
+    calls = play.of(e.ToolCallStarted)
+    assert [call.name for call in calls] == ["t.f"]
+    assert calls[0].parent_message_id == play.of(e.MessageStarted)[0].message_id
+    assert [resolved.content for resolved in play.of(e.ToolCallResolved)] == ['{"ok":true}']
+
+
+def test_a_wait_until_a_time_that_is_past_ends_at_once() -> None:
+    play = Play("steps: [{wait: {until: '2020-01-01T00:00:00Z'}}, {say: hi}]")
+    assert (play.status, play.of(e.TimerSet)) == ("finished", [])
+
+
+def test_a_wait_until_a_time_to_come_ends_then() -> None:
+    play = Play("steps: [{id: w, wait: {until: '2026-03-03T12:00:00Z'}}]")
+    assert play.timers == [("w", "wait", DAY)]
+    assert play.advance(DAY - 1) is None
+    play.advance(1)
+    assert play.status == "finished"
+
+
+# --- bounds -------------------------------------------------------------------------------------------------------
+
+
+def long_plan(step: str, count: int) -> str:
+    return STATE + "steps:\n" + f"  - {step}\n" * count
+
+
+@pytest.mark.parametrize("step", ["say: hi", "set: {n: 2}", "wait: {until: '2020-01-01T00:00:00Z'}"])
+def test_no_decision_is_larger_than_its_bounds_and_continue_goes_on(step: str) -> None:
+    """Near the limit of a document: without loops no plan can ask for more at once."""
+    plan = plan_of(long_plan(step, 1_500))
+    start = c.Start(run_id=RUN, thread_id="t", requester="user:ann", input={})
+    decision = decide(plan, RunState(str(RUN)), start, NOON)
+    decisions = 1
+    while not decision.state.ended:
+        assert len(decision.events) <= DEFAULT_LIMITS.events
+        assert sum(event.type == "step_started" for event in decision.events) <= DEFAULT_LIMITS.pure_steps
+        assert open_jobs(decision.state) == [Continue()]
+        decision = decide(plan, decision.state, c.Continue(), NOON + decisions)
+        decisions += 1
+    assert decision.state.status == "finished"
+    assert decisions >= 15
+    assert sum(step.status == "finished" for step in decision.state.steps.values()) == 1_500
+
+
+def test_a_pause_between_two_decisions_of_a_long_stretch_holds() -> None:
+    play = Play(long_plan("say: hi", 60))
+    said = len(play.said)
+    assert 0 < said < 60
+    play.pause()
+    assert play.go_on().already
+    assert len(play.said) == said
+    play.resume()
+    play.settle()
+    assert (play.status, len(play.said)) == ("finished", 60)
+
+
+def test_smaller_bounds_change_nothing_but_the_number_of_decisions() -> None:
+    text = "steps: [{say: a}, {switch: [{when: true, steps: [{say: b}]}]}, {parallel: {x: [{say: c}], y: [{say: d}]}}]"
+    whole, pieces = Play(text), Play(text, limits=Limits(pure_steps=1))
+    assert whole.settle() == 0
+    assert pieces.settle() > 3
+    assert whole.said == pieces.said == ["a", "b", "c", "d"]
+
+
+def test_what_is_decided_twice_is_decided_alike() -> None:
+    text = "steps: [{say: hi}, {id: q, call: pick}, {id: a, call: t.f, retry: {max: 1}}]"
+    one, two = Play(text), Play(text)
+    for play in (one, two):
+        play.answer("q", content="x")
+        play.fail("a")
+    assert one.events == two.events

@@ -1,0 +1,109 @@
+"""Runtimes over one database, and the least that a test needs to start a run in one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from hashlib import sha256
+from typing import Any, TypeAlias
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from hai_flow.engine import commands as c
+from hai_flow.engine.state import RunState
+from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.committer import Birth, Outcome
+from hai_flow.settings import Settings
+from tests.support import effects
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+Make: TypeAlias = Callable[..., Awaitable[Runtime]]
+
+HEAD = "hai: flow/v1\nname: {name}\nversion: 1\n"
+TOOLS = "tools:\n  fx: {python: tests.support.effects, effect: write}\n"
+ASKING = "steps:\n  - {id: sure, ask: {title: Sure?, from: anyone, form: {properties: {ok: {type: boolean}}}}}\n"
+GATED = TOOLS + "steps:\n  - {id: wait, call: fx.gated}\noutput: ${{ steps.wait.output }}\n"
+ECHO = (
+    "input: {type: object, properties: {value: {type: string}}}\n"
+    + TOOLS
+    + 'steps:\n  - {id: echo, call: fx.echo, with: {value: "${{ input.value }}"}}\noutput: ${{ steps.echo.output }}\n'
+)
+TEXT = TOOLS + "steps:\n  - {id: tell, call: fx.text, with: {words: 20}, stream: text}\n"
+
+
+@pytest.fixture
+async def eye(database_url: str) -> AsyncIterator[Connection]:
+    """A connection that only looks."""
+    connection = await asyncpg.connect(database_url)
+    await connection.execute(effects.LEDGER)
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def make(database_url: str) -> AsyncIterator[Make]:
+    """`await make(performs=True, ...)` is a started Runtime; `...` are settings. All are stopped at the end."""
+    made: list[Runtime] = []
+    effects.write_to(database_url)
+
+    async def make_one(*, performs: bool = False, dsn: str = database_url, **settings: Any) -> Runtime:
+        quick = {"lease_seconds": 3.0, "heartbeat_seconds": 0.3, "poll_seconds": 0.1, "shutdown_seconds": 1.0}
+        runtime = Runtime(dsn, Settings(**(quick | settings)), performs=performs)
+        await runtime.start()
+        made.append(runtime)
+        return runtime
+
+    yield make_one
+    effects.gate.set()
+    for runtime in made:
+        await runtime.stop()
+    await effects.close()
+
+
+async def start(
+    runtime: Runtime,
+    body: str,
+    *,
+    run_id: UUID | None = None,
+    thread: str | None = None,
+    input: Any = None,
+    command_id: str | None = None,
+    body_sha: bytes = b"",
+) -> Outcome:
+    """Start a run of the workflow with this body."""
+    name = "w" + sha256(body.encode()).hexdigest()[:8]
+    _, plan = await runtime.catalog.publish(LOCAL_TENANT, (HEAD.format(name=name) + body).encode())
+    run_id = run_id or uuid4()
+    thread = thread or str(run_id)
+    command = c.Start(run_id=run_id, thread_id=thread, requester="user:local", input=input or {})
+    birth = Birth(plan, slot=f"thread:{thread}")
+    return await runtime.committer.submit(
+        run_id, LOCAL_TENANT, command, command_id=command_id, body_sha=body_sha, birth=birth
+    )
+
+
+async def state_of(runtime: Runtime, run_id: UUID, seq: int = 2**53) -> RunState:
+    """The run as its log says."""
+    state = await runtime.fanout.state_at(LOCAL_TENANT, run_id, seq)
+    assert state is not None
+    return state
+
+
+async def status_of(runtime: Runtime, run_id: UUID) -> str:
+    return (await state_of(runtime, run_id)).status
+
+
+async def is_now(runtime: Runtime, run_id: UUID, *statuses: str) -> bool:
+    return await status_of(runtime, run_id) in statuses
+
+
+def answer(pending: str, ok: bool = True, by: str = "user:local") -> c.Answer:
+    return c.Answer(answers=(c.PendingAnswer(id=pending, values={"ok": ok}),), by=by)
+
+
+async def open_pending(runtime: Runtime, run_id: UUID) -> str:
+    """The id of the one pending that the run waits for."""
+    state = await state_of(runtime, run_id)
+    (pending,) = [each.opened.id for each in state.pendings.values() if each.status == "open"]
+    return pending

@@ -1,0 +1,413 @@
+"""Commands in, commits out: who wins, what a refusal is based on, and what the database may do meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.errors import Rejected, StoreError
+from hai_flow.runtime import LOCAL_TENANT, Runtime, committer
+from hai_flow.runtime.committer import Chunk, Outcome
+from hai_flow.store import runs
+from hai_flow.store.database import CommitUnknown
+from tests.runtime.conftest import (
+    ASKING,
+    ECHO,
+    GATED,
+    TEXT,
+    Connection,
+    Make,
+    answer,
+    is_now,
+    open_pending,
+    start,
+    state_of,
+    status_of,
+)
+from tests.support import effects
+from tests.support.ledger import check_all, log_of
+from tests.support.waiting import until
+
+STRANGER = UUID(int=7)
+
+
+async def submit(runtime: Runtime, run_id: UUID, command: c.Command, **more: Any) -> Outcome:
+    return await runtime.committer.submit(run_id, LOCAL_TENANT, command, **more)
+
+
+async def outcome_of(runtime: Runtime, run_id: UUID, command: c.Command, **more: Any) -> Outcome | Rejected:
+    try:
+        return await submit(runtime, run_id, command, **more)
+    except Rejected as rejected:
+        return rejected
+
+
+# --- one wins -----------------------------------------------------------------------------------------------------
+
+
+async def test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who(
+    make: Make, eye: Connection
+) -> None:
+    a, b = await make(), await make()
+    for _ in range(10):
+        run_id = (await start(a, ASKING)).run_id
+        pending = await open_pending(a, run_id)
+        got = await asyncio.gather(
+            outcome_of(a, run_id, answer(pending, True)), outcome_of(b, run_id, answer(pending, False))
+        )
+        won = [each for each in got if isinstance(each, Outcome)]
+        lost = [each for each in got if isinstance(each, Rejected)]
+        assert (len(won), len(lost)) == (1, 1)
+        assert lost[0].status == 409
+        events = await log_of(eye, run_id)
+        assert sum(isinstance(event, e.PendingDecided) for event in events) == 1
+    await check_all(eye)
+
+
+async def test_the_same_answer_at_once_in_two_processes_is_accepted_once_and_already_so_once(make: Make) -> None:
+    a, b = await make(), await make()
+    run_id = (await start(a, ASKING)).run_id
+    pending = await open_pending(a, run_id)
+    got = await asyncio.gather(*(submit(each, run_id, answer(pending)) for each in (a, b)))
+    assert sorted(each.value["answers"][0]["status"] for each in got) == ["accepted", "already"]
+
+
+async def test_many_commands_for_one_run_from_three_processes_all_land_in_one_gapless_log(
+    make: Make, eye: Connection
+) -> None:
+    processes = [await make() for _ in range(3)]
+    run_id = (await start(processes[0], ASKING)).run_id
+    signals = [c.Signal(id=str(number), name="n", data=number) for number in range(60)]
+    await asyncio.gather(*(submit(processes[n % 3], run_id, signal) for n, signal in enumerate(signals)))
+    events = await log_of(eye, run_id)
+    got = [event.id for event in events if isinstance(event, e.SignalReceived)]
+    assert sorted(got, key=int) == [str(number) for number in range(60)]
+
+
+async def test_who_lost_three_times_takes_the_run_alone_and_wins(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = await make(), await make()
+    run_id = (await start(a, ASKING)).run_id
+    real, robbed = runs.commit, 0
+
+    async def late(connection: Any, entries: Any, worker_id: Any, at: Any) -> runs.Committed:
+        """B moves the run right before A's commit: as long as A does not lock it."""
+        nonlocal robbed
+        if robbed < 3 and not connection.is_in_transaction() and asyncio.current_task() in a.committer._tasks:
+            robbed += 1
+            await submit(b, run_id, c.Signal(id=f"b{robbed}", name="b"))
+        return await real(connection, entries, worker_id, at)
+
+    monkeypatch.setattr(runs, "commit", late)
+    outcome = await submit(a, run_id, c.Signal(id="a", name="a"))
+    assert robbed == 3
+    events = await log_of(eye, run_id)
+    assert [event.id for event in events if isinstance(event, e.SignalReceived)] == ["b1", "b2", "b3", "a"]
+    assert outcome.seq == len(events)
+
+
+# --- refusals -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_refusal_is_based_on_what_others_have_committed(make: Make) -> None:
+    a, b = await make(), await make()
+    run_id = (await start(a, ASKING)).run_id
+    pending = await open_pending(a, run_id)
+    assert a.committer.peek(run_id) is not None, "A knows the run, waiting"
+    await submit(b, run_id, answer(pending))
+    assert await status_of(b, run_id) == "finished"
+    with pytest.raises(Rejected) as refused:
+        await submit(a, run_id, c.Pause(by="user:local"))
+    assert refused.value.code == "run_ended"
+
+
+async def test_what_only_another_process_has_opened_can_be_answered_through_this_one(make: Make) -> None:
+    a, b = await make(), await make(performs=True)
+    run_id = (await start(a, GATED)).run_id
+    await until(lambda: effects.begun)
+    await submit(b, run_id, c.Pause(by="user:local"))
+    again = await submit(a, run_id, c.Pause(by="user:local"))
+    assert again.already
+    effects.gate.set()
+    resumed = await submit(a, run_id, c.Resume(by="user:local"))
+    assert not resumed.already
+    await until(lambda: is_now(a, run_id, "finished"))
+
+
+async def test_another_tenant_is_told_that_there_is_no_such_run(make: Make) -> None:
+    a, b = await make(), await make()
+    run_id = (await start(a, ASKING)).run_id
+    for process in (a, b):
+        with pytest.raises(Rejected) as refused:
+            await process.committer.submit(run_id, STRANGER, c.Pause(by="user:stranger"))
+        assert (refused.value.status, refused.value.code) == (404, "run_unknown")
+    assert await status_of(a, run_id) == "waiting"
+    assert (await submit(b, run_id, c.Pause(by="user:local"))).status == "paused"
+
+
+async def test_a_run_that_does_not_exist_is_404_and_may_start_later(make: Make) -> None:
+    runtime = await make()
+    run_id = uuid4()
+    refused, started = await asyncio.gather(
+        outcome_of(runtime, run_id, c.Pause(by="user:local")), start(runtime, ASKING, run_id=run_id)
+    )
+    assert isinstance(refused, Rejected)
+    assert refused.status == 404
+    assert started.status == "waiting"
+    assert runtime.committer.peek(uuid4()) is None
+
+
+async def test_a_second_run_of_a_busy_thread_is_refused_and_so_is_a_retry(make: Make) -> None:
+    runtime = await make()
+    failing = "steps:\n  - fail: no\n"
+    failed = await start(runtime, failing, thread="t")
+    assert failed.status == "failed"
+    active = await start(runtime, ASKING, thread="t")
+    with pytest.raises(Rejected) as refused:
+        await start(runtime, ASKING, thread="t")
+    assert refused.value.code == "thread_busy"
+    with pytest.raises(Rejected) as refused:
+        await asyncio.wait_for(submit(runtime, failed.run_id, c.Retry(by="user:local")), 10)
+    assert refused.value.code == "thread_busy"
+    await submit(runtime, active.run_id, c.Terminate(by="user:local"))
+    assert (await submit(runtime, failed.run_id, c.Retry(by="user:local"))).status == "failed"
+
+
+# --- command ids --------------------------------------------------------------------------------------------------
+
+
+async def test_a_command_id_gets_the_first_outcome_in_every_process_and_another_body_is_409(make: Make) -> None:
+    a, b = await make(), await make()
+    run_id = uuid4()
+    first = await start(a, ASKING, run_id=run_id, command_id="s", body_sha=b"1")
+    again = await start(b, ASKING, run_id=run_id, command_id="s", body_sha=b"1")
+    assert (again.value, again.seq, again.already) == (first.value, first.seq, True)
+    with pytest.raises(Rejected) as refused:
+        await start(b, ASKING, run_id=run_id, command_id="s", body_sha=b"2")
+    assert refused.value.code == "command_id_reused"
+    signal = c.Signal(id="x", name="n")
+    got = await asyncio.gather(
+        *(submit(each, run_id, signal, command_id="c", body_sha=b"b") for each in (a, b, a, b))
+    )
+    assert sum(not each.already for each in got) == 1
+    assert len({each.seq for each in got}) == 1
+
+
+async def test_one_start_in_four_processes_is_one_run(make: Make, eye: Connection) -> None:
+    processes = [await make() for _ in range(4)]
+    run_id = uuid4()
+    got = await asyncio.gather(
+        *(start(each, ASKING, run_id=run_id, command_id="s", body_sha=b"1") for each in processes)
+    )
+    assert sum(not each.already for each in got) == 1
+    assert await eye.fetchval("SELECT count(*) FROM runs") == 1
+
+
+# --- what the database refuses ------------------------------------------------------------------------------------
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch, marker: str) -> None:
+    """Entries whose events hold `marker` get a command row that no database takes: a NUL in a text."""
+    real = runs.commit
+
+    async def spoilt(connection: Any, entries: Any, worker_id: Any, at: Any) -> runs.Committed:
+        bad = runs.CommandRow("nul\x00", b"", b"")
+        entries = [
+            runs.Entry(**{n: getattr(x, n) for n in x.__struct_fields__} | {"commands": [bad]})
+            if marker.encode() in x.events and b"step_finished" in x.events
+            else x
+            for x in entries
+        ]
+        return await real(connection, entries, worker_id, at)
+
+    monkeypatch.setattr(runs, "commit", spoilt)
+
+
+async def test_a_result_that_the_database_refuses_needs_attention_while_all_others_go_on(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(monkeypatch, "poison")
+    runtime = await make(performs=True)
+    values = ["poison" if number == 5 else f"fine {number}" for number in range(12)]
+    outcomes = await asyncio.gather(*(start(runtime, ECHO, input={"value": value}) for value in values))
+    for value, outcome in zip(values, outcomes, strict=True):
+        expected = "needs_attention" if value == "poison" else "finished"
+        await until(lambda run_id=outcome.run_id, status=expected: is_now(runtime, run_id, status))
+    monkeypatch.undo()
+    await submit(runtime, outcomes[5].run_id, c.Retry(by="user:local"))
+    await until(lambda: is_now(runtime, outcomes[5].run_id, "finished"))
+    await check_all(eye)
+
+
+async def test_a_command_that_the_database_refuses_is_an_error_for_who_sent_it_and_for_nobody_else(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await make()
+    run_id = (await start(runtime, ASKING)).run_id
+    real = committer.Committer._entry
+
+    def refused(self: Any, draft: Any) -> runs.Entry:
+        if any(getattr(ask.command, "id", "") == "bad" for ask in draft.asks):
+            raise ValueError("no such thing can be stored")
+        return real(self, draft)
+
+    monkeypatch.setattr(committer.Committer, "_entry", refused)
+    got = await asyncio.gather(
+        *(submit(runtime, run_id, c.Signal(id=name, name="n")) for name in ("one", "bad", "two")),
+        return_exceptions=True,
+    )
+    assert isinstance(got[1], StoreError)
+    assert isinstance(got[0], Outcome)
+    assert isinstance(got[2], Outcome)
+
+
+async def test_a_fault_in_one_decision_does_not_stop_the_lane(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = await make()
+    run_id = (await start(runtime, ASKING)).run_id
+    real = committer.decide
+
+    def faulty(plan: Any, state: Any, command: c.Command, *rest: Any) -> Any:
+        assert not isinstance(command, c.Pause), "a bug of ours"
+        return real(plan, state, command, *rest)
+
+    monkeypatch.setattr(committer, "decide", faulty)
+    with pytest.raises(StoreError):
+        await submit(runtime, run_id, c.Pause(by="user:local"))
+    assert (await submit(runtime, run_id, c.Signal(id="s", name="n"))).seq
+    monkeypatch.setattr(runtime.committer, "on_state", lambda hot: 1 / 0)
+    monkeypatch.setattr(runtime.committer, "on_commit", lambda hot, first, events: 1 / 0)
+    assert (await submit(runtime, run_id, c.Signal(id="t", name="n"))).seq
+
+
+async def test_a_run_whose_log_cannot_be_read_is_an_error_for_it_alone(make: Make, eye: Connection) -> None:
+    a, b = await make(), await make()
+    broken, sound = [(await start(a, ASKING)).run_id for _ in range(2)]
+    await eye.execute("UPDATE log SET events = '[1]' WHERE run_id = $1", broken)
+    got = await asyncio.gather(
+        *(submit(b, run_id, c.Signal(id="s", name="n")) for run_id in (broken, sound)), return_exceptions=True
+    )
+    assert isinstance(got[0], StoreError)
+    assert isinstance(got[1], Outcome)
+
+
+@pytest.mark.parametrize("happened", [True, False])
+async def test_after_a_commit_of_unknown_outcome_the_answer_is_the_first_outcome(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch, happened: bool
+) -> None:
+    runtime = await make()
+    run_id = (await start(runtime, ASKING)).run_id
+    real, cut = runs.commit, 0
+
+    async def cut_off(connection: Any, entries: Any, worker_id: Any, at: Any) -> runs.Committed:
+        nonlocal cut
+        cut += 1
+        if cut > 1:
+            return await real(connection, entries, worker_id, at)
+        if happened:
+            await real(connection, entries, worker_id, at)
+        raise CommitUnknown("the connection broke")
+
+    monkeypatch.setattr(runs, "commit", cut_off)
+    outcome = await submit(runtime, run_id, c.Signal(id="s", name="n"), command_id="c", body_sha=b"b")
+    assert outcome.already == happened
+    events = await log_of(eye, run_id)
+    assert sum(isinstance(event, e.SignalReceived) for event in events) == 1
+
+
+async def test_a_birth_of_unknown_outcome_is_held_and_performed(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await make(performs=True)
+    real, cut = runs.commit, 0
+
+    async def cut_off(connection: Any, entries: Any, worker_id: Any, at: Any) -> runs.Committed:
+        nonlocal cut
+        cut += 1
+        done = await real(connection, entries, worker_id, at)
+        if cut == 1:
+            raise CommitUnknown("the connection broke")
+        return done
+
+    monkeypatch.setattr(runs, "commit", cut_off)
+    run_id = (await start(runtime, ECHO, input={"value": "v"})).run_id
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    assert not any(isinstance(event, e.StepRetried) for event in await log_of(eye, run_id))
+
+
+# --- chunks, snapshots, the cache ---------------------------------------------------------------------------------
+
+
+async def test_chunks_of_a_holder_that_was_fenced_off_are_dropped(make: Make, eye: Connection) -> None:
+    a, b = await make(performs=True), await make()
+    run_id = (await start(a, GATED)).run_id
+    await until(lambda: effects.begun)
+    hot = a.committer.peek(run_id)
+    assert hot is not None
+    await submit(b, run_id, c.Terminate(by="user:local"))
+    hot.mine = True  # as in a process that was stopped and has not been told yet
+    a.committer.stream(hot, [Chunk("msg_late", "wait", 1, 0, "late")])
+    await a.committer.settled([hot])
+    assert not any(isinstance(event, e.MessageChunk) for event in await log_of(eye, run_id))
+
+
+async def test_snapshots_change_nothing_and_deleting_them_changes_nothing(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committer, "SNAPSHOT_BYTES_MIN", 0)
+    a = await make(performs=True)
+    run_ids = [(await start(a, TEXT)).run_id for _ in range(3)]
+    run_ids.append((await start(a, ASKING)).run_id)
+    for number in range(20):
+        await submit(a, run_ids[-1], c.Signal(id=str(number), name="n", data="x" * 500))
+    for run_id in run_ids[:-1]:
+        await until(lambda run_id=run_id: is_now(a, run_id, "finished"))
+    await until(lambda: eye.fetchval("SELECT count(*) FROM snapshots"))
+    seqs = [await eye.fetchval("SELECT seq FROM runs WHERE id = $1", run_id) for run_id in run_ids]
+    with_them = [[await state_of(a, r, k) for k in range(seq + 1)] for r, seq in zip(run_ids, seqs, strict=True)]
+    await eye.execute("DELETE FROM snapshots")
+    without = [[await state_of(a, r, k) for k in range(seq + 1)] for r, seq in zip(run_ids, seqs, strict=True)]
+    for run_id, ours, theirs in zip(run_ids, with_them, without, strict=True):
+        folded = await check_prefixes(eye, run_id)
+        assert ours == theirs == folded
+
+
+async def check_prefixes(eye: Connection, run_id: UUID) -> list[Any]:
+    """The fold of the first k events for every k."""
+    from hai_flow.engine.state import RunState, evolve
+
+    states = [RunState(str(run_id))]
+    for event in await log_of(eye, run_id):
+        states.append(evolve(states[-1], event))
+    return states
+
+
+async def test_a_cold_load_equals_the_hot_state(make: Make) -> None:
+    a, b = await make(performs=True), await make()
+    run_id = (await start(a, ASKING)).run_id
+    await submit(a, run_id, c.Signal(id="1", name="n"))
+    hot = a.committer.peek(run_id)
+    b.committer.refresh(run_id)
+    cold = b.committer.peek(run_id)
+    assert hot is not None
+    assert cold is not None
+    await b.committer.settled([cold])
+    assert (cold.state, cold.version, cold.tenant) == (hot.state, hot.version, hot.tenant)
+
+
+async def test_the_cache_is_bounded_and_what_was_evicted_is_found_again(make: Make) -> None:
+    runtime = await make(cache_bytes_max=64 * 1024)
+    run_ids = [(await start(runtime, ASKING)).run_id for _ in range(40)]
+    known = [run_id for run_id in run_ids if runtime.committer.peek(run_id) is not None]
+    assert 0 < len(known) < 20
+    assert runtime.committer._cache_bytes <= 64 * 1024
+    outcome = await submit(runtime, run_ids[0], answer(await open_pending(runtime, run_ids[0])))
+    assert outcome.status == "finished"
+    for run_id in run_ids[1:]:
+        await submit(runtime, run_id, c.Terminate(by="user:local"))
+    assert runtime.committer._cache_bytes == sum(hot.bytes for hot in runtime.committer._hot.values()) == 0

@@ -1,0 +1,243 @@
+"""Followers see what is committed, all of it, once, in order, wherever they follow and whenever they come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.state import RunState, evolve
+from hai_flow.runtime import LOCAL_TENANT, Runtime, committer
+from hai_flow.runtime.fanout import FanoutConfig, Lagging, Piece
+from hai_flow.wire import DIALECTS
+from hai_flow.wire.dialect import Profile
+from hai_flow.wire.log import LOG, LogEncoder
+from tests.runtime.conftest import ASKING, GATED, TEXT, Connection, Make, is_now, start, state_of
+from tests.support import effects
+from tests.support.ledger import log_of
+from tests.support.waiting import until
+
+PROFILE = Profile(dialect="log")
+
+
+def follow(runtime: Runtime, start_state: RunState) -> AsyncIterator[Sequence[Piece]]:
+    return runtime.fanout.follow(UUID(start_state.run_id), LOG, PROFILE, start_state)
+
+
+async def seqs_from(runtime: Runtime, run_id: UUID, seq: int = 0) -> list[int]:
+    """The seqs that a follower after `seq` sees until the run ends."""
+    state = await state_of(runtime, run_id, seq)
+    return [piece.seq async for pieces in follow(runtime, state) for piece in pieces]
+
+
+async def signal(runtime: Runtime, run_id: UUID, number: int) -> None:
+    await runtime.committer.submit(run_id, LOCAL_TENANT, c.Signal(id=str(number), name="n", data="x" * 200))
+
+
+async def terminate(runtime: Runtime, run_id: UUID) -> None:
+    await runtime.committer.submit(run_id, LOCAL_TENANT, c.Terminate(by="user:local"))
+
+
+async def test_followers_in_two_processes_see_every_event_of_the_log_once_and_in_order(
+    make: Make, eye: Connection
+) -> None:
+    a, b = await make(performs=True), await make()
+    run_id = (await start(a, GATED)).run_id
+    followers = [asyncio.create_task(seqs_from(each, run_id)) for each in (a, b, a, b)]
+    for number in range(20):
+        await signal((a, b)[number % 2], run_id, number)
+    effects.gate.set()
+    seen = await asyncio.wait_for(asyncio.gather(*followers), 20)
+    events = await log_of(eye, run_id)
+    assert seen == [list(range(1, len(events) + 1))] * 4
+
+
+async def test_a_follower_resumes_after_every_seq_without_gap_or_repetition(make: Make) -> None:
+    a, b = await make(performs=True), await make()
+    run_id = (await start(a, TEXT)).run_id
+    whole = await asyncio.wait_for(seqs_from(a, run_id), 20)
+    last = whole[-1]
+    for process in (a, b):
+        for seq in range(last + 1):
+            assert await asyncio.wait_for(seqs_from(process, run_id, seq), 5) == whole[seq:], f"after {seq}"
+
+
+async def test_one_that_comes_in_the_middle_of_a_stream_misses_nothing(make: Make, eye: Connection) -> None:
+    a, b = await make(performs=True), await make()
+    run_id = (await start(a, TEXT)).run_id
+    late = []
+    for seq in range(0, 12, 2):
+        await until(lambda seq=seq: has_seq(eye, run_id, seq), every=0.001)
+        late += [asyncio.create_task(seqs_from(each, run_id, seq)) for each in (a, b)]
+    seen = await asyncio.wait_for(asyncio.gather(*late), 20)
+    last = len(await log_of(eye, run_id))
+    for number, seqs in enumerate(seen):
+        assert seqs == list(range(number // 2 * 2 + 1, last + 1))
+
+
+async def has_seq(eye: Connection, run_id: UUID, seq: int) -> bool:
+    return await eye.fetchval("SELECT seq FROM runs WHERE id = $1", run_id) >= seq
+
+
+async def test_the_bytes_of_a_follower_do_not_depend_on_where_it_came_in(make: Make) -> None:
+    a, b = await make(performs=True), await make()
+    run_id = (await start(a, TEXT)).run_id
+    dialect, profile = DIALECTS["hai"], Profile(dialect="hai")
+
+    async def data(runtime: Runtime) -> bytes:
+        found = [p.data async for ps in runtime.fanout.follow(run_id, dialect, profile, RunState(str(run_id))) for p in ps]
+        return b"".join(found)
+
+    live = await asyncio.wait_for(asyncio.gather(data(a), data(b), data(a)), 20)
+    afterwards = await data(b)
+    assert {*live} == {afterwards}
+
+
+async def test_who_is_slower_than_the_ring_is_told_to_come_back(make: Make) -> None:
+    runtime = await make()
+    runtime.fanout.config = FanoutConfig(ring_bytes_max=1024)
+    run_id = (await start(runtime, ASKING)).run_id
+    slow = follow(runtime, await state_of(runtime, run_id))
+    first = asyncio.create_task(anext(slow))  # type: ignore[arg-type]
+    await until(lambda: rings(runtime, run_id))
+    await signal(runtime, run_id, 0)
+    seen = (await asyncio.wait_for(first, 5))[-1].seq
+    for number in range(1, 30):
+        await signal(runtime, run_id, number)
+    with pytest.raises(Lagging):
+        await anext(slow)
+    again = asyncio.create_task(seqs_from(runtime, run_id, seen))
+    await terminate(runtime, run_id)
+    seqs = await asyncio.wait_for(again, 5)
+    assert seqs == list(range(seen + 1, seqs[-1] + 1))
+
+
+def rings(runtime: Runtime, run_id: UUID) -> int:
+    feed = runtime.fanout._feeds.get(run_id)
+    return 0 if feed is None else len(feed.rings)
+
+
+async def test_without_hints_the_poll_shows_what_another_process_commits(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = await make(), await make()
+    b.fanout.config = FanoutConfig(poll_seconds=0.2)
+    monkeypatch.setattr(b.fanout, "hint", lambda payload: None)
+    run_id = (await start(a, ASKING)).run_id
+    follower = asyncio.create_task(seqs_from(b, run_id))
+    await until(lambda: rings(b, run_id))
+    await terminate(a, run_id)
+    seqs = await asyncio.wait_for(follower, 10)
+    assert seqs == list(range(1, len(seqs) + 1))
+
+
+async def test_followers_of_one_profile_share_what_was_encoded_once(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await make()
+    run_id = (await start(runtime, ASKING)).run_id
+    state = await state_of(runtime, run_id)
+
+    async def pieces() -> list[Piece]:
+        return [piece async for some in follow(runtime, state) for piece in some]
+
+    followers = [asyncio.create_task(pieces()) for _ in range(50)]
+    await until(lambda: rings(runtime, run_id) and runtime.fanout._feeds[run_id].followers == 50)
+    encoded, real = [], LogEncoder.encode
+    monkeypatch.setattr(LogEncoder, "encode", lambda self, event: encoded.append(event) or real(self, event))
+    await signal(runtime, run_id, 1)
+    await terminate(runtime, run_id)
+    seen = await asyncio.wait_for(asyncio.gather(*followers), 10)
+    assert len({id(piece.data) for some in seen for piece in some}) == len(seen[0]) == len(encoded)
+
+
+async def test_at_a_close_every_stream_says_farewell_and_ends(make: Make) -> None:
+    runtime = await make()
+    run_id = (await start(runtime, ASKING)).run_id
+    state = await state_of(runtime, run_id)
+    dialect = DIALECTS["hai"]
+
+    async def last() -> Piece:
+        found = [p async for ps in runtime.fanout.follow(run_id, dialect, Profile(dialect="hai"), state) for p in ps]
+        return found[-1]
+
+    following = [asyncio.create_task(last()) for _ in range(3)]
+    await until(lambda: rings(runtime, run_id))
+    await runtime.fanout.stop()
+    for piece in await asyncio.wait_for(asyncio.gather(*following), 5):
+        assert piece.seq == 0
+    assert not runtime.fanout._feeds
+
+
+async def test_an_encoder_that_fails_ends_its_own_streams_and_no_commit(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await make()
+    run_id = (await start(runtime, ASKING)).run_id
+    follower = asyncio.create_task(seqs_from(runtime, run_id, 2**53))
+    await until(lambda: rings(runtime, run_id))
+    monkeypatch.setattr(LogEncoder, "encode", lambda self, event: 1 / 0)
+    await signal(runtime, run_id, 1)
+    with pytest.raises(Lagging):
+        await asyncio.wait_for(follower, 5)
+
+
+@pytest.mark.parametrize("every_commit", [False, True])
+async def test_the_snapshot_at_k_is_the_fold_of_k_events_for_every_k(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch, every_commit: bool
+) -> None:
+    if every_commit:
+        monkeypatch.setattr(committer, "SNAPSHOT_BYTES_MIN", 0)
+        real = committer.encode_state
+
+        def small(state: RunState) -> Any:
+            return _Short(real(state))
+
+        monkeypatch.setattr(committer, "encode_state", small)
+    a, b = await make(performs=True), await make()
+    run_ids = [(await start(a, body)).run_id for body in (TEXT, ASKING, effects.FLOW.decode().split("version: 1\n")[1])]
+    await signal(b, run_ids[1], 1)
+    await terminate(b, run_ids[1])
+    for run_id in run_ids:
+        await until(lambda run_id=run_id: is_now(a, run_id, "finished", "stopped"))
+        events = await log_of(eye, run_id)
+        if every_commit:
+            await until(lambda run_id=run_id: snapshots(eye, run_id))
+        state = RunState(str(run_id))
+        assert await state_of(b, run_id, 0) == state
+        for k, event in enumerate(events, 1):
+            state = evolve(state, event)
+            assert await state_of(b, run_id, k) == state, f"snapshot at {k}"
+
+
+async def snapshots(eye: Connection, run_id: UUID) -> bool:
+    return await eye.fetchval("SELECT count(*) FROM snapshots WHERE run_id = $1", run_id) >= 2
+
+
+class _Short(bytes):
+    """Bytes that claim to be none, so that every commit is worth a snapshot."""
+
+    def __len__(self) -> int:
+        return 0
+
+
+async def test_only_committed_events_are_published(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    published: list[tuple[int, list[e.Event]]] = []
+    real = runtime.committer.on_commit
+
+    def record(hot: Any, first: int, events: Sequence[e.Event]) -> None:
+        published.append((first, list(events)))
+        real(hot, first, events)
+
+    runtime.committer.on_commit = record
+    run_id = (await start(runtime, TEXT)).run_id
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    events = await log_of(eye, run_id)
+    for first, some in published:
+        assert events[first - 1 : first - 1 + len(some)] == some

@@ -1,0 +1,131 @@
+"""Workers die, stall and lose their connections at any moment; the runs go on, and nothing happens twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections.abc import AsyncIterator
+from typing import TypeAlias
+
+import asyncpg
+import pytest
+
+from tests.support import effects
+from tests.support.ledger import check_all, check_effects
+from tests.support.waiting import until
+from tests.support.workers import LEASE_SECONDS, Nursery, alive
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+
+@pytest.fixture
+async def eye(database_url: str) -> AsyncIterator[Connection]:
+    """A connection that only looks (and terminates)."""
+    connection = await asyncpg.connect(database_url)
+    await connection.execute(effects.LEDGER)
+    yield connection
+    await connection.close()
+
+
+async def finished(eye: Connection) -> int:
+    return int(await eye.fetchval("SELECT count(*) FROM runs WHERE status = 'finished'"))
+
+
+async def all_finish(eye: Connection, runs: int, seconds: float) -> None:
+    try:
+        await until(lambda: _all(eye, runs), seconds, every=0.1)
+    except AssertionError:
+        left = await eye.fetch(
+            "SELECT id, status, seq, version, fence, worker, wake_at FROM runs WHERE status <> 'finished'"
+        )
+        raise AssertionError(f"{await finished(eye)} of {runs} finished; left: {left[:5]}") from None
+    states = await check_all(eye)
+    assert len(states) == runs
+    assert {state.status for state in states} == {"finished"}
+    noted = {row[0] for row in await eye.fetch("SELECT DISTINCT path FROM effects")}
+    assert noted == effects.PATHS - {"last"}
+
+
+async def _all(eye: Connection, runs: int) -> bool:
+    return await finished(eye) >= runs
+
+
+async def test_fifty_kills_during_two_hundred_runs_lose_nothing_and_repeat_nothing(
+    database_url: str, eye: Connection
+) -> None:
+    seed = int(os.environ.get("HAI_FLOW_TEST_SEED") or random.randrange(10**9))
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    began = time.monotonic()
+    with Nursery(database_url) as nursery:
+        nursery.fork("start 16 200")
+        workers = [nursery.fork() for _ in range(3)]
+        await until(lambda: finished(eye), 30)
+        for _ in range(50):
+            await asyncio.sleep(chance.uniform(0.05, 0.6))  # the fault's own moment, not a wait for a fact
+            victim = chance.choice(workers)
+            assert alive(victim), f"seed {seed}: a worker died by itself"
+            os.kill(victim, signal.SIGKILL)
+            workers.remove(victim)
+            workers.append(nursery.fork())
+        await all_finish(eye, 200, 30)
+    performed = await check_effects(eye)
+    retried = await eye.fetchval("SELECT count(*) FROM effects WHERE attempt > 1")
+    dead = await eye.fetchval("SELECT count(*) FROM workers")
+    print(f"seed {seed}: {performed} effects, {retried} of them again, {dead} workers, {time.monotonic() - began:.0f} s")
+    assert retried, "no kill met an attempt in flight: the test tests nothing"
+
+
+async def test_a_worker_that_slept_through_its_lease_performs_nothing_that_others_took_over(
+    database_url: str, eye: Connection
+) -> None:
+    with Nursery(database_url) as nursery:
+        stalled = nursery.fork()
+        nursery.fork("start 3 60")
+        await until(lambda: finished(eye), 30)
+        os.kill(stalled, signal.SIGSTOP)
+        nursery.fork()
+        await until(lambda: lost_to_others(eye), 30)
+        os.kill(stalled, signal.SIGCONT)
+        await all_finish(eye, 60, 30)
+        await until(lambda: registered_again(eye), LEASE_SECONDS * 4)
+
+
+async def lost_to_others(eye: Connection) -> bool:
+    """Whether the stalled worker (the first) is dead and holds nothing any more."""
+    return bool(
+        await eye.fetchval(
+            "SELECT alive_until < now() - interval '1.2 s' AND NOT EXISTS (SELECT FROM runs WHERE worker = w.id) "
+            "FROM workers w ORDER BY id LIMIT 1"
+        )
+    )
+
+
+async def registered_again(eye: Connection) -> bool:
+    return await eye.fetchval("SELECT count(*) FROM workers") >= 3
+
+
+async def test_backends_terminated_in_mid_commit_leave_no_run_behind(database_url: str, eye: Connection) -> None:
+    chance = random.Random(7)
+    with Nursery(database_url) as nursery:
+        nursery.fork("start 6 120")
+        for _ in range(2):
+            nursery.fork()
+        await until(lambda: finished(eye), 30)
+        for _ in range(60):
+            await asyncio.sleep(chance.uniform(0.02, 0.15))
+            await eye.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+                "AND application_name = 'hai-flow' AND state = 'active' LIMIT 2"
+            )
+        await all_finish(eye, 120, 30)
+
+
+async def test_without_any_hint_the_polls_find_everything(database_url: str, eye: Connection) -> None:
+    with Nursery(database_url) as nursery:
+        nursery.fork("deaf worker")
+        nursery.fork("start 1 20")
+        await all_finish(eye, 20, 30)

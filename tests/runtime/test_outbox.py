@@ -1,0 +1,117 @@
+"""What a commit wants of another run is delivered once, whoever delivers and whenever they die."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import UUID, uuid4
+
+import msgspec
+import pytest
+
+from hai_flow.engine import events as e
+from hai_flow.runtime import Runtime, committer
+from hai_flow.store import outbox, runs
+from tests.runtime.conftest import ASKING, Connection, Make, is_now, start, status_of
+from tests.support.ledger import log_of
+from tests.support.waiting import until
+
+
+@pytest.fixture
+def letters(monkeypatch: pytest.MonkeyPatch) -> list[runs.OutboxRow]:
+    """What the next births write into the outbox."""
+    rows: list[runs.OutboxRow] = []
+    real = committer.Committer._entry
+
+    def with_letters(self: Any, draft: Any) -> runs.Entry:
+        entry = real(self, draft)
+        if entry.born is None:
+            return entry
+        sent = tuple(rows)
+        rows.clear()
+        return msgspec.structs.replace(entry, outbox=sent)
+
+    monkeypatch.setattr(committer.Committer, "_entry", with_letters)
+    return rows
+
+
+def signal(target: UUID, number: int = 0) -> runs.OutboxRow:
+    return runs.OutboxRow("signal", str(target), b'{"name": "ping", "data": %d}' % number)
+
+
+async def left(eye: Connection) -> int:
+    return int(await eye.fetchval("SELECT count(*) FROM outbox"))
+
+
+async def nothing_left(eye: Connection) -> bool:
+    return not await left(eye)
+
+
+async def signals_of(eye: Connection, run_id: UUID) -> list[Any]:
+    return [event.data for event in await log_of(eye, run_id) if isinstance(event, e.SignalReceived)]
+
+
+async def send(runtime: Runtime, letters: list[runs.OutboxRow], *rows: runs.OutboxRow) -> None:
+    letters.extend(rows)
+    await start(runtime, ASKING)
+
+
+async def test_messages_are_delivered_in_order_and_only_once_by_two_sweepers_at_once(
+    make: Make, eye: Connection, letters: list[runs.OutboxRow]
+) -> None:
+    a, _ = await make(performs=True), await make(performs=True)
+    target = (await start(a, ASKING)).run_id
+    await send(a, letters, *(signal(target, number) for number in range(10)))
+    await until(lambda: nothing_left(eye))
+    assert await signals_of(eye, target) == list(range(10))
+
+
+async def test_who_dies_between_the_receivers_commit_and_the_delete_is_finished_by_another(
+    make: Make, eye: Connection, letters: list[runs.OutboxRow], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, died = outbox.delete_message, asyncio.Event()
+
+    async def die(connection: Any, message: outbox.OutboxMessage) -> None:
+        if died.is_set():
+            return await real(connection, message)
+        died.set()
+        await eye.execute("UPDATE outbox SET due_at = now()")
+        raise ConnectionError("the process died")
+
+    monkeypatch.setattr(outbox, "delete_message", die)
+    a = await make(performs=True)
+    target = (await start(a, ASKING)).run_id
+    await send(a, letters, signal(target, 1))
+    await until(lambda: nothing_left(eye))
+    assert died.is_set()
+    assert await signals_of(eye, target) == [1]
+
+
+async def test_a_run_is_paused_resumed_and_stopped_by_messages(
+    make: Make, eye: Connection, letters: list[runs.OutboxRow]
+) -> None:
+    runtime = await make(performs=True)
+    target = (await start(runtime, ASKING)).run_id
+    for kind, status in (("pause", "paused"), ("resume", "waiting"), ("stop", "stopped")):
+        await send(runtime, letters, runs.OutboxRow(kind, str(target), b"{}"))
+        await until(lambda status=status: is_now(runtime, target, status))
+    other = (await start(runtime, ASKING)).run_id
+    await send(runtime, letters, runs.OutboxRow("terminate", str(other), b"{}"))
+    await until(lambda: is_now(runtime, other, "stopped"))
+    await until(lambda: nothing_left(eye))
+
+
+async def test_what_is_refused_for_good_is_dropped_and_an_unknown_kind_is_left(
+    make: Make, eye: Connection, letters: list[runs.OutboxRow]
+) -> None:
+    runtime = await make(performs=True)
+    target = (await start(runtime, ASKING)).run_id
+    await send(runtime, letters, signal(uuid4()), runs.OutboxRow("sing", str(target), b"{}"), signal(target, 2))
+    await until(lambda: one_left(eye))
+    assert await eye.fetchval("SELECT kind FROM outbox WHERE kind = 'sing'") == "sing"
+    assert await status_of(runtime, target) == "waiting"
+
+
+async def one_left(eye: Connection) -> bool:
+    """The one that nobody understands, and the one behind it for the same receiver (they go in order)."""
+    return [row[0] for row in await eye.fetch("SELECT kind FROM outbox ORDER BY n")] == ["sing", "signal"]

@@ -1,0 +1,146 @@
+"""Small random workflows of every verb and key of this release, as documents."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import yaml
+
+from hai_flow.definition.plan import Plan
+from tests.support.runs import plan_of
+
+DEPTH_MAX = 2
+HEAD: dict[str, Any] = {
+    "state": {
+        "zero": {"type": "integer", "default": 0},
+        "log": {"type": "array", "default": [], "reduce": "append"},
+    },
+    "tools": {
+        "t": {"python": "registered"},
+        "pick": {
+            "frontend": {
+                "description": "Pick.",
+                "parameters": {"type": "object"},
+                "result": {"type": "integer"},
+                "deadline": "1h",
+            }
+        },
+    },
+}
+CALLS_IN_FRONT = 3  # of the kinds of steps, how much likelier an effect is
+
+
+class _Author:
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.count = 0
+
+    def document(self) -> dict[str, Any]:
+        document = {**HEAD, "steps": self.steps(DEPTH_MAX)}
+        if self.chance(0.2):
+            document["catch"] = self.clauses(1)
+        if self.chance(0.5):
+            document["output"] = "${{ state.log }}" if self.chance(0.8) else "${{ 1 / state.zero }}"
+        if self.chance(0.2):
+            document["defaults"] = {"retry": self.retry()}
+        return document
+
+    def chance(self, share: float) -> bool:
+        return self.random.random() < share
+
+    def steps(self, depth: int) -> list[dict[str, Any]]:
+        longest = 4 if depth == DEPTH_MAX else 3
+        return [self.step(depth) for _ in range(self.random.randint(longest - 2, longest))]
+
+    def step(self, depth: int) -> dict[str, Any]:
+        self.count += 1
+        flat = [self.call] * CALLS_IN_FRONT + [self.pick, self.say, self.ask, self.approve, self.set, self.wait]
+        if self.chance(0.12):
+            flat = [self.fail, self.end, self.broken]
+        verb = self.random.choice(flat if depth == 0 else [*flat, self.switch, self.parallel, self.parallel])
+        step = {"id": f"s{self.count}", **verb(depth)}
+        if self.chance(0.1):
+            step["if"] = self.random.choice(["size(state.log) > 0", "1 / state.zero > 0"])
+        if depth and self.chance(0.4) and not {"return", "fail"} & step.keys():
+            step["catch"] = self.clauses(depth - 1)
+        return step
+
+    def clauses(self, depth: int) -> list[dict[str, Any]]:
+        clause: dict[str, Any] = {"steps": self.steps(depth)[:2]}
+        if self.chance(0.5):
+            clause["errors"] = [self.random.choice(["*", "tool.*", "approval.rejected", "expression.error"])]
+        return [clause]
+
+    def retry(self) -> dict[str, Any]:
+        return {
+            "max": self.random.randint(1, 2),
+            "every": "2s",
+            "backoff": self.random.choice(["fixed", "exponential"]),
+        }
+
+    def call(self, depth: int) -> dict[str, Any]:
+        step: dict[str, Any] = {"call": "t.f", "with": {"n": "${{ size(state.log) }}"}}
+        if self.chance(0.4):
+            step["retry"] = self.retry()
+        if self.chance(0.3):
+            step["timeout"] = "90s"
+        if self.chance(0.3):
+            step["expose"] = True
+        return step
+
+    def pick(self, depth: int) -> dict[str, Any]:
+        return {"call": "pick"}
+
+    def say(self, depth: int) -> dict[str, Any]:
+        return {"say": "${{ size(state.log) }} so far"}
+
+    def broken(self, depth: int) -> dict[str, Any]:
+        return {"say": "${{ 1 / state.zero }}"}
+
+    def ask(self, depth: int) -> dict[str, Any]:
+        form = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
+        return {"ask": {"title": "How many?", "form": form, "deadline": "1h"}}
+
+    def approve(self, depth: int) -> dict[str, Any]:
+        on_deadline = self.random.choice(["reject", "fail"])
+        step: dict[str, Any] = {
+            "approve": {"title": "Go?", "from": "anyone", "deadline": "30m", "on_deadline": on_deadline}
+        }
+        if depth and self.chance(0.5):
+            step["on_reject"] = self.steps(depth - 1)[:2]
+        return step
+
+    def set(self, depth: int) -> dict[str, Any]:
+        return {"set": {"log": self.count}}
+
+    def wait(self, depth: int) -> dict[str, Any]:
+        return {"wait": {"for": self.random.choice(["5s", "10m"])}}
+
+    def fail(self, depth: int) -> dict[str, Any]:
+        return {"fail": {"message": "No.", "code": "custom"}}
+
+    def end(self, depth: int) -> dict[str, Any]:
+        return {"return": {"early": True}}
+
+    def switch(self, depth: int) -> dict[str, Any]:
+        cases: list[dict[str, Any]] = [{"when": "size(state.log) > 1", "steps": self.steps(depth - 1)}]
+        if self.chance(0.7):
+            cases.append({"default": True, "steps": self.steps(depth - 1)})
+        return {"switch": cases, **self.block()}
+
+    def parallel(self, depth: int) -> dict[str, Any]:
+        branches = {name: self.steps(depth - 1) for name in "abc"[: self.random.randint(2, 3)]}
+        join = {"join": "any"} if self.chance(0.4) else {}
+        return {"parallel": branches, **join, **self.block()}
+
+    def block(self) -> dict[str, Any]:
+        return {"timeout": "3m"} if self.chance(0.2) else {}
+
+
+def random_document(random: Random) -> str:
+    return yaml.safe_dump(_Author(random).document(), sort_keys=False, allow_unicode=True)
+
+
+def random_plan(random: Random) -> Plan:
+    return plan_of(random_document(random))

@@ -1,0 +1,310 @@
+"""A world around one run: performers that fail and vanish, people who answer twice, operators, and a store that loses.
+
+One move is one command or one thing that happens to the world. Each example draws at most three kinds of fault, begins
+with an honest stretch, and is biased to progress; at the end the faults stop and the run must come to its end.
+What the engine claims is compared with what the world itself has seen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.decide import Decision, Limits, decide
+from hai_flow.engine.jobs import Continue, open_jobs, wake_at
+from hai_flow.engine.state import RunState
+from hai_flow.errors import Rejected
+from tests.sim.plans import random_plan
+from tests.support.runs import DAY, SECOND, Play
+
+FAULTS = (
+    "stale", "lost_commit", "unknown_outcome", "crash", "late_result", "wrong_answer", "answer_again",
+    "early_timer", "operator_pause", "operator_stop", "operator_terminate", "attention", "tight_limits",
+)  # fmt: skip
+FAULTS_MAX = 3
+# What may do something again: a bound reached again, time that goes on, a run that failed or was lost again.
+REPEATABLE = (c.Continue, c.TimerFired, c.Retry, c.NeedAttention)
+MOVES_MAX = 60
+QUIESCENCE_MAX = 600
+TIGHT = Limits(pure_steps=1, events=80)
+
+
+class Simulation:
+    """One example. `play` raises AssertionError where the engine is wrong."""
+
+    def __init__(self, seed: int, plan: Plan | None = None) -> None:
+        self.random = Random(seed)
+        self.plan = plan or random_plan(self.random)
+        self.faults = set(self.random.sample(FAULTS, self.random.randint(0, FAULTS_MAX)))
+        limits = TIGHT if "tight_limits" in self.faults else Limits()
+        run_id = UUID(int=self.random.getrandbits(128), version=4)
+        self.play = Play(self.plan, run_id=run_id, limits=limits, start=False, decide=self._decide)
+        self.states: list[RunState] = [self.play.state]
+        self.gone: list[tuple[str, int]] = []  # attempts whose performer still wants to report
+        self.answered: dict[str, c.PendingAnswer] = {}
+        self.reached: Counter[str] = Counter()
+
+    def _decide(self, *args: Any) -> Decision:
+        return decide(*args)
+
+    def run(self) -> None:
+        self.play.start()
+        self.states.append(self.play.state)
+        for _ in range(self.random.randint(0, 6)):
+            self.honest()
+        moves = [getattr(self, name) for name in sorted(self.faults) if hasattr(self, name)]
+        for _ in range(self.random.randint(0, MOVES_MAX)):
+            if moves and self.random.random() < 0.5:
+                self.random.choice(moves)()
+            else:
+                self.honest()
+            if self.play.state.ended and self.random.random() < 0.3:
+                break
+        self.come_to_rest()
+        self.look_back()
+
+    # --- sending ----------------------------------------------------------------------------------------------------
+
+    def send(self, command: c.Command) -> Decision | None:
+        """The decision that was committed, or None where the command was refused or got lost."""
+        play = self.play
+        if "stale" in self.faults and self.random.random() < 0.3:
+            self._decide_on_old_state(command)
+        if "lost_commit" in self.faults and self.random.random() < 0.2:
+            self.reached["lost_commit"] += 1
+            return None
+        before = play.state
+        decision = self._committed(command)
+        if decision is not None and decision.events:
+            self.states.append(play.state)
+            closed = {*before.attempts.items()} - {*play.state.attempts.items()}
+            self.gone += sorted(closed)
+        if "unknown_outcome" in self.faults and decision is not None and self.random.random() < 0.2:
+            self.reached["unknown_outcome"] += 1
+            self._send_again(command)
+        return decision
+
+    def _committed(self, command: c.Command) -> Decision | None:
+        try:
+            return self.play.do(command)
+        except Rejected as rejected:
+            self.reached[rejected.code] += 1
+            return None
+
+    def _decide_on_old_state(self, command: c.Command) -> None:
+        """A process that has an older state in memory decides: nothing of that may show (its commit loses)."""
+        old = self.random.choice(self.states[-4:])
+        kept = old.seq, old.status
+        try:
+            self.play._decide(self.plan, old, command, self.play.now, self.play.limits)
+        except Rejected:
+            self.reached["stale_refusal"] += 1
+        assert (old.seq, old.status) == kept
+        self.reached["stale"] += 1
+
+    def _send_again(self, command: c.Command) -> None:
+        """The client could not know; a repeated command changes nothing that a repetition must not change."""
+        again = self._committed(command)
+        if again is not None and again.events:
+            assert isinstance(command, REPEATABLE), f"{command} was decided twice"
+            self.states.append(self.play.state)
+
+    # --- honest moves -----------------------------------------------------------------------------------------------
+
+    def honest(self) -> bool:
+        """Something that the world does anyway. False if there is nothing left to do."""
+        state = self.play.state
+        choices: list[Callable[[], None]] = []
+        if Continue() in open_jobs(state):
+            choices.append(lambda: self._sent(c.Continue()))
+        choices += [lambda p=path, n=number: self.report(p, n) for path, number in sorted(state.attempts.items())]
+        choices += [lambda i=id: self.decide_pending(i) for _, id in sorted(state.open_pendings.items())]
+        if wake_at(state) is not None:
+            choices.append(self.sleep)
+        if not choices:
+            return False
+        self.random.choice(choices)()
+        return True
+
+    def _sent(self, command: c.Command) -> None:
+        self.send(command)
+
+    def report(self, path: str, attempt: int) -> None:
+        self.pass_time(self.random.choice([0, SECOND, 20 * SECOND]))
+        if self.play.state.attempts.get(path) != attempt:
+            return
+        if self.random.random() < 0.85:
+            output = {"n": self.random.randint(0, 9)}
+            decision = self.send(c.StepSucceeded(path=path, attempt=attempt, output=output))
+            if decision is not None:
+                finished = [event for event in decision.events if isinstance(event, e.StepFinished)]
+                assert [event.output for event in finished if event.path == path] == [output], "a result got lost"
+        else:
+            code = self.random.choice(["tool.failed", "tool.unavailable", "tool.invalid_result"])
+            retry_after = self.random.choice([None, None, 7_000])
+            self.send(c.StepFailed(path=path, attempt=attempt, code=code, message="No.", retry_after=retry_after))
+
+    def decide_pending(self, id: str) -> None:
+        given = self.right_answer(id)
+        decision = self.send(c.Answer(answers=(given,), by="user:bob"))
+        if decision is not None:
+            assert self.play.state.pendings[id].status not in ("open", "voided"), "an accepted answer is not recorded"
+            self.answered[id] = given
+
+    def right_answer(self, id: str) -> c.PendingAnswer:
+        kind = self.play.state.pendings[id].opened.kind
+        spelled: list[dict[str, Any]]
+        if kind == "approve":
+            spelled = [{"decision": "approve"}, {"content": "true"}, {"content": '{"approved": false}'}]
+            spelled += [{"decision": "approve", "reason": "fine"}, {"decision": "reject", "reason": "no"}]
+        elif kind == "ask":
+            spelled = [{"values": {"n": self.random.randint(0, 9)}}, {"content": '{"n": 3}'}]
+        else:
+            spelled = [{"result": self.random.randint(0, 9)}, {"content": "4"}, {"error": "can't"}]
+        return c.PendingAnswer(id=id, **self.random.choice(spelled))
+
+    def sleep(self) -> None:
+        """Sleep until the run wants to be looked at."""
+        due = wake_at(self.play.state)
+        assert due is not None
+        self.pass_time(max(0, due - self.play.now) + self.random.choice([0, 1, SECOND]))
+
+    def pass_time(self, ms: int) -> None:
+        """Time passes; the sweeper looks after what became due. What is due does not stay due."""
+        self.play.now += ms
+        due = wake_at(self.play.state)
+        if due is not None and due <= self.play.now:
+            lossy = "lost_commit" in self.faults
+            fired = self.send(c.TimerFired())
+            assert fired is not None or lossy, "a timer is due, and the run says that it is early"
+            still = wake_at(self.play.state)
+            assert lossy or still is None or still > self.play.now, "what was due is due still"
+
+    # --- faults -----------------------------------------------------------------------------------------------------
+
+    def crash(self) -> None:
+        """A process dies with everything it performs."""
+        for path, number in sorted(self.play.state.attempts.items()):
+            if self.play.state.attempts.get(path) == number:
+                self.send(c.StepLost(path=path, attempt=number))
+                self.reached["crash"] += 1
+
+    def late_result(self) -> None:
+        """A performer that was given up reports all the same."""
+        late = [pair for pair in self.gone if self.play.state.attempts.get(pair[0]) != pair[1]]
+        if late:
+            path, number = self.random.choice(late)
+            self._must_be_refused(c.StepSucceeded(path=path, attempt=number, output="late"), 409)
+            self.reached["late_result"] += 1
+
+    def wrong_answer(self) -> None:
+        known = sorted(self.play.state.open_pendings.values())
+        if known:
+            id = self.random.choice(known)
+            self._must_be_refused(c.Answer(answers=(c.PendingAnswer(id=id, content='{"x": [1]}'),), by="user:eve"), 422)
+        strange = c.PendingAnswer(id="call_aaaaaaaaaaaaaaaaaaaaaaaaaa_0", content="true")
+        self._must_be_refused(c.Answer(answers=(strange,), by="user:eve"), 404)
+        self.reached["wrong_answer"] += 1
+
+    def answer_again(self) -> None:
+        """The same answer is already so; another one is refused, whatever became of the pending."""
+        closed = [id for id, pending in self.play.state.pendings.items() if pending.status != "open"]
+        if not closed:
+            return
+        id = self.random.choice(closed)
+        status = self.play.state.pendings[id].status
+        self.reached["answer_again"] += 1
+        first = self.answered.get(id)
+        if first is not None:
+            same = self.play.do(c.Answer(answers=(first,), by="user:bob"))
+            assert same.already, "the same answer again was taken for a new one"
+        kind = self.play.state.pendings[id].opened.kind
+        other = {"approve": {"decision": "approve", "reason": "other"}, "ask": {"values": {"n": 77}}}
+        given = c.PendingAnswer(id=id, **other.get(kind, {"result": 77}))
+        self._must_be_refused(c.Answer(answers=(given,), by="user:eve"), 410 if status == "expired" else 409)
+
+    def early_timer(self) -> None:
+        due = wake_at(self.play.state)
+        if due is None or due > self.play.now:
+            self._must_be_refused(c.TimerFired(), 409)
+            self.reached["early_timer"] += 1
+
+    def operator_pause(self) -> None:
+        if self.play.status == "paused" and self.random.random() < 0.6:
+            self.send(c.Resume(by="user:op"))
+        else:
+            self.send(c.Pause(by="user:op", reason="a look"))
+        self.reached["operator_pause"] += 1
+
+    def operator_stop(self) -> None:
+        if self.random.random() < 0.4:
+            self.send(c.Stop(by="user:op"))
+            self.reached["operator_stop"] += 1
+
+    def operator_terminate(self) -> None:
+        if self.random.random() < 0.25:
+            self.send(c.Terminate(by="user:op"))
+            self.reached["operator_terminate"] += 1
+
+    def attention(self) -> None:
+        if self.random.random() < 0.3:
+            self.send(c.NeedAttention(reason="the database refused it"))
+            self.reached["attention"] += 1
+        if self.play.status in ("failed", "needs_attention"):
+            self.send(c.Retry(by="user:op"))
+            self.reached["retry"] += 1
+
+    def _must_be_refused(self, command: c.Command, status: int) -> None:
+        before = self.play.state
+        refused = self._refusal(command)
+        assert refused is not None, f"{command} was not refused"
+        assert refused.status == status, refused.detail
+        assert self.play.state is before
+
+    def _refusal(self, command: c.Command) -> Rejected | None:
+        try:
+            self.play.do(command)
+        except Rejected as rejected:
+            return rejected
+        return None
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def come_to_rest(self) -> None:
+        """The faults stop. Whoever is asked answers, whoever performs reports: the run must end."""
+        self.faults -= {"lost_commit", "stale", "unknown_outcome"}
+        for _ in range(QUIESCENCE_MAX):
+            if self.play.status == "paused":
+                self.play.resume()
+                self.states.append(self.play.state)
+            elif self.play.status == "needs_attention":
+                self.play.retry()
+                self.states.append(self.play.state)
+            elif self.play.state.ended:
+                self.reached["end." + self.play.status] += 1
+                return
+            elif not self.honest():
+                raise AssertionError(f"the run is {self.play.status}, and nothing can move it")
+        raise AssertionError(f"the run is {self.play.status} after {QUIESCENCE_MAX} moves")
+
+    def look_back(self) -> None:
+        """The log alone gives every state there ever was, and the commands decide the same again."""
+        assert self.play.now < self.play.state.started_at + 400 * DAY
+        self.play.replayed()
+
+
+def simulate(seed: int) -> Counter[str]:
+    """One example; what it reached. An AssertionError names the seed."""
+    simulation = Simulation(seed)
+    try:
+        simulation.run()
+    except Exception as error:
+        error.add_note(f"python -m tests.sim --seed {seed} --runs 1   (faults: {sorted(simulation.faults)})")
+        raise
+    return simulation.reached

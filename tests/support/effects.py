@@ -1,0 +1,98 @@
+"""Tools that leave traces: every perform is a row of `effects` in the test's database, by a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import asyncpg
+
+from hai_flow.steps.tools import Context
+
+LEDGER = "CREATE TABLE effects (run_id uuid, path text, attempt int, at timestamptz DEFAULT clock_timestamp())"
+FLOW = b"""
+hai: flow/v1
+name: effects
+version: 1
+input: {type: object, properties: {n: {type: integer, default: 0}}}
+tools:
+  fx: {python: tests.support.effects, effect: write}
+steps:
+  - {id: one, call: fx.note, with: {n: "${{ input.n }}"}}
+  - id: both
+    parallel:
+      left: [{id: left, call: fx.note, with: {n: 1}}]
+      right: [{id: right, call: fx.streamed, stream: text, with: {n: 2}}]
+  - {id: last, call: fx.blocking, with: {n: 3}}
+output: {n: "${{ input.n }}"}
+"""
+PATHS = {"one", "both/left/left", "both/right/right", "last"}
+
+_dsn = ""
+_connections: dict[asyncio.AbstractEventLoop, asyncpg.Connection[asyncpg.Record]] = {}
+_lock = asyncio.Lock()
+gate = asyncio.Event()
+begun: list[tuple[str, str, int]] = []
+
+
+def write_to(dsn: str) -> None:
+    """Where this process keeps its ledger. The gate is shut again."""
+    global _dsn, _lock, gate
+    _dsn, _lock, gate = dsn, asyncio.Lock(), asyncio.Event()
+    begun.clear()
+
+
+async def _note(context: Context) -> None:
+    loop = asyncio.get_running_loop()
+    async with _lock:
+        connection = _connections.get(loop)
+        if connection is None:
+            connection = _connections[loop] = await asyncpg.connect(_dsn)
+        await connection.execute(
+            "INSERT INTO effects (run_id, path, attempt) VALUES ($1, $2, $3)",
+            context.run_id, context.path, context.attempt,
+        )  # fmt: skip
+
+
+async def close() -> None:
+    """Hang up the ledger of this loop."""
+    connection = _connections.pop(asyncio.get_running_loop(), None)
+    if connection is not None:
+        await connection.close()
+
+
+async def note(n: int, context: Context) -> int:
+    await _note(context)
+    await asyncio.sleep(0.02)
+    return n
+
+
+async def streamed(n: int, context: Context) -> AsyncIterator[object]:
+    await _note(context)
+    for piece in range(3):
+        yield f"piece {piece} "
+        await asyncio.sleep(0.01)
+    yield {"n": n}
+
+
+def blocking(n: int) -> int:
+    time.sleep(0.005)
+    return n
+
+
+async def gated(context: Context) -> str:
+    """Begins, and ends when the test opens the gate."""
+    begun.append((context.run_id, context.path, context.attempt))
+    await gate.wait()
+    return "through the gate"
+
+
+async def echo(value: object) -> object:
+    return value
+
+
+async def text(words: int) -> AsyncIterator[str]:
+    for word in range(words):
+        yield f"word {word} "
+        await asyncio.sleep(0.002)

@@ -1,0 +1,161 @@
+"""A HAI client as its document describes it, over real sockets. Every stream that it sees is linted."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+
+from tests.support import wire_lint
+
+_numbers = itertools.count(1)
+
+
+def unique(prefix: str) -> str:
+    """A name that no other test of this process uses."""
+    return f"{prefix}-{next(_numbers)}"
+
+
+@dataclass
+class Event:
+    """One SSE event: its id, its name and its data."""
+
+    id: str | None
+    name: str | None
+    data: Any
+    raw: bytes
+
+
+def parse(stream: bytes) -> list[Event]:
+    """The events of SSE bytes; comments are left out."""
+    events: list[Event] = []
+    for block in stream.split(b"\n\n"):
+        fields = dict(line.split(b": ", 1) for line in block.split(b"\n") if line and not line.startswith(b":"))
+        if b"data" in fields:
+            id, name = fields.get(b"id"), fields.get(b"event")
+            events.append(
+                Event(
+                    None if id is None else id.decode(),
+                    None if name is None else name.decode(),
+                    json.loads(fields[b"data"]),
+                    block + b"\n\n",
+                )
+            )
+    return events
+
+
+@dataclass
+class Stream:
+    """The answer to one POST."""
+
+    status: int
+    body: bytes
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def types(self) -> list[str]:
+        return [event["type"] for event in self.events]
+
+    @property
+    def problem(self) -> dict[str, Any]:
+        return json.loads(self.body)
+
+    def all(self, type: str) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["type"] == type]
+
+    def one(self, type: str) -> dict[str, Any]:
+        found = self.all(type)
+        assert len(found) == 1, f"expected one {type}, found {self.types}"
+        return found[0]
+
+    def text(self) -> str:
+        """What the messages say."""
+        return "".join(json.loads(event["delta"])["output"]["content"] for event in self.all("BUSINESS_DATA_CONTENT"))
+
+    def call_id(self, name: str) -> str:
+        return next(e["toolCallId"] for e in self.all("TOOL_CALL_START") if e["toolCallName"] == name)
+
+
+class Live:
+    """A stream that is open: read as far as one wants to."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self.response = response
+        self.body = b""
+        self._bytes = response.iter_bytes()
+
+    def until(self, type: str) -> list[dict[str, Any]]:
+        """Read until an event of `type` has come."""
+        while type not in [event.data.get("type") for event in parse(self.body)]:
+            self.body += next(self._bytes)
+        return [event.data for event in parse(self.body)]
+
+    def rest(self) -> Stream:
+        """Read to the end."""
+        for piece in self._bytes:
+            self.body += piece
+        return _checked(200, self.body)
+
+
+class HaiClient:
+    """One thread of one server."""
+
+    def __init__(self, url: str, thread_id: str | None = None, *, workflow: str | None = None) -> None:
+        self.thread_id = thread_id or unique("thread")
+        self.url = url + ("/awp" if workflow is None else f"/workflows/{workflow}/awp")
+
+    def body(
+        self,
+        *messages: dict[str, Any],
+        run_id: str | None = None,
+        tools: tuple[str, ...] = (),
+        **more: Any,
+    ) -> dict[str, Any]:
+        return {
+            "threadId": self.thread_id,
+            "runId": run_id or unique("run"),
+            "messages": list(messages),
+            "tools": [{"name": name, "description": "", "parameters": {}} for name in tools],
+            "context": [],
+            **more,
+        }
+
+    def post(self, *messages: dict[str, Any], **more: Any) -> Stream:
+        """POST, and read the stream to its end."""
+        return self.send(self.body(*messages, **more))
+
+    def send(self, body: Any) -> Stream:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        response = httpx2.post(self.url, content=content, timeout=30)
+        return _checked(response.status_code, response.content)
+
+    @contextmanager
+    def open(self, *messages: dict[str, Any], **more: Any) -> Iterator[Live]:
+        """POST, and read as far as one wants to. Leaving the block closes the connection."""
+        with httpx2.stream("POST", self.url, json=self.body(*messages, **more), timeout=30) as response:
+            assert response.status_code == 200, response.read()
+            yield Live(response)
+
+
+def _checked(status: int, body: bytes) -> Stream:
+    if status != 200:
+        problem = json.loads(body)
+        assert problem["status"] == status, problem
+        return Stream(status, body)
+    assert wire_lint.lint(body) == []
+    return Stream(status, body, [event.data for event in parse(body)])
+
+
+def user(content: Any = "hello", id: str | None = None) -> dict[str, Any]:
+    """A user message."""
+    return {"id": id or unique("msg"), "role": "user", "content": content}
+
+
+def answer(call_id: str, content: str = "confirmed", **more: Any) -> dict[str, Any]:
+    """A ToolMessage."""
+    return {"id": unique("msg"), "role": "tool", "toolCallId": call_id, "content": content, **more}

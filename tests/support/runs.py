@@ -1,0 +1,427 @@
+"""One run without a database: documents become plans, a `Play` sends commands to the pure engine on a virtual clock.
+
+Whatever a test plays, every decision is checked against what must hold of any run (`check_decision`). A test asserts
+only what is special about it.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable
+from typing import Any
+from uuid import UUID
+
+from hai_flow.definition.compiler import compile_workflow
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.decide import DEFAULT_LIMITS, Decision, Limits, decide
+from hai_flow.engine.jobs import Continue, Perform, is_busy, next_ready, open_jobs, wake_at
+from hai_flow.engine.snapshot import decode_state, encode_state
+from hai_flow.engine.state import RunState, evolve, fold
+
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+NOON = 1_772_452_800_000  # 2026-03-02T12:00:00Z, a Monday
+RUN = UUID("01900000-0000-7000-8000-000000000001")
+HEAD = "hai: flow/v1\nname: sample\nversion: 1\n"
+TOOLS = """\
+tools:
+  t: {python: registered}
+  pick: {frontend: {description: Pick one., parameters: {type: object, additionalProperties: true}}}
+"""
+OPEN = ("running", "waiting")
+STEP_STATUSES = {"running", "waiting", "finished", "skipped", "failed", "stopped"}
+
+
+def plan_of(text: str) -> Plan:
+    """The plan of a document without its head. Tools t (python) and pick (frontend) are there if it has none."""
+    body = textwrap.dedent(text)
+    tools = "" if body.startswith("tools:") or "\ntools:" in body else TOOLS
+    return compile_workflow((HEAD + tools + body).encode(), "sample")
+
+
+class Play:
+    """One run, its clock and its log. Every method that sends a command returns the decision or raises Rejected."""
+
+    def __init__(
+        self,
+        text: str | Plan,
+        *,
+        input: Any = None,
+        run_id: UUID = RUN,
+        limits: Limits = DEFAULT_LIMITS,
+        start: bool = True,
+        message: str = "",
+        decide: Callable[..., Decision] = decide,
+    ) -> None:
+        self.plan = plan_of(text) if isinstance(text, str) else text
+        self.run_id = run_id
+        self.limits = limits
+        self.now = NOON
+        self.state = RunState(str(run_id))
+        self.log: list[tuple[e.Event, ...]] = []
+        self.commands: list[tuple[c.Command, int]] = []
+        self.last: tuple[e.Event, ...] = ()
+        self._decide = decide
+        self._book = Book(self.plan)
+        if start:
+            self.start(input, message=message)
+
+    # --- commands -------------------------------------------------------------------------------------------------
+
+    def do(self, command: c.Command) -> Decision:
+        """Decide, check, and take over what was decided. `Continue` is up to the test (see `settle`)."""
+        before = self.state
+        decision = self._decide(self.plan, before, command, self.now, self.limits)
+        self._book.check_decision(before, decision, self.limits)
+        if decision.events:
+            self.commands.append((command, self.now))
+            self.log.append(decision.events)
+            self.state = decision.state
+        self.last = decision.events
+        return decision
+
+    def start(self, input: Any = None, *, message: str = "", **more: Any) -> Decision:
+        given = {} if input is None else input
+        return self.do(
+            c.Start(run_id=self.run_id, thread_id="t-1", requester="user:ann", input=given, message=message, **more)
+        )
+
+    def succeed(self, path: str, output: Any = None, attempt: int | None = None) -> Decision:
+        return self.do(c.StepSucceeded(path=path, attempt=attempt or self.attempt(path), output=output))
+
+    def fail(
+        self, path: str, code: str = "tool.failed", message: str = "It broke.", attempt: int | None = None, **more: Any
+    ) -> Decision:
+        return self.do(
+            c.StepFailed(path=path, attempt=attempt or self.attempt(path), code=code, message=message, **more)
+        )
+
+    def lose(self, path: str, attempt: int | None = None) -> Decision:
+        return self.do(c.StepLost(path=path, attempt=attempt or self.attempt(path)))
+
+    def answer(self, path: str, by: str = "user:bob", **fields: Any) -> Decision:
+        """Answer the pending that the step `path` has open (or had open last)."""
+        return self.answer_all({path: fields}, by=by)
+
+    def answer_all(self, answers: dict[str, dict[str, Any]], by: str = "user:bob") -> Decision:
+        given = tuple(c.PendingAnswer(id=self.pending(path), **fields) for path, fields in answers.items())
+        return self.do(c.Answer(answers=given, by=by))
+
+    def advance(self, ms: int) -> Decision | None:
+        """Let time pass, then fire what is due, as a worker would that slept until then."""
+        self.now += ms
+        due = wake_at(self.state)
+        return self.do(c.TimerFired()) if due is not None and due <= self.now else None
+
+    def signal(self, id: str, name: str = "ping", data: Any = None) -> Decision:
+        return self.do(c.Signal(id=id, name=name, data=data))
+
+    def pause(self, by: str = "user:op", reason: str = "") -> Decision:
+        return self.do(c.Pause(by=by, reason=reason))
+
+    def resume(self, by: str = "user:op") -> Decision:
+        return self.do(c.Resume(by=by))
+
+    def stop(self, by: str = "user:op", reason: str = "") -> Decision:
+        return self.do(c.Stop(by=by, reason=reason))
+
+    def terminate(self, by: str = "user:op", reason: str = "") -> Decision:
+        return self.do(c.Terminate(by=by, reason=reason))
+
+    def retry(self, by: str = "user:op") -> Decision:
+        return self.do(c.Retry(by=by))
+
+    def go_on(self) -> Decision:
+        return self.do(c.Continue())
+
+    def settle(self) -> int:
+        """Send Continue as long as there is something to go on with. How often it was."""
+        count = 0
+        while Continue() in open_jobs(self.state):
+            self.go_on()
+            count += 1
+        return count
+
+    def happened(self, kind: type[e.Event], **fields: Any) -> e.Event:
+        """Let an event happen that no command of this release brings about, and check the state after it."""
+        turn = self.state.turn.n if self.state.turn else 0
+        event = kind(at=self.now, turn=turn, **fields)
+        self._book.check_event(self.state, event)
+        self.state = evolve(self.state, event)
+        self.log.append((event,))
+        return event
+
+    # --- what is there --------------------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> str:
+        return self.state.status
+
+    @property
+    def open(self) -> dict[str, int]:
+        """The open attempts: path -> number."""
+        return dict(self.state.attempts)
+
+    @property
+    def asking(self) -> set[str]:
+        """The paths of the steps that wait for people."""
+        return set(self.state.open_pendings)
+
+    @property
+    def timers(self) -> list[tuple[str, str, int]]:
+        """(path, kind, milliseconds from now) of each timer, the next one first."""
+        return [(timer.path, timer.kind, timer.due - self.now) for timer in self.state.timers]
+
+    @property
+    def events(self) -> list[e.Event]:
+        return [event for batch in self.log for event in batch]
+
+    @property
+    def said(self) -> list[str]:
+        """The texts of the run's own messages in order."""
+        own = (message for message in self.state.messages.values() if message.path is not None)
+        return [message.content for message in sorted(own, key=lambda message: message.n)]
+
+    @property
+    def output(self) -> Any:
+        return self.state.output
+
+    @property
+    def error(self) -> e.Error:
+        assert self.state.error is not None, f"the run is {self.status}"
+        return self.state.error
+
+    def attempt(self, path: str) -> int:
+        """The number of the step's open attempt; of its last one if none is open."""
+        return self.state.attempts.get(path) or self.state.steps[path].attempt
+
+    def pending(self, path: str) -> str:
+        """The id of the pending that the step has open, or had open last."""
+        open_id = self.state.open_pendings.get(path)
+        if open_id is not None:
+            return open_id
+        opened = [event.id for event in self.events if isinstance(event, e.PendingOpened) and event.path == path]
+        return opened[-1]
+
+    def step(self, path: str) -> str:
+        """The status of a step, "pending" before it began."""
+        known = self.state.steps.get(path)
+        return "pending" if known is None else known.status
+
+    def types(self, events: Iterable[e.Event] | None = None) -> list[str]:
+        """The types of the events, by default those of the last decision."""
+        return [event.type for event in (self.last if events is None else events)]
+
+    def of(self, kind: type[e.Event]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def replayed(self) -> None:
+        """The log alone gives the state, at every commit; the recorded commands decide the same events again."""
+        state, again = RunState(str(self.run_id)), RunState(str(self.run_id))
+        for batch, (command, now) in zip(self.log, self.commands, strict=True):
+            state = fold(state, e.decode_events(e.encode_events(batch)))
+            decision = decide(self.plan, again, command, now, self.limits)
+            assert decision.events == batch, f"{command} decided otherwise at its replay"
+            again = decision.state
+            assert again == state
+        assert state == self.state
+
+
+class Book:
+    """What must hold of every decision of one run. It remembers the ids and attempts that were given away."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.before = {step.next: step for step in plan.steps.values() if step.next is not None}
+        self.ids: set[str] = set()
+        self.attempts: set[tuple[str, int]] = set()
+        self.failures: dict[str, int] = {}
+
+    def check_decision(self, before: RunState, decision: Decision, limits: Limits) -> None:
+        after, events = decision.state, decision.events
+        assert decision.already == (not events), "a decision without events is an 'already so', and nothing else is"
+        state = before
+        for number, event in enumerate(events):
+            self.check_event(state, event)
+            state = evolve(state, event)
+            if isinstance(event, e.TERMINAL):
+                assert number == len(events) - 1, f"{event.type} is not the last event"
+        assert state == after == fold(before, e.decode_events(e.encode_events(events))), "the fold is not the state"
+        assert decode_state(encode_state(after)) == after, "a snapshot reads back differently"
+        assert len(events) <= limits.events + 4 * len(before.steps) + 16, f"{len(events)} events in one decision"
+        assert after.seq == before.seq + len(events)
+        assert list(decision.jobs) == open_jobs(after)
+        assert decision.cut or _reported(events) or set(before.attempts) <= set(after.attempts), "cut off in silence"
+        check_state(self.plan, after)
+
+    def check_event(self, state: RunState, event: e.Event) -> None:
+        """`event` may happen to a run in `state`."""
+        assert event.at >= state.at, "time goes back"
+        assert not state.ended or isinstance(event, e.RunRetried), f"{event.type} after the end"
+        match event:
+            case e.TurnStarted():
+                assert event.turn == (state.turn.n if state.turn else 0) + 1
+                assert not state.turn_open, "a turn within a turn"
+                return
+            case e.TurnEnded():
+                assert state.turn_open
+                assert not state.open_messages, "a message is open at the end of its turn"
+                assert not any(call.open for call in state.tool_calls.values())
+            case e.StepStarted() | e.AttemptStarted():
+                assert state.status == "running", f"{event.path} begins in a run that is {state.status}"
+                assert event.path in state.ready, f"{event.path} begins, but was not ready"
+                self._check_turn_has_come(state, event.path)
+                if isinstance(event, e.StepStarted):
+                    self.failures.pop(event.path, None)
+                if event.attempt:
+                    self._new_attempt(event.path, event.attempt)
+            case e.StepRetried(lost=False):
+                self.failures[event.path] = self.failures.get(event.path, 0) + 1
+                policy = self.plan.steps[event.path].retry or self.plan.default_retry
+                assert policy is not None, f"{event.path} has no retry"
+                assert self.failures[event.path] <= policy.max, f"{event.path} is tried too often"
+            case e.TimerFired():
+                due = [t.due for t in state.timers if (t.path, t.kind) == (event.path, event.kind)]
+                assert due, "a timer fires that was not set"
+                assert min(due) <= event.at, "a timer fires before its time"
+                assert event.kind == "deadline" or state.status not in ("paused", "needs_attention")
+            case e.StepFinished() | e.StepFailed() | e.StepStopped() | e.StepSkipped():
+                inside = [path for path in _open_steps(state) if event.path and path.startswith(event.path + "/")]
+                assert not inside, f"{event.type} of {event.path} before {inside}"
+                assert event.path not in state.open_pendings
+                if not isinstance(event, e.StepFailed):  # a handled failure can fail again, in its handler
+                    known = state.steps.get(event.path)
+                    assert known is None or known.status in OPEN or event.path in state.ready
+            case e.PendingOpened() | e.ToolCallStarted() if getattr(event, "executor", "") != "frontend":
+                self._new_id(event.id if isinstance(event, e.PendingOpened) else event.tool_call_id)
+            case e.MessageStarted():
+                self._new_id(event.message_id)
+            case _:
+                pass
+        assert event.turn == (state.turn.n if state.turn else 0)
+
+    def _check_turn_has_come(self, state: RunState, path: str) -> None:
+        """The step before `path` is done, and the step around it is open: its block runs, or its handler does."""
+        step = self.plan.steps[path]
+        previous = self.before.get(path)
+        assert previous is None or is_done(state, previous.path), f"{path} begins before {previous.path} is done"
+        around = state.steps.get(step.parent)
+        if step.body.startswith("~"):
+            handling = around is not None and around.handler == step.body
+            assert handling, f"{path} begins, but is not asked to handle"
+        elif step.parent:
+            inside = around is not None and around.status == "running"
+            assert inside, f"{path} begins outside of its block"
+
+    def _new_attempt(self, path: str, attempt: int) -> None:
+        assert (path, attempt) not in self.attempts, f"attempt {attempt} of {path} begins twice"
+        assert attempt == 1 or (path, attempt - 1) in self.attempts
+        self.attempts.add((path, attempt))
+
+    def _new_id(self, id: str) -> None:
+        assert id not in self.ids, f"{id} is used twice"
+        self.ids.add(id)
+
+
+def is_done(state: RunState, path: str) -> bool:
+    """Whether the flow goes on behind the step: it finished, was skipped, or failed and was caught."""
+    known = state.steps.get(path)
+    if known is None:
+        return False
+    caught = known.status == "failed" and (known.handler or "").startswith("~catch")
+    return caught or known.status in ("finished", "skipped")
+
+
+def _reported(events: Iterable[e.Event]) -> bool:
+    """Whether the performer itself closed an attempt: it knows, and need not be fenced off."""
+    return any(isinstance(event, e.StepFinished | e.StepFailed | e.StepRetried | e.StepStopped) for event in events)
+
+
+def check_state(plan: Plan, state: RunState) -> None:
+    """What must hold of a state between two decisions: its indexes, and that nothing in it is forgotten."""
+    steps, attempts, status = state.steps, state.attempts, state.status
+    assert {step.status for step in steps.values()} <= STEP_STATUSES
+    for path, number in attempts.items():
+        assert (steps[path].status, steps[path].attempt) == ("running", number), path
+        assert path not in state.ready
+        assert all(timer.path != path for timer in state.timers)
+    open_ids = {id for id, pending in state.pendings.items() if pending.status == "open"}
+    assert open_ids == set(state.open_pendings.values()), "open pendings and their index differ"
+    for path, id in state.open_pendings.items():
+        opened = state.pendings[id].opened
+        assert opened.path == path
+        assert steps[path].status == "waiting"
+        due = [timer.due for timer in state.timers if timer.path == path]
+        assert due == ([] if opened.deadline is None else [opened.deadline]), f"the deadline of {path}"
+    _check_timers(state)
+    for path in state.timeouts:
+        assert steps[path].status == "running", f"a timeout of {path}, which is {steps[path].status}"
+    assert len(set(state.ready)) == len(state.ready), "ready twice"
+    for path in state.ready:
+        assert path == "" or path in plan.steps
+        assert path not in state.open_pendings
+        if path and path in steps:
+            assert steps[path].status != "waiting"
+            assert steps[path].status != "running" or steps[path].attempt, f"{path} is ready and running"
+    _check_nothing_forgotten(state)
+    _check_status(state)
+    performing = [job.path for job in open_jobs(state) if isinstance(job, Perform)]
+    assert sorted(performing) == sorted(attempts)
+    assert is_busy(state) == bool(attempts or (status == "running" and next_ready(state) is not None))
+
+
+def _check_timers(state: RunState) -> None:
+    assert list(state.timers) == sorted(state.timers)
+    for timer in state.timers:
+        if timer.kind == "grace":
+            assert timer.path == ""
+            assert state.status == "stopping"
+        else:
+            wanted = "running" if timer.kind == "retry" else "waiting"
+            assert state.steps[timer.path].status == wanted, timer
+            assert timer.kind != "deadline" or timer.path in state.open_pendings
+
+
+def _check_nothing_forgotten(state: RunState) -> None:
+    """Every open step is moved by something: an attempt, a pending, a timer, its turn to begin; or a step inside is.
+
+    The blocks of a stopping run end together, with its last attempt.
+    """
+    if state.status == "stopping":
+        open_leaves = {path for path in _open_steps(state) if state.steps[path].verb not in ("parallel", "switch")}
+        assert open_leaves == set(state.attempts), "a stop waits for more than its attempts"
+        return
+    moved = {*state.attempts, *state.open_pendings, *(timer.path for timer in state.timers), *state.ready}
+    for path in _open_steps(state):
+        inside = path + "/"
+        assert any(each == path or each.startswith(inside) for each in moved), f"{path} is open, and nothing moves it"
+
+
+def _check_status(state: RunState) -> None:
+    status, idle = state.status, not state.attempts
+    if state.ended:
+        left = [state.ready, state.timers, state.open_pendings, state.open_messages, state.timeouts, state.attempts]
+        assert not any(left), "something outlives the run"
+        assert not state.turn_open
+        assert not _open_steps(state)
+        assert wake_at(state) is None
+    if status in ("waiting", "queued"):
+        assert idle
+        assert not state.turn_open
+    if status == "waiting":
+        assert not state.ready
+        assert state.open_pendings or state.timers, "waits for nothing"
+    if status == "running" and not is_busy(state):
+        assert state.turn_open, "running outside of a turn"
+        assert wake_at(state) is not None, "running, and nothing moves it"
+    if status in ("paused", "needs_attention") and idle:
+        assert not state.turn_open
+    if status == "stopping":
+        assert state.attempts, "stopping what is over"
+        assert not state.open_pendings
+    assert (status == "running") == (state.running_since is not None)
+
+
+def _open_steps(state: RunState) -> list[str]:
+    return [path for path, step in state.steps.items() if path and step.status in OPEN]

@@ -1,0 +1,100 @@
+"""A server in a process of its own, on a free port: what tests talk to over real sockets, stop and kill."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Quick where production is patient: what a killed process held is free again soon.
+QUICK = {"HAI_FLOW_LEASE_SECONDS": "2", "HAI_FLOW_HEARTBEAT_SECONDS": "0.5", "HAI_FLOW_POLL_SECONDS": "0.2"}
+
+
+class ServerProcess:
+    """One process that serves and performs. `url` once it is up; `log` is all that it wrote to standard error."""
+
+    def __init__(self, process: subprocess.Popen[bytes], url: str, log_path: Path) -> None:
+        self.process = process
+        self.url = url
+        self._log_path = log_path
+
+    @property
+    def log(self) -> str:
+        return self._log_path.read_text()
+
+    def kill(self) -> None:
+        """kill -9, and wait until it is gone."""
+        self.process.kill()
+        self.process.wait(10)
+
+    def terminate(self) -> None:
+        """Tell it to end."""
+        self.process.send_signal(signal.SIGTERM)
+
+    def ended(self) -> int:
+        """Wait for its end."""
+        return self.process.wait(30)
+
+
+@contextmanager
+def serving(
+    dsn: str, *, admission: dict[str, int] | None = None, environment: dict[str, str] | None = None
+) -> Iterator[ServerProcess]:
+    """A server over the database `dsn` with the workflows of the repository. It is gone at the end."""
+    with tempfile.NamedTemporaryFile(prefix="hai-flow-server-", suffix=".log") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.server", dsn, json.dumps(admission or {})],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            cwd=ROOT,
+            env={**os.environ, "HAI_FLOW_PORT": "0", **QUICK, **(environment or {})},
+        )
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().decode().strip()
+            assert url, f"the server did not start: {Path(log.name).read_text()}"
+            yield ServerProcess(process, url, Path(log.name))
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.communicate(timeout=10)
+
+
+async def _main(dsn: str, admission: dict[str, Any]) -> None:
+    from hai_flow.api.admission import Admission
+    from hai_flow.api.app import create_app
+    from hai_flow.api.server import serve
+    from hai_flow.runtime import LOCAL_TENANT, Runtime
+    from hai_flow.settings import Settings
+
+    settings = Settings.from_environment(dev=True)
+    runtime = Runtime(dsn, settings, performs=True)
+    async with runtime.lifespan():
+        for path in sorted((ROOT / "workflows").glob("*.yaml")):
+            await runtime.catalog.publish(LOCAL_TENANT, path.read_bytes(), path.name)
+        app = create_app(settings, runtime)
+        app.state.admission = Admission(**admission)
+        await serve(app, runtime, settings, started=lambda url: print(url, flush=True))
+
+
+def _end_with_parent() -> None:
+    """Nobody is left to talk to: the test's process, which holds the other end of standard input, is gone."""
+    os.read(0, 1)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    asyncio.run(_main(sys.argv[1], json.loads(sys.argv[2])))

@@ -1,0 +1,134 @@
+"""Worker processes that tests kill: a *nursery* imports everything once and forks a worker for each line it reads.
+
+    python -m tests.support.workers DSN      # "worker", "deaf worker" or "start SECONDS COUNT" on stdin; the new pid on stdout
+
+No web framework belongs into a worker, so it asserts that none was imported. When stdin closes, everyone dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+
+from hai_flow import runtime
+from hai_flow.engine import commands as c
+from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.committer import Birth, derived_run_id
+from hai_flow.settings import Settings
+from tests.support import effects
+
+ROOT = Path(__file__).resolve().parents[2]
+LEASE_SECONDS = 2.0
+
+
+def fast() -> Settings:
+    """The settings of a deployment in a hurry: short leases, quick polls."""
+    return Settings(lease_seconds=LEASE_SECONDS, heartbeat_seconds=0.3, poll_seconds=0.2, shutdown_seconds=2.0)
+
+
+async def perform(dsn: str) -> None:
+    assert not {"fastapi", "starlette", "uvicorn"} & sys.modules.keys(), "a worker has no web framework"
+    effects.write_to(dsn)
+    async with Runtime(dsn, fast(), performs=True).lifespan():
+        await asyncio.Event().wait()
+
+
+async def start_runs(dsn: str, seconds: float, count: int) -> None:
+    """Start `count` runs of the flow spread over `seconds`."""
+    async with Starter(dsn) as starter:
+        for number in range(count):
+            await starter.start(number)
+            await asyncio.sleep(seconds / count * random.uniform(0.5, 1.5))
+
+
+class Starter:
+    """Starts runs as a process that performs nothing."""
+
+    def __init__(self, dsn: str) -> None:
+        self.runtime = Runtime(dsn, fast(), performs=False)
+
+    async def __aenter__(self) -> Starter:
+        await self.runtime.start()
+        _, self.plan = await self.runtime.catalog.publish(LOCAL_TENANT, effects.FLOW)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.runtime.stop()
+
+    async def start(self, number: int) -> None:
+        run_id = derived_run_id("effects", str(number))
+        start = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={"n": number})
+        await self.runtime.committer.submit(
+            run_id, LOCAL_TENANT, start, command_id="start", birth=Birth(self.plan, slot=f"thread:{run_id}")
+        )
+
+
+class Nursery:
+    """The nursery as a test sees it."""
+
+    def __init__(self, dsn: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.workers", dsn],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None if os.environ.get("HAI_FLOW_TEST_LOUD") else subprocess.DEVNULL, cwd=ROOT, text=True, bufsize=1,
+        )  # fmt: skip
+
+    def fork(self, what: str = "worker") -> int:
+        """A new process; returns its pid."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{what}\n")
+        return int(self._process.stdout.readline())
+
+    def __enter__(self) -> Nursery:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._process:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait(30)
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def nurse(dsn: str) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the dead
+    children: list[int] = []
+    for line in sys.stdin:
+        words = line.split()
+        pid = os.fork()
+        if not pid:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.close(0)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            if words[0] == "deaf":
+                runtime.HINT_CHANNEL = "a_channel_on_which_nobody_speaks"
+            starts = words[0] == "start"
+            work = start_runs(dsn, float(words[1]), int(words[2])) if starts else perform(dsn)
+            asyncio.run(work)
+            os._exit(0)
+        children.append(pid)
+        print(pid, flush=True)
+    for pid in children:
+        if alive(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    nurse(sys.argv[1])
