@@ -92,8 +92,8 @@ class _Conversation:
 
     async def pieces(self) -> Pieces:
         """What the response streams. Everything that can be refused has been when this returns."""
-        # In this order: what another request commits meanwhile may look newer than it is, never older, so a message is
-        # not taken for an old one of a thread that looks empty.
+        # Messages first, the turn last: what the same POST commits elsewhere meanwhile is then found as that turn. The
+        # other way round its messages would be old and its run not there yet: an empty snapshot.
         messages = await self._unseen_messages()
         last = await self._last_run()
         turn = await self._turn()

@@ -28,7 +28,7 @@ class Turn(msgspec.Struct, frozen=True):
     body_sha: str | None = None
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True):
+class Command(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The root of all commands."""
 
 

@@ -78,7 +78,7 @@ class Limits(msgspec.Struct, frozen=True):
 DEFAULT_LIMITS: Final = Limits()
 
 
-class Decision(msgspec.Struct, frozen=True):
+class Decision(msgspec.Struct, frozen=True, gc=False):
     """What is to be committed: `events` in order, and the `state` that they make.
 
     `cut` tells that an attempt was closed by someone other than its performer, who must be fenced off. `outcome` is

@@ -47,10 +47,10 @@ def next_ready(state: RunState) -> str | None:
     A step that was lost three times in a row runs alone: if it takes its process down again, it condemns itself and not
     its neighbours (STORE H4).
     """
-    attempts, steps = state.attempts, state.steps
-    if attempts and any(steps[path].lost >= SUSPECT_AFTER_LOST for path in attempts):
+    attempts, steps, ready = state.attempts, state.steps, state.ready
+    if not ready or (attempts and any(steps[path].lost >= SUSPECT_AFTER_LOST for path in attempts)):
         return None
-    for path in state.ready:
+    for path in ready:
         step = steps.get(path)
         if step is None or step.lost < SUSPECT_AFTER_LOST or not attempts:
             return path

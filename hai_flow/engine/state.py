@@ -77,7 +77,7 @@ TRANSITIONS: Final[dict[str, dict[Status, tuple[Status, ...]]]] = {
 StepStatus: TypeAlias = Literal["pending", "running", "waiting", "finished", "skipped", "failed", "stopped", "undone"]
 
 
-class StepState(msgspec.Struct, frozen=True, omit_defaults=True):
+class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One step instance.
 
     `attempt` counts tries of its effect, `failures` those that failed, `lost` those lost in a row; `asked` counts the
@@ -105,13 +105,13 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True):
     winner: str | None = None
 
 
-class Timer(msgspec.Struct, frozen=True, order=True, array_like=True):
+class Timer(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
     due: int
     path: str
     kind: Literal["wait", "retry", "deadline", "grace"]
 
 
-class PendingState(msgspec.Struct, frozen=True, omit_defaults=True):
+class PendingState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A pending: what was opened, and what became of it.
 
     `status` is open, answered, declined, approve, reject, expired or voided.
@@ -126,7 +126,7 @@ class PendingState(msgspec.Struct, frozen=True, omit_defaults=True):
     answer_sha: str | None = None
 
 
-class MessageState(msgspec.Struct, frozen=True, omit_defaults=True):
+class MessageState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A message of the run in the order of its `n`. `chunks` counts what was appended to `content`."""
 
     n: int
@@ -147,7 +147,7 @@ class MessageState(msgspec.Struct, frozen=True, omit_defaults=True):
     extra: Json = None
 
 
-class ToolCallState(msgspec.Struct, frozen=True, omit_defaults=True):
+class ToolCallState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     n: int
     id: str
     name: str
@@ -163,7 +163,7 @@ class ToolCallState(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str | None = None
 
 
-class TurnState(msgspec.Struct, frozen=True, omit_defaults=True):
+class TurnState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     n: int
     first_seq: int
     open: bool = True
@@ -174,7 +174,7 @@ class TurnState(msgspec.Struct, frozen=True, omit_defaults=True):
     body_sha: str | None = None
 
 
-class RunState(msgspec.Struct, frozen=True):
+class RunState(msgspec.Struct, frozen=True, gc=False):
     """Everything that a decision or a snapshot needs to know of a run. Built by folding; never edited."""
 
     run_id: str
@@ -290,7 +290,9 @@ def _step(state: RunState, path: str, **changes: Any) -> Map[str, StepState]:
 
 
 def _without(items: tuple[str, ...], item: str) -> tuple[str, ...]:
-    return tuple(each for each in items if each != item) if item in items else items
+    if item not in items:
+        return items
+    return () if len(items) == 1 else tuple(each for each in items if each != item)
 
 
 def _timers_without(state: RunState, path: str) -> tuple[Timer, ...]:

@@ -259,7 +259,9 @@ class Fanout(Service):
         encoder = dialect.encoder(profile, start)
         with self._attached(run_id) as feed:
             seq = start.seq
-            while feed.head is None or seq < feed.head or (dialect.encoding, profile) not in feed.rings:
+            unsure = start.ended  # whether anything follows an end, only the log can say
+            while unsure or feed.head is None or seq < feed.head or (dialect.encoding, profile) not in feed.rings:
+                unsure = False
                 moved = feed.moved
                 async with self.database.api.acquire() as connection:
                     rows = await runs.read_log(connection, run_id, seq, READ_ROWS)

@@ -80,7 +80,6 @@ class Performing:
 class _Message:
     """The text that an attempt streamed and that is not with the committer yet."""
 
-    id: str
     texts: list[str] = field(default_factory=list)
     chunks: int = 0
     timer: asyncio.TimerHandle | None = None
@@ -352,7 +351,7 @@ class Worker(Service):
         if not self._may_begin:
             self._waiting.add(hot.id)
             return
-        task = asyncio.create_task(self._attempt(hot, path, attempt), name=f"attempt {hot.id}/{path}")
+        task = asyncio.create_task(self._attempt(hot, path, attempt), name=f"attempt {hot.state.run_id}/{path}")
         self._attempts.add(task)
         task.add_done_callback(self._attempts.discard)
         hot.tasks[path] = Performing(attempt, task)
@@ -364,7 +363,7 @@ class Worker(Service):
                 hot.tasks.pop(path, None)
                 self._waiting.add(hot.id)
                 return
-            message = _Message(message_id(str(hot.id), path, number, 0))
+            message = _Message()
             try:
                 report = await self._perform(hot, path, number, message)
                 self._flush(hot, path, number, message)
@@ -383,7 +382,7 @@ class Worker(Service):
         try:
             assert hot.plan is not None
             step = hot.plan.steps[path]
-            attempt = Attempt(str(hot.id), path, number, hot.state.steps[path].args or "{}", step)
+            attempt = Attempt(hot.state.run_id, path, number, hot.state.steps[path].args or "{}", step)
             output = await self._registry.runner_of(step).perform(attempt, stream)
             return c.StepSucceeded(path=path, attempt=number, output=output)
         except asyncio.CancelledError:
@@ -409,7 +408,8 @@ class Worker(Service):
         message.texts.clear()
         pieces = [text[start : start + CHUNK_CHARS_MAX] for start in range(0, len(text), CHUNK_CHARS_MAX)]
         if pieces:
-            chunks = [Chunk(message.id, path, attempt, n, piece) for n, piece in enumerate(pieces, message.chunks)]
+            id = message_id(hot.state.run_id, path, attempt, 0)
+            chunks = [Chunk(id, path, attempt, n, piece) for n, piece in enumerate(pieces, message.chunks)]
             self.committer.stream(hot, chunks)
             message.chunks += len(chunks)
 

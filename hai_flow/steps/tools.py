@@ -39,21 +39,18 @@ class PythonFunction:
     function: Callable[..., Any]
     kind: Literal["async", "sync", "stream"]
     context_parameter: str | None
-    signature: inspect.Signature
+    parameters: tuple[str, ...]  # what a call may give by name, in their order
+    required: frozenset[str]
+    takes_any: bool  # **keywords
 
     def argument_fault(self, names: set[str]) -> str | None:
         """A sentence about missing or unknown arguments if a call with these names can't work, else None."""
-        parameters = {
-            name: parameter for name, parameter in self.signature.parameters.items() if name != self.context_parameter
-        }
-        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-        named = {n: p for n, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-        missing = sorted(n for n, p in named.items() if p.default is p.empty and n not in names)
-        unknown = [] if takes_any else sorted(names - named.keys())
+        missing = sorted(self.required - names)
         if missing:
             return f"missing argument {', '.join(missing)}"
+        unknown = [] if self.takes_any else sorted(names.difference(self.parameters))
         if unknown:
-            return f"unknown argument {', '.join(unknown)}; it takes {', '.join(named) or 'none'}"
+            return f"unknown argument {', '.join(unknown)}; it takes {', '.join(self.parameters) or 'none'}"
         return None
 
 
@@ -98,7 +95,16 @@ def inspect_function(function: Callable[..., Any]) -> PythonFunction:
     except (NameError, TypeError):  # annotations that exist for a type checker only
         hints = {}
     context = next((name for name, hint in hints.items() if hint is Context and name != "return"), None)
-    return PythonFunction(function, kind, context, signature)
+    given = [parameter for parameter in signature.parameters.values() if parameter.name != context]
+    named = [p for p in given if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    return PythonFunction(
+        function,
+        kind,
+        context,
+        parameters=tuple(p.name for p in named),
+        required=frozenset(p.name for p in named if p.default is p.empty),
+        takes_any=any(p.kind is p.VAR_KEYWORD for p in given),
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -41,7 +41,7 @@ DEAD_AFTER: Final = "1 second"
 # --- what a commit is given ---------------------------------------------------------------------------------------
 
 
-class CommandRow(msgspec.Struct, frozen=True):
+class CommandRow(msgspec.Struct, frozen=True, gc=False):
     """A command that the entry carries out: its id is taken, and `outcome` answers whoever sends it again (H2)."""
 
     command_id: str
@@ -49,7 +49,7 @@ class CommandRow(msgspec.Struct, frozen=True):
     outcome: bytes
 
 
-class PendingRow(msgspec.Struct, frozen=True):
+class PendingRow(msgspec.Struct, frozen=True, gc=False):
     """A pending that opens, or whose `status` or `deadline` changes. At most one row per pending in an entry (B1)."""
 
     id: str
@@ -60,13 +60,13 @@ class PendingRow(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class VoteRow(msgspec.Struct, frozen=True):
+class VoteRow(msgspec.Struct, frozen=True, gc=False):
     pending_id: str
     principal: str
     body: bytes
 
 
-class OutboxRow(msgspec.Struct, frozen=True):
+class OutboxRow(msgspec.Struct, frozen=True, gc=False):
     """What this commit wants of another run (H5). Its number within the commit is its place in the entry."""
 
     kind: str
@@ -74,7 +74,7 @@ class OutboxRow(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class TurnRow(msgspec.Struct, frozen=True):
+class TurnRow(msgspec.Struct, frozen=True, gc=False):
     """A turn that opens (`first`) or ends (`last`) in this entry, or both.
 
     `first` and `last` are positions of events in the entry, counted from 1; the commit makes them seqs.
@@ -87,7 +87,7 @@ class TurnRow(msgspec.Struct, frozen=True):
     body_sha: bytes | None = None
 
 
-class MessageRow(msgspec.Struct, frozen=True):
+class MessageRow(msgspec.Struct, frozen=True, gc=False):
     """Message `n` of the run, for the thread's transcript. The same `n` again replaces role and body.
 
     `position` is that of the message's event in the entry, counted from 1.
@@ -100,7 +100,7 @@ class MessageRow(msgspec.Struct, frozen=True):
     position: int
 
 
-class Born(msgspec.Struct, frozen=True, kw_only=True):
+class Born(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What only the first entry of a run says. `slot`: taken with it, or the entry loses. `input`: JSON text."""
 
     workflow: bytes
@@ -116,7 +116,7 @@ class Born(msgspec.Struct, frozen=True, kw_only=True):
     input: bytes | None = None
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One run's part of a batch.
 
     Exactly one of `born` (the run starts here), `version` (a decision that expects this version) and neither (chunks of
@@ -150,7 +150,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     messages: Sequence[MessageRow] = ()
 
 
-class Won(msgspec.Struct, frozen=True):
+class Won(msgspec.Struct, frozen=True, gc=False):
     """The run's row after the commit. `seq - n` is the seq before it: where it is not the one that was known, others'
     chunks lie between, and must be read before folding. `worker` is who holds the claim now (perhaps nobody).
 
@@ -165,7 +165,7 @@ class Won(msgspec.Struct, frozen=True):
     worker: int | None
 
 
-class Committed(msgspec.Struct, frozen=True):
+class Committed(msgspec.Struct, frozen=True, gc=False):
     """`won` by the entry's number in the batch (from 0); an entry that is not in it lost: nothing of it happened.
     `db_now` is the database's clock."""
 
@@ -612,7 +612,7 @@ async def next_wake(connection: Connection | Pool, queues: Sequence[str]) -> dat
 # --- loading ------------------------------------------------------------------------------------------------------
 
 
-class LogRow(msgspec.Struct, frozen=True):
+class LogRow(msgspec.Struct, frozen=True, gc=False):
     """The events `first_seq` to `last_seq`, as committed together: JSON text of an array."""
 
     first_seq: int
@@ -620,7 +620,7 @@ class LogRow(msgspec.Struct, frozen=True):
     events: bytes
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class Loaded(msgspec.Struct, frozen=True, gc=False):
     """A run as of one moment. `state` is a snapshot at `snapshot_seq` when one newer than what the caller has exists;
     `rows` is the log after it (or after what the caller has), up to `seq`, without gaps."""
 

@@ -74,7 +74,7 @@ BODIES = {
     "two documents": b"{}{}",
     "a byte order mark": b"\xef\xbb\xbf{}",
     "unknown fields": b'{"workflow":"chat","extra":1,"reason":"a","values":{}}',
-    "wrong types": b'{"threadId":1,"runId":[],"workflow":{},"input":"x","thread_id":1,"reason":1,"decision":[],"error":{}}',
+    "wrong types": b'{"threadId":1,"runId":[],"workflow":{},"input":"x","reason":1,"decision":[],"error":{}}',
 }
 
 
@@ -141,9 +141,8 @@ def test_strange_texts_are_taken_as_text_or_refused_everywhere(http: httpx2.Clie
         assert http.get(path).status_code in (200, 400, 422), path
     for path in (f"/v1/runs/x{quoted}", f"/v1/pendings/x{quoted}", f"/v1/workflows/x{quoted}", f"/x{quoted}"):
         assert http.get(path).status_code == 404, path
-    for body in (
-        {"workflow": text}, {"workflow": "chat", "thread_id": text}, {"workflow": "chat", "input": {"a": text, text: 1}},
-    ):  # fmt: skip
+    inputs = {"workflow": "chat", "input": {"a": text, text: 1}}
+    for body in ({"workflow": text}, {"workflow": "chat", "thread_id": text}, inputs):
         status = http.post("/v1/runs", content=json.dumps(body), headers=JSON).status_code
         assert status in (201, 404, 409, 413, 422), body
     for field in ("threadId", "runId"):
@@ -250,8 +249,8 @@ def test_a_client_that_goes_away_inside_its_body_is_no_fault(server: ServerProce
     parts = urlsplit(server.url)
     for path in ("/v1/runs", "/awp", "/v1/workflows"):
         with socket.create_connection((parts.hostname or "", parts.port or 0), 10) as connection:
-            head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{{"
-            connection.sendall(head.encode())
+            headers = "Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 99"
+            connection.sendall(f"POST {path} HTTP/1.1\r\n{headers}\r\n\r\n{{".encode())
     assert http.get("/healthz").status_code == 200
 
 

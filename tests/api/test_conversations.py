@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import select
+import signal
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from hai_flow.embedded import EmbeddedPostgres
+from hai_flow.store import migrations
 from tests.support.hai_client import HaiClient, answer, unique, user
+from tests.support.postgres import run_apart
 from tests.support.server import ServerProcess, serving
 
 
@@ -84,8 +92,26 @@ def test_input_comes_in_forwarded_props_and_is_checked(server: ServerProcess, ht
 # --- waiting, and the end of all processes ------------------------------------------------------------------------
 
 
-def test_a_confirmation_survives_the_death_of_all_processes(database_url: str) -> None:
-    with serving(database_url) as process:
+@pytest.fixture
+def postgres() -> Iterator[EmbeddedPostgres]:
+    """A server of one's own, to be killed."""
+    with tempfile.TemporaryDirectory(prefix="hai-flow-") as directory, EmbeddedPostgres(Path(directory)) as server:
+        server.ensure_database()
+        run_apart(migrations.upgrade(server.dsn()))
+        yield server
+
+
+def kill_postgres(postgres: EmbeddedPostgres) -> None:
+    """kill -9, and wait until it is gone."""
+    assert postgres.pid is not None
+    process = os.pidfd_open(postgres.pid)
+    os.kill(postgres.pid, signal.SIGKILL)
+    select.select([process], [], [], 10)
+    os.close(process)
+
+
+def test_a_confirmation_survives_the_death_of_all_processes(postgres: EmbeddedPostgres) -> None:
+    with serving(postgres.dsn()) as process:
         client = HaiClient(process.url, workflow="cleanup")
         question = user("删除所有临时文件")
         stream = client.post(question, tools=("confirmAction",))
@@ -93,7 +119,9 @@ def test_a_confirmation_survives_the_death_of_all_processes(database_url: str) -
         assert stream.types.index("TOOL_CALL_END") < stream.types.index("RUN_FINISHED")
         call = stream.call_id("confirmAction")
         process.kill()
-    with serving(database_url) as process, httpx2.Client(base_url=process.url) as http:
+    kill_postgres(postgres)
+    postgres.ensure_running()
+    with serving(postgres.dsn()) as process, httpx2.Client(base_url=process.url) as http:
         client = HaiClient(process.url, client.thread_id)
         confirmed = answer(call)
         stream = client.post(question, confirmed)

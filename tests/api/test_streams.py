@@ -208,9 +208,9 @@ def test_two_hundred_clients_that_come_and_go_leave_nothing(server: ServerProces
     descriptors = f"/proc/{server.process.pid}/fd"
     before = len(os.listdir(descriptors))
     for _ in range(4):
-        with ExitStack() as stack:
+        with httpx2.Client(base_url=server.url, timeout=30) as many, ExitStack() as stack:
             for _ in range(50):
-                stack.enter_context(http_stream(server.url, f"/v1/runs/{run_id}/events"))
+                stack.enter_context(many.stream("GET", f"/v1/runs/{run_id}/events", headers=SSE))
             assert open_streams(http) == 50
         no_streams(http)
     assert len(os.listdir(descriptors)) <= before + 5
@@ -227,10 +227,11 @@ def test_an_idle_stream_costs_little_memory(server: ServerProcess, http: httpx2.
         with open(f"/proc/{server.process.pid}/statm") as statm:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-    with ExitStack() as stack:
+    limits = httpx2.Limits(max_connections=None)
+    with httpx2.Client(base_url=server.url, timeout=30, limits=limits) as many, ExitStack() as stack:
         before = resident()
         for _ in range(100):
-            stack.enter_context(http_stream(server.url, f"/v1/runs/{run['id']}/events"))
+            stack.enter_context(many.stream("GET", f"/v1/runs/{run['id']}/events", headers=SSE))
         assert resident() - before < 100 * 100 * 1024
 
 

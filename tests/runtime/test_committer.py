@@ -192,9 +192,7 @@ async def test_a_command_id_gets_the_first_outcome_in_every_process_and_another_
         await start(b, ASKING, run_id=run_id, command_id="s", body_sha=b"2")
     assert refused.value.code == "command_id_reused"
     signal = c.Signal(id="x", name="n")
-    got = await asyncio.gather(
-        *(submit(each, run_id, signal, command_id="c", body_sha=b"b") for each in (a, b, a, b))
-    )
+    got = await asyncio.gather(*(submit(each, run_id, signal, command_id="c", body_sha=b"b") for each in (a, b, a, b)))
     assert sum(not each.already for each in got) == 1
     assert len({each.seq for each in got}) == 1
 

@@ -90,7 +90,9 @@ async def test_the_bytes_of_a_follower_do_not_depend_on_where_it_came_in(make: M
     dialect, profile = DIALECTS["hai"], Profile(dialect="hai")
 
     async def data(runtime: Runtime) -> bytes:
-        found = [p.data async for ps in runtime.fanout.follow(run_id, dialect, profile, RunState(str(run_id))) for p in ps]
+        found = [
+            p.data async for ps in runtime.fanout.follow(run_id, dialect, profile, RunState(str(run_id))) for p in ps
+        ]
         return b"".join(found)
 
     live = await asyncio.wait_for(asyncio.gather(data(a), data(b), data(a)), 20)
@@ -193,12 +195,13 @@ async def test_the_snapshot_at_k_is_the_fold_of_k_events_for_every_k(
 ) -> None:
     if every_commit:
         monkeypatch.setattr(committer, "SNAPSHOT_BYTES_MIN", 0)
-        real = committer.encode_state
+        real = committer.Committer._snapshot_if_due
 
-        def small(state: RunState) -> Any:
-            return _Short(real(state))
+        def always(self: committer.Committer, hot: committer.Hot) -> None:
+            hot.snapshot_bytes = 0
+            real(self, hot)
 
-        monkeypatch.setattr(committer, "encode_state", small)
+        monkeypatch.setattr(committer.Committer, "_snapshot_if_due", always)
     a, b = await make(performs=True), await make()
     run_ids = [(await start(a, body)).run_id for body in (TEXT, ASKING, effects.FLOW.decode().split("version: 1\n")[1])]
     await signal(b, run_ids[1], 1)
@@ -217,13 +220,6 @@ async def test_the_snapshot_at_k_is_the_fold_of_k_events_for_every_k(
 
 async def snapshots(eye: Connection, run_id: UUID) -> bool:
     return await eye.fetchval("SELECT count(*) FROM snapshots WHERE run_id = $1", run_id) >= 2
-
-
-class _Short(bytes):
-    """Bytes that claim to be none, so that every commit is worth a snapshot."""
-
-    def __len__(self) -> int:
-        return 0
 
 
 async def test_only_committed_events_are_published(make: Make, eye: Connection) -> None:

@@ -75,7 +75,9 @@ async def test_fifty_kills_during_two_hundred_runs_lose_nothing_and_repeat_nothi
     performed = await check_effects(eye)
     retried = await eye.fetchval("SELECT count(*) FROM effects WHERE attempt > 1")
     dead = await eye.fetchval("SELECT count(*) FROM workers")
-    print(f"seed {seed}: {performed} effects, {retried} of them again, {dead} workers, {time.monotonic() - began:.0f} s")
+    print(
+        f"seed {seed}: {performed} effects, {retried} of them again, {dead} workers, {time.monotonic() - began:.0f} s"
+    )
     assert retried, "no kill met an attempt in flight: the test tests nothing"
 
 

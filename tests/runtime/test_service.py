@@ -18,7 +18,6 @@ from hai_flow.runtime.service import Service
 from hai_flow.runtime.sweeper import Sweeper
 from hai_flow.runtime.worker import Worker, WorkerConfig
 from hai_flow.settings import Settings
-from hai_flow.steps.python import PythonRunner
 from hai_flow.steps.runner import Registry
 from hai_flow.store import runs
 from hai_flow.store.database import Database
@@ -127,7 +126,9 @@ async def test_a_stopped_runtime_has_no_connection(make: Make, eye: Connection) 
     runtime = await make(performs=True)
     await start(runtime, ECHO, input={"value": "v"})
     await runtime.stop()
-    count = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'hai-flow%' AND datname = current_database()"
+    count = (
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'hai-flow%' AND datname = current_database()"
+    )
     await until(lambda: none(eye, count), 5)
 
 

@@ -1,8 +1,8 @@
 """Worker processes that tests kill: a *nursery* imports everything once and forks a worker for each line it reads.
 
-    python -m tests.support.workers DSN      # "worker", "deaf worker" or "start SECONDS COUNT" on stdin; the new pid on stdout
+    python -m tests.support.workers DSN
 
-No web framework belongs into a worker, so it asserts that none was imported. When stdin closes, everyone dies.
+On stdin: "worker", "deaf worker" (hears no hints) or "start SECONDS COUNT"; on stdout: the pid of the new process. No web framework belongs into a worker, so it asserts that none was imported. When stdin closes, everyone dies.
 """
 
 from __future__ import annotations
@@ -77,8 +77,13 @@ class Nursery:
     def __init__(self, dsn: str) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.workers", dsn],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None if os.environ.get("HAI_FLOW_TEST_LOUD") else subprocess.DEVNULL, cwd=ROOT, text=True, bufsize=1,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=None if os.environ.get("HAI_FLOW_TEST_LOUD") else subprocess.DEVNULL,
+            cwd=ROOT,
+            text=True,
+            bufsize=1,
+        )
 
     def fork(self, what: str = "worker") -> int:
         """A new process; returns its pid."""

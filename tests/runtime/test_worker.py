@@ -1,0 +1,139 @@
+"""Holding runs and performing what is open in them, as long as the lease is surely ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.worker import Heart, Worker
+from hai_flow.store import runs
+from hai_flow.store.database import CommitUnknown
+from tests.runtime.conftest import GATED, TOOLS, Connection, Make, is_now, start
+from tests.support import effects
+from tests.support.ledger import log_of
+from tests.support.waiting import until
+
+
+def hands(runtime: Runtime) -> Worker:
+    assert runtime.worker is not None
+    return runtime.worker
+
+
+async def cancels_itself() -> None:
+    raise asyncio.CancelledError
+
+
+async def test_a_tool_that_is_cancelled_by_what_it_waits_for_fails_and_does_not_hang_its_run(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(effects, "cancels_itself", cancels_itself, raising=False)
+    runtime = await make(performs=True)
+    body = TOOLS + "steps:\n  - {id: s, call: fx.cancels_itself, retry: {max: 0}}\n"
+    run_id = (await start(runtime, body)).run_id
+    await until(lambda: is_now(runtime, run_id, "failed"))
+
+
+async def test_a_stop_cancels_what_is_in_flight(make: Make, eye: Connection) -> None:
+    a, b = await make(performs=True), await make()
+    run_id = (await start(a, GATED)).run_id
+    await until(lambda: effects.begun)
+    await b.committer.submit(run_id, LOCAL_TENANT, c.Stop(by="user:local"))
+    await until(lambda: is_now(a, run_id, "stopped"), 5)
+    await until(lambda: not hands(a).held)
+
+
+async def test_what_could_not_begin_while_the_lease_was_doubtful_begins_after_the_next_heartbeat(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await make(performs=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(Heart, "safe", False)
+        run_id = (await start(runtime, GATED)).run_id
+        hot = runtime.committer.peek(run_id)
+        assert hot is not None
+        assert hot.mine
+        assert not effects.begun
+    effects.gate.set()
+    await until(lambda: is_now(runtime, run_id, "finished"), 5)
+
+
+async def test_who_could_not_renew_takes_a_new_id_and_performs_nothing_under_the_old_one(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, GATED)).run_id
+    await until(lambda: effects.begun)
+    first = hands(runtime).id
+    await eye.execute("UPDATE workers SET alive_until = '-infinity'")
+    await until(lambda: hands(runtime).id not in (None, first), 5)
+    await until(lambda: len(effects.begun) == 2, 10)
+    assert [attempt for _, _, attempt in effects.begun] == [1, 2]
+    effects.gate.set()
+    await until(lambda: is_now(runtime, run_id, "finished"))
+
+
+async def test_a_dead_workers_run_claimed_by_a_lost_answer_is_declared_lost_before_it_begins_again(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = await make(performs=True, lease_seconds=600.0, heartbeat_seconds=100.0)
+    run_id = (await start(a, GATED)).run_id
+    await until(lambda: effects.begun)
+    real, lost = runs.claim_runs, asyncio.Event()
+
+    async def lose_the_answer(*given: Any) -> list[runs.Claimed]:
+        claimed = await real(*given)
+        if claimed and not lost.is_set():
+            lost.set()
+            raise CommitUnknown("the connection broke")
+        return claimed
+
+    monkeypatch.setattr(runs, "claim_runs", lose_the_answer)
+    await eye.execute("UPDATE workers SET alive_until = '-infinity'")  # a is alive, and thinks so for long
+    b = await make(performs=True)
+    await until(lambda: len(effects.begun) == 2, 10)
+    assert lost.is_set()
+    assert [attempt for _, _, attempt in effects.begun] == [1, 2]
+    effects.gate.set()
+    await until(lambda: is_now(b, run_id, "finished"))
+    events = await log_of(eye, run_id)
+    assert sum(isinstance(event, e.StepRetried) and event.lost for event in events) == 1
+
+
+async def test_streaming_under_a_timer_does_not_pile_up_wakes(make: Make) -> None:
+    runtime = await make(performs=True, chunk_flush_seconds=0.0)
+    body = TOOLS + "steps:\n  - {id: s, call: fx.text, with: {words: 60}, stream: text, timeout: 1h}\n"
+    run_id = (await start(runtime, body)).run_id
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    assert len(hands(runtime)._wakes) < 5
+
+
+async def test_more_attempts_than_slots_wait_and_all_are_performed_once(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True, concurrency=2)
+    run_ids = [(await start(runtime, GATED)).run_id for _ in range(8)]
+    await until(lambda: len(effects.begun) == 2)
+    effects.gate.set()
+    for run_id in run_ids:
+        await until(lambda run_id=run_id: is_now(runtime, run_id, "finished"))
+    assert set(Counter(effects.begun).values()) == {1}
+
+
+async def test_text_in_one_piece_of_a_megabyte_becomes_chunks_of_bounded_size(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def flood() -> Any:
+        yield "x" * 200_000
+        yield {"done": True}
+
+    monkeypatch.setattr(effects, "flood", flood, raising=False)
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, TOOLS + "steps:\n  - {id: s, call: fx.flood, stream: text}\n")).run_id
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    pieces = [event.content for event in await log_of(eye, run_id) if isinstance(event, e.MessageChunk)]
+    assert "".join(pieces) == "x" * 200_000
+    assert max(map(len, pieces)) <= 16 * 1024

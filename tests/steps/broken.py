@@ -1,0 +1,3 @@
+"""A module that can not be imported."""
+
+RATIO = 1 / 0

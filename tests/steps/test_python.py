@@ -1,0 +1,240 @@
+"""Python functions as effects: whatever a tool does, the runner gives an output or a StepError, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from hai_flow import values
+from hai_flow.definition.compiler import compile_workflow
+from hai_flow.definition.plan import Plan
+from hai_flow.errors import StepError
+from hai_flow.steps.python import PythonRunner
+from hai_flow.steps.runner import Attempt, Registry
+from hai_flow.steps.tools import Context, find_function, tool
+
+HEAD = "hai: flow/v1\nname: sample\nversion: 1\n"
+OURS = "python: tests.steps.test_python"
+
+
+def plan_of(call: str, declared: str = OURS) -> Plan:
+    return compile_workflow(f"{HEAD}tools:\n  t: {{{declared}}}\nsteps:\n  - {{id: s, call: {call}}}\n".encode(), "f")
+
+
+@pytest.fixture
+def runner() -> Iterator[PythonRunner]:
+    made = PythonRunner()
+    yield made
+    made.close()
+
+
+async def perform(runner: PythonRunner, function: str, stream: bool = False, **arguments: Any) -> tuple[Any, list[str]]:
+    """The output and the chunks of one attempt of `t.<function>`."""
+    step = plan_of(f"t.{function}" + (", stream: text" if stream else "")).steps["s"]
+    chunks: list[str] = []
+
+    async def append(text: str) -> None:
+        chunks.append(text)
+
+    attempt = Attempt("run", "s", 2, values.dumps(arguments).decode(), step)
+    return await runner.perform(attempt, append), chunks
+
+
+# --- tools --------------------------------------------------------------------------------------------------------
+
+
+async def add(left: int, right: int = 1) -> int:
+    return left + right
+
+
+def where(context: Context) -> dict[str, Any]:
+    in_thread = threading.current_thread() is not threading.main_thread()
+    return {"thread": in_thread, "key": context.idempotency_key, "attempt": context.attempt}
+
+
+async def words(mind: bool = False) -> AsyncIterator[object]:
+    yield "a "
+    yield "b\x00\ud800 "
+    if mind:
+        yield {"chosen": True}
+    yield "c"
+
+
+closed: list[str] = []
+
+
+async def endless() -> AsyncIterator[str]:
+    try:
+        while True:
+            yield "."
+            await asyncio.sleep(0)
+    finally:
+        closed.append("endless")
+
+
+def odd(kind: str) -> Any:
+    results: dict[str, Any] = {"nan": float("nan"), "set": {1}, "object": object(), "big": 2**60, "nul": "a\x00b"}
+    return results[kind]
+
+
+def tuples() -> Any:
+    return {"pair": (1, 2)}
+
+
+def stops() -> None:
+    next(iter(()))
+
+
+def leaves() -> None:
+    raise SystemExit(3)
+
+
+async def leaves_loop() -> None:
+    raise SystemExit(3)
+
+
+async def raises() -> None:
+    raise StepError("no money", code="shop.broke", retriable=False, data={"left": 0})
+
+
+async def waits() -> None:
+    await asyncio.Event().wait()
+
+
+def positional(value: int, /) -> int:
+    return value
+
+
+wrapped = functools.partial(add, left=4)
+
+# --- examples -----------------------------------------------------------------------------------------------------
+
+
+async def test_an_async_function_gets_its_arguments_by_name(runner: PythonRunner) -> None:
+    assert await perform(runner, "add", left=2, right=3) == (5, [])
+    assert await perform(runner, "add", left=2) == (3, [])
+    assert await perform(runner, "wrapped") == (5, [])
+
+
+async def test_a_sync_function_runs_in_a_thread_and_may_ask_for_its_context(runner: PythonRunner) -> None:
+    output, _ = await perform(runner, "where")
+    assert output == {"thread": True, "key": "run/s", "attempt": 2}
+
+
+async def test_a_generator_streams_its_strings_and_its_last_other_value_is_the_output(runner: PythonRunner) -> None:
+    text = ["a ", "b\ufffd\ufffd ", "c"]
+    assert await perform(runner, "words", stream=True) == ("".join(text), text)
+    assert await perform(runner, "words", stream=True, mind=True) == ({"chosen": True}, text)
+    assert await perform(runner, "words", stream=False) == ("".join(text), [])
+
+
+async def test_a_generator_is_closed_when_its_attempt_is_cancelled(runner: PythonRunner) -> None:
+    closed.clear()
+    attempt = asyncio.create_task(perform(runner, "endless", stream=True))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    attempt.cancel()
+    await asyncio.wait([attempt], timeout=5)
+    assert attempt.cancelled()
+    assert closed == ["endless"]
+
+
+async def test_being_cancelled_reaches_the_tool(runner: PythonRunner) -> None:
+    attempt = asyncio.create_task(perform(runner, "waits"))
+    await asyncio.sleep(0)
+    attempt.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await attempt
+
+
+@pytest.mark.parametrize("kind", ["nan", "set", "object", "big", "nul"])
+async def test_a_result_that_is_not_plain_json_is_refused(runner: PythonRunner, kind: str) -> None:
+    with pytest.raises(StepError) as failed:
+        await perform(runner, "odd", kind=kind)
+    assert (failed.value.code, failed.value.retriable) == ("tool.invalid_result", False)
+
+
+async def test_tuples_become_lists(runner: PythonRunner) -> None:
+    assert await perform(runner, "tuples") == ({"pair": [1, 2]}, [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [({}, "missing argument left"), ({"left": 1, "up": 2}, "unknown argument up; it takes left, right")],
+)
+async def test_wrong_arguments_are_named(runner: PythonRunner, arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(StepError, match=said) as failed:
+        await perform(runner, "add", **arguments)
+    assert failed.value.code == "tool.invalid_arguments"
+
+
+async def test_a_step_error_keeps_its_code(runner: PythonRunner) -> None:
+    with pytest.raises(StepError) as failed:
+        await perform(runner, "raises")
+    assert (failed.value.code, failed.value.data) == ("shop.broke", {"left": 0})
+
+
+async def test_stop_iteration_in_a_thread_fails_and_does_not_hang(runner: PythonRunner) -> None:
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await asyncio.wait_for(perform(runner, "stops"), 5)
+
+
+@pytest.mark.parametrize("function", ["leaves", "leaves_loop"])
+async def test_a_tool_that_exits_does_not_take_the_process_along(runner: PythonRunner, function: str) -> None:
+    with pytest.raises(StepError, match="end its process"):
+        await asyncio.wait_for(perform(runner, function), 5)
+
+
+async def test_a_closed_runner_has_no_threads_and_works_again(runner: PythonRunner) -> None:
+    await perform(runner, "where")
+    runner.close()
+    assert (await perform(runner, "where"))[0]["thread"]
+
+
+# --- what can't be performed --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("declared", "call", "said"),
+    [
+        ("python: no_such_package.tools", "t.x", "can't import no_such_package"),
+        (OURS, "t.no_such_function", "expected a function 'no_such_function'"),
+        (OURS, "t.positional", "by name"),
+        ("python: tests.steps.broken", "t.x", "ZeroDivisionError"),
+        ("python: registered", "t.x", "registered|can't import"),
+    ],
+)
+def test_what_this_server_cannot_perform_is_a_fault_of_the_step(declared: str, call: str, said: str) -> None:
+    registry = Registry({"call": PythonRunner()})
+    ((step, fault),) = registry.faults(plan_of(call, declared))
+    assert step.path == "s"
+    assert re.search(said, fault), fault
+
+
+def test_what_it_can_perform_has_no_fault_and_a_verb_without_a_runner_says_so() -> None:
+    plan = plan_of("t.add")
+    assert Registry({"call": PythonRunner()}).faults(plan) == []
+    assert Registry({}).faults(plan) == []
+    with pytest.raises(StepError, match="performs no 'call' steps"):
+        Registry({}).runner_of(plan.steps["s"])
+
+
+def test_a_registered_tool_is_found_by_name_and_replaced_by_its_reloaded_self() -> None:
+    def make(result: int) -> Callable[[], int]:
+        def answer_of_the_test() -> int:
+            return result
+
+        return answer_of_the_test
+
+    tool("sample.answer")(make(1))
+    assert find_function("", "answer", "sample").function() == 1
+    tool("sample.answer")(make(2))
+    assert find_function("", "answer", "sample").function() == 2
+    with pytest.raises(ValueError, match="registered already"):
+        tool("sample.answer")(add)
