@@ -1,6 +1,6 @@
 # The same words everywhere: here, in CI and in the documentation. Everything but `help` makes .venv first if needed.
 
-.PHONY: help check test bench lock
+.PHONY: help check test bench docs lock
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/'
@@ -14,6 +14,11 @@ test: ## All tests
 bench: ## Measure the system on this machine
 	python3 cli.py install
 	.venv/bin/python -m bench
+
+docs: ## Write the pages that are generated
+	python3 cli.py install
+	.venv/bin/python -m hai_flow.engine.states_doc > docs/run-states.md
+	.venv/bin/python -m docs.settings_page > docs/settings.md
 
 lock: ## Resolve requirements.lock anew
 	uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header --python-version 3.11 -o requirements.lock

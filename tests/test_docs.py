@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from docs.settings_page import page
 from hai_flow.definition.compiler import check_workflow
-from hai_flow.settings import describe
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
@@ -51,6 +51,5 @@ def test_every_example_workflow_is_without_findings(path: Path) -> None:
     assert check_workflow(path.read_bytes(), path.name) == []
 
 
-def test_every_setting_is_in_the_settings_page() -> None:
-    page = (ROOT / "docs" / "settings.md").read_text()
-    assert [name for name, _, meaning in describe() if f"| `{name}` |" not in page or meaning not in page] == []
+def test_the_settings_page_is_up_to_date() -> None:
+    assert (ROOT / "docs" / "settings.md").read_text() == page() + "\n"

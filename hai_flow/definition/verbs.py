@@ -279,11 +279,15 @@ class Verbs:
         counts = quorum.values() if isinstance(quorum, Mapping) else [1 if quorum == "all" else quorum]
         if not counts or any(type(count) is not int or count < 1 for count in counts):
             self.reader.error(
-                at, "quorum.invalid", f"expected a number from 1, `all` or a mapping of such numbers, found {kind_of(quorum)}"
+                at,
+                "quorum.invalid",
+                f"expected a number from 1, `all` or a mapping of such numbers, found {kind_of(quorum)}",
             )
         elif quorum != 1:
             self.reader.warning(
-                at, "quorum.not_counted", "this quorum is stored, but this release does not count yet: one decider decides"
+                at,
+                "quorum.not_counted",
+                "this quorum is stored, but this release does not count yet: one decider decides",
             )
 
     def _set(self, value: Json, at: Path, names: Names) -> plan.Set | None:

@@ -56,11 +56,13 @@ async def current(dsn: str) -> str | None:
 
 
 async def is_behind(dsn: str) -> bool:
-    """Whether the database's schema is older than this release. A newer one is not: old code runs on it (PROMISES P11)."""
+    """Whether the database's schema is older than this release. On a newer one old code still runs (PROMISES P11)."""
     revision = await current(dsn)
     if revision is None:
         return True
-    return revision != head() and revision in {s.revision for s in ScriptDirectory.from_config(_config()).walk_revisions()}
+    return revision != head() and revision in {
+        s.revision for s in ScriptDirectory.from_config(_config()).walk_revisions()
+    }
 
 
 def directory() -> Path:

@@ -2,7 +2,8 @@
 
     python -m tests.support.workers DSN
 
-On stdin: "worker", "deaf worker" (hears no hints) or "start SECONDS COUNT"; on stdout: the pid of the new process. No web framework belongs into a worker, so it asserts that none was imported. When stdin closes, everyone dies.
+On stdin: "worker", "deaf worker" (hears no hints) or "start SECONDS COUNT"; on stdout: the pid of the new process.
+No web framework belongs into a worker, so it asserts that none was imported. When stdin closes, everyone dies.
 """
 
 from __future__ import annotations
