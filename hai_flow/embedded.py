@@ -188,7 +188,8 @@ class EmbeddedPostgres:
     """One server for everyone who names the same `directory`, which holds the cluster, the lock, the socket
     and the log.
 
-    `durable=False` gives up surviving a power cut (fsync off) for speed: tests only. `binaries` is the only
+    `durable=False` gives up surviving a power cut (fsync off) and keeping the last commits when the server is killed
+    (synchronous_commit off) for speed: tests only. `binaries` is the only
     place to look for the server if given. `user_namespace=False` makes root use `nobody` at once. The
     directory is made with mode 0700 if it does not exist. Methods block for up to START_SECONDS_MAX and raise
     StoreError with a sentence.

@@ -61,9 +61,9 @@ def _operation_id(route: APIRoute) -> str:
     return route.name
 
 
-async def healthz() -> dict[str, Any]:
+async def healthz(access: CurrentAccess) -> dict[str, Any]:
     """The process answers."""
-    return {"status": "ok", "version": hai_flow.__version__}
+    return {"status": "ok", "version": hai_flow.__version__, "streams": access.admission.streams}
 
 
 async def readyz(access: CurrentAccess) -> dict[str, Any]:
@@ -81,8 +81,4 @@ async def readyz(access: CurrentAccess) -> dict[str, Any]:
     if behind:
         raise Rejected(503, "schema_behind", "the database's schema is older than this server: run hai-flow migrate.")
     worker = runtime.worker
-    return {
-        "status": "ready",
-        "worker": worker is not None and worker.id is not None,
-        "streams": access.admission.streams,
-    }
+    return {"status": "ready", "worker": worker is not None and worker.id is not None}

@@ -190,13 +190,15 @@ class Validation(Shape):
 
 
 class Health(Shape):
+    """`streams`: how many are open."""
+
     status: Literal["ok"]
     version: str
+    streams: int
 
 
 class Readiness(Shape):
-    """`worker`: whether this process performs runs now. `streams`: how many are open."""
+    """`worker`: whether this process performs runs now."""
 
     status: Literal["ready"]
     worker: bool
-    streams: int

@@ -65,15 +65,19 @@ async def publish_workflow(
     repeat a version with other bytes; saved again, it is the newest one again.
     """
     sha256 = hashlib.sha256(source).digest()
+    arguments = (tenant, sha256, name, version, dev, title, source)
     try:
-        row = await connection.fetchrow(_PUBLISH, tenant, sha256, name, version, dev, title, source)
+        row = await connection.fetchrow(_PUBLISH, *arguments)
     except asyncpg.UniqueViolationError:
-        raise Rejected(
-            409,
-            "workflow_exists",
-            f"{name}@{version} is published with other content and never changes; raise its version",
-            winner={"name": name, "version": version},
-        ) from None
+        if await workflow_by_sha(connection, tenant, sha256) is None:
+            raise Rejected(
+                409,
+                "workflow_exists",
+                f"{name}@{version} is published with other content and never changes; raise its version",
+                winner={"name": name, "version": version},
+            ) from None
+        # The same bytes, published at once by somebody else, met the index of names before that of digests.
+        row = await connection.fetchrow(_PUBLISH, *arguments)
     assert row is not None, "insert or update: one row"
     return Workflow(*row)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from hashlib import sha256
 from typing import Any, TypeAlias
@@ -19,6 +21,9 @@ from tests.support import effects
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 Make: TypeAlias = Callable[..., Awaitable[Runtime]]
+
+# One publication at a time: these tests are about runs.
+_publishing: defaultdict[asyncio.AbstractEventLoop, asyncio.Lock] = defaultdict(asyncio.Lock)
 
 HEAD = "hai: flow/v1\nname: {name}\nversion: 1\n"
 TOOLS = "tools:\n  fx: {python: tests.support.effects, effect: write}\n"
@@ -73,7 +78,8 @@ async def start(
 ) -> Outcome:
     """Start a run of the workflow with this body."""
     name = "w" + sha256(body.encode()).hexdigest()[:8]
-    _, plan = await runtime.catalog.publish(LOCAL_TENANT, (HEAD.format(name=name) + body).encode())
+    async with _publishing[asyncio.get_running_loop()]:
+        _, plan = await runtime.catalog.publish(LOCAL_TENANT, (HEAD.format(name=name) + body).encode())
     run_id = run_id or uuid4()
     thread = thread or str(run_id)
     command = c.Start(run_id=run_id, thread_id=thread, requester="user:local", input=input or {})

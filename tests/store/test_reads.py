@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from datetime import timedelta
 from uuid import uuid4
@@ -176,6 +177,12 @@ async def test_a_published_workflow_never_changes_and_the_highest_is_the_latest(
     assert await workflows.workflow_by_sha(db.api, TENANT, seven.sha256) == seven
     assert await workflows.workflow_by_sha(db.api, STRANGER, seven.sha256) is None
     assert await workflows.latest_workflow(db.api, TENANT, "x") is None
+
+
+async def test_the_same_workflow_published_by_many_at_once_is_one_workflow(db: Database) -> None:
+    for number in range(20):
+        one = {"name": f"w{number}", "version": 1, "source": b"x%d" % number}
+        await asyncio.gather(*(workflows.publish_workflow(db.api, TENANT, **one) for _ in range(8)))
 
 
 async def test_blobs_are_known_by_their_sha_and_their_tenant(db: Database) -> None:
