@@ -1,4 +1,4 @@
-"""`python -m bench`: measure, print a table, write bench/latest.json. `--quick` is rougher, `--profile` looks inside."""
+"""`python -m bench`: measure, print a table, write bench/latest.json. `--quick`: rougher; `--profile`: look inside."""
 
 from __future__ import annotations
 

@@ -53,9 +53,10 @@ async def _copy_runs(dsn: str, total: int) -> None:
         await connection.execute("SET synchronous_commit = off")
         count = await connection.fetchval("SELECT count(*) FROM runs")
         await connection.execute(
-            "CREATE TEMP TABLE copies AS SELECT r.id AS original, gen_random_uuid() AS id FROM generate_series(1, $1) n "
-            "JOIN (SELECT id, row_number() OVER (ORDER BY created_at, id) AS n FROM runs ORDER BY 2 LIMIT $2) r "
-            "ON r.n = 1 + n.n % $2".replace("$1", str(total - count)).replace("$2", str(STARTED))
+            "CREATE TEMP TABLE copies AS SELECT r.id AS original, gen_random_uuid() AS id "
+            f"FROM generate_series(1, {total - count}) n JOIN "
+            f"(SELECT id, row_number() OVER (ORDER BY created_at, id) AS n FROM runs ORDER BY 2 LIMIT {STARTED}) r "
+            f"ON r.n = 1 + n.n % {STARTED}"
         )
         for table in _TABLES:
             await connection.execute(_copying(table, await _columns(connection, table)))
@@ -96,8 +97,12 @@ async def _poll(dsn: str) -> None:
     runtime = Runtime(dsn, Settings(poll_seconds=POLL_SECONDS), performs=True)
     async with runtime.lifespan():
         await asyncio.sleep(POLLS * POLL_SECONDS)
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    print(pages * os.sysconf("SC_PAGESIZE"))
+        resident = _own_resident_bytes()
+    print(resident)
+
+
+def _own_resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 if __name__ == "__main__":

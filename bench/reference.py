@@ -1,4 +1,4 @@
-"""What anybody would write by hand for the same rows: the yardstick. No engine, no decisions, no wake-ups.
+"""What anybody would write by hand for the same rows: the yardstick. No engine, no decisions, nothing performed.
 
 Both forms update a row of `runs` and append one to `log`, in tables of the same migrated schema as the engine's, with
 rows of the size and number that the engine was measured to write.
@@ -18,14 +18,16 @@ CONNECTIONS: Final = 16
 
 _GROUP_COMMIT: Final = """
 WITH b AS MATERIALIZED (
-  SELECT * FROM unnest($1::uuid[], $2::int[], $3::bytea[]) AS b(id, n, events)
+  SELECT * FROM unnest($1::uuid[], $2::int[], $3::bytea[], $4::bigint[]) AS b(id, n, events, version)
 ), moved AS (
   UPDATE runs r SET seq = r.seq + b.n, version = r.version + 1, log_bytes = r.log_bytes + octet_length(b.events)
-  FROM b WHERE r.id = b.id
+  FROM b WHERE r.id = b.id AND r.version = b.version
   RETURNING r.id, r.tenant, r.seq, r.version, b.n, b.events
+), logged AS (
+  INSERT INTO log (run_id, last_seq, first_seq, tenant, version, at, events)
+  SELECT id, seq, seq - n + 1, tenant, version, clock_timestamp(), events FROM moved
 )
-INSERT INTO log (run_id, last_seq, first_seq, tenant, version, at, events)
-SELECT id, seq, seq - n + 1, tenant, version, clock_timestamp(), events FROM moved
+SELECT id, version FROM moved
 """
 _UPDATE: Final = """
 UPDATE runs SET seq = seq + $2, version = version + 1, log_bytes = log_bytes + octet_length($3::bytea) WHERE id = $1
@@ -51,14 +53,14 @@ async def shape_of(dsn: str) -> Shape:
     """The shape of what the engine has written to `dsn`, where only runs of the chain have run."""
     connection = await asyncpg.connect(dsn)
     try:
-        rows, events, size = await connection.fetchrow(
+        [(rows, events, size)] = await connection.fetch(
             "SELECT count(*), round(avg(last_seq - first_seq + 1))::int, round(avg(octet_length(events)))::int FROM log"
         )
         steps = await connection.fetchval(
             """SELECT sum((length(events) - length(replace(events, 'step_finished', ''))) / length('step_finished'))
             FROM log_text"""
         )
-        run = await connection.fetchrow("SELECT * FROM runs WHERE status = 'finished' LIMIT 1")
+        [run] = await connection.fetch("SELECT * FROM runs WHERE status = 'finished' LIMIT 1")
     finally:
         await connection.close()
     return Shape(rows / steps, events, size, {**run, "result": None, "ended_at": None, "status": "running"})
@@ -77,7 +79,8 @@ class Reference:
         pool = await asyncpg.create_pool(dsn, min_size=CONNECTIONS, max_size=CONNECTIONS)
         run_ids = sorted(uuid4() for _ in range(BATCH))
         columns = list(shape.run)
-        insert = f"INSERT INTO runs ({', '.join(columns)}) VALUES ({', '.join(f'${i}' for i in range(1, len(columns) + 1))})"
+        places = ", ".join(f"${number}" for number in range(1, len(columns) + 1))
+        insert = f"INSERT INTO runs ({', '.join(columns)}) VALUES ({places})"
         runs = [{**shape.run, "id": run_id, "thread_id": str(run_id)} for run_id in run_ids]
         await pool.executemany(insert, [tuple(run.values()) for run in runs])
         return cls(pool, shape, run_ids)
@@ -86,12 +89,24 @@ class Reference:
         await self._pool.close()
 
     async def group_commit(self, steps: int) -> None:
-        """Commit the rows of `steps` steps, `BATCH` runs in one statement, one statement after the other."""
-        events = b"x" * self._shape.bytes
+        """Commit `steps` steps of `BATCH` runs at once: each run hands in its row and goes on when it is committed.
+
+        One statement at a time takes everything that was handed in meanwhile, sorted by run, and compares versions.
+        """
+        numbers = iter(range(round(steps * self._shape.rows)))
+        body = b"x" * (self._shape.bytes - 8)
+
+        async def step_some(run_id: UUID, version: int) -> None:
+            for number in numbers:
+                version = await committer.commit(run_id, version, body + number.to_bytes(8))
+
         async with self._pool.acquire() as connection:
-            for _ in range(round(steps * self._shape.rows / BATCH)):
-                numbers = [self._shape.events for _ in self._run_ids]
-                await connection.execute(_GROUP_COMMIT, self._run_ids, numbers, [events for _ in self._run_ids])
+            rows = await connection.fetch("SELECT id, version FROM runs WHERE id = ANY($1)", self._run_ids)
+            committer = _GroupCommitter(connection, self._shape.events)
+            committing = asyncio.create_task(committer.run())
+            await asyncio.gather(*(step_some(run_id, version) for run_id, version in rows))
+            committing.cancel()
+            await asyncio.gather(committing, return_exceptions=True)
 
     async def transaction_per_step(self, steps: int) -> None:
         """Commit `steps` steps, each in a transaction of its own, as many at a time as there are connections."""
@@ -101,9 +116,37 @@ class Reference:
         async def step_some(run_id: UUID) -> None:
             for _ in numbers:
                 async with self._pool.acquire() as connection, connection.transaction():
-                    row = await connection.fetchrow(_UPDATE, run_id, self._shape.events, events)
-                    tenant, seq, version = row
+                    [(tenant, seq, version)] = await connection.fetch(_UPDATE, run_id, self._shape.events, events)
                     first_seq = seq - self._shape.events + 1
                     await connection.execute(_APPEND, run_id, seq, first_seq, tenant, version, events)
 
         await asyncio.gather(*(step_some(run_id) for run_id in self._run_ids))
+
+
+class _GroupCommitter:
+    """As little as a group commit can be: rows wait for the statement before theirs, then go together."""
+
+    def __init__(self, connection: Any, events: int) -> None:
+        self._connection = connection
+        self._events = events
+        self._waiting: list[tuple[UUID, int, bytes, asyncio.Future[int]]] = []
+        self._ready = asyncio.Event()
+
+    async def commit(self, run_id: UUID, version: int, events: bytes) -> int:
+        """Return the run's new version, after the commit."""
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.append((run_id, version, events, done))
+        self._ready.set()
+        return await done
+
+    async def run(self) -> None:
+        while True:
+            await self._ready.wait()
+            self._ready.clear()
+            batch, self._waiting = sorted(self._waiting[:BATCH], key=lambda row: row[0].int), self._waiting[BATCH:]
+            ids, versions, bodies, futures = zip(*batch, strict=True)
+            counts = [self._events] * len(batch)
+            won = await self._connection.fetch(_GROUP_COMMIT, ids, counts, bodies, versions)
+            new = {run_id: version for run_id, version in won}
+            for run_id, done in zip(ids, futures, strict=True):
+                done.set_result(new[run_id])

@@ -30,6 +30,7 @@ hai: flow/v1
 name: bench_question
 version: 1
 tools:
+  plus_one: {python: "bench.tools:plus_one", effect: read}
   confirm:
     frontend:
       description: Asks the client
@@ -41,6 +42,7 @@ steps:
     call: confirm
     with: {action: continue}
   - id: after
-    say: Thank you.
+    call: plus_one
+    with: {n: 1}
 output: {answer: "${{ steps.confirm.output }}"}
 """

@@ -18,11 +18,12 @@ Rules of this room:
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
-from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from uuid import UUID
 
 import msgspec
@@ -176,45 +177,27 @@ class Committed(msgspec.Struct, frozen=True, gc=False):
 # --- the commit ---------------------------------------------------------------------------------------------------
 
 _ENDED: Final = "('finished', 'failed', 'stopped')"
-_number = itertools.count(1)
 
 
-def _parameter(kind: str) -> str:
-    return f"${next(_number)}::{kind}"
+class _Parameters:
+    """The parameters of one statement, numbered in order of appearance."""
 
+    def __init__(self) -> None:
+        self._number = itertools.count(1)
 
-def _arrays(name: str, *, ordinality: str = "", **columns: str) -> tuple[str, dict[str, str]]:
-    """`unnest` of one array parameter per column, and those parameters by column. Numbered in order of appearance.
+    def one(self, kind: str) -> str:
+        return f"${next(self._number)}::{kind}"
 
-    An array that is shorter than the others is filled up with NULLs, so a column that no row uses is not sent: one
-    array element costs the driver 0.7 us. `ordinality`: a last column that counts the rows from 1.
-    """
-    parameters = {column: _parameter(f"{kind}[]") for column, kind in columns.items()}
-    counted = " WITH ORDINALITY" if ordinality else ""
-    names = [*columns, ordinality] if ordinality else list(columns)
-    return f"unnest({', '.join(parameters.values())}){counted} AS {name}({', '.join(names)})", parameters
+    def arrays(self, name: str, *, ordinality: str = "", **columns: str) -> tuple[str, dict[str, str]]:
+        """`unnest` of one array parameter per column, and those parameters by column.
 
-
-_ME = _parameter("bigint")
-_AT = _parameter("timestamptz")
-_MOVED, _ = _arrays(
-    "b", ordinality="i", id="uuid", tenant="uuid", n="int", events="bytea", version="bigint", fence="int",
-    status="text", busy="bool", wake_at="timestamptz", cut="bool", slot="text", result="bytea",
-)  # fmt: skip
-_BORN, _BORN_ARRAYS = _arrays(
-    "s", i="int", id="uuid", tenant="uuid", n="int", events="bytea", status="text", busy="bool", wake_at="timestamptz",
-    result="bytea", workflow="bytea", workflow_name="text", workflow_version="int", dev="bool", thread_id="text",
-    parent_id="uuid", parent_path="text", queue="text", slot="text", started_by="text", input="bytea",
-)  # fmt: skip
-_COMMANDS, _ = _arrays("k", i="int", run_id="uuid", command_id="text", body_sha="bytea", outcome="bytea")
-_PENDINGS, _ = _arrays(
-    "k", i="int", id="text", status="text", path="text", digest="bytea", deadline="timestamptz", body="bytea"
-)
-_VOTES, _ = _arrays("k", i="int", pending_id="text", principal="text", body="bytea")
-_OUTBOX, _ = _arrays("k", i="int", n="int", kind="text", target="text", body="bytea")
-_TURNS_OPENED, _ = _arrays("k", i="int", n="int", wire_run_id="text", body_sha="bytea", first="int", last="int")
-_TURNS_ENDED, _ = _arrays("k", i="int", n="int", last="int")
-_MESSAGES, _ = _arrays("k", i="int", n="int", id="text", role="text", body="bytea", position="int")
+        An array that is shorter than the others is filled up with NULLs, so a column that no row uses is not sent: one
+        array element costs the driver 0.7 us. `ordinality`: a last column that counts the rows from 1.
+        """
+        parameters = {column: self.one(f"{kind}[]") for column, kind in columns.items()}
+        counted = " WITH ORDINALITY" if ordinality else ""
+        names = [*columns, ordinality] if ordinality else list(columns)
+        return f"unnest({', '.join(parameters.values())}){counted} AS {name}({', '.join(names)})", parameters
 
 
 def _of_winners(rows: str) -> str:
@@ -224,25 +207,174 @@ def _of_winners(rows: str) -> str:
     )
 
 
-_COMMIT: Final = f"""
-WITH b AS MATERIALIZED (           -- entries of runs that exist, one per run, sorted by id; i from 1
-  SELECT id, tenant, n, events, version, fence, status, busy, wake_at, cut, slot, result, i::int FROM {_MOVED}
-), s AS MATERIALIZED (             -- entries that are the first of their run, sorted by id; i goes on counting
-  SELECT * FROM {_BORN}
-), k AS MATERIALIZED (
-  SELECT * FROM {_COMMANDS}
-), me AS MATERIALIZED (            -- a worker whose lease is over takes no claim: others may have been told it is dead
-  SELECT id FROM workers WHERE id = {_ME} AND alive_until > now()
+# What entries may have beside their events; `births`: some start a run, or want a slot again.
+_CHILDREN: Final = ("commands", "pendings", "votes", "outbox", "turns", "messages")
+_LONE_ENTRIES_MAX: Final = 8
+
+
+@functools.cache
+def _commit_statement(parts: frozenset[str]) -> str:
+    """The text of a commit whose entries have these parts.
+
+    A lone commit is a person waiting, and the mere presence of a subquery costs it 30 us: it gets a statement with the
+    parts that it has. Big batches share two statements, with all children, with births and without: fewer plans.
+    """
+    parameters = _Parameters()
+    me, at = parameters.one("bigint"), parameters.one("timestamptz")
+    moved, _ = parameters.arrays(
+        "b", ordinality="i", id="uuid", tenant="uuid", n="int", events="bytea", version="bigint", fence="int",
+        status="text", busy="bool", wake_at="timestamptz", cut="bool", slot="text", result="bytea",
+    )  # fmt: skip
+    repeated, unrepeated = "", "true"
+    if "commands" in parts:
+        commands, _ = parameters.arrays(
+            "k", i="int", run_id="uuid", command_id="text", body_sha="bytea", outcome="bytea"
+        )
+        repeated = f""", k AS MATERIALIZED (
+  SELECT * FROM {commands}
 ), repeated AS MATERIALIZED (      -- entries with a command that was carried out before (whoever did it moved version)
   SELECT k.i FROM k JOIN commands c ON c.run_id = k.run_id AND c.command_id = k.command_id
+)"""
+        unrepeated = "NOT (b.i IN (SELECT i FROM repeated))"
+    children = "".join(_CHILD_STATEMENTS[part](parameters, at) for part in _CHILDREN if part in parts)
+    born, seated, born_won = _births(parameters, at, unrepeated) if "births" in parts else ("", "b.slot IS NULL", "")
+    return f"""
+WITH b AS MATERIALIZED (           -- entries of runs that exist, one per run, sorted by id; i from 1
+  SELECT id, tenant, n, events, version, fence, status, busy, wake_at, cut, slot, result, i::int FROM {moved}
+), me AS MATERIALIZED (            -- a worker whose lease is over takes no claim: others may have been told it is dead
+  SELECT id FROM workers WHERE id = {me} AND alive_until > now()
+){repeated}{born}, moved AS (
+  UPDATE runs r SET
+    seq = r.seq + b.n, version = r.version + (b.version IS NOT NULL)::int, status = coalesce(b.status, r.status),
+    head = sha256(r.head || b.events), log_bytes = r.log_bytes + octet_length(b.events),
+    slot = coalesce(b.slot, r.slot),
+    ended_at = CASE WHEN b.status IS NULL THEN r.ended_at
+                    WHEN b.status IN {_ENDED} THEN coalesce(r.ended_at, {at}) END,
+    result = CASE WHEN b.status IS NULL THEN r.result
+                  WHEN b.status IN {_ENDED} THEN coalesce(b.result, r.result) END,
+    worker = CASE WHEN b.busy IS NULL THEN r.worker WHEN b.busy THEN coalesce(r.worker, (SELECT id FROM me)) END,
+    wake_at = CASE WHEN b.busy IS NULL THEN r.wake_at WHEN NOT b.busy THEN b.wake_at
+                   WHEN coalesce(r.worker, (SELECT id FROM me)) IS NULL THEN {at} END,
+    fence = r.fence + (coalesce(b.cut, false) OR (b.busy IS FALSE AND r.worker IS NOT NULL)
+                       OR (b.busy IS TRUE AND r.worker IS NULL))::int
+  FROM b
+  WHERE r.id = b.id AND (r.tenant = b.tenant) IS TRUE
+    AND CASE WHEN b.version IS NOT NULL THEN r.version = b.version        -- a decision
+             ELSE r.fence = b.fence AND r.worker = {me} END              -- chunks of the holder
+    AND {unrepeated}
+    AND ({seated})
+  RETURNING b.i, b.n, b.events, r.id, r.tenant, r.thread_id, r.seq, r.version, r.fence, r.worker,
+    coalesce(b.status IN {_ENDED}, false) AS ended
+), won AS MATERIALIZED (
+  SELECT i, n, events, id, tenant, thread_id, seq, version, fence, worker, ended FROM moved{born_won}
+), w AS MATERIALIZED (             -- the winners as arrays in one order
+  SELECT array_agg(i) AS i, array_agg(id) AS id, array_agg(tenant) AS tenant, array_agg(thread_id) AS thread_id,
+    array_agg(seq) AS seq, array_agg(n) AS n, array_agg(version) AS version, array_agg(fence) AS fence,
+    array_agg(worker) AS worker
+  FROM won
+), l AS (
+  INSERT INTO log (run_id, last_seq, first_seq, tenant, version, at, events)
+  SELECT id, seq, seq - n + 1, tenant, version, clock_timestamp(), events FROM won
+), freed AS (
+  DELETE FROM slots x USING won WHERE won.ended AND x.run_id = won.id
+){children}
+SELECT i, seq, version, fence, worker, clock_timestamp() AS db_now FROM w
+"""
+
+
+def _insert_commands(parameters: _Parameters, at: str) -> str:
+    return """, c AS (
+  INSERT INTO commands (run_id, command_id, tenant, last_seq, body_sha, outcome)
+  SELECT w.id[k.p], k.command_id, w.tenant[k.p], w.seq[k.p], k.body_sha, k.outcome
+  FROM w CROSS JOIN LATERAL (SELECT k.*, array_position(w.i, k.i) AS p FROM k OFFSET 0) k WHERE k.p IS NOT NULL
+)"""
+
+
+def _upsert_pendings(parameters: _Parameters, at: str) -> str:
+    rows, _ = parameters.arrays(
+        "k", i="int", id="text", status="text", path="text", digest="bytea", deadline="timestamptz", body="bytea"
+    )
+    return f""", p AS (
+  INSERT INTO pendings (run_id, id, tenant, status, path, digest, deadline, opened_seq, opened_at, body)
+  SELECT w.id[k.p], k.id, w.tenant[k.p], k.status, k.path, k.digest, k.deadline, w.seq[k.p], {at}, k.body
+  FROM {_of_winners(rows)}
+  ON CONFLICT (run_id, id) DO UPDATE SET status = excluded.status, deadline = excluded.deadline
+)"""
+
+
+def _insert_votes(parameters: _Parameters, at: str) -> str:
+    rows, _ = parameters.arrays("k", i="int", pending_id="text", principal="text", body="bytea")
+    return f""", v AS (
+  INSERT INTO votes (run_id, pending_id, principal, tenant, last_seq, body)
+  SELECT w.id[k.p], k.pending_id, k.principal, w.tenant[k.p], w.seq[k.p], k.body
+  FROM {_of_winners(rows)}
+)"""
+
+
+def _insert_outbox(parameters: _Parameters, at: str) -> str:
+    rows, _ = parameters.arrays("k", i="int", n="int", kind="text", target="text", body="bytea")
+    return f""", o AS (
+  INSERT INTO outbox (run_id, last_seq, n, tenant, kind, target, body)
+  SELECT w.id[k.p], w.seq[k.p], k.n, w.tenant[k.p], k.kind, k.target, k.body
+  FROM {_of_winners(rows)}
+)"""
+
+
+def _write_turns(parameters: _Parameters, at: str) -> str:
+    opened, _ = parameters.arrays("k", i="int", n="int", wire_run_id="text", body_sha="bytea", first="int", last="int")
+    ended, _ = parameters.arrays("k", i="int", n="int", last="int")
+    return f""", t AS (
+  INSERT INTO turns (run_id, n, tenant, thread_id, wire_run_id, body_sha, first_seq, last_seq)
+  SELECT w.id[k.p], k.n, w.tenant[k.p], w.thread_id[k.p], k.wire_run_id, k.body_sha,
+    w.seq[k.p] - w.n[k.p] + k.first, w.seq[k.p] - w.n[k.p] + k.last
+  FROM {_of_winners(opened)}
+), e AS (
+  UPDATE turns SET last_seq = k.last_seq
+  FROM (SELECT w.id[k.p] AS run_id, k.n, w.seq[k.p] - w.n[k.p] + k.last AS last_seq
+        FROM {_of_winners(ended)} OFFSET 0) k -- OFFSET 0: its run_id is there before turns is looked up
+  WHERE turns.run_id = k.run_id AND turns.n = k.n
+)"""
+
+
+def _upsert_messages(parameters: _Parameters, at: str) -> str:
+    rows, _ = parameters.arrays("k", i="int", n="int", id="text", role="text", body="bytea", position="int")
+    return f""", m AS (
+  INSERT INTO messages (run_id, n, tenant, thread_id, id, role, body, seq)
+  SELECT w.id[k.p], k.n, w.tenant[k.p], w.thread_id[k.p], k.id, k.role, k.body, w.seq[k.p] - w.n[k.p] + k.position
+  FROM {_of_winners(rows)}
+  ON CONFLICT (run_id, n) DO UPDATE SET role = excluded.role, body = excluded.body
+)"""
+
+
+_CHILD_STATEMENTS: Final[Mapping[str, Callable[[_Parameters, str], str]]] = {
+    "commands": _insert_commands,
+    "pendings": _upsert_pendings,
+    "votes": _insert_votes,
+    "outbox": _insert_outbox,
+    "turns": _write_turns,
+    "messages": _upsert_messages,
+}
+
+
+def _births(parameters: _Parameters, at: str, unrepeated: str) -> tuple[str, str, str]:
+    """The parts of a commit in which runs start and slots are taken: the subqueries before the update of runs, the
+    condition under which an entry of an existing run has its slot, and the winners among the born."""
+    born, arrays = parameters.arrays(
+        "s", i="int", id="uuid", tenant="uuid", n="int", events="bytea", status="text", busy="bool",
+        wake_at="timestamptz", result="bytea", workflow="bytea", workflow_name="text", workflow_version="int",
+        dev="bool", thread_id="text", parent_id="uuid", parent_path="text", queue="text", slot="text",
+        started_by="text", input="bytea",
+    )  # fmt: skip
+    before = f""", s AS MATERIALIZED (  -- entries that are the first of their run, sorted by id; i goes on counting
+  SELECT * FROM {born}
 ), again AS MATERIALIZED (         -- runs that want a slot again: locked first, so that who gets one also wins
   SELECT r.id, r.tenant, b.slot, b.status FROM b JOIN runs r ON r.id = b.id
   WHERE b.slot IS NOT NULL AND (r.tenant = b.tenant) IS TRUE AND r.version = b.version
-    AND NOT (b.i IN (SELECT i FROM repeated))
+    AND {unrepeated}
   ORDER BY r.id FOR NO KEY UPDATE OF r
 ), wanted AS MATERIALIZED (        -- slots, for runs that do not exist yet and for those of "again"
   SELECT s.id, s.tenant, s.slot, s.status IN {_ENDED} AS ended FROM s
-  WHERE s.slot IS NOT NULL AND NOT (s.id IN (SELECT r.id FROM runs r WHERE r.id = ANY({_BORN_ARRAYS["id"]})))
+  WHERE s.slot IS NOT NULL AND NOT (s.id IN (SELECT r.id FROM runs r WHERE r.id = ANY({arrays["id"]})))
   UNION ALL SELECT id, tenant, slot, coalesce(status IN {_ENDED}, false) FROM again
 ), got AS (                        -- in one order for all, else two batches that swap slots deadlock
   INSERT INTO slots (tenant, slot, run_id)
@@ -259,93 +391,35 @@ WITH b AS MATERIALIZED (           -- entries of runs that exist, one per run, s
   SELECT id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id, parent_path,
     queue, slot, status, n, 1, sha256(events), octet_length(events),
     CASE WHEN busy THEN (SELECT id FROM me) END,
-    CASE WHEN NOT busy THEN wake_at WHEN (SELECT id FROM me) IS NULL THEN {_AT} END,
-    started_by, input, CASE WHEN status IN {_ENDED} THEN result END, CASE WHEN status IN {_ENDED} THEN {_AT} END
+    CASE WHEN NOT busy THEN wake_at WHEN (SELECT id FROM me) IS NULL THEN {at} END,
+    started_by, input, CASE WHEN status IN {_ENDED} THEN result END, CASE WHEN status IN {_ENDED} THEN {at} END
   FROM s WHERE slot IS NULL OR id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])
   ON CONFLICT DO NOTHING           -- the same Start again: it loses
   RETURNING id, tenant, thread_id, seq, version, fence, worker, status
-), moved AS (
-  UPDATE runs r SET
-    seq = r.seq + b.n, version = r.version + (b.version IS NOT NULL)::int, status = coalesce(b.status, r.status),
-    head = sha256(r.head || b.events), log_bytes = r.log_bytes + octet_length(b.events),
-    slot = coalesce(b.slot, r.slot),
-    ended_at = CASE WHEN b.status IS NULL THEN r.ended_at
-                    WHEN b.status IN {_ENDED} THEN coalesce(r.ended_at, {_AT}) END,
-    result = CASE WHEN b.status IS NULL THEN r.result
-                  WHEN b.status IN {_ENDED} THEN coalesce(b.result, r.result) END,
-    worker = CASE WHEN b.busy IS NULL THEN r.worker WHEN b.busy THEN coalesce(r.worker, (SELECT id FROM me)) END,
-    wake_at = CASE WHEN b.busy IS NULL THEN r.wake_at WHEN NOT b.busy THEN b.wake_at
-                   WHEN coalesce(r.worker, (SELECT id FROM me)) IS NULL THEN {_AT} END,
-    fence = r.fence + (coalesce(b.cut, false) OR (b.busy IS FALSE AND r.worker IS NOT NULL)
-                       OR (b.busy IS TRUE AND r.worker IS NULL))::int
-  FROM b
-  WHERE r.id = b.id AND (r.tenant = b.tenant) IS TRUE
-    AND CASE WHEN b.version IS NOT NULL THEN r.version = b.version        -- a decision
-             ELSE r.fence = b.fence AND r.worker = {_ME} END              -- chunks of the holder
-    AND NOT (b.i IN (SELECT i FROM repeated))
-    AND (b.slot IS NULL OR b.id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[]))
-  RETURNING b.i, b.n, b.events, r.id, r.tenant, r.thread_id, r.seq, r.version, r.fence, r.worker,
-    coalesce(b.status IN {_ENDED}, false) AS ended
-), won AS MATERIALIZED (
-  SELECT ({_BORN_ARRAYS["i"]})[x.p] AS i, ({_BORN_ARRAYS["n"]})[x.p] AS n, ({_BORN_ARRAYS["events"]})[x.p] AS events,
+)"""
+    seated = "b.slot IS NULL OR b.id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])"
+    after = f"""
+  UNION ALL
+  SELECT ({arrays["i"]})[x.p] AS i, ({arrays["n"]})[x.p] AS n, ({arrays["events"]})[x.p] AS events,
     id, tenant, thread_id, seq, version, fence, worker, status IN {_ENDED} AS ended
-  FROM (SELECT born.*, array_position({_BORN_ARRAYS["id"]}, born.id) AS p FROM born OFFSET 0) x
-  UNION ALL SELECT i, n, events, id, tenant, thread_id, seq, version, fence, worker, ended FROM moved
-), w AS MATERIALIZED (             -- the winners as arrays in one order
-  SELECT array_agg(i) AS i, array_agg(id) AS id, array_agg(tenant) AS tenant, array_agg(thread_id) AS thread_id,
-    array_agg(seq) AS seq, array_agg(n) AS n, array_agg(version) AS version, array_agg(fence) AS fence,
-    array_agg(worker) AS worker
-  FROM won
-), l AS (
-  INSERT INTO log (run_id, last_seq, first_seq, tenant, version, at, events)
-  SELECT id, seq, seq - n + 1, tenant, version, clock_timestamp(), events FROM won
-), freed AS (
-  DELETE FROM slots x USING won WHERE won.ended AND x.run_id = won.id
-), c AS (
-  INSERT INTO commands (run_id, command_id, tenant, last_seq, body_sha, outcome)
-  SELECT w.id[k.p], k.command_id, w.tenant[k.p], w.seq[k.p], k.body_sha, k.outcome
-  FROM w CROSS JOIN LATERAL (SELECT k.*, array_position(w.i, k.i) AS p FROM k OFFSET 0) k WHERE k.p IS NOT NULL
-), p AS (
-  INSERT INTO pendings (run_id, id, tenant, status, path, digest, deadline, opened_seq, opened_at, body)
-  SELECT w.id[k.p], k.id, w.tenant[k.p], k.status, k.path, k.digest, k.deadline, w.seq[k.p], {_AT}, k.body
-  FROM {_of_winners(_PENDINGS)}
-  ON CONFLICT (run_id, id) DO UPDATE SET status = excluded.status, deadline = excluded.deadline
-), v AS (
-  INSERT INTO votes (run_id, pending_id, principal, tenant, last_seq, body)
-  SELECT w.id[k.p], k.pending_id, k.principal, w.tenant[k.p], w.seq[k.p], k.body
-  FROM {_of_winners(_VOTES)}
-), o AS (
-  INSERT INTO outbox (run_id, last_seq, n, tenant, kind, target, body)
-  SELECT w.id[k.p], w.seq[k.p], k.n, w.tenant[k.p], k.kind, k.target, k.body
-  FROM {_of_winners(_OUTBOX)}
-), t AS (
-  INSERT INTO turns (run_id, n, tenant, thread_id, wire_run_id, body_sha, first_seq, last_seq)
-  SELECT w.id[k.p], k.n, w.tenant[k.p], w.thread_id[k.p], k.wire_run_id, k.body_sha,
-    w.seq[k.p] - w.n[k.p] + k.first, w.seq[k.p] - w.n[k.p] + k.last
-  FROM {_of_winners(_TURNS_OPENED)}
-), e AS (
-  UPDATE turns SET last_seq = k.last_seq
-  FROM (SELECT w.id[k.p] AS run_id, k.n, w.seq[k.p] - w.n[k.p] + k.last AS last_seq
-        FROM {_of_winners(_TURNS_ENDED)} OFFSET 0) k -- OFFSET 0: its run_id is there before turns is looked up
-  WHERE turns.run_id = k.run_id AND turns.n = k.n
-), m AS (
-  INSERT INTO messages (run_id, n, tenant, thread_id, id, role, body, seq)
-  SELECT w.id[k.p], k.n, w.tenant[k.p], w.thread_id[k.p], k.id, k.role, k.body, w.seq[k.p] - w.n[k.p] + k.position
-  FROM {_of_winners(_MESSAGES)}
-  ON CONFLICT (run_id, n) DO UPDATE SET role = excluded.role, body = excluded.body
-)
-SELECT i, seq, version, fence, worker, clock_timestamp() AS db_now FROM w
-"""
+  FROM (SELECT born.*, array_position({arrays["id"]}, born.id) AS p FROM born OFFSET 0) x"""
+    return before, seated, after
+
+
+_ALL: Final = frozenset(_CHILDREN)
+_ALL_WITH_BIRTHS: Final = _ALL | {"births"}
+
+
+def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
+    births = any(entry.born is not None or entry.take_slot is not None for entry in entries)
+    if len(entries) > _LONE_ENTRIES_MAX:
+        return _ALL_WITH_BIRTHS if births else _ALL
+    children = (part for part in _CHILDREN if any(getattr(entry, part) for entry in entries))
+    return frozenset((*children, "births") if births else children)
+
 
 # A column that no row uses: NULL instead of an array, which unnest takes for an empty one, and the driver for nothing.
 _NO: Final = None
-_NO_BORN: Final = (_NO,) * 20
-_NO_COMMANDS: Final = (_NO,) * 5
-_NO_PENDINGS: Final = (_NO,) * 7
-_NO_VOTES: Final = (_NO,) * 4
-_NO_OUTBOX: Final = (_NO,) * 5
-_NO_TURNS: Final = (_NO,) * 9
-_NO_MESSAGES: Final = (_NO,) * 6
 
 
 async def commit(connection: Connection, entries: Sequence[Entry], worker_id: int | None, at: datetime) -> Committed:
@@ -365,9 +439,10 @@ async def commit(connection: Connection, entries: Sequence[Entry], worker_id: in
     moved = [number for number in numbers if entries[number].born is None]
     born = [number for number in numbers if entries[number].born is not None] if len(moved) < len(numbers) else []
     numbers = moved + born
-    arguments = _arguments([entries[i] for i in moved], [entries[i] for i in born])
+    parts = _parts_of(entries)
+    arguments = _arguments([entries[i] for i in moved], [entries[i] for i in born], parts)
     with outcome_known():
-        row = await connection.fetchrow(_COMMIT, worker_id, at, *arguments)
+        row = await connection.fetchrow(_commit_statement(parts), worker_id, at, *arguments)
     assert row is not None, "aggregates return one row"
     places, seq, version, fence, worker, db_now = row
     if places is None:
@@ -376,8 +451,8 @@ async def commit(connection: Connection, entries: Sequence[Entry], worker_id: in
     return Committed({numbers[place - 1]: each for place, each in zip(places, won, strict=True)}, db_now)
 
 
-def _arguments(moved: Sequence[Entry], born: Sequence[Entry]) -> Iterable[Sequence[Any] | None]:
-    """The arrays of `_COMMIT` after worker and time. What no entry has costs (nearly) nothing."""
+def _arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[str]) -> Iterable[Sequence[Any] | None]:
+    """The arrays of a commit with these parts, after worker and time. What no entry has costs (nearly) nothing."""
     yield [entry.run_id for entry in moved]
     yield [entry.tenant for entry in moved]
     yield [entry.n for entry in moved]
@@ -391,29 +466,58 @@ def _arguments(moved: Sequence[Entry], born: Sequence[Entry]) -> Iterable[Sequen
     yield _sparse([entry.cut or None for entry in moved])
     yield _sparse([entry.take_slot for entry in moved])
     yield _sparse([entry.result for entry in moved])
-    yield from _born_arrays(born, len(moved) + 1)
     rows = list(enumerate((*moved, *born), 1))
-    yield from _columns(
-        [(i, e.run_id, c.command_id, c.body_sha, c.outcome) for i, e in rows if e.commands for c in e.commands],
-        _NO_COMMANDS,
-    )
-    yield from _columns(
-        [(i, p.id, p.status, p.path, p.digest, p.deadline, p.body) for i, e in rows if e.pendings for p in e.pendings],
-        _NO_PENDINGS,
-    )
-    yield from _columns(
-        [(i, v.pending_id, v.principal, v.body) for i, e in rows if e.votes for v in e.votes], _NO_VOTES
-    )
-    yield from _columns(
-        [(i, n, o.kind, o.target, o.body) for i, e in rows if e.outbox for n, o in enumerate(e.outbox)],
-        _NO_OUTBOX,
-    )
+    for part in _CHILDREN:
+        if part in parts:
+            yield from _CHILD_ARRAYS[part](rows)
+    if "births" in parts:
+        yield from _born_arrays(born, len(moved) + 1)
+
+
+_Rows: TypeAlias = Sequence[tuple[int, Entry]]
+_Arrays: TypeAlias = Iterable[Sequence[Any] | None]
+
+
+def _command_arrays(rows: _Rows) -> _Arrays:
+    found = [(i, e.run_id, c.command_id, c.body_sha, c.outcome) for i, e in rows if e.commands for c in e.commands]
+    return _columns(found, 5)
+
+
+def _pending_arrays(rows: _Rows) -> _Arrays:
+    found = [
+        (i, p.id, p.status, p.path, p.digest, p.deadline, p.body) for i, e in rows if e.pendings for p in e.pendings
+    ]
+    return _columns(found, 7)
+
+
+def _vote_arrays(rows: _Rows) -> _Arrays:
+    return _columns([(i, v.pending_id, v.principal, v.body) for i, e in rows if e.votes for v in e.votes], 4)
+
+
+def _outbox_arrays(rows: _Rows) -> _Arrays:
+    found = [(i, n, o.kind, o.target, o.body) for i, e in rows if e.outbox for n, o in enumerate(e.outbox)]
+    return _columns(found, 5)
+
+
+def _turn_arrays(rows: _Rows) -> _Arrays:
     turns = [(i, turn) for i, e in rows if e.turns for turn in e.turns]
-    yield from _turn_arrays(turns) if turns else _NO_TURNS
-    yield from _columns(
-        [(i, m.n, m.id, m.role, m.body, m.position) for i, e in rows if e.messages for m in e.messages],
-        _NO_MESSAGES,
-    )
+    opened = [(i, t.n, t.wire_run_id, t.body_sha, t.first, t.last) for i, t in turns if t.first is not None]
+    yield from _columns(opened, 6)
+    yield from _columns([(i, t.n, t.last) for i, t in turns if t.first is None], 3)
+
+
+def _message_arrays(rows: _Rows) -> _Arrays:
+    return _columns([(i, m.n, m.id, m.role, m.body, m.position) for i, e in rows if e.messages for m in e.messages], 6)
+
+
+_CHILD_ARRAYS: Final[Mapping[str, Callable[[_Rows], _Arrays]]] = {
+    "commands": _command_arrays,
+    "pendings": _pending_arrays,
+    "votes": _vote_arrays,
+    "outbox": _outbox_arrays,
+    "turns": _turn_arrays,
+    "messages": _message_arrays,
+}
 
 
 def _sparse(column: list[Any]) -> list[Any] | None:
@@ -435,18 +539,11 @@ def _born_arrays(born: Sequence[Entry], first: int) -> Iterable[Sequence[Any] | 
                 b.started_by, b.input,
             )
         )  # fmt: skip
-    return _columns(rows, _NO_BORN)
+    return _columns(rows, 20)
 
 
-def _turn_arrays(turns: Sequence[tuple[int, TurnRow]]) -> Iterable[Sequence[Any] | None]:
-    opened = [(i, t.n, t.wire_run_id, t.body_sha, t.first, t.last) for i, t in turns if t.first is not None]
-    ended = [(i, t.n, t.last) for i, t in turns if t.first is None]
-    yield from _columns(opened, _NO_TURNS[:6])
-    yield from _columns(ended, _NO_TURNS[:3])
-
-
-def _columns(rows: Sequence[tuple[Any, ...]], none: Sequence[None]) -> Iterable[Sequence[Any] | None]:
-    return zip(*rows, strict=True) if rows else none
+def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> _Arrays:
+    return zip(*rows, strict=True) if rows else (_NO,) * count
 
 
 async def notify(connection: Connection | Pool, run_ids: Collection[UUID]) -> None:
