@@ -24,7 +24,7 @@ LATEST = Path(__file__).parent / "latest.json"
 KEYS = {
     "steps_vs_group_commit": "steps/s of the whole engine, to a bare group commit of the same rows",
     "steps_vs_transaction_per_step": "steps/s of the whole engine, to one transaction per step",
-    "resume_in_commits": "an answer to a run that must be loaded, in durable commits of one row",
+    "resume_in_commits": "from an answer to the next step's event at a follower, in durable commits of one row",
     "suspended_memory_ratio": "resident memory beside many suspended runs, to that beside few",
 }
 

@@ -12,6 +12,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.committer import Birth, Hot, new_run_id
+from hai_flow.runtime.service import relax_collector
 from hai_flow.settings import Settings
 
 CONCURRENCY = 256
@@ -58,6 +59,7 @@ class Engine:
 @contextlib.asynccontextmanager
 async def running(dsn: str, source: bytes, settings: Settings | None = None) -> AsyncIterator[Engine]:
     """The runtime over the migrated database `dsn`, with the workflow `source` published."""
+    relax_collector()  # as `hai-flow worker` does
     runtime = Runtime(dsn, settings or Settings(), performs=True)
     async with runtime.lifespan():
         _, plan = await runtime.catalog.publish(LOCAL_TENANT, source)

@@ -147,6 +147,6 @@ class _GroupCommitter:
             ids, versions, bodies, futures = zip(*batch, strict=True)
             counts = [self._events] * len(batch)
             won = await self._connection.fetch(_GROUP_COMMIT, ids, counts, bodies, versions)
-            new = {run_id: version for run_id, version in won}
+            new = dict(map(tuple, won))
             for run_id, done in zip(ids, futures, strict=True):
                 done.set_result(new[run_id])

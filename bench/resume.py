@@ -1,8 +1,8 @@
 """How long a person's answer takes to be seen, in durable commits of one row.
 
 From handing in the answer of a waiting run until a follower of its log has the next step's first event: decide, commit,
-encode, wake up. `resume_in_commits` is that of a run which the process still remembers, `cold_resume_in_commits` that of
-one which it has never seen and loads first.
+encode, wake up. `resume_in_commits` is that of a run which the process still remembers, `cold_resume_in_commits` that
+of one which it has never seen and loads first.
 """
 
 from __future__ import annotations

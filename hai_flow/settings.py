@@ -167,7 +167,7 @@ class Settings:
 
     # -- writing the log
 
-    lanes: int = _whole("How many commits of one process may be under way at a time.", 1, 1, 16)
+    lanes: int = _whole("How many commits of one process may be under way at a time.", 2, 1, 16)
     batch_entries_max: int = _whole("The most runs that one commit covers.", 256, 1, 10_000)
     batch_bytes_max: int = _whole("The most bytes of events in one commit.", _MIB, 64 * _KIB, 64 * _MIB)
     chunk_flush_seconds: float = _seconds(

@@ -204,6 +204,7 @@ def _upper(text: str) -> str:
 async def running_runtime(database: Database, settings: Settings, *, performs: bool) -> AsyncIterator[Runtime]:
     """A runtime over a database whose schema is this release's, with its embedded server kept alive."""
     from hai_flow.runtime import Runtime
+    from hai_flow.runtime.service import relax_collector
     from hai_flow.store import migrations
 
     import_from_here()
@@ -212,6 +213,7 @@ async def running_runtime(database: Database, settings: Settings, *, performs: b
             raise StoreError(
                 f"{_upper(database.shown)} does not have the schema of this release: run {program()} migrate."
             )
+    relax_collector()
     runtime = Runtime(database.dsn, settings, performs=performs)
     async with runtime.lifespan(), alongside(keep_running(database)):
         yield runtime

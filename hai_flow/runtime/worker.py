@@ -314,8 +314,9 @@ class Worker(Service):
         return bool(lost)
 
     def _cancel_all(self, hot: Hot) -> None:
+        """Tell every attempt to stop, once: told again, it would be torn out of its own cleaning up."""
         for performing in hot.tasks.values():
-            if performing.task is not None:
+            if performing.task is not None and not performing.task.cancelling():
                 performing.task.cancel()
 
     def _set_timer(self, hot: Hot) -> None:

@@ -5,8 +5,8 @@ Pure. The log stays the truth; a projection can be made again from it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -19,57 +19,76 @@ ThreadEntry: TypeAlias = MessageState | ToolCallState
 CALL_ROLE = "tool"
 
 _encode = msgspec.json.Encoder().encode
-_PROJECTED = frozenset(
-    {
-        e.PendingOpened,
-        e.PendingDecided,
-        e.PendingVoided,
-        e.VoteCast,
-        e.TurnStarted,
-        e.TurnEnded,
-        e.MessageEnded,
-        e.MessagesChanged,
-        e.ToolCallEnded,
-        e.ToolCallResolved,
-    }
-)
+
+
+class _Rows:
+    """The children of one entry in the making. A pending, a turn, a message appears once (STORE B1): the last row."""
+
+    def __init__(self, state: RunState) -> None:
+        self.state = state
+        self.pendings: dict[str, PendingRow] = {}
+        self.votes: list[VoteRow] = []
+        self.turns: dict[int, TurnRow] = {}
+        self.messages: dict[int, MessageRow] = {}
+
+    def pending(self, event: e.PendingOpened | e.PendingDecided | e.PendingVoided, position: int) -> None:
+        self.pendings[event.id] = _pending_row(self.state.pendings[event.id])
+
+    def vote(self, event: e.VoteCast, position: int) -> None:
+        self.votes.append(VoteRow(event.id, event.by, _encode(event)))
+
+    def turn_started(self, event: e.TurnStarted, position: int) -> None:
+        sha = None if event.body_sha is None else bytes.fromhex(event.body_sha)
+        self.turns[event.turn] = TurnRow(event.turn, position, None, event.wire_run_id, sha)
+
+    def turn_ended(self, event: e.TurnEnded, position: int) -> None:
+        opened = self.turns.get(event.turn, TurnRow(event.turn))
+        self.turns[event.turn] = msgspec.structs.replace(opened, last=position)
+
+    def message_ended(self, event: e.MessageEnded, position: int) -> None:
+        self._message(self.state.messages[event.message_id], position)
+
+    def messages_changed(self, event: e.MessagesChanged, position: int) -> None:
+        for posted in event.messages:
+            self._message(self.state.messages[posted.id], position)
+
+    def _message(self, entry: MessageState, position: int) -> None:
+        self.messages[entry.n] = MessageRow(entry.n, entry.id, entry.role, _encode(entry), position)
+
+    def call(self, event: e.ToolCallEnded | e.ToolCallResolved, position: int) -> None:
+        call = self.state.tool_calls[event.tool_call_id]
+        self.messages[call.n] = MessageRow(call.n, call.id, CALL_ROLE, _encode(call), position)
+
+
+# By type, not by `match`: an isinstance check of these records takes the slow way through their metaclass.
+_PROJECTED: Final[dict[type[e.Event], Callable[[_Rows, Any, int], None]]] = {
+    e.PendingOpened: _Rows.pending,
+    e.PendingDecided: _Rows.pending,
+    e.PendingVoided: _Rows.pending,
+    e.VoteCast: _Rows.vote,
+    e.TurnStarted: _Rows.turn_started,
+    e.TurnEnded: _Rows.turn_ended,
+    e.MessageEnded: _Rows.message_ended,
+    e.MessagesChanged: _Rows.messages_changed,
+    e.ToolCallEnded: _Rows.call,
+    e.ToolCallResolved: _Rows.call,
+}
 
 
 def rows_of(events: Sequence[e.Event], state: RunState) -> dict[str, Any]:
     """The children of an entry (`pendings votes turns messages`) for `events`, which made `state`."""
-    if _PROJECTED.isdisjoint(map(type, events)):
+    if _PROJECTED.keys().isdisjoint(map(type, events)):
         return {}
-    pendings: dict[str, PendingRow] = {}
-    votes: list[VoteRow] = []
-    turns: dict[int, TurnRow] = {}
-    messages: dict[int, MessageRow] = {}
+    rows = _Rows(state)
     for position, event in enumerate(events, 1):
-        match event:
-            case e.PendingOpened() | e.PendingDecided() | e.PendingVoided():
-                pendings[event.id] = _pending_row(state.pendings[event.id])
-            case e.VoteCast():
-                votes.append(VoteRow(event.id, event.by, _encode(event)))
-            case e.TurnStarted():
-                sha = None if event.body_sha is None else bytes.fromhex(event.body_sha)
-                turns[event.turn] = TurnRow(event.turn, position, None, event.wire_run_id, sha)
-            case e.TurnEnded():
-                opened = turns.get(event.turn, TurnRow(event.turn))
-                turns[event.turn] = msgspec.structs.replace(opened, last=position)
-            case e.MessageEnded():
-                entry = state.messages[event.message_id]
-                messages[entry.n] = MessageRow(entry.n, entry.id, entry.role, _encode(entry), position)
-            case e.MessagesChanged():
-                for posted in event.messages:
-                    entry = state.messages[posted.id]
-                    messages[entry.n] = MessageRow(entry.n, entry.id, entry.role, _encode(entry), position)
-            case e.ToolCallEnded() | e.ToolCallResolved():
-                call = state.tool_calls[event.tool_call_id]
-                messages[call.n] = MessageRow(call.n, call.id, CALL_ROLE, _encode(call), position)
+        project = _PROJECTED.get(type(event))
+        if project is not None:
+            project(rows, event, position)
     return {
-        "pendings": list(pendings.values()),
-        "votes": votes,
-        "turns": list(turns.values()),
-        "messages": list(messages.values()),
+        "pendings": list(rows.pendings.values()),
+        "votes": rows.votes,
+        "turns": list(rows.turns.values()),
+        "messages": list(rows.messages.values()),
     }
 
 
