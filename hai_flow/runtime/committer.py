@@ -129,6 +129,8 @@ class Hot:
     slot_taken: bool = False
     missing: bool = False
     stale: bool = False  # somebody told us to load while a batch was in flight
+    kept: bool = False  # it is in the committer's cache
+    held: bool = False  # it is among the worker's
     tasks: dict[str, Any] = field(default_factory=dict)  # the worker's: path -> attempt being performed
 
     @property
@@ -190,7 +192,7 @@ class Committer(Service):
         self._cache_bytes = 0
         self._lanes = [_Lane() for _ in range(lanes)]
         self._loads = _Lane()
-        self._hints: set[UUID] = set()
+        self._hints: set[str] = set()
         self._unclaimed = False
         self._hint = asyncio.Event()
         self._closing = False
@@ -224,7 +226,8 @@ class Committer(Service):
         """The same door for those who need no answer: results, timers. A refusal is logged and dropped."""
         if not self.running:
             return
-        hot = self._hot.get(hot.id) or self._remember(hot)
+        if not hot.kept:
+            hot = self._hot.get(hot.id) or self._remember(hot)
         hot.asks.append(Ask(command, time.monotonic()))
         self._queue(hot)
 
@@ -295,7 +298,8 @@ class Committer(Service):
             return
         hot.queued = True
         self._queued += 1
-        self._hot.move_to_end(hot.id)
+        if not hot.mine:  # what we hold is not evicted, whatever its place
+            self._hot.move_to_end(hot.id)
         if hot.loaded_at < 0:
             self._loads.add(hot)
         else:
@@ -333,6 +337,8 @@ class Committer(Service):
         for answer in list(self._answers):
             if not answer.done():
                 answer.set_exception(StoreError("the server stopped before the outcome was known; send it again."))
+        for hot in self._hot.values():
+            hot.kept = False
         self._hot.clear()
         self._lanes = [_Lane() for _ in self._lanes]
         self._loads = _Lane()
@@ -820,7 +826,7 @@ class Committer(Service):
             await asyncio.sleep(HINT_SECONDS)
 
     def _hint_at(self, hot: Hot, *, unclaimed: bool) -> None:
-        self._hints.add(hot.id)
+        self._hints.add(hot.state.run_id)
         self._unclaimed = self._unclaimed or unclaimed
         self._hint.set()
 
@@ -840,12 +846,13 @@ class Committer(Service):
 
     def _remember(self, hot: Hot) -> Hot:
         self._hot[hot.id] = hot
+        hot.kept = True
         self._grow(hot, STATE_OVERHEAD_BYTES)
         return hot
 
     def _grow(self, hot: Hot, size: int) -> None:
         hot.bytes += size
-        if hot.id not in self._hot:
+        if not hot.kept:
             return
         self._cache_bytes += size
         for _ in range(EVICTION_TRIES):
@@ -858,7 +865,8 @@ class Committer(Service):
                 self._forget(oldest)
 
     def _forget(self, hot: Hot) -> None:
-        if not hot.mine and self._hot.get(hot.id) is hot:
+        if not hot.mine and hot.kept:
+            hot.kept = False
             del self._hot[hot.id]
             self._cache_bytes -= hot.bytes
             hot.bytes = 0

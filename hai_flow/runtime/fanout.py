@@ -146,12 +146,14 @@ class Fanout(Service):
 
     def committed(self, hot: Hot, first_seq: int, events: Sequence[e.Event]) -> None:
         """A piece of a log that is committed: by this process, or found by one of its loads."""
-        feed = self._feeds.get(hot.id)
+        feed = self._feeds.get(hot.id) if self._feeds else None
         if feed is not None:
             self._accept(feed, first_seq, events)
 
     def hint(self, payload: str) -> None:
         """Other processes (or this one) committed something for these runs."""
+        if not self._feeds:
+            return
         if payload == EVERYTHING:
             self._hinted.update(self._feeds)
         else:

@@ -172,6 +172,8 @@ class Worker(Service):
             await heart.stop()
         self.committer.forget_claims()
         self.committer.on_state = lambda hot: None
+        for hot in self._held.values():
+            hot.held = False
         self._held.clear()
         self._claims.clear()
         self._waiting.clear()
@@ -274,7 +276,8 @@ class Worker(Service):
         if not hot.mine:
             self._drop(hot)
             return
-        self._held[hot.id] = hot
+        if not hot.held:
+            hot.held, self._held[hot.id] = True, hot
         state = hot.state
         for path, performing in list(hot.tasks.items()):
             if state.attempts.get(path) != performing.attempt:
@@ -284,7 +287,9 @@ class Worker(Service):
         if hot.suspect and self._claiming and hot.id not in self._claims:
             self._undecided.add(hot.id)  # the claim that is on its way will say whether it was a dead worker's
             return
-        suspect, hot.suspect = self._claims.pop(hot.id, hot.suspect), False
+        suspect, hot.suspect = hot.suspect, False
+        if self._claims:
+            suspect = self._claims.pop(hot.id, suspect)
         if suspect and self._declare_lost(hot):
             return
         for path, attempt in state.attempts.items():
@@ -297,6 +302,7 @@ class Worker(Service):
         self._set_timer(hot)
 
     def _drop(self, hot: Hot) -> None:
+        hot.held = False
         self._held.pop(hot.id, None)
         self._claims.pop(hot.id, None)
         self._told.pop(hot.id, None)

@@ -546,7 +546,7 @@ def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> _Arrays:
     return zip(*rows, strict=True) if rows else (_NO,) * count
 
 
-async def notify(connection: Connection | Pool, run_ids: Collection[UUID]) -> None:
+async def notify(connection: Connection | Pool, run_ids: Collection[UUID | str]) -> None:
     """Hint that these runs have something new. A statement of its own: inside the commit it serialises all commits,
     3 to 8 times slower. More than 200 runs are hinted as "*": look at everything you follow."""
     payload = ",".join(map(str, run_ids)) if len(run_ids) <= HINT_IDS_MAX else EVERYTHING

@@ -8,7 +8,8 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.decide import DEFAULT_LIMITS, SAY_CHUNK_CHARS, Limits, decide
+from hai_flow.engine.beginnings import SAY_CHUNK_CHARS
+from hai_flow.engine.decide import DEFAULT_LIMITS, Limits, decide
 from hai_flow.engine.jobs import Continue, open_jobs
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected

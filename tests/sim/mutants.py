@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from hai_flow.engine import beginnings, endings, people, resumption
 from hai_flow.engine import decide as engine
 from hai_flow.engine import events as e
 from hai_flow.engine import state as folds
-from hai_flow.engine.decide import _Decider
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 
@@ -21,17 +21,17 @@ def _fold(patch: pytest.MonkeyPatch, kind: type[e.Event], fold: Callable[..., An
 
 
 def late_results_are_taken(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_Decider, "_attempt", lambda self, path, attempt: self.plan.steps[path])
+    patch.setattr(engine, "_attempt", lambda draft, path, attempt: draft.plan.steps[path])
 
 
 def the_second_answer_wins(patch: pytest.MonkeyPatch) -> None:
-    reading = _Decider._reading
+    reading = people._reading
 
-    def reopened(self: Any, answer: Any) -> Any:
-        pending, read, _ = reading(self, answer)
+    def reopened(draft: Any, answer: Any) -> Any:
+        pending, read, _ = reading(draft, answer)
         return pending, read, False
 
-    patch.setattr(_Decider, "_reading", reopened)
+    patch.setattr(people, "_reading", reopened)
 
 
 def voided_pendings_can_be_answered(patch: pytest.MonkeyPatch) -> None:
@@ -45,18 +45,18 @@ def voided_pendings_can_be_answered(patch: pytest.MonkeyPatch) -> None:
 
 
 def steps_begin_while_paused(patch: pytest.MonkeyPatch) -> None:
-    go_on = _Decider._go_on
+    go_on = engine._go_on
 
-    def also_paused(self: Any) -> None:
-        if self.state.status == "paused" and self.state.ready and self.state.ready[0]:
-            self._begin(self.plan.steps[self.state.ready[0]])
-        go_on(self)
+    def also_paused(draft: Any) -> None:
+        if draft.state.status == "paused" and draft.state.ready and draft.state.ready[0]:
+            beginnings.begin(draft, draft.plan.steps[draft.state.ready[0]])
+        go_on(draft)
 
-    patch.setattr(_Decider, "_go_on", also_paused)
+    patch.setattr(engine, "_go_on", also_paused)
 
 
 def losers_of_a_race_go_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_Decider, "_stop_inside", lambda self, prefix, reason, **more: None)
+    patch.setattr(endings, "stop_inside", lambda draft, prefix, reason, **more: None)
 
 
 def what_began_stays_ready(patch: pytest.MonkeyPatch) -> None:
@@ -87,37 +87,37 @@ def attempts_are_counted_anew_after_a_retry(patch: pytest.MonkeyPatch) -> None:
 
 
 def effects_are_tried_for_ever(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(engine, "delay", lambda *args: 1_000)
+    patch.setattr(endings, "delay", lambda *args: 1_000)
 
 
 def timers_fire_early(patch: pytest.MonkeyPatch) -> None:
-    fire = _Decider._fire_timers
+    fire = engine._fire_timers
 
-    def hasty(self: Any) -> bool:
-        now, self.now = self.now, self.now + 5_000
+    def hasty(draft: Any) -> bool:
+        now, draft.now = draft.now, draft.now + 5_000
         try:
-            return fire(self)
+            return fire(draft)
         finally:
-            self.now = max(now, self.state.at)
+            draft.now = max(now, draft.state.at)
 
-    patch.setattr(_Decider, "_fire_timers", hasty)
+    patch.setattr(engine, "_fire_timers", hasty)
 
 
 def deadlines_stand_while_paused(patch: pytest.MonkeyPatch) -> None:
-    fire = _Decider._fire_timers
-    patch.setattr(_Decider, "_fire_timers", lambda self: self.state.status != "paused" and fire(self))
+    fire = engine._fire_timers
+    patch.setattr(engine, "_fire_timers", lambda draft: draft.state.status != "paused" and fire(draft))
 
 
 def a_rejection_falls_through(patch: pytest.MonkeyPatch) -> None:
-    list_ended = _Decider._list_ended
+    list_ended = endings._list_ended
 
-    def forgiving(self: Any, last: Any) -> None:
+    def forgiving(draft: Any, last: Any) -> None:
         if last.body == "~reject":
-            self._finish(self.plan.steps[last.parent], None)
+            endings.finish(draft, draft.plan.steps[last.parent], None)
         else:
-            list_ended(self, last)
+            list_ended(draft, last)
 
-    patch.setattr(_Decider, "_list_ended", forgiving)
+    patch.setattr(endings, "_list_ended", forgiving)
 
 
 def a_parallel_step_ends_with_its_first_branch(patch: pytest.MonkeyPatch) -> None:
@@ -131,13 +131,13 @@ def a_parallel_step_ends_with_its_first_branch(patch: pytest.MonkeyPatch) -> Non
 
 
 def chance_is_drawn_again_at_replay(patch: pytest.MonkeyPatch) -> None:
-    delay = engine.delay
+    delay = endings.delay
 
     def moody(*args: Any) -> int | None:
         wait = delay(*args)
         return None if wait is None else wait + random.randint(0, 1_000_000)
 
-    patch.setattr(engine, "delay", moody)
+    patch.setattr(endings, "delay", moody)
 
 
 def a_snapshot_forgets_what_began(patch: pytest.MonkeyPatch) -> None:
@@ -148,8 +148,8 @@ def a_snapshot_forgets_what_began(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_retry_forgets_the_siblings(patch: pytest.MonkeyPatch) -> None:
-    resumption = _Decider._resumption
-    patch.setattr(_Decider, "_resumption", lambda self: (resumption(self)[0], resumption(self)[1][:1]))
+    resumed = resumption.resumed
+    patch.setattr(resumption, "resumed", lambda draft: (resumed(draft)[0], resumed(draft)[1][:1]))
 
 
 MUTANTS: tuple[Mutant, ...] = (
