@@ -72,7 +72,7 @@ def pending_row_view(pending: Pending) -> dict[str, Json]:
     return {
         "run_id": str(pending.run_id),
         "status": pending.status,
-        "opened_at": time_of(pending.opened_at),
+        "opened_at": _ms(opened.at),
         **_opened_view(opened),
     }
 

@@ -69,11 +69,12 @@ class Lagging(Exception):
 
 @dataclass(slots=True, eq=False)
 class _Ring:
-    """The pieces of one profile from `first_seq` on."""
+    """The pieces of one profile from `first_seq` on, for as long as somebody follows them."""
 
     encoding: str
     encoder: Encoder
     first_seq: int
+    followers: int = 0
     pieces: deque[Piece] = field(default_factory=deque)
     bytes: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -289,9 +290,9 @@ class Fanout(Service):
                             return
                         self._read_later(feed)
                         await moved.wait()
-            ring = self._ring(feed, dialect, profile, encoder, seq)
-            async for pieces in self._live(ring, seq):
-                yield pieces
+            with self._ring(feed, (dialect.encoding, profile), encoder, seq) as ring:
+                async for pieces in self._live(ring, seq):
+                    yield pieces
 
     async def _live(self, ring: _Ring, seq: int) -> AsyncIterator[Sequence[Piece]]:
         while True:
@@ -328,14 +329,20 @@ class Fanout(Service):
             for first_seq, events in early:
                 self._accept(feed, first_seq, events)
 
-    def _ring(self, feed: _Feed, dialect: Dialect, profile: Profile, encoder: Encoder, seq: int) -> _Ring:
+    @contextlib.contextmanager
+    def _ring(self, feed: _Feed, key: tuple[str, Profile], encoder: Encoder, seq: int) -> Iterator[_Ring]:
         """The ring of the profile; made of the follower's own encoder, which stands at the head, if there is none."""
-        key = (dialect.encoding, profile)
         ring = feed.rings.get(key)
         if ring is None:
             assert seq == feed.head
-            ring = feed.rings[key] = _Ring(dialect.encoding, encoder, seq + 1)
-        return ring
+            ring = feed.rings[key] = _Ring(key[0], encoder, seq + 1)
+        ring.followers += 1
+        try:
+            yield ring
+        finally:
+            ring.followers -= 1
+            if not ring.followers and feed.rings.get(key) is ring:
+                del feed.rings[key]
 
 
 def unnumbered(frames: Sequence[Frame]) -> Piece:
