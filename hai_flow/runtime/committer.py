@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -41,8 +41,11 @@ from hai_flow.engine.state import TERMINAL_STATUSES, RunState, evolve, fold
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime.service import Clock, Service
 from hai_flow.store import runs
-from hai_flow.store.database import Database, Fault, classify, sqlstate_of
+from hai_flow.store.database import FAILURES, Database, Fault, classify, sqlstate_of
 from hai_flow.store.projection import rows_of
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Connection
 
 Json: TypeAlias = Any
 log = structlog.get_logger(__name__)
@@ -348,16 +351,27 @@ class Committer(Service):
     # --- lanes ----------------------------------------------------------------------------------------------------
 
     async def _run_lane(self, lane: _Lane) -> None:
+        """A lane keeps its connection until that breaks: to fetch one from the pool costs each commit a tenth of it."""
         while True:
             await lane.ready.wait()
-            batch = [draft for hot in lane.take(self._entries_max) if (draft := self._drafted(hot)) is not None]
-            while batch:
-                size, count = 0, 0
-                while count < len(batch) and (not count or size + batch[count].bytes <= self._bytes_max):
-                    size += batch[count].bytes
-                    count += 1
-                await self._commit(batch[:count])
-                batch = batch[count:]
+            try:
+                async with self.database.lane() as connection:
+                    while not connection.is_closed():
+                        await lane.ready.wait()
+                        await self._run_batch(lane, connection)
+            except FAILURES as error:
+                log.warning("lane_without_connection", error=str(error) or repr(error))
+                await asyncio.sleep(0.1)  # the database is away: everyone waits for it, nobody spins
+
+    async def _run_batch(self, lane: _Lane, connection: Connection) -> None:
+        batch = [draft for hot in lane.take(self._entries_max) if (draft := self._drafted(hot)) is not None]
+        while batch:
+            size, count = 0, 0
+            while count < len(batch) and (not count or size + batch[count].bytes <= self._bytes_max):
+                size += batch[count].bytes
+                count += 1
+            await self._commit(connection, batch[:count])
+            batch = batch[count:]
 
     def _drafted(self, hot: Hot) -> _Draft | None:
         """The run's draft, ready to be sent. A fault in one run's decision must not stop the lane for all others."""
@@ -509,15 +523,14 @@ class Committer(Service):
 
     # --- committing -----------------------------------------------------------------------------------------------
 
-    async def _commit(self, drafts: list[_Draft]) -> None:
+    async def _commit(self, connection: Connection, drafts: list[_Draft]) -> None:
         """Send a batch, and what is left of it after a failure, until every draft has won, lost or been condemned."""
         batches = deque([_Batch(drafts)])
         while batches:
             batch = batches.popleft()
             began = time.monotonic()
             try:
-                async with self.database.engine.acquire() as connection:
-                    done = await runs.commit(connection, batch.entries, self.worker_id, self.now())
+                done = await runs.commit(connection, batch.entries, self.worker_id, self.now())
             except Exception as error:
                 batches.extendleft(reversed(await self._failed(batch, error)))
                 continue
@@ -797,8 +810,9 @@ class Committer(Service):
             if released:
                 return  # everyone is answered; only the end of the transaction failed
             if draft is not None:
-                for again in await self._failed(_Batch([draft]), error):
-                    await self._commit(again.drafts)
+                if await self._failed(_Batch([draft]), error):  # nothing happened: the same again, from the beginning
+                    self._give_back(draft)
+                    self._load_again(hot)
             elif _passing(error):
                 log.warning("take_alone_failed", run_id=str(hot.id), error=str(error))
                 self._load_again(hot)
