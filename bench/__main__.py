@@ -24,7 +24,7 @@ LATEST = Path(__file__).parent / "latest.json"
 KEYS = {
     "steps_vs_group_commit": "steps/s of the whole engine, to a bare group commit of the same rows",
     "steps_vs_transaction_per_step": "steps/s of the whole engine, to one transaction per step",
-    "resume_in_commits": "from an answer to the next step's event at a follower, in durable commits of one row",
+    "resume_in_commits": "from an answer to the next step's event at a follower, in raw commits of one run",
     "suspended_memory_ratio": "resident memory beside many suspended runs, to that beside few",
 }
 
@@ -48,7 +48,9 @@ def main() -> None:
                     throughput.QUICK if arguments.quick else throughput.FULL,
                 )
             ),
-            "resume": _run(resume.measure(database("resume"), 50 if arguments.quick else 200)),
+            "resume": _run(
+                resume.measure(database("resume"), database("resume_reference"), 50 if arguments.quick else 200)
+            ),
             "memory": _run(memory.measure(database("memory"), readings=1 if arguments.quick else 3)),
         }
     report = reported(details, quick=arguments.quick)

@@ -73,6 +73,8 @@ class Reference:
         self._pool = pool
         self._shape = shape
         self._run_ids = run_ids
+        self._version = shape.run["version"]
+        self._connection: Any = None
 
     @classmethod
     async def open(cls, dsn: str, shape: Shape) -> Reference:
@@ -86,6 +88,8 @@ class Reference:
         return cls(pool, shape, run_ids)
 
     async def close(self) -> None:
+        if self._connection is not None:
+            await self._pool.release(self._connection)
         await self._pool.close()
 
     async def group_commit(self, steps: int) -> None:
@@ -107,6 +111,16 @@ class Reference:
             await asyncio.gather(*(step_some(run_id, version) for run_id, version in rows))
             committing.cancel()
             await asyncio.gather(committing, return_exceptions=True)
+
+    async def commit_one(self) -> None:
+        """One commit of one run on a connection that is kept, and nothing else."""
+        if self._connection is None:
+            self._connection = await self._pool.acquire()
+        body = b"x" * self._shape.bytes
+        rows = await self._connection.fetch(
+            _GROUP_COMMIT, self._run_ids[:1], [self._shape.events], [body], [self._version]
+        )
+        self._version = rows[0]["version"]
 
     async def transaction_per_step(self, steps: int) -> None:
         """Commit `steps` steps, each in a transaction of its own, as many at a time as there are connections."""

@@ -1,4 +1,4 @@
-"""How long a person's answer takes to be seen, in durable commits of one row.
+"""How long a person's answer takes to be seen, in raw durable commits of one run (its row, and one of its log).
 
 From handing in the answer of a waiting run until a follower of its log has the next step's first event: decide, commit,
 encode, wake up. `resume_in_commits` is that of a run which the process still remembers, `cold_resume_in_commits` that
@@ -13,9 +13,8 @@ import time
 from typing import Any
 from uuid import UUID
 
-import asyncpg
-
 from bench.engine import running
+from bench.reference import Reference, shape_of
 from bench.workflows import QUESTION
 from hai_flow.engine import commands as c
 from hai_flow.runtime import LOCAL_TENANT, Runtime
@@ -26,25 +25,25 @@ from hai_flow.wire.log import LOG
 IDLE_SECONDS = 0.02
 
 
-async def measure(dsn: str, samples: int) -> dict[str, Any]:
-    """Medians of `samples` interleaved commits, cold and hot answers over the migrated database `dsn`."""
+async def measure(dsn: str, reference_dsn: str, samples: int) -> dict[str, Any]:
+    """Medians of `samples` interleaved commits, cold and hot answers over the migrated databases."""
     async with running(dsn, QUESTION) as engine:
         cold_runs = [await engine.start_run() for _ in range(samples + 1)]
-    connection = await asyncpg.connect(dsn)
+        await _answer(engine.runtime, await engine.start_run())  # one that has ended, to take the rows' shape from
+    reference = await Reference.open(reference_dsn, await shape_of(dsn))
     try:
-        await connection.execute("CREATE TABLE bench_commits (id bigint PRIMARY KEY, body bytea NOT NULL)")
         async with running(dsn, QUESTION) as engine:
             hot_runs = [await engine.start_run() for _ in range(samples + 1)]
             times = [
                 (
-                    await _commit(connection, number),
+                    await _commit(reference),
                     await _answer(engine.runtime, cold),
                     await _answer(engine.runtime, hot),
                 )
-                for number, (cold, hot) in enumerate(zip(cold_runs, hot_runs, strict=True))
+                for cold, hot in zip(cold_runs, hot_runs, strict=True)
             ]
     finally:
-        await connection.close()
+        await reference.close()
     commit, cold, hot = (statistics.median(column) for column in zip(*times[1:], strict=True))  # the first prepares
     return {
         "resume_in_commits": hot / commit,
@@ -53,10 +52,11 @@ async def measure(dsn: str, samples: int) -> dict[str, Any]:
     }
 
 
-async def _commit(connection: asyncpg.Connection[Any], number: int) -> float:
+async def _commit(reference: Reference) -> float:
+    """Seconds that a raw commit of one run takes: its row, and one of its log."""
     await asyncio.sleep(IDLE_SECONDS)
     began = time.perf_counter()
-    await connection.execute("INSERT INTO bench_commits (id, body) VALUES ($1, $2)", number, b"x" * 256)
+    await reference.commit_one()
     return time.perf_counter() - began
 
 

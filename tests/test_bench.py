@@ -15,8 +15,8 @@ TINY = throughput.Size(rounds=1, runs=8, commits=1024, transactions=16, concurre
 async def test_a_report_has_every_key(postgres_server: Server) -> None:
     with postgres_server.database() as engine, postgres_server.database() as reference:
         measured = {"throughput": await throughput.measure(engine, reference, TINY)}
-    with postgres_server.database() as dsn:
-        measured["resume"] = await resume.measure(dsn, 2)
+    with postgres_server.database() as engine, postgres_server.database() as reference:
+        measured["resume"] = await resume.measure(engine, reference, 2)
     with postgres_server.database() as dsn:
         measured["memory"] = await memory.measure(dsn, few=20, many=40, readings=1)
     report = reported(measured, quick=True)
