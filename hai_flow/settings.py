@@ -136,7 +136,7 @@ class Settings:
 
     # -- performing runs
 
-    concurrency: int = _whole("The most attempts that one worker performs at a time.", 64, 1, 10_000)
+    concurrency: int = _whole("The most attempts that one worker performs at a time.", 512, 1, 10_000)
     lease_seconds: float = _seconds(
         "For how long a worker's claims hold without a sign of life; then others take its runs over.", 30.0, 1.0, 3600.0
     )
