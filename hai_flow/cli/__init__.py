@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from hai_flow.cli import author, dev, operate, processes, run
-from hai_flow.cli.terminal import EPILOG, exit_code_of, explain
+from hai_flow.cli.terminal import EPILOG, exit_code_of, explain, program
 from hai_flow.errors import HaiFlowError
 
 
@@ -58,7 +58,7 @@ for _panel, _commands in (
 
 def main() -> None:
     """The entry point of `hai-flow`."""
-    app()
+    app(prog_name=program())
 
 
 __all__ = ["app", "main"]
