@@ -12,6 +12,7 @@ from typing import Any, Final
 from uuid import UUID, uuid4
 
 import asyncpg
+import msgspec
 
 BATCH: Final = 256
 CONNECTIONS: Final = 16
@@ -41,12 +42,20 @@ VALUES ($1, $2, $3, $4, $5, clock_timestamp(), $6)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the engine writes: `rows` of the log per step, `events` and `bytes` of one, and a row of `runs` to copy."""
+    """What the engine writes: `rows` of the log per step, `events` and `bytes` of one, one as `sample`, and a row of
+    `runs` to copy."""
 
     rows: float
     events: int
     bytes: int
+    sample: list[dict[str, Any]]
     run: dict[str, Any]
+
+    def row(self, number: int) -> bytes:
+        """A row's events, written as anybody would write them."""
+        for event in self.sample:
+            event["at"] = number
+        return msgspec.json.encode(self.sample)
 
 
 async def shape_of(dsn: str) -> Shape:
@@ -60,10 +69,19 @@ async def shape_of(dsn: str) -> Shape:
             """SELECT sum((length(events) - length(replace(events, 'step_finished', ''))) / length('step_finished'))
             FROM log_text"""
         )
+        sample = await connection.fetchval(
+            "SELECT events FROM log ORDER BY abs(octet_length(events) - $1), last_seq LIMIT 1", size
+        )
         [run] = await connection.fetch("SELECT * FROM runs WHERE status = 'finished' LIMIT 1")
     finally:
         await connection.close()
-    return Shape(rows / steps, events, size, {**run, "result": None, "ended_at": None, "status": "running"})
+    return Shape(
+        rows / steps,
+        events,
+        size,
+        msgspec.json.decode(sample),
+        {**run, "result": None, "ended_at": None, "status": "running"},
+    )
 
 
 class Reference:
@@ -98,11 +116,10 @@ class Reference:
         One statement at a time takes everything that was handed in meanwhile, sorted by run, and compares versions.
         """
         numbers = iter(range(round(steps * self._shape.rows)))
-        body = b"x" * (self._shape.bytes - 8)
 
         async def step_some(run_id: UUID, version: int) -> None:
             for number in numbers:
-                version = await committer.commit(run_id, version, body + number.to_bytes(8))
+                version = await committer.commit(run_id, version, self._shape.row(number))
 
         async with self._pool.acquire() as connection:
             rows = await connection.fetch("SELECT id, version FROM runs WHERE id = ANY($1)", self._run_ids)
@@ -116,7 +133,7 @@ class Reference:
         """One commit of one run on a connection that is kept, and nothing else."""
         if self._connection is None:
             self._connection = await self._pool.acquire()
-        body = b"x" * self._shape.bytes
+        body = self._shape.row(self._version)
         rows = await self._connection.fetch(
             _GROUP_COMMIT, self._run_ids[:1], [self._shape.events], [body], [self._version]
         )
@@ -124,11 +141,11 @@ class Reference:
 
     async def transaction_per_step(self, steps: int) -> None:
         """Commit `steps` steps, each in a transaction of its own, as many at a time as there are connections."""
-        events = b"x" * self._shape.bytes
         numbers = iter(range(steps))
 
         async def step_some(run_id: UUID) -> None:
-            for _ in numbers:
+            for number in numbers:
+                events = self._shape.row(number)
                 async with self._pool.acquire() as connection, connection.transaction():
                     [(tenant, seq, version)] = await connection.fetch(_UPDATE, run_id, self._shape.events, events)
                     first_seq = seq - self._shape.events + 1

@@ -365,18 +365,19 @@ class Worker(Service):
 
     async def _attempt(self, hot: Hot, path: str, number: int) -> None:
         """Run one attempt and report what became of it. One that was closed meanwhile reports nothing."""
-        async with self._slots:
-            if not self._may_begin:
-                hot.tasks.pop(path, None)
-                self._waiting.add(hot.id)
-                return
-            message = _Message()
-            try:
+        message = _Message()
+        try:
+            async with self._slots:
+                if not self._may_begin:
+                    hot.tasks.pop(path, None)
+                    self._waiting.add(hot.id)
+                    return
                 report = await self._perform(hot, path, number, message)
+            if message.texts:
                 self._flush(hot, path, number, message)
-            finally:
-                if message.timer is not None:
-                    message.timer.cancel()
+        finally:
+            if message.timer is not None:
+                message.timer.cancel()
         self.committer.tell(hot, report)
 
     async def _perform(self, hot: Hot, path: str, number: int, message: _Message) -> c.Command:
