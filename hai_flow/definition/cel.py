@@ -40,7 +40,7 @@ from hai_flow.definition.cel_tree import (
     read_tree,
     walk,
 )
-from hai_flow.values import INTEGER_MAX, NotJson, check, dumps
+from hai_flow.values import INTEGER_MAX, NotJson, check, dumps, instant
 
 Json: TypeAlias = Any
 Segment: TypeAlias = str | int
@@ -651,7 +651,6 @@ def look_up(scope: Mapping[str, Json], path: Sequence[Segment]) -> Json:
     return value
 
 
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 @dataclass(slots=True)
@@ -683,7 +682,7 @@ def convert(value: Json, kind: Kind, deep: bool) -> tuple[Json, Size]:
             raise TypeError
         return int(value), _SCALAR
     if kind == "timestamp":
-        return _EPOCH + datetime.timedelta(milliseconds=value), _SCALAR
+        return instant(value), _SCALAR
     if kind == "bool":
         if type(value) is not bool:
             raise TypeError
@@ -766,7 +765,7 @@ def timestamp_text(moment: datetime.datetime) -> str:
 
 def instant_text(milliseconds: int) -> str:
     """Milliseconds since 1970 as RFC 3339 text in UTC."""
-    return timestamp_text(_EPOCH + datetime.timedelta(milliseconds=milliseconds))
+    return timestamp_text(instant(milliseconds))
 
 
 def _duration_text(duration: datetime.timedelta) -> str:

@@ -6,7 +6,6 @@ Texts that hold JSON (arguments, evidence) are shown as the values they hold; ti
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -20,13 +19,6 @@ Json: TypeAlias = Any
 
 _JSON_TEXTS: Final = ("args", "evidence")
 _TIMES: Final = ("at", "due", "deadline")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def time_text(milliseconds: int) -> str:
-    """Milliseconds since 1970 as RFC 3339, UTC, with milliseconds."""
-    moment = _EPOCH + timedelta(milliseconds=milliseconds)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def event_json(seq: int, event: Event) -> dict[str, Json]:
@@ -43,7 +35,7 @@ def event_json(seq: int, event: Event) -> dict[str, Json]:
 def _with_times(record: dict[str, Json]) -> dict[str, Json]:
     for name in _TIMES:
         if record.get(name) is not None:
-            record[name] = time_text(record[name])
+            record[name] = values.rfc3339(record[name])
     for name in ("error", "cause"):
         if isinstance(record.get(name), dict):
             record[name] = _with_times(record[name])

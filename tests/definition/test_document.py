@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hai_flow.definition.document import BYTES_MAX, parse
@@ -129,11 +129,11 @@ def test_places_are_found_through_folding_quotes_and_wide_characters() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=200))
+@example(b"&0")  # an anchor on nothing: null, written in one of too many ways to list
 def test_arbitrary_bytes_never_raise(source: bytes) -> None:
     document = parse(source)
-    assert (
-        document.value is not None or document.findings or source.strip() in (b"null", b"~", b"Null", b"NULL", b"---")
-    )
+    written_null = document.root is not None and document.root.kind == "scalar"
+    assert document.value is not None or document.findings or written_null
 
 
 @settings(max_examples=150, deadline=None)

@@ -7,15 +7,16 @@ import json
 from hypothesis import given, settings
 
 from hai_flow.engine import events as e
+from hai_flow.values import rfc3339
 from hai_flow.wire.dialect import Profile
-from hai_flow.wire.log import LogEncoder, event_json, time_text
+from hai_flow.wire.log import LogEncoder, event_json
 from tests.wire.stories import NEW, stories
 
 PROFILE = Profile(dialect="log")
 
 
 def test_a_time_is_utc_with_milliseconds():
-    assert time_text(1_700_000_000_007) == "2023-11-14T22:13:20.007Z"
+    assert rfc3339(1_700_000_000_007) == "2023-11-14T22:13:20.007Z"
 
 
 def test_texts_that_hold_json_are_shown_as_values():
