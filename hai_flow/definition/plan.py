@@ -1,8 +1,13 @@
 """The plan: a workflow compiled to a frozen tree of steps with stable paths.
 
 A plan knows nothing of any run. It is immutable by its sha256, so whoever caches it never has to forget it.
-Paths follow LANGUAGE section 4: `checks/legal/ask` (branch), `route/1/reply` (case, from 0), handlers
-`review/~reject/tell` and `review/~catch/0/tell` (clause, from 0).
+Paths follow LANGUAGE section 4: `checks/legal/ask` (branch), `route/1/reply` (case, from 0), `wrap/inner` (try),
+handlers `review/~reject/tell`, `review/~catch/0/tell` (clause, from 0), `review/~finally/tell`. At the top of the
+document handlers are `~catch/0/tell` and `~finally/tell`.
+
+A loop's body stands at `rollout[]/deploy`: in a run the brackets hold the iteration's key, `rollout[api]/deploy`.
+`rollout[]` itself is a step too, of the verb Iteration; so is `deploy/~undo`, the `undo` of `deploy`. Both are written
+by no author and have no id that an expression could name.
 """
 
 from __future__ import annotations
@@ -10,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
 
 Json: TypeAlias = Any
 
@@ -57,15 +64,19 @@ class Schema(Protocol):
         ...
 
 
+Duration: TypeAlias = int | Template
+"""Milliseconds, or a template that gives a duration as text (rendered where it is needed, then recorded)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """`max` = retries after the first attempt. Delays are in milliseconds. `errors` None = "as the error says"."""
+    """`max` = retries after the first attempt. `errors` None = "as the error says"."""
 
     max: int
     errors: tuple[str, ...] | None = None
     backoff: Literal["fixed", "exponential"] = "fixed"
-    every: int = 1_000
-    max_delay: int = 300_000
+    every: Duration = 1_000
+    max_delay: Duration = 300_000
     jitter: bool = True
 
 
@@ -82,6 +93,35 @@ class PythonTool:
     name: str  # as declared under `tools`
     target: str  # "pkg.mod", "pkg.mod:fn", or "" for one registered by decorator under its own name
     effect: Literal["read", "write"] = "write"
+    declared_effect: bool = False  # whether the document says `effect`
+    timeout: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class McpTool:
+    """A server of the Model Context Protocol. `allow` None: everything it offers. Performed by a runner to come."""
+
+    name: str
+    server: str  # its URL, or the command that starts it
+    allow: tuple[str, ...] | None = None
+    effect: Literal["read", "write"] | None = None  # None: as the server's readOnlyHint says, else write
+    auth: Template | None = None
+    headers: Template | None = None
+    env: Template | None = None
+    timeout: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HttpTool:
+    """A described HTTP service. `settings` is the `http` value as written. Performed by a runner to come."""
+
+    name: str
+    settings: Json
+    effect: Literal["read", "write"] = "write"
+    allow: tuple[str, ...] | None = None
+    auth: Template | None = None
+    headers: Template | None = None
+    timeout: Duration | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +130,105 @@ class FrontendTool:
     description: str
     parameters: Schema | None
     result: Schema | None
-    deadline: int | None  # milliseconds
+    deadline: Duration
 
 
-Tool: TypeAlias = PythonTool | FrontendTool
+Tool: TypeAlias = PythonTool | McpTool | HttpTool | FrontendTool
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One of `models`. `api_key` renders to a reference to a secret, never to its value."""
+
+    name: str
+    provider: str
+    model: str
+    base_url: str | None = None
+    api_key: Template | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+
+
+# --- people -------------------------------------------------------------------------------------------------------
+
+Quorum: TypeAlias = int | Literal["all"] | Mapping[str, int]
+"""How many of whom: distinct people, everyone in `from`, or seats by selector (and `any`: people in all)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Escalate:
+    """One stage of `on_deadline`. What is None stays as it was; the clock starts anew."""
+
+    deadline: Duration
+    from_: Template | None = None
+    exclude: Template | None = None
+    quorum: Quorum | None = None
+    notify: tuple[Template, ...] | None = None
+    remind: tuple[Duration, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """What the last deadline does. `reject` may have a reason (text), `default` has the value."""
+
+    outcome: Literal["reject", "fail", "approve", "default"]
+    reason: Template | None = None
+    value: Template | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Who may decide, how the votes add up, and how long it takes (LANGUAGE section 7).
+
+    `from_` and `exclude` render to lists of selectors, once, at opening; `exclude` None = the requester, unless `from`
+    has `requester` or `anyone`. `form` renders to a JSON Schema (holes in it are filled at opening); None = no form.
+    `edit` True = every argument may be edited. `escalations` come one after the other, then `expiry`.
+    """
+
+    from_: Template
+    deadline: Duration
+    expiry: Expiry
+    exclude: Template | None = None
+    quorum: Quorum = 1
+    reject_when: Literal["any", "unreachable"] | int = "any"
+    options: tuple[str, ...] = ("approve", "reject")
+    edit: bool | tuple[str, ...] = False
+    form: Template | None = None
+    combine: Mapping[str, str] = field(default_factory=dict)
+    notify: tuple[Template, ...] = ()
+    remind: tuple[Duration, ...] = ()
+    escalations: tuple[Escalate, ...] = ()
+    pause_clock: Literal["run", "stop"] = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A form for one person: the first answer decides. `policy.form` is there."""
+
+    title: Template
+    message: Template | None
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Approve:
+    title: Template
+    message: Template | None
+    evidence: Template | None
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A gate in front of an effect, bound to its rendered arguments (`args` in these expressions)."""
+
+    policy: Policy
+    when: Expression | None = None
+    title: Template | None = None
+    message: Template | None = None
+
+
+# --- verbs --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +239,46 @@ class Call:
     function: str
     arguments: Template  # renders to an object
     stream: bool = False  # `stream: text`: yielded strings become message chunks
+
+
+@dataclass(frozen=True, slots=True)
+class Http:
+    """`arguments` renders to `{method, url, query?, headers?, auth?, body? | form? | text?}`."""
+
+    arguments: Template
+    expect: Expression | None = None  # None: any 2xx
+
+
+@dataclass(frozen=True, slots=True)
+class Llm:
+    """`arguments` renders to `{model, system?, prompt? | messages?}`."""
+
+    model: str
+    arguments: Template
+    output: Schema | None = None
+    stream: Literal["text", "none"] = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """`tools` are `tool`, `tool.fn` or `tool.*`. `approvals`: a gate by such a name, or None = none needed."""
+
+    model: str
+    arguments: Template
+    tools: tuple[str, ...]
+    output: Schema | None = None
+    max_turns: int = 25
+    approvals: Mapping[str, Approval | None] = field(default_factory=dict)
+    stream: Literal["text", "steps", "none"] = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A child run. `version` None = the latest when the parent's run starts, pinned then."""
+
+    workflow: str
+    version: int | None
+    arguments: Template  # the child's input
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,36 +296,11 @@ class Say:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """Who may decide and how the votes add up. Parsed and stored; LANGUAGE section 7 has the meaning."""
+class Emit:
+    """`content` renders to `{name, value?}` (custom), `{event, source?}` (raw), `{from, to, task}` (collaboration)."""
 
-    from_: Template  # renders to a list of selectors
-    exclude: Template | None = None
-    quorum: Any = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    title: Template
-    message: Template | None
-    form: Mapping[str, Json]  # JSON Schema, literal (holes in the form come with the rest of the language)
-    form_schema: Schema
-    policy: Policy
-    deadline: int | None  # milliseconds
-    on_deadline: Literal["fail"] = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Approve:
-    title: Template
-    message: Template | None
-    evidence: Template | None
-    form: Mapping[str, Json] | None
-    form_schema: Schema | None
-    policy: Policy
-    deadline: int | None
-    options: tuple[str, ...] = ("approve", "reject")
-    on_deadline: Literal["reject", "fail"] = "reject"
+    kind: Literal["custom", "raw", "collaboration"]
+    content: Template
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +327,70 @@ class Parallel:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
-    """Exactly one: a duration (milliseconds or a template giving a duration text) or an instant (RFC 3339 text)."""
+class Try:
+    first: str
 
-    for_: int | Template | None = None
+
+@dataclass(frozen=True, slots=True)
+class ForEach:
+    """`iteration` is the path of the body's step (`rollout[]`). `key` None: the item, if it is a string or an integer,
+    else its position."""
+
+    items: Template
+    iteration: str
+    as_: str = "item"
+    key: Template | None = None
+    max_parallel: int = 1
+    on_failure: Literal["stop", "isolate"] = "stop"
+    rollback: Literal["item", "all", "none"] = "item"
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """At most one of `while_` (asked before an iteration) and `until` (asked behind it)."""
+
+    max: int
+    iteration: str
+    while_: Expression | None = None
+    until: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """The body of a loop. `output` is that of a `for_each`, evaluated at the end of each iteration in its scope."""
+
+    first: str
+    output: Template | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Exactly one: a duration or an instant (RFC 3339 text)."""
+
+    for_: Duration | None = None
     until: Template | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Signals of one type. `match` sees `event`; None takes every one."""
+
+    event: str
+    match: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitFor:
+    """`mode` one: the only subscription; any: the first of them to be met; all: each of them, in any order.
+
+    `expiry` is `fail` or `default`.
+    """
+
+    mode: Literal["one", "any", "all"]
+    subscriptions: tuple[Subscription, ...]
+    deadline: Duration
+    expiry: Expiry
+    pause_clock: Literal["run", "stop"] = "run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,37 +405,56 @@ class Fail:
     data: Template | None = None
 
 
-Verb: TypeAlias = Call | Say | Ask | Approve | Set | Switch | Parallel | Wait | Return | Fail
+Verb: TypeAlias = (
+    Call | Http | Llm | Agent | Run | Say | Emit | Ask | Approve | Set | Switch | Parallel | Try | ForEach | Repeat
+    | Iteration | Wait | WaitFor | Return | Fail
+)  # fmt: skip
+EFFECTS: tuple[type, ...] = (Call, Http, Llm, Agent, Run)
+_VERB_NAMES: dict[type, str] = {ForEach: "for_each", WaitFor: "wait_for"}
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One node of the tree.
 
     `next` is the path of the following step of the same list (None = the list ends here); `parent` the path of the
     step whose list this is ("" = the document), `body` names which of the parent's lists: a branch name, a case
-    number, "~reject", "~catch/0", or "" at the top. `timeout` is in milliseconds of working time.
+    number, "~reject" (or another option), "~catch/0", "~finally", "~undo", "[]" (an iteration of a loop), or "" (the
+    one list of a try, of an iteration, of the document). `handlers` are the lists of `on_decision` by option.
     """
 
     path: str
     id: str
     verb: Verb
-    next: str | None
-    parent: str
-    body: str
+    next: str | None = None
+    parent: str = ""
+    body: str = ""
     title: Template | None = None
     condition: Expression | None = None
     retry: Retry | None = None
-    timeout: int | None = None
-    expose: bool = False
+    timeout: Duration | None = None  # of working time: each attempt of an effect, or all of a block
+    idempotency_key: Template | None = None  # None: run.id/path
+    delivery: Literal["at_least_once", "at_most_once"] = "at_least_once"
+    approval: Approval | None = None
+    handlers: Mapping[str, str] = {}  # option -> path of the handler's first step
+    undo: str | None = None  # path of the step that undoes this one
     catch: tuple[CatchClause, ...] = ()
-    on_reject: str | None = None  # path of the handler's first step
+    finally_: str | None = None  # path of its first step
+    expose: bool = False
     line: int = 0
 
     @property
     def verb_name(self) -> str:
-        """The verb's word in the language: "call", "say", ..."""
-        return type(self.verb).__name__.lower()
+        """The verb's word in the language: "call", "say", ... ("iteration" for the body of a loop)."""
+        kind = type(self.verb)
+        return _VERB_NAMES.get(kind) or kind.__name__.lower()
+
+    @property
+    def is_written(self) -> bool:
+        """Whether an author wrote this step: not the body of a loop, not an `undo`."""
+        return not isinstance(self.verb, Iteration) and self.body != "~undo"
+
+
+# --- the document -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +465,55 @@ class StateVariable:
     schema: Schema
     default: Json = None
     reduce: Literal["append", "merge", "max"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one run may use. None = no limit. `duration` is in milliseconds of wall-clock time since the start."""
+
+    tokens: int | None = None
+    cost_usd: float | None = None
+    tool_calls: int | None = None
+    duration: int | None = None
+    steps: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Concurrency:
+    """At most `limit` runs of one rendered `key` at once, of this workflow name."""
+
+    key: Template
+    limit: int = 1
+    on_conflict: Literal["queue", "reject", "cancel_running"] = "queue"
+
+
+@dataclass(frozen=True, slots=True)
+class ApiTrigger:
+    """Runs may be started by request."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventTrigger:
+    """A run for each event of the type. `input` None = the event's data; the templates see `event`."""
+
+    type: str
+    match: Expression | None = None
+    dedupe: Template | None = None
+    input: Template | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleTrigger:
+    """A run at each instant of a cron expression (5 fields) in an IANA timezone. `input` is literal."""
+
+    cron: str
+    timezone: str
+    missed: Literal["skip", "once", "all"] = "skip"
+    overlap: Literal["queue", "skip", "cancel_running"] = "skip"
+    input: Json = None  # None = {}
+
+
+Trigger: TypeAlias = ApiTrigger | EventTrigger | ScheduleTrigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,10 +530,17 @@ class Plan:
     state: Mapping[str, StateVariable]
     state_schema: Schema  # object of all variables; `set` is validated against it as a whole
     tools: Mapping[str, Tool]
-    steps: Mapping[str, Step]  # by path
+    steps: Mapping[str, Step]  # by path, in document order
     ids: Mapping[str, str]  # author's id -> path
     first: str
     output: Template | None
     catch: tuple[CatchClause, ...] = ()  # around everything
+    finally_: str | None = None
+    models: Mapping[str, Model] = field(default_factory=dict)
+    roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # role -> user:/group: selectors
+    triggers: tuple[Trigger, ...] = (ApiTrigger(),)
+    limits: Limits = Limits()
+    concurrency: Concurrency | None = None
     default_retry: Retry | None = None
+    default_notify: tuple[Template, ...] = ()
     warnings: tuple[Any, ...] = field(default=(), compare=False)
