@@ -15,7 +15,20 @@ from hai_flow.engine.events import UserMessage
 
 Json: TypeAlias = Any
 
-LOCAL_PRINCIPAL = "user:local"
+
+class Principal(msgspec.Struct, frozen=True):
+    """Who asks: an id (`user:ann`), with the roles (`controller`) and groups (`finance`) that it has now.
+
+    `on_behalf_of` names the principal whose vote this one casts as a delegate.
+    """
+
+    id: str
+    roles: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    on_behalf_of: str | None = None
+
+
+LOCAL_PRINCIPAL = Principal("user:local")
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -77,7 +90,8 @@ class PendingAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One person's answer to one pending.
 
     A frontend's ToolMessage fills `content` (its text, uninterpreted) or `error`; REST fills `result`, or `decision`
-    with `reason` and `values`, or `values` alone. Which of them fits depends on the pending's kind.
+    with `reason`, `values` and `edits`, or `values` alone. Which of them fits depends on the pending's kind. `digest`,
+    if given, must be the pending's.
     """
 
     id: str
@@ -87,13 +101,15 @@ class PendingAnswer(msgspec.Struct, frozen=True, kw_only=True):
     decision: str | None = None
     reason: str | None = None
     values: Json | msgspec.UnsetType = msgspec.UNSET
+    edits: Json | msgspec.UnsetType = msgspec.UNSET
+    digest: str | None = None
 
 
 class Answer(Command, frozen=True):
     """All answers of one POST: all accepted, or the command is refused and lists what stands against each."""
 
     answers: tuple[PendingAnswer, ...]
-    by: str
+    by: Principal
     via: str = "rest"
     messages: tuple[UserMessage, ...] = ()
     turn: Turn = Turn()

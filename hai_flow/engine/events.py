@@ -169,8 +169,10 @@ class MessagesChanged(Event, frozen=True):
 class StepStarted(Event, frozen=True):
     """`args` is the JSON text of the rendered arguments: the very text that is hashed, shown and executed.
 
-    An effect's first attempt (number `attempt`) opens with this event; later ones with `attempt_started`. `timeout` is
-    in milliseconds of working time. `branches` counts those of a parallel step, `case` is the one a switch took.
+    An effect's first attempt (number `attempt`) opens with this event, unless a gate comes first; later ones open with
+    `attempt_started`. `key` is the idempotency key where it is not `run.id/path`. `timeout` is in milliseconds of
+    working time. `branches` counts those of a parallel step, `case` is the one a switch took. A `for_each` has its
+    `items` and their `keys`, evaluated once.
     """
 
     path: str
@@ -179,8 +181,11 @@ class StepStarted(Event, frozen=True):
     args: str | None = None
     attempt: int = 0
     timeout: int | None = None
+    key: str | None = None
     case: int | None = None
     branches: int = 0
+    items: list[Json] = []
+    keys: tuple[str, ...] = ()
     ready: tuple[str, ...] = ()
 
 
@@ -191,27 +196,78 @@ class AttemptStarted(Event, frozen=True):
 
 
 class StepFinished(Event, frozen=True):
+    """`handler` "~finally": its list goes on, and what is behind the step comes after that. `undoable`: an error that
+    comes later undoes the step. The output of a `for_each` is not here: the fold gathers it from the iterations."""
+
     path: str
     output: Json = None
     approval: Json = None
+    undoable: bool = False
+    handler: str | None = None
     ready: tuple[str, ...] = ()
 
 
 class StepSkipped(Event, frozen=True):
+    """Its `if` was false; or people chose an option of the author's own (`approval`), whose `handler` goes on."""
+
     path: str
+    approval: Json = None
+    handler: str | None = None
     ready: tuple[str, ...] = ()
 
 
 class StepFailed(Event, frozen=True):
-    """`handler` names the list that goes on ("~catch/0", "~reject"); without one the failure is raised further.
+    """`handler` names what goes on inside the step: "~undo" (what finished in it is undone, newest first), "~catch/0",
+    "~reject", "~finally". Without one the failure is raised further, or was caught and the flow goes on behind.
 
-    Path "" is the document: its `catch` goes on, or (`ready` holds "") the run is about to fail.
+    Path "" is the document. A step fails once more for every handler that follows, and for an error that a handler
+    raises in place of the first.
     """
 
     path: str
     error: Error
     approval: Json = None
     handler: str | None = None
+    ready: tuple[str, ...] = ()
+
+
+class StepEnding(Event, frozen=True):
+    """The step is about to end as `outcome` says, once what is still open inside it has ended: `finally` lists that
+    have to run, effects that were told to cancel. Nothing else inside it begins. Path "" is the document.
+
+    `outcome` "next" ends an iteration of a `repeat`, whose rest is skipped.
+    """
+
+    path: str
+    outcome: Literal["finished", "failed", "stopped", "next"]
+    output: Json = None
+    error: Error | None = None
+    reason: str = ""
+
+
+class StepUndone(Event, frozen=True):
+    """The step's `undo` has finished. `ready`: the next one to undo."""
+
+    path: str
+    ready: tuple[str, ...] = ()
+
+
+class IterationStarted(Event, frozen=True):
+    """The iteration `path` (`rollout[api]`) of a loop; `index` counts from 0."""
+
+    path: str
+    index: int
+    ready: tuple[str, ...] = ()
+
+
+class IterationEnded(Event, frozen=True):
+    """`status` finished, failed or stopped. `output` and `error` are what a `for_each` shows of it. `ready`: the next
+    iteration."""
+
+    path: str
+    status: Literal["finished", "failed", "stopped"]
+    output: Json = None
+    error: Error | None = None
     ready: tuple[str, ...] = ()
 
 
@@ -226,10 +282,13 @@ class StepRetried(Event, frozen=True):
 
 
 class StepStopped(Event, frozen=True):
-    """The step was cut off: its branch lost, the run was stopped, or a `return` ended the run around it."""
+    """The step was cut off: its branch lost, the run was stopped, or a `return` ended the run around it. `handler`
+    "~finally": its list runs yet."""
 
     path: str
     reason: str = ""
+    handler: str | None = None
+    ready: tuple[str, ...] = ()
 
 
 class BranchEnded(Event, frozen=True):
@@ -305,12 +364,13 @@ class PendingOpened(Event, frozen=True):
     """An open question. `id` is also the toolCallId. `digest` (hex) binds workflow, run and content (LANGUAGE 7).
 
     kind tool: `tool` and `args` (the call), `schema` = the result's; ask: `schema` = the form; approve: `options`,
-    `evidence`, `schema` = the form if there is one. `policy` = `{from, exclude, quorum}` with holes filled.
+    `evidence`, `schema` = the form if there is one; gate: as approve, with `tool` and `args` in place of evidence.
+    `policy` is a `Rules` as JSON: who may decide, and how votes add up, with holes filled.
     """
 
     id: str
     path: str
-    kind: Literal["tool", "ask", "approve"]
+    kind: Literal["tool", "ask", "approve", "gate"]
     digest: str
     title: str | None = None
     message: str | None = None
@@ -337,7 +397,7 @@ class PendingDecided(Event, frozen=True):
     """`outcome` answered (tool, ask), declined (the frontend reported an error), approve, reject, or expired.
 
     `answer_sha` (hex) is that of the normalised answer, so that the same answer again is recognised; `value` is the
-    tool's result, the form's values, or the approval envelope.
+    tool's result, the form's values, or the approval envelope. `ready`: the gated step, whose effect may begin.
     """
 
     id: str
@@ -347,6 +407,7 @@ class PendingDecided(Event, frozen=True):
     reason: str | None = None
     answer_sha: str | None = None
     via: str = "rest"
+    ready: tuple[str, ...] = ()
 
 
 class PendingVoided(Event, frozen=True):
@@ -366,25 +427,59 @@ class StateChanged(Event, frozen=True):
     ops: tuple[dict[str, Json], ...]
 
 
+TimerKind: TypeAlias = Literal["wait", "retry", "deadline", "halting_deadline", "remind", "grace", "limit"]
+
+
 class TimerSet(Event, frozen=True):
-    """`kind` wait (the verb), retry (back-off), deadline (people), grace (of a stop). `due` is in ms since 1970."""
+    """`kind` wait (the verb), retry (back-off), deadline (people and signals; it runs while paused), halting_deadline
+    (`pause_clock: stop`), remind (people), grace (of a stop), limit (`limits.duration`). `due` is in ms since 1970."""
 
     path: str
-    kind: Literal["wait", "retry", "deadline", "grace"]
+    kind: TimerKind
     due: int
 
 
 class TimerFired(Event, frozen=True):
     path: str
-    kind: Literal["wait", "retry", "deadline", "grace"]
+    kind: TimerKind
 
 
 class SignalReceived(Event, frozen=True):
-    """An external event addressed to the run; kept until a step consumes it."""
+    """The step `path` (a `wait_for`) consumed an external event. `sent_at` is when it was stored, ms since 1970."""
 
     id: str
     name: str
     data: Json = None
+    path: str = ""
+    sent_at: int = 0
+
+
+class CustomEmitted(Event, frozen=True):
+    path: str
+    name: str
+    value: Json = None
+
+
+class RawEmitted(Event, frozen=True):
+    path: str
+    event: Json
+    source: str | None = None
+
+
+class CollaborationStarted(Event, frozen=True):
+    """One agent (`from_`) hands a task to another (`to`); for a child run: its parent and itself."""
+
+    path: str
+    from_: str = msgspec.field(name="from")
+    to: str
+    task: Json = None
+
+
+class CollaborationEnded(Event, frozen=True):
+    path: str
+    from_: str = msgspec.field(name="from")
+    to: str
+    task: Json = None
 
 
 class WarningRaised(Event, frozen=True):
@@ -396,10 +491,11 @@ class WarningRaised(Event, frozen=True):
 AnyEvent: TypeAlias = (
     RunStarted | RunQueued | RunPaused | RunResumed | RunStopping | RunStopped | RunFinished | RunFailed
     | RunNeedsAttention | RunRetried | TurnStarted | TurnEnded | MessagesChanged | StepStarted | AttemptStarted
-    | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | BranchEnded | MessageStarted
+    | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding | StepUndone | BranchEnded
+    | IterationStarted | IterationEnded | MessageStarted
     | MessageChunk | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded | ToolCallResolved
     | PendingOpened | VoteCast | PendingDecided | PendingVoided | StateChanged | TimerSet | TimerFired
-    | SignalReceived | WarningRaised
+    | SignalReceived | CustomEmitted | RawEmitted | CollaborationStarted | CollaborationEnded | WarningRaised
 )  # fmt: skip
 
 EVENT_TYPES: tuple[type[Event], ...] = AnyEvent.__args__  # type: ignore[attr-defined]
