@@ -13,11 +13,14 @@ import msgspec
 
 from hai_flow import values
 from hai_flow.definition.cel import ExpressionError
-from hai_flow.definition.plan import Expression, Plan, Step, Template
+from hai_flow.definition.durations import NotADuration
+from hai_flow.definition.durations import milliseconds as duration_ms
+from hai_flow.definition.plan import Duration, Expression, ForEach, Plan, Step, Template
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.instances import keys_of, plan_path, root_of, standing_at
 from hai_flow.engine.jobs import Job, open_jobs
-from hai_flow.engine.state import RunState, StepState, evolve
+from hai_flow.engine.state import RunState, StepState, evolve, loop_of
 
 Json: TypeAlias = Any
 
@@ -40,6 +43,14 @@ class Limits(msgspec.Struct, frozen=True):
 DEFAULT_LIMITS: Final = Limits()
 
 
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """What a commit wants of another run: `kind` says what, `target` names whom, `body` is plain JSON."""
+
+    kind: str
+    target: str
+    body: Json = None
+
+
 class Decision(msgspec.Struct, frozen=True, gc=False):
     """What is to be committed: `events` in order, and the `state` that they make.
 
@@ -52,6 +63,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     outcome: Json = None
     cut: bool = False
     already: bool = False
+    outbox: tuple[Message, ...] = ()
 
     @property
     def jobs(self) -> list[Job]:
@@ -83,10 +95,41 @@ class Draft:
         self.pure_steps = 0
         self.evaluations = 0
         self.rendered_bytes = 0
+        self.outbox: list[Message] = []
+        self._steps: dict[str, Step] = {}
+
+    def step(self, path: str) -> Step:
+        """The step that stands at `path` in this run, with all its paths as they are here; "" is the document."""
+        if "[" not in path:
+            return self.plan.steps[path] if path else root_of(self.plan)
+        known = self._steps.get(path)
+        if known is None:
+            known = self._steps[path] = standing_at(self.plan, path)
+        return known
+
+    def send(self, kind: str, target: str, body: Json) -> None:
+        """What this commit wants of another run (STORE H5)."""
+        self.outbox.append(Message(kind, target, body))
+
+    def started(self, step: Step, /, **fields: Any) -> None:
+        """Note that `step` has begun; its title and its timeout are rendered now."""
+        title = None if step.title is None else self.text(step.title, step)
+        timeout = None if step.timeout is None else self.milliseconds(step.timeout, step)
+        self.emit(e.StepStarted, path=step.path, verb=step.verb_name, title=title, timeout=timeout, **fields)
+
+    def milliseconds(self, duration: Duration, step: Step) -> int:
+        """A duration, rendered if it is a hole. Raises `Raised` (expression.error) if that gives none."""
+        if isinstance(duration, int):
+            return duration
+        text = self.render(duration, step)
+        try:
+            return duration_ms(text)
+        except NotADuration as error:
+            raise Raised("expression.error", f"{step.path}: {error}.") from None
 
     def decision(self, outcome: Json) -> Decision:
         events = tuple(self.events)
-        return Decision(events, self.state, outcome, self.cut, self.already or not events)
+        return Decision(events, self.state, outcome, self.cut, self.already or not events, tuple(self.outbox))
 
     def emit(self, kind: Callable[..., e.Event], /, **fields: Any) -> None:
         turn = self.state.turn
@@ -124,14 +167,15 @@ class Draft:
         known = self.state.steps.get(path)
         return e.Error(code, message, path, known.attempt if known else 0, self.now, retriable, data)
 
-    def truth(self, expression: Expression, step: Step) -> bool:
-        value = self._evaluated(lambda: expression.evaluate(self._scope(expression, step)))
+    def truth(self, expression: Expression, step: Step, **roots: Json) -> bool:
+        """The value of a condition at `step`; `roots` are names that exist for it alone (`args`, `event`)."""
+        value = self._evaluated(lambda: expression.evaluate(self._scope(expression, step, roots)))
         if not isinstance(value, bool):
             raise Raised("expression.error", f"expected true or false from {expression.source}, found {value!r}.")
         return value
 
-    def render(self, template: Template, step: Step | None) -> Json:
-        return self._evaluated(lambda: template.render(self._scope(template, step)))
+    def render(self, template: Template, step: Step | None, **roots: Json) -> Json:
+        return self._evaluated(lambda: template.render(self._scope(template, step, roots)))
 
     def _evaluated(self, evaluate: Callable[[], Json]) -> Json:
         self.evaluations += 1
@@ -140,8 +184,8 @@ class Draft:
         except ExpressionError as error:
             raise Raised(error.code, error.message) from None
 
-    def text(self, template: Template, step: Step) -> str:
-        value = self.render(template, step)
+    def text(self, template: Template, step: Step, **roots: Json) -> str:
+        value = self.render(template, step, **roots)
         return value if isinstance(value, str) else values.dumps(value).decode()
 
     def json_text(self, value: Json) -> str:
@@ -155,19 +199,45 @@ class Draft:
             raise Raised("expression.too_large", f"a rendered value has at most {EVENT_BYTES_MAX} bytes, found {size}.")
         self.rendered_bytes += size
 
-    def _scope(self, uses: Expression | Template, step: Step | None) -> dict[str, Json]:
+    def _scope(self, uses: Expression | Template, step: Step | None, roots: dict[str, Json]) -> dict[str, Json]:
         """The names that an expression uses, and no others (LANGUAGE section 6)."""
-        scope: dict[str, Json] = {root: _ROOTS[root](self, step) for root in uses.roots}
+        scope: dict[str, Json] = {}
+        for root in uses.roots:
+            if root in roots:
+                scope[root] = roots[root]
+            elif root in _ROOTS:
+                scope[root] = _ROOTS[root](self, step)
+            else:
+                scope[root] = self._loop_value(root, step)
         if uses.steps:
-            scope["steps"] = {id: self._step_value(self.plan.ids.get(id, id)) for id in uses.steps}
+            at = "" if step is None else step.path
+            scope["steps"] = {id: self._step_value(self._instance_of(id, at)) for id in uses.steps}
         return scope
+
+    def _instance_of(self, id: str, reader: str) -> str:
+        """The path of the step that `steps.ID` means for a reader at `reader`: in the same iterations, as far as they
+        stand in the same loops; in the latest iteration of others."""
+        path = self.plan.ids.get(id, id)
+        if "[" not in path:
+            return path
+        own = keys_of(reader)
+        parts = path.split("[]")
+        found, shared = parts[0], True
+        for number, part in enumerate(parts[1:]):
+            shared = shared and number < len(own) and reader.startswith(f"{found}[{own[number]}]")
+            found += f"[{own[number] if shared else self._latest(found)}]{part}"
+        return found
+
+    def _latest(self, loop: str) -> str:
+        known = self.state.steps.get(loop)
+        return str(known.loop.last) if known is not None and known.loop is not None else ""
 
     def _step_value(self, path: str) -> dict[str, Json]:
         known: StepState | None = self.state.steps.get(path)
         if known is None:
             return {"status": "pending"}
         value: dict[str, Json] = {"status": known.status}
-        if known.status == "finished" or known.approval is not None:
+        if known.status == "finished" or known.approval is not None or known.verb == "for_each":
             value["output"] = known.output
         if known.error is not None:
             value["error"] = msgspec.to_builtins(known.error)
@@ -175,12 +245,31 @@ class Draft:
             value["approval"] = known.approval
         return value
 
+    def _loop_value(self, name: str, step: Step | None) -> Json:
+        """The value of a loop's variable: of `index` the innermost loop's."""
+        path = "" if step is None else step.path
+        while "]" in path:
+            path = path[: path.rindex("]") + 1]
+            loop = loop_of(path)
+            known, verb = self.state.steps[loop].loop, self.plan.steps[plan_path(loop)].verb
+            iteration = self.state.steps.get(path)
+            assert known is not None
+            index = known.keys.index(path[len(loop) + 1 : -1]) if iteration is None else iteration.index
+            if name == "index":
+                return index
+            if isinstance(verb, ForEach) and verb.as_ == name:
+                return known.items[index]
+            path = loop
+        raise AssertionError(f"{name} names no loop around {path}")
+
     def _handled_error(self, step: Step | None) -> Json:
-        while step is not None:
+        """The error of the innermost handler around `step` that handles one."""
+        while step is not None and step.path:
             if step.body.startswith("~"):
                 known = self.state.steps.get(step.parent)
-                return msgspec.to_builtins(known.error) if known is not None else None
-            step = self.plan.steps.get(step.parent)
+                if known is not None and known.error is not None:
+                    return msgspec.to_builtins(known.error)
+            step = self.step(step.parent) if step.parent else None
         return None
 
 

@@ -2,81 +2,202 @@
 
 Every consequence of an end is drawn at once. Not here: beginning anything; what may begin next is only noted, in
 `ready`.
+
+The ends of one step, in their order (LANGUAGE sections 2, 4, 5):
+
+    what is open inside is cut off -> its `finally` lists run -> finished steps inside are undone, if the step is the
+    scope of an undo and has failed -> its `catch` -> its `finally` -> the list it stands in goes on, or the failure is
+    raised to what is around it.
+
+Wherever something has to run first (a `finally`, an `undo`), the state says what the step waits for: `handler` is the
+list that goes on, `ending` is how it will end once nothing is open inside. The document is a step like any other: its
+path is "".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 import msgspec
 
 from hai_flow import values
-from hai_flow.definition.plan import Parallel, Step, Switch
+from hai_flow.definition.plan import ForEach, Iteration, Parallel, Repeat, Retry, Step, Switch, Try
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import RUN_END, Draft, Raised
 from hai_flow.engine.ids import tool_call_id
-from hai_flow.engine.retry import catching, delay
+from hai_flow.engine.loops import next_iteration
+from hai_flow.engine.retry import UNDO_RETRY, catching, delay
+from hai_flow.engine.state import Ending, is_inside, loop_of
 
 Json: TypeAlias = Any
 
+UNDO_FAILED = "undo.failed"
+
+# --- the run ----------------------------------------------------------------------------------------------------------
+
 
 def conclude(draft: Draft) -> None:
-    """The last list has ended: the run's output, or its failure."""
+    """The last list of the document has ended: its output and its `finally`; or, behind those, the end of the run."""
+    root = draft.state.steps.get("")
     if draft.state.failure is not None:
         draft.end_turn("failed")
         draft.emit(e.RunFailed, error=draft.state.failure)
-        return
-    output = None
+    elif root is not None and root.status == "finished":  # its `finally` has run, or a `return` needed none
+        _complete(draft, root.output)
+    else:
+        output = None
+        if draft.plan.output is not None and (root is None or not root.handled):
+            try:
+                output = draft.render(draft.plan.output, None)
+            except Raised as raised:
+                fail(draft, draft.step(""), draft.error(raised.code, raised.message, ""))
+                return
+        _finish_document(draft, output)
+
+
+def _finish_document(draft: Draft, output: Json) -> None:
+    first = draft.plan.finally_
     root = draft.state.steps.get("")
-    if draft.plan.output is not None and (root is None or root.status != "failed"):
-        try:
-            output = draft.render(draft.plan.output, None)
-        except Raised as raised:
-            _raise_to_document(draft, draft.error(raised.code, raised.message, ""))
-            return
-    complete(draft, output)
+    if first is not None and (root is None or root.handler != "~finally"):
+        draft.emit(e.StepFinished, path="", output=output, handler="~finally", ready=(first,))
+    else:
+        _complete(draft, output)
 
 
-def complete(draft: Draft, output: Json) -> None:
+def _complete(draft: Draft, output: Json) -> None:
     draft.end_turn("finished")
     draft.emit(e.RunFinished, output=output)
 
 
-def finish(draft: Draft, step: Step, output: Json, /, **fields: Any) -> None:
-    leave(draft, step, e.StepFinished, output=output, **fields)
+# --- a step finishes --------------------------------------------------------------------------------------------------
 
 
-def leave(draft: Draft, step: Step, kind: Callable[..., e.Event], /, **fields: Any) -> None:
-    """End `step` with an event of `kind`, and whatever ends with it."""
-    ready, last = _continuation(draft, step)
-    draft.emit(kind, path=step.path, ready=ready, **fields)
+def finish(draft: Draft, step: Step, output: Json, approval: Json = None) -> None:
+    """The step has done its work: its `finally` goes on, or what is behind it."""
+    if step.path == "":
+        _finish_document(draft, output)
+        return
+    fields: dict[str, Any] = {"path": step.path, "output": output, "approval": approval}
+    fields["undoable"] = step.undo is not None
+    if step.finally_ is not None:
+        draft.emit(e.StepFinished, handler="~finally", ready=(step.finally_,), **fields)
+        return
+    ready, last = _behind(draft, step)
+    draft.emit(e.StepFinished, ready=ready, **fields)
+    _after(draft, last)
+
+
+def skip(draft: Draft, step: Step) -> None:
+    """The step's `if` is false: nothing inside it exists."""
+    ready, last = _behind(draft, step)
+    draft.emit(e.StepSkipped, path=step.path, ready=ready)
+    _after(draft, last)
+
+
+def _after(draft: Draft, last: Step | None) -> None:
     if last is not None:
         _list_ended(draft, last)
 
 
-def _continuation(draft: Draft, step: Step) -> tuple[tuple[str, ...], Step | None]:
-    """What may begin after `step`; or the step whose list has ended with it. After a `catch` list the flow goes on
-    behind the step that was caught."""
-    while step.next is None:
-        if step.parent == "":
-            return (RUN_END,), None
-        if not step.body.startswith("~catch"):
+def _behind(draft: Draft, step: Step) -> tuple[tuple[str, ...], Step | None]:
+    """What may begin behind `step`; or the step whose list has ended with it. Behind a list that handled something
+    the flow goes on behind the step that it belongs to."""
+    while True:
+        following = _first_undone(draft, step.next)
+        if _is_ending(draft, step.parent):
             return (), step
-        step = draft.plan.steps[step.parent]
-    return (step.next,), None
+        if following is not None:
+            return (following,), None
+        if not step.body.startswith(("~catch", "~finally")):
+            return ((RUN_END,), None) if step.parent == "" and step.body == "" else ((), step)
+        owner = draft.step(step.parent)
+        if step.body.startswith("~catch") and owner.finally_ is not None:
+            return (), step
+        if not _goes_on(draft, owner):
+            return (), step
+        if owner.path == "":
+            return (RUN_END,), None
+        if isinstance(owner.verb, Iteration):
+            return (), step
+        step = owner
+
+
+def _first_undone(draft: Draft, path: str | None) -> str | None:
+    """The first step from `path` on that is not done. After a Retry there may be some that are, behind one that was
+    undone."""
+    while path is not None:
+        known = draft.state.steps.get(path)
+        if known is None or known.status not in ("finished", "skipped"):
+            return path
+        path = draft.step(path).next
+    return None
+
+
+def _goes_on(draft: Draft, step: Step) -> bool:
+    """Whether the flow goes on behind a step whose last handler has ended."""
+    known = draft.state.steps[step.path]
+    return known.status in ("finished", "skipped") or known.handled
+
+
+def _is_ending(draft: Draft, path: str) -> bool:
+    known = draft.state.steps.get(path)
+    return known is not None and known.ending is not None
 
 
 def _list_ended(draft: Draft, last: Step) -> None:
-    parent = draft.plan.steps[last.parent]
-    if last.body == "~reject":
-        rejected = draft.state.steps[parent.path].error
-        assert rejected is not None
-        fail(draft, parent, rejected)
-    elif isinstance(parent.verb, Switch):
-        finish(draft, parent, {"case": draft.state.steps[parent.path].case})
+    """The list that ends with `last` has nothing left to do."""
+    owner = draft.step(last.parent)
+    if _is_ending(draft, owner.path):
+        _settle(draft, owner)
+    elif last.body.startswith("~"):
+        _handler_ended(draft, owner, last.body)
+    elif isinstance(owner.verb, Switch):
+        finish(draft, owner, {"case": draft.state.steps[owner.path].case})
+    elif isinstance(owner.verb, Try):
+        finish(draft, owner, None)
+    elif isinstance(owner.verb, Iteration):
+        _iteration_done(draft, owner)
     else:
-        _branch_ended(draft, parent, last.body)
+        _branch_ended(draft, owner, last.body)
+
+
+def _handler_ended(draft: Draft, owner: Step, body: str) -> None:
+    known = draft.state.steps[owner.path]
+    if body == "~finally":
+        _finally_ended(draft, owner)
+    elif body.startswith("~catch"):
+        assert owner.finally_ is not None, "without a finally the flow goes on behind the step"
+        draft.emit(e.HandlerStarted, path=owner.path, handler="~finally", ready=(owner.finally_,))
+    elif body == "~reject":
+        assert known.error is not None
+        fail(draft, owner, known.error)
+    else:
+        _option_handled(draft, owner)
+
+
+def _finally_ended(draft: Draft, owner: Step) -> None:
+    """The step's `finally` has run and the flow does not go on behind it: what it interrupted goes on."""
+    known = draft.state.steps[owner.path]
+    if draft.state.status == "stopping":
+        return  # the stop looks for itself what comes next
+    if known.status == "failed" and not known.handled:
+        assert known.error is not None
+        _raise_from(draft, owner, known.error)
+    elif owner.path and _is_ending(draft, owner.parent):
+        _settle(draft, draft.step(owner.parent))
+    elif _goes_on(draft, owner) and owner.path:
+        _, last = _behind(draft, owner)
+        _after(draft, last)
+
+
+def _option_handled(draft: Draft, step: Step) -> None:
+    """The handler of an option of the author's own has ended: in a `repeat` the rest of the iteration is skipped."""
+    around = step
+    while around.path and not isinstance(around.verb, Iteration):
+        around = draft.step(around.parent)
+    assert around.path, "outside of a loop such a handler ends in return or fail"
+    end(draft, around, Ending("next", reason="the rest of the iteration is skipped"), of=step)
 
 
 def _branch_ended(draft: Draft, parallel: Step, branch: str) -> None:
@@ -84,43 +205,90 @@ def _branch_ended(draft: Draft, parallel: Step, branch: str) -> None:
     draft.emit(e.BranchEnded, path=parallel.path, branch=branch)
     joined = draft.state.steps[parallel.path]
     if parallel.verb.join == "any" and joined.winner is not None:
-        stop_inside(draft, parallel.path, f"branch {joined.winner} won")
-        finish(draft, parallel, {"winner": joined.winner})
+        end(draft, parallel, Ending("finished", {"winner": joined.winner}, reason=f"branch {joined.winner} won"))
     elif joined.left == 0:
         finish(draft, parallel, {"winner": None})
 
 
+# --- a step fails -----------------------------------------------------------------------------------------------------
+
+
 def fail(draft: Draft, step: Step, error: e.Error, approval: Json = None) -> None:
-    """The step has failed: its `catch` goes on, or the failure is raised to what is around it."""
+    """The step has failed, and nothing is open inside it: undo, `catch`, `finally`, or the failure is raised."""
     close_message(draft, step.path, aborted=True)
-    caught = catching(step.catch, error.code)
-    if caught is not None:
-        number, clause = caught
+    undo = next_undo(draft, step.path) if _is_undo_scope(draft, step) else None
+    if undo is not None:
         draft.emit(
-            e.StepFailed,
-            path=step.path,
-            error=error,
-            approval=approval,
-            handler=f"~catch/{number}",
-            ready=(clause.first,),
+            e.StepFailed, path=step.path, error=error, approval=approval, handler="~undo", ready=(undo,)
         )
         return
-    draft.emit(e.StepFailed, path=step.path, error=error, approval=approval)
-    _raise_from(draft, step, error)
+    _handle(draft, step, error, approval)
+
+
+def _handle(draft: Draft, step: Step, error: e.Error, approval: Json = None, *, told: bool = False) -> None:
+    """What comes behind the undo of a failed step. `told`: an event has said already that it failed."""
+    caught = catching(step.catch, error.code)
+    handler, ready = None, ()
+    if caught is not None:
+        handler, ready = f"~catch/{caught[0]}", (caught[1].first,)
+    elif step.finally_ is not None:
+        handler, ready = "~finally", (step.finally_,)
+    if handler is not None and told:
+        draft.emit(e.HandlerStarted, path=step.path, handler=handler, ready=ready)
+    elif handler is not None:
+        draft.emit(e.StepFailed, path=step.path, error=error, approval=approval, handler=handler, ready=ready)
+    else:
+        if step.path and not told and not isinstance(step.verb, Iteration):
+            draft.emit(e.StepFailed, path=step.path, error=error, approval=approval)
+        _raise_from(draft, step, error)
 
 
 def _raise_from(draft: Draft, step: Step, error: e.Error) -> None:
-    if step.parent == "":
-        inside_catch = step.body.startswith("~")
-        _raise_to_document(draft, _replacing(draft, "", error) if inside_catch else error, inside_catch)
+    if step.path == "":
+        draft.emit(e.StepFailed, path="", error=error, ready=(RUN_END,))
         return
-    parent = draft.plan.steps[step.parent]
-    if step.body.startswith("~"):
-        _raise_out_of_handler(draft, parent, _replacing(draft, parent.path, error), step.body)
-    elif isinstance(parent.verb, Parallel):
-        _branch_failed(draft, parent, step.body, error)
+    owner = draft.step(step.parent)
+    if _is_ending(draft, owner.path):  # it is being cut off: nobody asks why something in it failed
+        _settle(draft, owner)
+    elif step.body.startswith("~"):
+        _raise_out_of_handler(draft, owner, error, step.body)
+    elif isinstance(step.verb, Iteration):
+        _iteration_failed(draft, step, error)
+    elif isinstance(owner.verb, Parallel):
+        _branch_failed(draft, owner, step.body, error)
     else:
-        fail(draft, parent, error)
+        fail(draft, owner, error)
+
+
+def _raise_out_of_handler(draft: Draft, owner: Step, error: e.Error, handler: str) -> None:
+    if draft.state.status == "stopping":
+        return
+    known = draft.state.steps[owner.path]
+    if handler == "~finally":
+        if known.status == "failed" and not known.handled:
+            assert known.error is not None
+            _raise_from(draft, owner, known.error)  # an earlier error stands
+        elif known.status == "stopped":
+            _finally_ended(draft, owner)
+        else:
+            draft.emit(e.StepFailed, path=owner.path, error=error)
+            _raise_from(draft, owner, error)
+    elif handler == "~undo":
+        _undo_ended(draft, owner)
+    elif handler.startswith("~catch"):
+        replaced = _replacing(draft, owner.path, error)
+        if owner.finally_ is None:
+            if owner.path:
+                draft.emit(e.StepFailed, path=owner.path, error=replaced)
+            _raise_from(draft, owner, replaced)
+        else:
+            draft.emit(
+                e.StepFailed, path=owner.path, error=replaced, handler="~finally", ready=(owner.finally_,)
+            )
+    elif handler == "~reject":  # the step's own `catch` stands around its reject list
+        fail(draft, owner, _replacing(draft, owner.path, error))
+    else:
+        fail(draft, owner, error)
 
 
 def _replacing(draft: Draft, path: str, error: e.Error) -> e.Error:
@@ -130,49 +298,32 @@ def _replacing(draft: Draft, path: str, error: e.Error) -> e.Error:
     return msgspec.structs.replace(error, cause=cause)
 
 
-def _raise_out_of_handler(draft: Draft, step: Step, error: e.Error, handler: str) -> None:
-    if handler == "~reject":  # the step's own `catch` stands around its reject list
-        fail(draft, step, error)
-        return
-    draft.emit(e.StepFailed, path=step.path, error=error)
-    _raise_from(draft, step, error)
-
-
 def _branch_failed(draft: Draft, parallel: Step, branch: str, error: e.Error) -> None:
     assert isinstance(parallel.verb, Parallel)
-    if parallel.verb.join == "any":
+    if parallel.verb.join == "any" and error.code != UNDO_FAILED:
         draft.emit(e.BranchEnded, path=parallel.path, branch=branch, failed=True)
         joined = draft.state.steps[parallel.path]
         if joined.dropped < joined.left:
             return
-    stop_inside(draft, parallel.path, f"branch {branch} failed")
-    fail(draft, parallel, error)
-
-
-def _raise_to_document(draft: Draft, error: e.Error, inside_catch: bool = False) -> None:
-    caught = None if inside_catch else catching(draft.plan.catch, error.code)
-    if caught is None:
-        draft.emit(e.StepFailed, path="", error=error, ready=(RUN_END,))
-    else:
-        number, clause = caught
-        draft.emit(e.StepFailed, path="", error=error, handler=f"~catch/{number}", ready=(clause.first,))
+    end(draft, parallel, Ending("failed", error=error, reason=f"branch {branch} failed"))
 
 
 def attempt_failed(draft: Draft, step: Step, error: e.Error, retry_after: int | None = None) -> None:
     """An attempt of an effect failed: another one after a while, or the step fails."""
     close_message(draft, step.path, aborted=True)
-    if draft.state.status == "stopping":
+    if draft.state.status == "stopping" and not in_cleanup(step.path):
+        resolve_call(draft, step, None, error)
         draft.emit(e.StepStopped, path=step.path, reason=error.message)
+        note_finally(draft, step)
         return
     attempt = draft.state.attempts[step.path]
-    wait = delay(
-        step.retry or draft.plan.default_retry,
-        draft.state.steps[step.path].failures,
-        error.code,
-        error.retriable,
-        retry_after,
-        (draft.state.run_id, step.path, attempt),
-    )
+    failures = draft.state.steps[step.path].failures
+    seed = (draft.state.run_id, step.path, attempt)
+    try:
+        policy = _retry_policy(draft, step)
+    except Raised as raised:
+        policy, error = None, draft.error(raised.code, raised.message, step.path)
+    wait = delay(policy, failures, error.code, error.retriable, retry_after, seed)
     if wait is None:
         resolve_call(draft, step, None, error)
         fail(draft, step, error)
@@ -182,10 +333,34 @@ def attempt_failed(draft: Draft, step: Step, error: e.Error, retry_after: int | 
     draft.emit(e.TimerSet, path=step.path, kind="retry", due=due)
 
 
+def _retry_policy(draft: Draft, step: Step) -> Retry | None:
+    """The policy with its delays rendered. Raises `Raised`."""
+    policy = step.retry
+    if policy is None:
+        if step.delivery == "at_most_once":
+            return None
+        policy = UNDO_RETRY if step.body == "~undo" else draft.plan.default_retry
+    if policy is None or (isinstance(policy.every, int) and isinstance(policy.max_delay, int)):
+        return policy
+    return Retry(
+        policy.max,
+        policy.errors,
+        policy.backoff,
+        draft.milliseconds(policy.every, step),
+        draft.milliseconds(policy.max_delay, step),
+        policy.jitter,
+    )
+
+
 def resolve_call(draft: Draft, step: Step, output: Json, error: e.Error | None) -> None:
-    if not step.expose:
+    """Show the result of an exposed call to the frontend that saw it begin."""
+    known = draft.state.steps[step.path]
+    if not step.expose or not known.asked:
         return
-    id = tool_call_id(draft.state.run_id, step.path, draft.state.steps[step.path].asked - 1)
+    id = tool_call_id(draft.state.run_id, step.path, known.asked - 1)
+    call = draft.state.tool_calls.get(id)
+    if call is None or call.result is not None:
+        return
     if error is not None:
         draft.emit(e.ToolCallResolved, tool_call_id=id, content=error.message, error=error.code)
     else:
@@ -200,55 +375,446 @@ def close_message(draft: Draft, path: str, *, aborted: bool = False) -> None:
             draft.emit(e.MessageEnded, message_id=id, aborted=aborted)
 
 
-# --- stopping what is inside ------------------------------------------------------------------------------------------
+# --- undoing ----------------------------------------------------------------------------------------------------------
 
 
-def stop_inside(draft: Draft, prefix: str, reason: str, *, attempts: bool = True, around: Step | None = None) -> None:
-    """Cut off everything open below `prefix` ("" = everywhere): attempts, pendings, timers, and the blocks around
-    them, and around the step `around`.
+def next_undo(draft: Draft, scope: str) -> str | None:
+    """The path of the `undo` of the step inside `scope` that finished last, of those that have one."""
+    undoables = draft.state.undoables
+    if not undoables:
+        return None
+    inside = [(seq, path) for path, seq in undoables.items() if path == scope or is_inside(path, scope)]
+    return f"{max(inside)[1]}/~undo" if inside else None
 
-    With attempts=False, effects in flight stay open with the blocks that hold them: they were told to cancel and
-    report their own end.
+
+def _is_undo_scope(draft: Draft, step: Step) -> bool:
+    """Whether an error that leaves the step undoes what finished inside it."""
+    verb = step.verb
+    if isinstance(verb, Iteration):
+        loop = draft.step(step.parent).verb
+        return isinstance(loop, ForEach) and loop.rollback == "item"
+    if isinstance(verb, ForEach):
+        return verb.rollback == "all" or bool(step.catch)
+    return isinstance(verb, Try) or bool(step.catch)
+
+
+def undo_finished(draft: Draft, undo: Step) -> None:
+    """The `undo` step has done its work: what it belongs to is undone, and the next one's turn has come."""
+    owner = draft.step(undo.parent)
+    following = _following_undo(draft, owner)
+    ready = () if following is None else (following,)
+    draft.emit(e.StepUndone, path=owner.path, ready=ready)
+    if following is None:
+        _undo_over(draft, owner)
+
+
+def _undo_ended(draft: Draft, owner: Step) -> None:
+    """The `undo` of `owner` has failed for good; the others go on."""
+    scope = _undoing_scope(draft, owner)
+    following = next_undo(draft, scope.path) if scope is not None else None
+    if scope is not None and following is not None:
+        draft.emit(e.HandlerStarted, path=scope.path, handler="~undo", ready=(following,))
+    elif scope is not None:
+        _undo_over(draft, owner)
+
+
+def _following_undo(draft: Draft, owner: Step) -> str | None:
+    scope = _undoing_scope(draft, owner)
+    if scope is None:
+        return None
+    undoables = draft.state.undoables
+    inside = [(seq, p) for p, seq in undoables.items() if p != owner.path and is_inside(p, scope.path)]
+    return f"{max(inside)[1]}/~undo" if inside else None
+
+
+def _undoing_scope(draft: Draft, owner: Step) -> Step | None:
+    """The step around `owner` whose undo goes on. The innermost: an outer one waits for it."""
+    path = owner.path
+    while path:
+        step = draft.step(draft.step(path).parent)
+        path = step.path
+        known = draft.state.steps.get(path)
+        if known is not None and known.handler == "~undo":
+            return step
+    return None
+
+
+def _undo_over(draft: Draft, owner: Step) -> None:
+    """Everything inside the scope is undone, or could not be."""
+    scope = _undoing_scope(draft, owner)
+    if scope is None or draft.state.status == "stopping":
+        return
+    known = draft.state.steps[scope.path]
+    failed = [path for path in draft.state.undo_failed if is_inside(path, scope.path)]
+    if failed:
+        fail_undo(draft, scope, known.error)
+    elif known.status == "stopped":
+        _stopped(draft, scope)
+        _settle_around(draft, scope)
+    else:
+        assert known.error is not None
+        _handle(draft, scope, known.error, told=True)
+
+
+def fail_undo(draft: Draft, scope: Step, cause: e.Error | None) -> None:
+    """Some of it could not be undone: no `catch` takes that, and the run ends with it."""
+    error = undo_error(draft, scope.path, cause)
+    if scope.finally_ is not None:
+        draft.emit(e.StepFailed, path=scope.path, error=error, handler="~finally", ready=(scope.finally_,))
+        return
+    if scope.path and not isinstance(scope.verb, Iteration):
+        draft.emit(e.StepFailed, path=scope.path, error=error)
+    _raise_from(draft, scope, error)
+
+
+def undo_error(draft: Draft, path: str, cause: e.Error | None) -> e.Error:
+    """What a run ends with when something could not be undone (LANGUAGE section 5)."""
+    failed, undone = draft.state.undo_failed, draft.state.undone
+    message = f"Could not undo {', '.join(failed)}."
+    error = draft.error(UNDO_FAILED, message, path, {"undone": list(undone), "failed": list(failed)})
+    return msgspec.structs.replace(error, cause=cause)
+
+
+# --- iterations -------------------------------------------------------------------------------------------------------
+
+
+def _iteration_done(draft: Draft, iteration: Step) -> None:
+    """The list of an iteration has ended."""
+    verb = iteration.verb
+    assert isinstance(verb, Iteration)
+    output = None
+    if verb.output is not None:
+        try:
+            output = draft.render(verb.output, iteration)
+        except Raised as raised:
+            fail(draft, iteration, draft.error(raised.code, raised.message, iteration.path))
+            return
+    _end_iteration(draft, iteration, output)
+
+
+def _end_iteration(draft: Draft, iteration: Step, output: Json) -> None:
+    loop = draft.step(iteration.parent)
+    if isinstance(loop.verb, Repeat):
+        _repeat_on(draft, loop, loop.verb, iteration)
+        return
+    following = _next_of(draft, loop)
+    draft.emit(e.IterationEnded, path=iteration.path, status="finished", output=output, ready=following)
+    _loop_on(draft, loop)
+
+
+def _next_of(draft: Draft, loop: Step) -> tuple[str, ...]:
+    known = draft.state.steps[loop.path]
+    assert known.loop is not None
+    return () if known.ending is not None else next_iteration(loop.path, known.loop)
+
+
+def _loop_on(draft: Draft, loop: Step) -> None:
+    """An iteration of the `for_each` has ended: perhaps it was the last."""
+    known = draft.state.steps[loop.path]
+    assert known.loop is not None
+    if known.ending is not None:
+        _settle(draft, loop)
+    elif known.loop.ended == len(known.loop.keys):
+        finish(draft, loop, None)
+
+
+def _iteration_failed(draft: Draft, iteration: Step, error: e.Error) -> None:
+    loop = draft.step(iteration.parent)
+    verb = loop.verb
+    if isinstance(verb, Repeat):
+        draft.emit(e.IterationEnded, path=iteration.path, status="failed", error=error)
+        fail(draft, loop, error)
+        return
+    assert isinstance(verb, ForEach)
+    isolated = verb.on_failure == "isolate" and verb.rollback != "all" and error.code != UNDO_FAILED
+    following = _next_of(draft, loop) if isolated else ()
+    draft.emit(e.IterationEnded, path=iteration.path, status="failed", error=error, ready=following)
+    if isolated or _is_ending(draft, loop.path):
+        _loop_on(draft, loop)
+    else:
+        end(draft, loop, Ending("failed", error=error, reason=f"{iteration.path} failed"))
+
+
+def _repeat_on(draft: Draft, loop: Step, verb: Repeat, iteration: Step) -> None:
+    """An iteration of the `repeat` is over: the next one, or its end."""
+    count = draft.state.steps[iteration.path].index + 1
+    try:
+        again = wants_more(draft, loop, verb, iteration, count)
+    except Raised as raised:
+        fail(draft, iteration, draft.error(raised.code, raised.message, loop.path))
+        return
+    exhausted = again and count >= verb.max
+    ready = (f"{loop.path}[{count}]",) if again and not exhausted else ()
+    draft.emit(e.IterationEnded, path=iteration.path, status="finished", ready=ready)
+    if exhausted and (verb.while_ is not None or verb.until is not None):
+        message = f"After {count} iterations its condition still asks for more."
+        fail(draft, loop, draft.error("repeat.exhausted", message, loop.path))
+    elif not ready:
+        finish(draft, loop, {"count": count})
+
+
+def wants_more(draft: Draft, loop: Step, verb: Repeat, reader: Step, count: int) -> bool:
+    """Whether a `repeat` asks for a further iteration after `count` of them. Raises `Raised`."""
+    if verb.while_ is not None:
+        return draft.truth(verb.while_, reader, index=count)
+    if verb.until is not None and count:
+        return not draft.truth(verb.until, reader)
+    return count < verb.max
+
+
+# --- cutting off ------------------------------------------------------------------------------------------------------
+
+
+def in_cleanup(path: str) -> bool:
+    """Whether a step stands in a `finally` or is an `undo`: those run to their end, whatever is cut off around them."""
+    return "~finally/" in path or path.endswith("~undo")
+
+
+def end(draft: Draft, step: Step, ending: Ending, *, of: Step | None = None) -> None:
+    """End `step` as `ending` says. What is open inside it is cut off first; its `finally` lists run before.
+
+    `of`: a step inside that has ended itself, around which blocks are open with nothing left in them.
     """
-    below = prefix + "/" if prefix else ""
+    cut(draft, step.path, ending.reason, around=() if of is None else (of.path,))
+    if is_open_inside(draft, step.path):
+        draft.emit(
+            e.StepEnding,
+            path=step.path,
+            outcome=ending.outcome,
+            output=ending.output,
+            error=ending.error,
+            reason=ending.reason,
+        )
+    else:
+        _apply(draft, step, ending)
+
+
+def _apply(draft: Draft, step: Step, ending: Ending) -> None:
+    if ending.outcome == "next":
+        _end_iteration(draft, step, None)
+    elif ending.outcome == "failed":
+        assert ending.error is not None
+        fail(draft, step, ending.error)
+    elif ending.outcome == "stopped":
+        _stopped(draft, step, ending.reason)
+        _settle_around(draft, step)
+    else:
+        finish(draft, step, ending.output)
+
+
+def _settle(draft: Draft, step: Step) -> None:
+    """Something inside a step that is ending has ended: perhaps that was the last."""
+    ending = draft.state.steps[step.path].ending
+    if draft.state.status == "stopping" or ending is None or is_open_inside(draft, step.path):
+        return
+    _apply(draft, step, ending)
+
+
+def _settle_around(draft: Draft, step: Step) -> None:
+    known = draft.state.steps.get(step.path)
+    if step.path and (known is None or known.handler not in ("~undo", "~finally")):
+        around = draft.step(step.parent)
+        if _is_ending(draft, around.path):
+            _settle(draft, around)
+
+
+def cut(draft: Draft, scope: str, reason: str, *, around: Iterable[str] = (), attempts: bool = True) -> None:
+    """Cut off everything open inside `scope` ("" = everywhere), and the work of the step `scope` itself: attempts,
+    pendings, timers, and the blocks around them. What runs in a `finally` or an `undo` goes on; blocks that stand
+    around such, and those whose `finally` runs now, end behind it.
+
+    With attempts=False, effects in flight stay open with the blocks around them: they report their own end.
+    """
+    leaves = [path for path in _open_leaves(draft) if path == scope or is_inside(path, scope)]
+    kept = {path for path in leaves if _is_protected(path, scope) or (not attempts and path in draft.state.attempts)}
+    gone = [path for path in leaves if path not in kept]
+    for path in gone:
+        _drop_work(draft, path, reason)
+    blocks = _blocks_around(draft, [*leaves, *around], scope)
+    for path in sorted({*gone, *blocks} - {scope}, key=lambda path: (-_depth(path), path)):
+        if is_open_inside(draft, path):
+            if not _is_ending(draft, path):
+                draft.emit(e.StepEnding, path=path, outcome="stopped", reason=reason)
+        else:
+            _stopped(draft, draft.step(path), reason)
+
+
+def cut_everything(draft: Draft, reason: str) -> None:
+    """Cut off all of the run at once; nothing runs any more."""
+    leaves = _open_leaves(draft)
+    for path in leaves:
+        _drop_work(draft, path, reason)
+    for path in sorted({*leaves, *_blocks_around(draft, leaves, "")}, key=lambda path: (-_depth(path), path)):
+        _note_stopped(draft, draft.step(path), reason)
+
+
+def _open_leaves(draft: Draft) -> list[str]:
+    """The steps that do, wait for, or may begin something."""
     state = draft.state
-    open_paths = [*state.open_pendings, *(t.path for t in state.timers if t.path), *state.ready]
-    if attempts:
-        open_paths += state.attempts
-        draft.cut = draft.cut or any(path.startswith(below) for path in state.attempts)
-    leaves = {path for path in open_paths if path.startswith(below) and path != RUN_END}
-    if not attempts:
-        leaves -= set(state.attempts)
-    for path in sorted(leaves):
-        pending = draft.state.open_pendings.get(path)
-        if pending is not None:
-            draft.emit(e.PendingVoided, id=pending, reason=reason)
-        close_message(draft, path, aborted=True)
-    stopped = leaves | _blocks_around(draft, [*leaves, *([around.path] if around else [])], below)
-    if not attempts:
-        stopped -= _blocks_around(draft, draft.state.attempts, below)
-    _stop_steps(draft, stopped, reason)
+    found = dict.fromkeys((*state.attempts, *state.open_pendings, *(t.path for t in state.timers), *state.ready))
+    found.update(dict.fromkeys(draft.waiting_elsewhere()))
+    found.pop("", None)
+    return sorted(found)
 
 
-def _stop_steps(draft: Draft, paths: Iterable[str], reason: str) -> None:
-    """Innermost first: a step ends before the block around it."""
-    for path in sorted(paths, key=lambda path: (-path.count("/"), path)):
-        draft.emit(e.StepStopped, path=path, reason=reason)
+def is_open_inside(draft: Draft, scope: str) -> bool:
+    """Whether anything inside the step still does, waits for, or may begin something."""
+    state = draft.state
+    return (
+        any(is_inside(path, scope) for path in state.attempts)
+        or any(is_inside(path, scope) for path in state.ready if path)
+        or any(is_inside(path, scope) for path in state.open_pendings)
+        or any(is_inside(timer.path, scope) for timer in state.timers if timer.path)
+        or any(is_inside(path, scope) for path in draft.waiting_elsewhere())
+    )
 
 
-def stop_remaining(draft: Draft) -> None:
-    """The blocks that stood around the last attempts of a stopping run, innermost first."""
-    open_blocks = [p for p, s in draft.state.steps.items() if p and s.status in ("running", "waiting")]
-    _stop_steps(draft, open_blocks, "the run is being stopped")
+def _is_protected(path: str, scope: str) -> bool:
+    """Whether the step runs in a `finally` or an `undo` that stands inside `scope`."""
+    inner = path[len(scope) :] if path != scope else ""
+    return in_cleanup(inner)
 
 
-def _blocks_around(draft: Draft, paths: Iterable[str], below: str) -> set[str]:
-    """The blocks below the prefix that are open around any of the steps."""
+def _drop_work(draft: Draft, path: str, reason: str) -> None:
+    pending = draft.state.open_pendings.get(path)
+    if pending is not None:
+        draft.emit(e.PendingVoided, id=pending, reason=reason)
+    draft.cut = draft.cut or path in draft.state.attempts
+    close_message(draft, path, aborted=True)
+    draft.dropped(path)
+
+
+def _depth(path: str) -> int:
+    return path.count("/") + path.count("[")
+
+
+def _blocks_around(draft: Draft, paths: Iterable[str], scope: str) -> set[str]:
+    """The blocks inside `scope` that are open around any of the steps."""
     blocks: set[str] = set()
     for path in paths:
-        parent = draft.plan.steps[path].parent
-        while parent and parent.startswith(below) and parent not in blocks:
-            if draft.state.steps[parent].status == "running":
+        parent = draft.step(path).parent
+        while parent and parent not in blocks and is_inside(parent, scope):
+            known = draft.state.steps.get(parent)
+            if known is not None and (known.status in ("running", "waiting") or known.handler is not None):
                 blocks.add(parent)
-            parent = draft.plan.steps[parent].parent
+            parent = draft.step(parent).parent
     return blocks
+
+
+def _stopped(draft: Draft, step: Step, reason: str = "") -> None:
+    """A step that was cut off has nothing open inside: it is undone (an item), its `finally` runs, or it is over."""
+    known = draft.state.steps.get(step.path)
+    handler = None if known is None else known.handler
+    if handler is None and isinstance(step.verb, Iteration) and _is_undo_scope(draft, step):
+        undo = next_undo(draft, step.path)
+        if undo is not None:
+            draft.emit(e.StepStopped, path=step.path, reason=reason, handler="~undo", ready=(undo,))
+            return
+    if step.finally_ is not None and known is not None and handler != "~finally":
+        if known.status in ("running", "waiting"):
+            draft.emit(
+                e.StepStopped, path=step.path, reason=reason, handler="~finally", ready=(step.finally_,)
+            )
+        else:
+            draft.emit(e.HandlerStarted, path=step.path, handler="~finally", ready=(step.finally_,))
+        return
+    _note_stopped(draft, step, reason)
+
+
+def _note_stopped(draft: Draft, step: Step, reason: str) -> None:
+    if isinstance(step.verb, Iteration):
+        if isinstance(draft.step(loop_of(step.path)).verb, ForEach):
+            draft.emit(e.IterationEnded, path=step.path, status="stopped")
+        else:
+            draft.emit(e.StepStopped, path=step.path, reason=reason)
+        return
+    known = draft.state.steps.get(step.path)
+    if known is None or known.handler is None or known.ending is not None:
+        draft.emit(e.StepStopped, path=step.path, reason=reason)
+
+
+# --- stopping the run -------------------------------------------------------------------------------------------------
+
+
+def note_finally(draft: Draft, step: Step) -> None:
+    """In a run that is being stopped: the step has ended, its `finally` comes when its turn has come."""
+    if step.finally_ is not None:
+        draft.emit(e.StepEnding, path=step.path, outcome="stopped")
+
+
+def begin_stop(draft: Draft, reason: str) -> None:
+    """Cut off what people, timers and signals could still move. Effects in flight report their own end."""
+    leaves = [path for path in _open_leaves(draft) if path not in draft.state.attempts and not in_cleanup(path)]
+    for path in leaves:
+        _drop_work(draft, path, reason)
+    for path in leaves:
+        step, began = draft.step(path), path in draft.state.steps
+        if not isinstance(step.verb, Iteration) or began:
+            _note_leaf_stopped(draft, step, reason)
+            if began:
+                note_finally(draft, step)
+
+
+def _note_leaf_stopped(draft: Draft, step: Step, reason: str) -> None:
+    draft.emit(e.StepStopped, path=step.path, reason=reason)
+
+
+def cut_attempts(draft: Draft, reason: str) -> None:
+    """The grace period is over: effects that were told to cancel and have not ended are cut off."""
+    for path in list(draft.state.attempts):
+        if not in_cleanup(path):
+            _drop_work(draft, path, reason)
+            step = draft.step(path)
+            draft.emit(e.StepStopped, path=path, reason=reason)
+            note_finally(draft, step)
+
+
+def stop_on(draft: Draft) -> bool:
+    """Nothing is in flight in a run that is being stopped: the next undo, then the next `finally`, inside out.
+
+    Returns False when nothing is left to do and the run has ended.
+    """
+    root = draft.state.steps.get("")
+    if root is None or root.handler in (None, "~undo"):
+        undo = next_undo(draft, "")
+        if undo is not None:
+            draft.emit(e.StepStopped, path="", reason=draft.state.stop_reason, handler="~undo", ready=(undo,))
+            return True
+    due = sorted(_open_steps(draft), key=lambda path: (-_depth(path), path))
+    for path in due:
+        step, known = draft.step(path), draft.state.steps[path]
+        if step.finally_ is not None and known.handler != "~finally":
+            draft.emit(e.HandlerStarted, path=path, handler="~finally", ready=(step.finally_,))
+            return True
+        if known.status in ("running", "waiting") or known.ending is not None:
+            _end_in_stop(draft, step)
+    if draft.plan.finally_ is not None and (root is None or root.handler != "~finally"):
+        draft.emit(
+            e.StepStopped, path="", reason=draft.state.stop_reason, handler="~finally", ready=(draft.plan.finally_,)
+        )
+        return True
+    if draft.state.undo_failed:
+        draft.end_turn("failed")
+        draft.emit(e.RunFailed, error=undo_error(draft, "", None))
+    else:
+        draft.end_turn("stopped")
+        draft.emit(e.RunStopped, by=draft.state.stop_by, reason=draft.state.stop_reason)
+    return False
+
+
+def _open_steps(draft: Draft) -> Iterator[str]:
+    for path, known in draft.state.steps.items():
+        if path and (known.status in ("running", "waiting") or known.ending is not None):
+            yield path
+
+
+def _end_in_stop(draft: Draft, step: Step) -> None:
+    known = draft.state.steps[step.path]
+    if isinstance(step.verb, Iteration) and isinstance(draft.step(loop_of(step.path)).verb, ForEach):
+        draft.emit(e.IterationEnded, path=step.path, status="stopped")
+    elif known.status in ("running", "waiting"):
+        draft.emit(e.StepStopped, path=step.path, reason="the run is being stopped")
+    else:  # it has ended, and its `finally` has run
+        draft.emit(e.HandlerStarted, path=step.path, handler=known.handler or "~finally")
+
+

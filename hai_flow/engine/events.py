@@ -245,6 +245,15 @@ class StepEnding(Event, frozen=True):
     reason: str = ""
 
 
+class HandlerStarted(Event, frozen=True):
+    """A further list of a step that has failed, finished or stopped goes on: "~catch/0" or "~finally" behind "~undo",
+    "~finally" behind "~catch/0"."""
+
+    path: str
+    handler: str
+    ready: tuple[str, ...] = ()
+
+
 class StepUndone(Event, frozen=True):
     """The step's `undo` has finished. `ready`: the next one to undo."""
 
@@ -491,9 +500,9 @@ class WarningRaised(Event, frozen=True):
 AnyEvent: TypeAlias = (
     RunStarted | RunQueued | RunPaused | RunResumed | RunStopping | RunStopped | RunFinished | RunFailed
     | RunNeedsAttention | RunRetried | TurnStarted | TurnEnded | MessagesChanged | StepStarted | AttemptStarted
-    | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding | StepUndone | BranchEnded
-    | IterationStarted | IterationEnded | MessageStarted
-    | MessageChunk | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded | ToolCallResolved
+    | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding | StepUndone | HandlerStarted
+    | BranchEnded | IterationStarted | IterationEnded | MessageStarted | MessageChunk
+    | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded | ToolCallResolved
     | PendingOpened | VoteCast | PendingDecided | PendingVoided | StateChanged | TimerSet | TimerFired
     | SignalReceived | CustomEmitted | RawEmitted | CollaborationStarted | CollaborationEnded | WarningRaised
 )  # fmt: skip

@@ -64,7 +64,7 @@ TRANSITIONS: Final[dict[str, dict[Status, tuple[Status, ...]]]] = {
         "needs_attention": ("stopped",),
     },
     "run_finished": {"running": ("finished",)},
-    "run_failed": {"running": ("failed",)},
+    "run_failed": {"running": ("failed",), "stopping": ("failed",)},
     "run_needs_attention": {
         "running": ("needs_attention",),
         "paused": ("needs_attention",),
@@ -77,12 +77,47 @@ TRANSITIONS: Final[dict[str, dict[Status, tuple[Status, ...]]]] = {
 StepStatus: TypeAlias = Literal["pending", "running", "waiting", "finished", "skipped", "failed", "stopped", "undone"]
 
 
+class Ending(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """How a step will end once what is open inside it has ended (see `StepEnding`)."""
+
+    outcome: str
+    output: Json = None
+    error: e.Error | None = None
+    reason: str = ""
+
+
+class Item(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What stays of an iteration that has ended."""
+
+    status: str
+    output: Json = None
+    error: e.Error | None = None
+
+
+class LoopState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The iterations of a loop. `begun` were begun, or are ready to; `ended` have ended.
+
+    Of a `for_each`: its `items` with their `keys`, and what became of each; `again` are those that a Retry begins once
+    more before it goes on with the rest. `last` is a `repeat`'s iteration that `steps.X` means behind it.
+    """
+
+    items: list[Json] = []
+    keys: tuple[str, ...] = ()
+    begun: int = 0
+    ended: int = 0
+    results: Map[str, Item] = Map()
+    again: tuple[str, ...] = ()
+    last: int = -1
+
+
 class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One step instance.
 
     `attempt` counts tries of its effect, `failures` those that failed, `lost` those lost in a row; `asked` counts the
-    pendings it ever opened; `timeout` is that of a block, kept so that a Retry can start its clock anew. Of a parallel
-    step: `left` counts the branches that have not finished, `dropped` those of them that failed out of a `join: any`.
+    pendings it ever opened, `undone` how often it was undone; `key` is its idempotency key where it is not the default.
+    `timeout` is that of a block, kept so that a Retry can start its clock anew. `handler` is the list inside it that
+    goes on, or went on last; `handled` says that a `catch` took its error. Of a parallel step: `left` counts the
+    branches that have not finished, `dropped` those of them that failed out of a `join: any`.
     """
 
     status: StepStatus
@@ -98,7 +133,13 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     error: e.Error | None = None
     approval: Json = None
     handler: str | None = None
+    handled: bool = False
+    ending: Ending | None = None
     timeout: int | None = None
+    key: str | None = None
+    undone: int = 0
+    loop: LoopState | None = None
+    index: int = 0
     case: int | None = None
     left: int = 0
     dropped: int = 0
@@ -108,7 +149,7 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Timer(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
     due: int
     path: str
-    kind: Literal["wait", "retry", "deadline", "grace"]
+    kind: e.TimerKind
 
 
 class PendingState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -209,6 +250,12 @@ class RunState(msgspec.Struct, frozen=True, gc=False):
     last_message: Map[str, str] = Map()  # step list -> last assistant message ended in this turn
     signals: tuple[e.SignalReceived, ...] = ()
     ready: tuple[str, ...] = ()
+    inside: Map[str, tuple[str, ...]] = Map()  # iteration -> the steps that are kept of it
+    undoables: Map[str, int] = Map()  # finished steps that an error undoes -> seq of their end
+    undone: tuple[str, ...] = ()
+    undo_failed: tuple[str, ...] = ()
+    begun_steps: int = 0  # for `limits`
+    begun_calls: int = 0
     failure: e.Error | None = None  # what the end of the run ("" in ready) will say, if not its output
     slot: str | None = None
     worked: int = 0  # milliseconds in status running, up to `at` of the last change of status
@@ -229,6 +276,23 @@ class RunState(msgspec.Struct, frozen=True, gc=False):
         return self.worked if self.running_since is None else self.worked + max(0, now - self.running_since)
 
 
+_ESCAPES: Final = {"%": "%25", "/": "%2F", "[": "%5B", "]": "%5D"}
+
+
+def escaped(key: str) -> str:
+    """A key as it stands in a path (LANGUAGE section 4). An empty one is a lone %, which nothing else gives."""
+    return "".join(_ESCAPES.get(character, character) for character in key) or "%"
+
+
+def unescaped(key: str) -> str:
+    """The key that `escaped` wrote."""
+    if "%" not in key:
+        return key
+    for character in "/[]%":  # the sign itself last: what it gives must not be read again
+        key = key.replace(_ESCAPES[character], character)
+    return "" if key == "%" else key
+
+
 def evolve(state: RunState, event: e.Event) -> RunState:
     """`state` after `event`. Total over every event that `decide` can produce."""
     assert event.at >= state.at, f"time went back from {state.at} to {event.at} in run {state.run_id}"
@@ -247,6 +311,24 @@ def list_of(path: str) -> str:
     return path.rpartition("/")[0]
 
 
+def is_inside(path: str, outer: str) -> bool:
+    """Whether the step `path` stands inside the step `outer` ("" = the document)."""
+    return path != outer and (not outer or path.startswith((outer + "/", outer + "[")))
+
+
+def loop_of(iteration: str) -> str:
+    """The loop of an iteration: `rollout` of `rollout[api]`. Keys hold no bracket: they are escaped."""
+    return iteration[: iteration.rindex("[")]
+
+
+def iteration_around(path: str) -> str | None:
+    """The innermost iteration that a step stands in; of an iteration, the one around its loop. None at the top."""
+    if path.endswith("]"):
+        path = loop_of(path)
+    end = path.rfind("]")
+    return None if end < 0 else path[: end + 1]
+
+
 # --- helpers of the folds -----------------------------------------------------------------------------------------
 
 _set = msgspec.structs.replace
@@ -262,9 +344,10 @@ def _moved(state: RunState, event: e.Event, to: Status | None = None) -> dict[st
     status = to or (allowed[0] if allowed else None)
     assert status in allowed, f"{event.type} in status {state.status} is not in the transition table"
     changes: dict[str, Any] = {"status": status}
-    if status == "running" and state.running_since is None:
+    working = status in ("running", "stopping")  # what a stop has to undo has its timeouts too
+    if working and state.running_since is None:
         changes["running_since"] = event.at
-    elif status != "running" and state.running_since is not None:
+    elif not working and state.running_since is not None:
         changes["worked"] = state.worked_at(event.at)
         changes["running_since"] = None
     return changes
@@ -289,6 +372,33 @@ def _step(state: RunState, path: str, **changes: Any) -> Map[str, StepState]:
     return state.steps.set(path, _set(state.steps[path], **changes))
 
 
+def _recorded(state: RunState, path: str, step: StepState) -> dict[str, Any]:
+    """The changes that record `step`; an iteration remembers which steps are kept of it."""
+    changes: dict[str, Any] = {"steps": state.steps.set(path, step)}
+    if "]" in path and path not in state.steps:
+        around = iteration_around(path)
+        if around is not None:
+            changes["inside"] = state.inside.set(around, (*state.inside.get(around, ()), path))
+    return changes
+
+
+def _forgotten(state: RunState, iteration: str) -> dict[str, Any]:
+    """The changes that forget an iteration and everything in it; none if something in it could yet be undone."""
+    if state.undoables and _undoable_inside(state, iteration):
+        return {}
+    steps, inside = state.steps.mutate(), state.inside.mutate()
+    left = [iteration]
+    while left:
+        path = left.pop()
+        steps.pop(path, None)
+        left.extend(inside.pop(path, ()))
+    return {"steps": steps.finish(), "inside": inside.finish()}
+
+
+def _undoable_inside(state: RunState, iteration: str) -> bool:
+    return any(path in state.undoables or _undoable_inside(state, path) for path in state.inside.get(iteration, ()))
+
+
 def _without(items: tuple[str, ...], item: str) -> tuple[str, ...]:
     if item not in items:
         return items
@@ -308,7 +418,7 @@ def _closed_step(state: RunState, event: Any, /, **changes: Any) -> RunState:
     return _next(
         state,
         event,
-        steps=_step(state, path, **changes),
+        steps=_step(state, path, ending=None, **changes),
         attempts=_dropped(state.attempts, path),
         timers=_timers_without(state, path),
         timeouts=_dropped(state.timeouts, path),
@@ -330,7 +440,7 @@ def _known(state: RunState, event: Any) -> RunState:
     """`state` with a record of the step, also of one that was cut off, or failed, before it began."""
     if event.path in state.steps:
         return state
-    return _set(state, steps=state.steps.set(event.path, StepState("running", event.at)))
+    return _set(state, **_recorded(state, event.path, StepState("running", event.at)))
 
 
 # --- folds: the run -----------------------------------------------------------------------------------------------
@@ -392,7 +502,20 @@ def _run_retried(state: RunState, event: e.RunRetried) -> RunState:
     steps, timeouts = state.steps, state.timeouts
     for path in event.reopened:
         step = steps[path]
-        steps = steps.set(path, _set(step, status="running", error=None, handler=None, lost=0, dropped=0))
+        loop = step.loop and _reopened_loop(step.loop, path, event.ready, event.reopened)
+        steps = steps.set(
+            path,
+            _set(
+                step,
+                status="running",
+                error=None,
+                handler=step.handler if step.handled else None,
+                ending=None,
+                lost=0,
+                dropped=0,
+                loop=loop,
+            ),
+        )
         if step.timeout is not None:
             timeouts = timeouts.set(path, state.worked_at(event.at) + step.timeout)
     return _next(
@@ -405,7 +528,25 @@ def _run_retried(state: RunState, event: e.RunRetried) -> RunState:
         ended_at=None,
         error=None,
         failure=None,
+        undone=(),
+        undo_failed=(),
     )
+
+
+def _reopened_loop(loop: LoopState, path: str, ready: tuple[str, ...], reopened: tuple[str, ...]) -> LoopState:
+    """The loop as it goes on: what has not finished begins again, some of it now (it is `ready`, or reopened)."""
+    if not loop.keys:
+        return _set(loop, ended=loop.begun - 1) if f"{path}[{loop.begun - 1}]" in reopened else loop
+    results = loop.results.mutate()
+    again: list[str] = []
+    for key in loop.keys[: loop.begun]:
+        if key in results and results[key].status == "finished" and f"{path}[{key}]" not in reopened:
+            continue
+        results.pop(key, None)
+        if f"{path}[{key}]" not in reopened and f"{path}[{key}]" not in ready:
+            again.append(key)
+    kept = results.finish()
+    return _set(loop, results=kept, ended=len(kept), again=tuple(again))
 
 
 # --- folds: turns and the thread ----------------------------------------------------------------------------------
@@ -466,18 +607,31 @@ def _step_started(state: RunState, event: e.StepStarted) -> RunState:
         event.attempt,
         asked=before.asked if before else 0,
         args=event.args,
+        approval=before.approval if before and event.attempt else None,  # a gate that was passed stays passed
         timeout=None if event.attempt else event.timeout,
+        key=event.key,
+        undone=before.undone if before else 0,
+        loop=_loop(event) if event.verb in _LOOPS else None,
         case=event.case,
         left=event.branches,
     )
     return _next(
         state,
         event,
-        steps=state.steps.set(path, step),
+        **_recorded(state, path, step),
+        begun_steps=state.begun_steps + 1,
+        begun_calls=state.begun_calls + (event.verb == "call"),
         attempts=state.attempts.set(path, event.attempt) if event.attempt else state.attempts,
         timeouts=_timeouts_with(state, event),
         ready=(*_without(state.ready, path), *event.ready),
     )
+
+
+_LOOPS: Final = frozenset({"for_each", "repeat"})
+
+
+def _loop(event: e.StepStarted) -> LoopState:
+    return LoopState(event.items, event.keys, len(event.ready))
 
 
 def _attempt_started(state: RunState, event: e.AttemptStarted) -> RunState:
@@ -493,23 +647,133 @@ def _attempt_started(state: RunState, event: e.AttemptStarted) -> RunState:
 
 
 def _step_finished(state: RunState, event: e.StepFinished) -> RunState:
-    changes: dict[str, Any] = {"status": "finished", "output": event.output, "lost": 0}
+    state = _known(state, event)
+    changes: dict[str, Any] = {"status": "finished", "output": event.output, "lost": 0, "handler": event.handler}
     if event.approval is not None:
         changes["approval"] = event.approval
-    return _closed_step(state, event, **changes)
+    loop = state.steps[event.path].loop
+    if loop is not None and loop.keys:
+        changes["output"] = gathered(loop)
+    after = _closed_step(state, event, **changes)
+    if event.undoable:
+        after = _set(after, undoables=after.undoables.set(event.path, after.seq))
+    return after if loop is None else _closed_loop(after, event.path, loop)
+
+
+def gathered(loop: LoopState) -> list[Json]:
+    """The output of a `for_each`: what became of each item, in their order."""
+    none = Item("stopped")
+    items = ((key, loop.results.get(key, none)) for key in loop.keys)
+    return [
+        {
+            "key": unescaped(key),
+            "status": item.status,
+            "output": item.output,
+            "error": None if item.error is None else msgspec.to_builtins(item.error),
+        }
+        for key, item in items
+    ]
+
+
+def _closed_loop(state: RunState, path: str, loop: LoopState) -> RunState:
+    """A `for_each` that has finished needs none of its iterations any more, nor its items."""
+    if not loop.keys:
+        return state
+    for key in loop.keys:
+        if state.inside and f"{path}[{key}]" in state.steps:
+            state = _set(state, **_forgotten(state, f"{path}[{key}]"))
+    return _set(state, steps=_step(state, path, loop=_set(loop, items=[], results=Map())))
 
 
 def _step_skipped(state: RunState, event: e.StepSkipped) -> RunState:
-    steps = state.steps.set(event.path, StepState("skipped", event.at))
-    return _next(state, event, steps=steps, ready=(*_without(state.ready, event.path), *event.ready))
+    if event.handler is None and event.approval is None:
+        recorded = _recorded(state, event.path, StepState("skipped", event.at))
+        return _next(state, event, **recorded, ready=(*_without(state.ready, event.path), *event.ready))
+    changes = {"status": "skipped", "handler": event.handler, "approval": event.approval, "output": event.approval}
+    return _closed_step(state, event, **changes)
 
 
 def _step_failed(state: RunState, event: e.StepFailed) -> RunState:
-    changes: dict[str, Any] = {"status": "failed", "error": event.error, "handler": event.handler}
+    state = _known(state, event)
+    changes: dict[str, Any] = {
+        "status": "failed",
+        "error": event.error,
+        "handler": event.handler,
+        "handled": event.handler is not None and event.handler.startswith("~catch"),
+    }
     if event.approval is not None:
         changes |= {"approval": event.approval, "output": event.approval}
-    after = _closed_step(_known(state, event), event, **changes)
+    loop = state.steps[event.path].loop
+    if loop is not None and loop.keys:
+        changes["output"] = gathered(loop)
+    after = _closed_step(state, event, **changes)
+    if event.path.endswith("/~undo"):
+        after = _undo_ended(after, event.path, failed=True)
     return _set(after, failure=event.error) if "" in event.ready else after
+
+
+def _undo_ended(state: RunState, path: str, *, failed: bool = False) -> RunState:
+    owner = path if not failed else path.removesuffix("/~undo")
+    undoables = state.undoables.delete(owner) if owner in state.undoables else state.undoables
+    if failed:
+        return _set(state, undoables=undoables, undo_failed=(*state.undo_failed, owner))
+    return _set(state, undoables=undoables, undone=(*state.undone, owner))
+
+
+def _step_undone(state: RunState, event: e.StepUndone) -> RunState:
+    undone = state.steps[event.path].undone + 1
+    after = _next(
+        state,
+        event,
+        steps=_step(state, event.path, status="undone", undone=undone),
+        ready=(*state.ready, *event.ready),
+    )
+    return _undo_ended(after, event.path)
+
+
+def _step_ending(state: RunState, event: e.StepEnding) -> RunState:
+    state = _known(state, event)
+    ending = Ending(event.outcome, event.output, event.error, event.reason)
+    return _next(state, event, steps=_step(state, event.path, ending=ending))
+
+
+def _handler_started(state: RunState, event: e.HandlerStarted) -> RunState:
+    changes: dict[str, Any] = {"handler": event.handler, "ending": None}
+    if event.handler.startswith("~catch"):
+        changes["handled"] = True
+    return _next(state, event, steps=_step(state, event.path, **changes), ready=(*state.ready, *event.ready))
+
+
+def _iteration_started(state: RunState, event: e.IterationStarted) -> RunState:
+    loop = loop_of(event.path)
+    known = state.steps[loop].loop
+    assert known is not None
+    if not known.keys:  # a `repeat`: the iteration before is over, and `steps.X` means this one
+        if event.index:
+            state = _set(state, **_forgotten(state, f"{loop}[{event.index - 1}]"))
+        state = _set(state, steps=_step(state, loop, loop=_set(known, last=event.index)))
+    step = StepState("running", event.at, "iteration", event.turn, index=event.index)
+    ready = (*_without(state.ready, event.path), *event.ready)
+    return _next(state, event, **_recorded(state, event.path, step), ready=ready)
+
+
+def _iteration_ended(state: RunState, event: e.IterationEnded) -> RunState:
+    state = _known(state, event)
+    path = loop_of(event.path)
+    loop = state.steps[path].loop
+    assert loop is not None
+    key = event.path[len(path) + 1 : -1]
+    started = {each[len(path) + 1 : -1] for each in event.ready}
+    again = tuple(each for each in loop.again if each not in started) if loop.again else ()
+    begun = loop.begun + len(event.ready) - (len(loop.again) - len(again))
+    changed = _set(loop, begun=begun, ended=loop.ended + 1, again=again)
+    if loop.keys:
+        changed = _set(changed, results=loop.results.set(key, Item(event.status, event.output, event.error)))
+    steps = _step(state, path, loop=changed)
+    steps = steps.set(event.path, _set(steps[event.path], status=event.status, error=event.error, ending=None))
+    ready = (*_without(state.ready, event.path), *event.ready)
+    after = _next(state, event, steps=steps, ready=ready)
+    return _set(after, **_forgotten(after, event.path)) if loop.keys and event.status == "finished" else after
 
 
 def _step_retried(state: RunState, event: e.StepRetried) -> RunState:
@@ -530,7 +794,7 @@ def _step_retried(state: RunState, event: e.StepRetried) -> RunState:
 
 
 def _step_stopped(state: RunState, event: e.StepStopped) -> RunState:
-    return _closed_step(_known(state, event), event, status="stopped", handler=None)
+    return _closed_step(_known(state, event), event, status="stopped", handler=event.handler)
 
 
 def _branch_ended(state: RunState, event: e.BranchEnded) -> RunState:
@@ -695,6 +959,22 @@ def _timer_fired(state: RunState, event: e.TimerFired) -> RunState:
     timers = tuple(t for t in state.timers if not (t.path == event.path and t.kind == event.kind))
     ready = (*state.ready, event.path) if event.kind == "retry" else state.ready
     return _next(state, event, timers=timers, ready=ready)
+
+
+def _custom_emitted(state: RunState, event: e.CustomEmitted) -> RunState:
+    return _next(state, event)
+
+
+def _raw_emitted(state: RunState, event: e.RawEmitted) -> RunState:
+    return _next(state, event)
+
+
+def _collaboration_started(state: RunState, event: e.CollaborationStarted) -> RunState:
+    return _next(state, event)
+
+
+def _collaboration_ended(state: RunState, event: e.CollaborationEnded) -> RunState:
+    return _next(state, event)
 
 
 def _signal_received(state: RunState, event: e.SignalReceived) -> RunState:
