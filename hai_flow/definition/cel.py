@@ -322,7 +322,7 @@ def _scan(
             _scan(tree.operand, source, roots, bound, tree.name, result)
         case Call(function="_?._", arguments=(operand, Const(value=str() as key))):
             _scan(operand, source, roots, bound, key, result)
-        case Call(target=Name(name=namespace)) if namespace in NAMESPACES and namespace not in bound:
+        case Call(target=Name(name=namespace)) if namespace in NAMESPACES - bound - roots:
             for argument in tree.arguments:
                 _scan(argument, source, roots, bound, None, result)
         case Comprehension():
@@ -458,11 +458,12 @@ def _environment(variables: tuple[tuple[str, Kind], ...]) -> cel.Env:
     return cel.NewEnv(variables=types, extensions=list(_EXTENSIONS))
 
 
+_NAME_LENGTH: Final = 3
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def _variable_names(taken: frozenset[str]) -> Iterator[str]:
-    """Names of three characters: no root is shorter, so a padded one fits where any path stood."""
+    """Names of `_NAME_LENGTH` characters, which a path with at least two parts has too: a padded one fits there."""
     for first in _DIGITS:
         for second in _DIGITS:
             name = f"v{first}{second}"
@@ -508,12 +509,14 @@ def _bindings(
     for chain in chains:
         paths.setdefault(chain.path, []).append(chain)
     result: list[Binding] = []
-    for (path, uses), name in zip(paths.items(), names, strict=False):
+    for path, uses in paths.items():
+        # A loop's variable may be shorter than the names given here; then it keeps its own.
+        name = str(path[0]) if len(path) == 1 and len(str(path[0])) < _NAME_LENGTH else next(names, None)
+        if name is None:
+            raise Faults([Fault(0, "expression.too_long", "expected fewer different paths in one expression")])
         asked = {use.field for use in uses}
         fields = None if None in asked else frozenset(part for part in asked if part is not None)
         result.append(Binding(name, path, kind_at(path), fields))
-    if len(result) < len(paths):
-        raise Faults([Fault(0, "expression.too_long", "expected fewer different paths in one expression")])
     return tuple(result)
 
 
@@ -649,8 +652,6 @@ def look_up(scope: Mapping[str, Json], path: Sequence[Segment]) -> Json:
                 f"{spell(path[:depth])} is neither an object nor a list: {spell(path)} can't be read",
             )
     return value
-
-
 
 
 @dataclass(slots=True)
