@@ -179,7 +179,8 @@ def _short_syntax(message: str) -> str:
 
 def _overload_message(function: str, types: str) -> str:
     shown = re.sub(r"^_(.+)_$", r"\1", function)
-    given = types.strip("()")
+    given = types.removeprefix("(").removesuffix(")")
+    shown = shown.removeprefix("@")
     if shown == "==" or shown == "!=":
         return f"`{shown}` compares {given.replace(', ', ' with ')}, which can never be equal"
     if "int" in given and "double" in given:
@@ -489,10 +490,10 @@ def compile_tree(
     environment = _environment(tuple((binding.name, binding.kind) for binding in bindings))
     try:
         program = environment.compile(rewritten)
+        result = program.return_type().name()
     except Exception as error:  # pybind raises RuntimeError, TypeError or SystemError
         raise Faults(_faults(str(error), rewritten, ends)) from None
-    result = program.return_type().name()
-    if result.startswith("optional_type"):
+    if "optional_type" in result:
         raise Faults([Fault(0, "expression.optional", "the result may be absent; end with .orValue(...)")])
     growth = _Growth(tree, {id(chain.node): by_path[chain.path].name for chain in chains})
     return Program(source, program, bindings, result, growth)
@@ -806,6 +807,7 @@ def finished(value: Json) -> Json:
 # -- growth --------------------------------------------------------------------------------------------------------
 
 _PRODUCTS: Final = frozenset(("replace", "join", "format"))
+_MATCH_SHARE: Final = 8  # characters of text times of pattern, for one character of growth: RE2 is that much cheaper
 
 
 class _Growth:
@@ -822,7 +824,8 @@ class _Growth:
             self._uses[name] = self._uses.get(name, 0) + 1
         self._base = 64 * len(nodes) + sum(len(n.value) for n in nodes if isinstance(n, Const) and type(n.value) is str)
         self.deep = any(
-            isinstance(node, Comprehension) or (isinstance(node, Call) and node.function in _PRODUCTS) for node in nodes
+            isinstance(node, Comprehension) or (isinstance(node, Call) and node.function in (*_PRODUCTS, "matches"))
+            for node in nodes
         )
 
     def check(self, sizes: Mapping[str, Size]) -> None:
@@ -883,6 +886,8 @@ class _Growth:
             return _widest(parts[1:])
         if call.function in ("_[_]", "_?._", "_[?_]"):
             return self._part(parts[0])
+        if call.function == "matches":  # it makes nothing, but its work is a product
+            return Size(self._allow(math.prod(part.total for part in parts) // _MATCH_SHARE + 1))
         total = sum(part.total for part in parts) + 32
         if call.function in _PRODUCTS:
             total += parts[0].total * sum(part.total for part in parts[1:])

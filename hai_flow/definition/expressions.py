@@ -488,7 +488,7 @@ class _Doubts:
             case cel.Comprehension():
                 self._loop(tree, known, items)
             case _:
-                if isinstance(tree, cel.Call) and tree.function in ("_==_", "_!=_"):
+                if isinstance(tree, cel.Call) and tree.function in ("_==_", "_!=_", "@in"):
                     self.doubts += _enum_doubts(tree, self.chains, self.names)
                 for child in cel.children(tree):
                     self._visit(child, known, items)
@@ -521,10 +521,11 @@ class _Doubts:
 
     def _item(self, tree: cel.Select | cel.Call, items: Mapping[str, Look]) -> bool:
         """Check a path that begins with a loop's variable; whether `tree` is one."""
-        path = cel.static_path(tree)
+        inside, last = (tree.operand, (tree.name,)) if isinstance(tree, cel.Select) and tree.test else (tree, ())
+        path = cel.static_path(inside)
         if path is None or path[0].name not in items:
             return False
-        whole = (path[0].name, *path[1])
+        whole = (path[0].name, *path[1], *last)
         wrong = _look_inside(items[path[0].name], whole).wrong
         if wrong is not None:
             start = path[0].offset
@@ -555,15 +556,20 @@ def _is_filter(loop: cel.Comprehension) -> bool:
 
 
 def _enum_doubts(call: cel.Call, chains: Mapping[int, Chain], names: Names) -> Iterator[Fault]:
-    for one, other in (call.arguments, call.arguments[::-1]):
-        chain = chains.get(id(one))
-        if chain is None or not isinstance(other, cel.Const) or not isinstance(other.value, str):
+    """Texts that are compared with, or looked for among, values of an enum that does not have them."""
+    one, other = call.arguments
+    pairs = [(one, other), (other, one)]
+    if call.function == "@in":
+        pairs = [(one, element) for element in other.elements] if isinstance(other, cel.Listing) else []
+    for read, written in pairs:
+        chain = chains.get(id(read))
+        if chain is None or not isinstance(written, cel.Const) or not isinstance(written.value, str):
             continue
         schema = names.types.look(chain.path).schema
         allowed = schema.get("enum") if isinstance(schema, Mapping) else None
-        if isinstance(allowed, list) and other.value not in allowed and all(isinstance(a, str) for a in allowed):
-            message = f"`{cel.spell(chain.path)}` is never {other.value!r}{suggestion(other.value, allowed)}"
-            yield Fault(other.offset, "expression.enum", f"{message} (it is one of {', '.join(allowed)})")
+        if isinstance(allowed, list) and written.value not in allowed and all(isinstance(a, str) for a in allowed):
+            message = f"`{cel.spell(chain.path)}` is never {written.value!r}{suggestion(written.value, allowed)}"
+            yield Fault(written.offset, "expression.enum", f"{message} (it is one of {', '.join(allowed)})")
 
 
 def _free_fault(name: cel.Name, names: Names) -> Fault:
