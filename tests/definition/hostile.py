@@ -1,4 +1,4 @@
-"""Expressions made to break the evaluator. Run as a program, all of them run under a memory limit (bytes, argument 1)."""
+"""Expressions made to break the evaluator. As a program: all of them, under a memory limit of argument 1 bytes."""
 
 from __future__ import annotations
 
@@ -251,11 +251,14 @@ REACHING: Final = [
     "env.PATH",
 ]
 WRITING: Final = [
-    "", "   ", "\n", "\x00", "\x00 + 1", "'\x00'", "'\\u0000'", "'\\ud800'", "'\ud800'", "'\\U00110000'", "'\\x'", "'\\q'",
+    "", "   ", "\n", "\x00", "\x00 + 1", "'\x00'", "'\\u0000'", "'\\ud800'", "'\ud800'", "'\\U00110000'", "'\\x'",
+    "'\\q'",
     "'", "\"", "'''", "r'\\'", "b'", "'a\nb'", "'é' + 'ü' + '🦀'", "'🦀'.size() + '🦀' . charAt(0).size()", "ínput.x",
-    "input．count", "input.count\u2028+ 1", "\ufeffinput.count", "input.count // comment", "// only a comment", "/* x */ 1",
+    "input．count", "input.count\u2028+ 1", "\ufeffinput.count", "input.count // comment", "// only a comment",
+    "/* x */ 1",
     "in", "as", "let", "var x = 1", "package", "import", "loop", "void", "while", "function", "return 1", "true.false",
-    "input.in", "input.`in`", "input.`", "a b", "1 2", "x = 1", "x => 1", "1 ?? 2", "a and b", "not a", "`", "@", "#", "$",
+    "input.in", "input.`in`", "input.`", "a b", "1 2", "x = 1", "x => 1", "1 ?? 2", "a and b", "not a", "`", "@",
+    "#", "$",
     "${{ 1 }}", "${{ ${{ 1 }} }}", "}}", "{{", "${{", "1;2", "1,2", ",", ".", "..", "?:", "[", "]", "{", "}", "(", ")",
     "\\", "\t1", "1\r\n+\r\nfoo",
 ]  # fmt: skip
@@ -269,13 +272,16 @@ def outcome(source: str) -> str:
     try:
         value = compile_expression(source, names()).evaluate(BIG)
     except Faults as faults:
-        assert all(0 <= fault.offset <= len(source) and fault.message for fault in faults.faults), faults.faults
+        _check_places(faults, source)
         return faults.faults[0].code
     except ExpressionError as error:
-        assert error.message
         return error.code
     assert len(repr(value)) <= 2 * RESULT_MAX
     return "value"
+
+
+def _check_places(faults: Faults, source: str) -> None:
+    assert all(0 <= fault.offset <= len(source) and fault.message for fault in faults.faults), faults.faults
 
 
 if __name__ == "__main__":
