@@ -476,8 +476,13 @@ def compile_tree(
     source: str, tree: Tree, chains: Sequence[Chain], kind_at: Callable[[tuple[Segment, ...]], Kind]
 ) -> Program:
     """The checked program of a parsed source whose paths (`chains`) were found sound. Raises `Faults`."""
-    taken = frozenset(node.name for node in walk(tree) if isinstance(node, Name))
-    bindings = _bindings(chains, kind_at, _variable_names(taken | {v for n in walk(tree) for v in _loop_names(n)}))
+    taken: set[str] = set()
+    for node in walk(tree):
+        if isinstance(node, Name):
+            taken.add(node.name)
+        elif isinstance(node, Comprehension):
+            taken |= {node.variable, node.accumulator}
+    bindings = _bindings(chains, kind_at, _variable_names(frozenset(taken)))
     by_path = {binding.path: binding for binding in bindings}
     rewritten = source
     for chain in chains:
@@ -497,10 +502,6 @@ def compile_tree(
         raise Faults([Fault(0, "expression.optional", "the result may be absent; end with .orValue(...)")])
     growth = _Growth(tree, {id(chain.node): by_path[chain.path].name for chain in chains})
     return Program(source, program, bindings, result, growth)
-
-
-def _loop_names(tree: Tree) -> tuple[str, ...]:
-    return (tree.variable, tree.accumulator) if isinstance(tree, Comprehension) else ()
 
 
 def _bindings(

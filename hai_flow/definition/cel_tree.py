@@ -237,6 +237,8 @@ def is_empty(tree: Tree) -> bool:
 
 def walk(tree: Tree) -> Iterator[Tree]:
     """`tree` and everything in it, parents first."""
-    yield tree
-    for child in children(tree):
-        yield from walk(child)
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(children(node)))

@@ -790,6 +790,7 @@ class _TemplateCompiler:
             self.report(at, Fault(doubt.offset + hole.offset, doubt.code, doubt.message))
 
 
+@lru_cache(maxsize=4096)
 def _whole_path(source: str, roots: frozenset[str]) -> Chain | None:
     """The path, if the hole holds nothing else."""
     stripped = source.strip()
