@@ -179,7 +179,8 @@ def _short_syntax(message: str) -> str:
 
 def _overload_message(function: str, types: str) -> str:
     shown = re.sub(r"^_(.+)_$", r"\1", function)
-    given = types.strip("()")
+    given = types.removeprefix("(").removesuffix(")")
+    shown = shown.removeprefix("@")
     if shown == "==" or shown == "!=":
         return f"`{shown}` compares {given.replace(', ', ' with ')}, which can never be equal"
     if "int" in given and "double" in given:
@@ -322,7 +323,7 @@ def _scan(
             _scan(tree.operand, source, roots, bound, tree.name, result)
         case Call(function="_?._", arguments=(operand, Const(value=str() as key))):
             _scan(operand, source, roots, bound, key, result)
-        case Call(target=Name(name=namespace)) if namespace in NAMESPACES and namespace not in bound:
+        case Call(target=Name(name=namespace)) if namespace in NAMESPACES - bound - roots:
             for argument in tree.arguments:
                 _scan(argument, source, roots, bound, None, result)
         case Comprehension():
@@ -458,11 +459,12 @@ def _environment(variables: tuple[tuple[str, Kind], ...]) -> cel.Env:
     return cel.NewEnv(variables=types, extensions=list(_EXTENSIONS))
 
 
+_NAME_LENGTH: Final = 3
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def _variable_names(taken: frozenset[str]) -> Iterator[str]:
-    """Names of three characters: no root is shorter, so a padded one fits where any path stood."""
+    """Names of `_NAME_LENGTH` characters, which a path with at least two parts has too: a padded one fits there."""
     for first in _DIGITS:
         for second in _DIGITS:
             name = f"v{first}{second}"
@@ -474,8 +476,13 @@ def compile_tree(
     source: str, tree: Tree, chains: Sequence[Chain], kind_at: Callable[[tuple[Segment, ...]], Kind]
 ) -> Program:
     """The checked program of a parsed source whose paths (`chains`) were found sound. Raises `Faults`."""
-    taken = frozenset(node.name for node in walk(tree) if isinstance(node, Name))
-    bindings = _bindings(chains, kind_at, _variable_names(taken | {v for n in walk(tree) for v in _loop_names(n)}))
+    taken: set[str] = set()
+    for node in walk(tree):
+        if isinstance(node, Name):
+            taken.add(node.name)
+        elif isinstance(node, Comprehension):
+            taken |= {node.variable, node.accumulator}
+    bindings = _bindings(chains, kind_at, _variable_names(frozenset(taken)))
     by_path = {binding.path: binding for binding in bindings}
     rewritten = source
     for chain in chains:
@@ -488,17 +495,13 @@ def compile_tree(
     environment = _environment(tuple((binding.name, binding.kind) for binding in bindings))
     try:
         program = environment.compile(rewritten)
+        result = program.return_type().name()
     except Exception as error:  # pybind raises RuntimeError, TypeError or SystemError
         raise Faults(_faults(str(error), rewritten, ends)) from None
-    result = program.return_type().name()
-    if result.startswith("optional_type"):
+    if "optional_type" in result:
         raise Faults([Fault(0, "expression.optional", "the result may be absent; end with .orValue(...)")])
     growth = _Growth(tree, {id(chain.node): by_path[chain.path].name for chain in chains})
     return Program(source, program, bindings, result, growth)
-
-
-def _loop_names(tree: Tree) -> tuple[str, ...]:
-    return (tree.variable, tree.accumulator) if isinstance(tree, Comprehension) else ()
 
 
 def _bindings(
@@ -508,12 +511,14 @@ def _bindings(
     for chain in chains:
         paths.setdefault(chain.path, []).append(chain)
     result: list[Binding] = []
-    for (path, uses), name in zip(paths.items(), names, strict=False):
+    for path, uses in paths.items():
+        # A loop's variable may be shorter than the names given here; then it keeps its own.
+        name = str(path[0]) if len(path) == 1 and len(str(path[0])) < _NAME_LENGTH else next(names, None)
+        if name is None:
+            raise Faults([Fault(0, "expression.too_long", "expected fewer different paths in one expression")])
         asked = {use.field for use in uses}
         fields = None if None in asked else frozenset(part for part in asked if part is not None)
         result.append(Binding(name, path, kind_at(path), fields))
-    if len(result) < len(paths):
-        raise Faults([Fault(0, "expression.too_long", "expected fewer different paths in one expression")])
     return tuple(result)
 
 
@@ -649,8 +654,6 @@ def look_up(scope: Mapping[str, Json], path: Sequence[Segment]) -> Json:
                 f"{spell(path[:depth])} is neither an object nor a list: {spell(path)} can't be read",
             )
     return value
-
-
 
 
 @dataclass(slots=True)
@@ -805,6 +808,7 @@ def finished(value: Json) -> Json:
 # -- growth --------------------------------------------------------------------------------------------------------
 
 _PRODUCTS: Final = frozenset(("replace", "join", "format"))
+_MATCH_SHARE: Final = 8  # characters of text times of pattern, for one character of growth: RE2 is that much cheaper
 
 
 class _Growth:
@@ -821,7 +825,8 @@ class _Growth:
             self._uses[name] = self._uses.get(name, 0) + 1
         self._base = 64 * len(nodes) + sum(len(n.value) for n in nodes if isinstance(n, Const) and type(n.value) is str)
         self.deep = any(
-            isinstance(node, Comprehension) or (isinstance(node, Call) and node.function in _PRODUCTS) for node in nodes
+            isinstance(node, Comprehension) or (isinstance(node, Call) and node.function in (*_PRODUCTS, "matches"))
+            for node in nodes
         )
 
     def check(self, sizes: Mapping[str, Size]) -> None:
@@ -882,6 +887,8 @@ class _Growth:
             return _widest(parts[1:])
         if call.function in ("_[_]", "_?._", "_[?_]"):
             return self._part(parts[0])
+        if call.function == "matches":  # it makes nothing, but its work is a product
+            return Size(self._allow(math.prod(part.total for part in parts) // _MATCH_SHARE + 1))
         total = sum(part.total for part in parts) + 32
         if call.function in _PRODUCTS:
             total += parts[0].total * sum(part.total for part in parts[1:])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 Json: TypeAlias = Any
 
@@ -96,22 +96,29 @@ def children(tree: Tree) -> tuple[Tree, ...]:
             return ()
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+def _fields(data: bytes) -> list[tuple[int, Any]]:
     """The fields of a protobuf message: (number, varint or bytes). Fixed 64-bit values come as their eight bytes."""
+    found: list[tuple[int, Any]] = []
     at, end = 0, len(data)
     while at < end:
-        tag, at = _varint(data, at)
-        number, wire = tag >> 3, tag & 7
-        if wire == 0:
-            value, at = _varint(data, at)
-            yield number, value
-            continue
-        if wire == 2:
-            size, at = _varint(data, at)
+        tag = data[at]
+        at += 1
+        if tag >= 0x80:  # rare: a field number beyond 15
+            tag, at = _varint(data, at - 1)
+        wire = tag & 7
+        if wire in (0, 2):
+            size = data[at]
+            at += 1
+            if size >= 0x80:
+                size, at = _varint(data, at - 1)
+            if wire == 0:
+                found.append((tag >> 3, size))
+                continue
         else:
             size = 8 if wire == 1 else 4
-        yield number, data[at : at + size]
+        found.append((tag >> 3, data[at : at + size]))
         at += size
+    return found
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -146,13 +153,9 @@ class _Reader:
     def tree(self, data: bytes) -> Tree:
         parts = dict(_fields(data))
         offset = self.offsets.get(parts.get(2, 0), 0)
-        kinds: tuple[tuple[int, Callable[[int, bytes], Tree]], ...] = (
-            (3, self._constant), (4, self._name), (5, self._select), (6, self._call), (7, self._list),
-            (8, self._struct), (9, self._comprehension),
-        )  # fmt: skip
-        for number, read in kinds:
+        for number, read in _READERS:
             if number in parts:
-                return read(offset, parts[number])
+                return read(self, offset, parts[number])
         return Const(offset, None)
 
     def _constant(self, offset: int, data: bytes) -> Tree:
@@ -211,6 +214,12 @@ class _Reader:
         return Comprehension(offset, parts[1].decode(), range_, parts[3].decode(), start, condition, step, result)
 
 
+_READERS: Final[tuple[tuple[int, Callable[[_Reader, int, bytes], Tree]], ...]] = (
+    (4, _Reader._name), (3, _Reader._constant), (5, _Reader._select), (6, _Reader._call), (7, _Reader._list),
+    (8, _Reader._struct), (9, _Reader._comprehension),
+)  # fmt: skip
+
+
 def _double(data: bytes) -> float:
     return struct.unpack("<d", data)[0]
 
@@ -228,6 +237,8 @@ def is_empty(tree: Tree) -> bool:
 
 def walk(tree: Tree) -> Iterator[Tree]:
     """`tree` and everything in it, parents first."""
-    yield tree
-    for child in children(tree):
-        yield from walk(child)
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(children(node)))

@@ -113,6 +113,7 @@ class _Compiler(Verbs):
         self.tolerated: set[str] = set()  # ids inside of what can't be compiled: no reference to them is reported
         self.types = Types({}, {})
         self.outputs: dict[str, Json] = {}
+        self.approvals: dict[str, Json] = {}
         self.steps: dict[str, plan.Step] = {}
         self.default_timeout: int | None = None
 
@@ -131,7 +132,7 @@ class _Compiler(Verbs):
         outline = self._outline(fields.get("steps", []), ("steps",), "", ())
         clauses = self._outline_catch(fields, (), "", ())
         self._drop_unknown_outputs()
-        self.types = Types(input_schema.raw, _state_raw(self.state), self.outputs)
+        self.types = Types(input_schema.raw, _state_raw(self.state), self.outputs, self.approvals)
         names = Names(self.types, ALWAYS, explain=self._explain(()))
         visible = self._compile_list(outline, names)
         after = replace(names, visible=visible)
@@ -414,11 +415,12 @@ class _Compiler(Verbs):
                 self.outputs[draft.id] = form
             else:
                 properties = {**ENVELOPE["properties"], "values": {**form, "type": ["object", "null"]}}
-                self.outputs[draft.id] = {**ENVELOPE, "properties": properties, "x-envelope": True}
+                self.outputs[draft.id] = self.approvals[draft.id] = {**ENVELOPE, "properties": properties}
 
     def _drop_unknown_outputs(self) -> None:
         """Ids that are used twice have no one type."""
         self.outputs = {name: schema for name, schema in self.outputs.items() if name in self.ids}
+        self.approvals = {name: schema for name, schema in self.approvals.items() if name in self.ids}
 
     def _warn_unreachable(self, drafts: Sequence[_Draft]) -> None:
         for draft, following in pairwise(drafts):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, Protocol, TypeAlias
@@ -25,6 +25,7 @@ __all__ = [
     "ExpressionError",
     "Fault",
     "Faults",
+    "Guards",
     "Names",
     "Types",
     "compile_expression",
@@ -44,7 +45,8 @@ ELSEWHERE: Final[dict[str, str]] = {
     "event": "`event` exists only in `wait_for.match` and in event triggers",
     "secrets": "`secrets` can be named only in the settings of tools and models",
 }
-ROOTS: Final = ALWAYS | ELSEWHERE.keys()
+# No loop variable but `item` may have one of these names; outside of their places they keep their own sentence.
+ROOTS: Final = ALWAYS | frozenset(ELSEWHERE)
 STEP_MEMBERS: Final = ("status", "output", "error", "approval")
 _MEMBER_HINTS: Final = {
     "decision": "; write steps.X.approval.decision",
@@ -53,21 +55,25 @@ _MEMBER_HINTS: Final = {
 }
 
 
-def _closed_object(*names: str) -> dict[str, Json]:
+def _closed_object(**properties: Json) -> dict[str, Json]:
     return {
-        "type": "object", "properties": {name: {} for name in names}, "required": list(names),
-        "additionalProperties": False,
+        "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False,
     }  # fmt: skip
 
 
 _FIXED: Final[dict[str, Json]] = {
-    "run": _closed_object("id", "workflow", "version", "started_at", "requester", "trigger"),
-    "thread": _closed_object("id", "message"),
-    "error": _closed_object("code", "message", "path", "attempt", "at", "retriable", "data", "cause"),
+    "run": _closed_object(id={}, workflow={}, version={}, started_at={}, requester={}, trigger={}),
+    "thread": _closed_object(id={}, message={}),
+    "error": _closed_object(code={}, message={}, path={}, attempt={}, at={}, retriable={}, data={}, cause={}),
+    "response": _closed_object(
+        status={"type": "integer"}, headers={}, json={}, text={"type": "string"}, url={"type": "string"}
+    ),
+    "event": _closed_object(id={}, type={"type": "string"}, data={}, at={}),
+    "index": {"type": "integer"},
 }
 
 ENVELOPE: Final[dict[str, Json]] = _closed_object(
-    "decision", "reason", "values", "edits", "votes", "expired", "escalations"
+    decision={}, reason={}, values={}, edits={}, votes={}, expired={}, escalations={}
 )
 
 
@@ -76,24 +82,32 @@ ENVELOPE: Final[dict[str, Json]] = _closed_object(
 
 @dataclass(frozen=True, slots=True)
 class Types:
-    """The static types of the data: the JSON Schemas of `input`, of all of `state`, and of steps' outputs."""
+    """The static types of the data, as JSON Schemas; `{}` where nothing is known."""
 
     input: Json
-    state: Json
-    outputs: Mapping[str, Json] = field(default_factory=dict)  # id -> schema
+    state: Json  # an object with a property for each name of `state`
+    outputs: Mapping[str, Json] = field(default_factory=dict)  # id -> schema of steps.ID.output
+    approvals: Mapping[str, Json] = field(default_factory=dict)  # id -> schema of steps.ID.approval; else ENVELOPE
+    roots: Mapping[str, Json] = field(default_factory=dict)  # of roots that exist at some places only: item, args, ...
 
     def look(self, path: Sequence[Segment]) -> Look:
         """What the schemas know about `path`."""
-        root, rest, depth = path[0], path[1:], 1
+        root = str(path[0])
         if root == "steps":
-            if len(path) < 3 or path[2] not in ("output", "approval"):
-                return Look({"type": "string"} if path[2:] == ("status",) else {})
-            output = self.outputs.get(str(path[1]), {})
-            schema = output if path[2] == "output" or output.get("x-envelope") else ENVELOPE
-            root, rest, depth = schema, path[3:], 3
-        else:
-            root = {"input": self.input, "state": self.state}.get(str(root), _FIXED.get(str(root), {}))
-        return _look(root, rest, depth, path)
+            return self._look_at_step(path)
+        known = {"input": self.input, "state": self.state}
+        schema = known[root] if root in known else self.roots.get(root, _FIXED.get(root, {}))
+        return _look(schema, path[1:], 1, path)
+
+    def _look_at_step(self, path: Sequence[Segment]) -> Look:
+        member = path[2] if len(path) > 2 else None
+        if member == "output":
+            return _look(self.outputs.get(str(path[1]), {}), path[3:], 3, path)
+        if member == "approval":
+            return _look(self.approvals.get(str(path[1]), ENVELOPE), path[3:], 3, path)
+        if member == "error":
+            return _look(_FIXED["error"], path[3:], 3, path)
+        return Look({"type": "string"} if path[2:] == ("status",) else {})
 
     def kind(self, path: Sequence[Segment]) -> Kind:
         """The CEL type of the value at `path`."""
@@ -105,32 +119,35 @@ class Types:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A path seen through the schemas. `optional`: a part of it may be absent; `last_optional`: its last property."""
+    """A path seen through the schemas."""
 
     schema: Json
-    optional: bool = False
-    last_optional: bool = False
+    optional: tuple[int, ...] = ()  # lengths of the beginnings of the path that may be absent
+    last_optional: bool = False  # the last property itself may be absent
     wrong: tuple[int, str] | None = None  # (index of the segment, message)
+    root: Json = None  # the schema that references inside `schema` point into
 
 
 def _look(root: Json, rest: Sequence[Segment], depth: int, path: Sequence[Segment]) -> Look:
-    schema, optional, last = resolve(root, root), False, False
+    schema, last = resolve(root, root), False
+    optional: list[int] = []
     for index, part in enumerate(rest):
         if not isinstance(schema, Mapping):
-            return Look({}, optional)
+            return Look({}, tuple(optional), root=root)
         if isinstance(part, int):
             schema, last = resolve(schema.get("items", {}), root), False
             continue
         properties = schema.get("properties")
         if not isinstance(properties, Mapping) or part not in properties:
             wrong = _unknown_property(schema, part, path[: depth + index])
-            return Look({}, optional, False, (depth + index, wrong) if wrong else None)
+            return Look({}, tuple(optional), False, (depth + index, wrong) if wrong else None, root)
         raw = resolve(properties[part], root)
         has_default = isinstance(raw, Mapping) and "default" in raw
         last = part not in schema.get("required", ()) and not has_default
-        optional = optional or last
+        if last:
+            optional.append(depth + index + 1)
         schema = raw
-    return Look(schema, optional, last)
+    return Look(schema, tuple(optional), last, root=root)
 
 
 def _unknown_property(schema: Mapping[str, Json], part: str, parent: Sequence[Segment]) -> str | None:
@@ -171,26 +188,72 @@ def _kind(schema: Json) -> Kind:
 # -- names ---------------------------------------------------------------------------------------------------------
 
 
+Guards: TypeAlias = frozenset[tuple[Segment, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What may be named at one place. `explain(id)` gives (code, message) for a step id that is not `visible` here."""
+    """What may be named at one place. `explain(id)` gives (code, message) for a step id that is not `visible` here.
+
+    `absent` says of visible steps why they may have no output when this place is reached: a clause such as
+    "the step has an `if`".
+    """
 
     types: Types
     roots: frozenset[str] = ALWAYS
-    visible: Collection[str] = frozenset()
-    guarded: frozenset[tuple[Segment, ...]] = frozenset()  # paths that an `if` around has tested with has()
+    visible: Container[str] = frozenset()
+    guarded: Guards = frozenset()  # paths that conditions around have shown to be there
     explain: Callable[[str], tuple[str, str] | None] = lambda name: (
         "expression.unknown_step",
         f"there is no step `{name}`",
     )
+    absent: Mapping[str, str] = field(default_factory=dict)  # id -> reason
 
-    def with_roots(self, *names: str) -> Names:
-        """The same place with further roots."""
-        return replace(self, roots=self.roots | frozenset(names))
+    def with_roots(self, *names: str, schemas: Mapping[str, Json] | None = None) -> Names:
+        """The same place with further roots: `names`, and those of `schemas` with their types."""
+        types = replace(self.types, roots={**self.types.roots, **schemas}) if schemas else self.types
+        return replace(self, types=types, roots=self.roots | {*names, *(schemas or ())})
 
     def with_guards(self, expression: CompiledExpression | None) -> Names:
         """The same place, where `expression` is known to be true."""
         return replace(self, guarded=self.guarded | expression.guards) if expression else self
+
+    def element_schema(self, value: Json) -> Json:
+        """The type of the items of `value`, where it is one hole with only a path to a list of known type; else {}."""
+        hole = _only_hole(value)
+        chain = _whole_path(hole.source, self.scanned_roots()) if hole else None
+        look = self.types.look(chain.path) if chain else Look({})
+        items = look.schema.get("items") if isinstance(look.schema, Mapping) else None
+        if not isinstance(items, Mapping):
+            return {}
+        return {**{key: look.root[key] for key in ("$defs", "definitions") if key in look.root}, **items}
+
+    def scanned_roots(self) -> frozenset[str]:
+        """The names that begin a path into the data, here or elsewhere."""
+        return ROOTS if self.roots <= ROOTS else ROOTS | self.roots
+
+    def doubt(self, chain: Chain, known: Guards = frozenset(), *, alone: bool = False) -> Fault | None:
+        """The doubt about a path that may be absent where only `known` (and what is around) is there.
+
+        `alone`: the path is a whole hole, where an optional property is null.
+        """
+        path, absent = chain.path, None
+        if path[0] == "steps" and len(path) > 2 and path[2] in _MAY_BE_ABSENT:
+            absent = self.absent.get(str(path[1]))
+            if absent is not None and not self._is_known(path[:3], known):
+                return Fault(chain.start, "expression.unguarded", _absent_step(path, absent))
+        look = self.types.look(path)
+        for length in look.optional:
+            if alone and look.last_optional and length == len(path):
+                continue
+            if not self._is_known(path[:length], known):
+                text, parent = cel.spell(path[:length]), cel.spell(path[: length - 1])
+                remedy = f"guard it with has({text}) or {parent}.?{path[length - 1]}.orValue(...)"
+                return Fault(chain.start, "expression.unguarded", f"`{text}` may be absent; {remedy}")
+        return None
+
+    def _is_known(self, path: tuple[Segment, ...], known: Guards) -> bool:
+        return any(guard[: len(path)] == path for guards in (known, self.guarded) for guard in guards)
 
     def check(self, source: str, chain: Chain) -> Fault | None:
         """The fault of one path, or None."""
@@ -228,6 +291,16 @@ class Names:
         return None
 
 
+_MAY_BE_ABSENT: Final = ("output", "error", "approval")
+
+
+def _absent_step(path: Sequence[Segment], reason: str) -> str:
+    step, member = cel.spell(path[:2]), path[2]
+    status = f', or test {step}.status == "finished" before' if member != "error" else ""
+    guards = f"has({step}.{member}) or {step}.?{member}.orValue(...){status}"
+    return f"`{step}.{member}` may be absent: {reason}; guard it with {guards}"
+
+
 def _segment_offset(source: str, chain: Chain, index: int) -> int:
     """Where the segment `index` of the path begins in the source."""
     spans = cel.chain_spans(source, chain.start, len(chain.path) - 1)
@@ -251,11 +324,12 @@ class CompiledExpression:
     __slots__ = ("_condition", "_program", "doubts", "guards", "roots", "source", "steps")
 
     def __init__(
-        self, source: str, program: Program, chains: Sequence[Chain], doubts: Sequence[Fault], condition: bool
-    ) -> None:
+        self, source: str, program: Program, chains: Sequence[Chain], doubts: Sequence[Fault], condition: bool,
+        guards: Guards,
+    ) -> None:  # fmt: skip
         self.source = source
         self.roots, self.steps = _used(chain.path for chain in chains)
-        self.guards = _guards(chains)
+        self.guards = guards  # the paths that are there whenever the result is true
         self.doubts = tuple(doubts)
         self._program = program
         self._condition = condition
@@ -288,7 +362,7 @@ def compile_expression(source: str, names: Names, *, condition: bool = False) ->
     """`source` (bare, or one whole `${{ }}` around) checked and compiled. Raises `Faults` with offsets in `source`."""
     inner, shift = _unwrapped(source)
     try:
-        program, chains, doubts = _compile(inner, names)
+        program, scanned, doubts = _compile(inner, names)
         if condition and program.result_type not in ("BOOL", "DYN"):
             found = program.result_type.lower()
             raise Faults(
@@ -297,7 +371,8 @@ def compile_expression(source: str, names: Names, *, condition: bool = False) ->
     except Faults as faults:
         raise Faults([Fault(fault.offset + shift, fault.code, fault.message) for fault in faults.faults]) from None
     shifted = [Fault(doubt.offset + shift, doubt.code, doubt.message) for doubt in doubts]
-    return CompiledExpression(inner.strip(), program, chains, shifted, condition)
+    guards = _shown(scanned.tree, scanned.by_node, True)
+    return CompiledExpression(inner.strip(), program, scanned.found.chains, shifted, condition, guards)
 
 
 def _unwrapped(source: str) -> tuple[str, int]:
@@ -312,70 +387,189 @@ def _unwrapped(source: str) -> tuple[str, int]:
     return source[begin + 3 : end], begin + 3
 
 
-def _compile(source: str, names: Names) -> tuple[Program, list[Chain], list[Fault]]:
+@dataclass(frozen=True, slots=True)
+class _Scanned:
+    """A source whose paths were found; shared between all places where it stands."""
+
+    tree: cel.Tree
+    found: cel.Scan
+    by_node: Mapping[int, Chain]
+
+
+def _compile(source: str, names: Names) -> tuple[Program, _Scanned, list[Fault]]:
     """The program of `source`, the paths it reads, and what is doubtful about it. Raises `Faults`."""
-    tree = _parsed(source)
-    found = cel.scan(tree, source, ROOTS)
+    roots = names.scanned_roots()
+    scanned = _scan(source, roots)
+    found = scanned.found
     faults = [fault for chain in found.chains if (fault := names.check(source, chain))]
     faults += [_free_fault(name, names) for name in found.free if name.name not in cel.TYPE_NAMES]
     faults += [
         Fault(offset, "expression.shadow", f"the variable `{name}` would hide a name of the language; rename it")
         for name, offset in found.variables
-        if name in ROOTS
+        if name in roots
     ]
     faults += [
         Fault(message.offset, "expression.syntax", f"`{message.type_name}{{...}}` is not a type of flow/v1")
         for message in found.messages
     ]
+    doubts = _Doubts(source, scanned, names)
+    faults += doubts.faults
     if faults:
         unique = {(fault.offset, fault.message): fault for fault in faults}
         raise Faults(sorted(unique.values(), key=lambda fault: fault.offset))
     kinds = tuple((chain.path, names.types.kind(chain.path)) for chain in found.chains)
-    return _program(source, kinds), found.chains, _doubts(tree, found.chains, names)
+    return _program(source, roots, kinds), scanned, doubts.doubts
 
 
 # Codes of doubts: warnings, not errors.
-DOUBTS: Final = frozenset(("expression.enum", "expression.unguarded"))
+DOUBTS: Final = frozenset(("expression.enum", "expression.map_order", "expression.unguarded"))
 
 
-def _guards(chains: Sequence[Chain]) -> frozenset[tuple[Segment, ...]]:
-    """The paths whose presence is tested, by has() or `.?`."""
-    return frozenset((*chain.path, chain.field) for chain in chains if chain.field is not None)
+def _shown(tree: cel.Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
+    """The paths that are certainly there when `tree` is `outcome`."""
+    match tree:
+        case cel.Select(test=True):
+            chain = chains.get(id(tree.operand))
+            return frozenset([(*chain.path, tree.name)]) if outcome and chain and chain.field else frozenset()
+        case cel.Call(function="hasValue", target=cel.Call(function="_?._", arguments=(operand, cel.Const()))):
+            chain = chains.get(id(operand))
+            return frozenset([(*chain.path, chain.field)]) if outcome and chain and chain.field else frozenset()
+        case cel.Call(function="!_", arguments=(operand,)):
+            return _shown(operand, chains, not outcome)
+        case cel.Call(function="_&&_" | "_||_", arguments=(left, right)):
+            one, other = _shown(left, chains, outcome), _shown(right, chains, outcome)
+            return one | other if outcome == (tree.function == "_&&_") else one & other
+        case cel.Call(function="_==_" | "_!=_", arguments=(left, right)) if outcome == (tree.function == "_==_"):
+            return _shown_by_status(left, right, chains) or _shown_by_status(right, left, chains)
+        case _:
+            return frozenset()
 
 
-def _doubts(tree: cel.Tree, chains: Sequence[Chain], names: Names) -> list[Fault]:
-    """Optional properties read without a guard, and texts that an enum does not have."""
-    guarded = names.guarded | _guards(chains)
-    doubts = [
-        Fault(
-            chain.start,
-            "expression.unguarded",
-            f"`{cel.spell(chain.path)}` may be absent; guard it with has(...) or .?{chain.path[-1]}.orValue(...)",
-        )
-        for chain in chains
-        if names.types.look(chain.path).optional and not _is_guarded(chain.path, guarded)
-    ]
-    by_node = {id(chain.node): chain for chain in chains}
-    for node in cel.walk(tree):
-        if isinstance(node, cel.Call) and node.function in ("_==_", "_!=_"):
-            doubts += _enum_doubts(node, by_node, names)
-    return doubts
+_SHOWN_BY_STATUS: Final = {"finished": ("output", "approval"), "failed": ("error",)}
 
 
-def _is_guarded(path: tuple[Segment, ...], guarded: frozenset[tuple[Segment, ...]]) -> bool:
-    return any(path[:length] in guarded for length in range(1, len(path) + 1))
+def _shown_by_status(one: cel.Tree, other: cel.Tree, chains: Mapping[int, Chain]) -> Guards:
+    chain = chains.get(id(one))
+    if chain is None or not isinstance(other, cel.Const) or not isinstance(other.value, str):
+        return frozenset()
+    if chain.path[0] != "steps" or chain.path[2:] != ("status",):
+        return frozenset()
+    return frozenset((*chain.path[:2], member) for member in _SHOWN_BY_STATUS.get(other.value, ()))
+
+
+class _Doubts:
+    """One walk through a tree: unguarded paths, texts outside their enum, map order, fields of typed list items."""
+
+    def __init__(self, source: str, scanned: _Scanned, names: Names) -> None:
+        self.source = source
+        self.names = names
+        self.chains = scanned.by_node
+        self.doubts: list[Fault] = []
+        self.faults: list[Fault] = []
+        self._visit(scanned.tree, frozenset(), {})
+
+    def _visit(self, tree: cel.Tree, known: Guards, items: Mapping[str, Look]) -> None:
+        """`known`: paths shown to be there; `items`: the types of the variables of loops around."""
+        chain = self.chains.get(id(tree))
+        if chain is not None:
+            doubt = self.names.doubt(chain, known)
+            self.doubts += [doubt] if doubt else []
+            return
+        if isinstance(tree, (cel.Select, cel.Call)) and self._item(tree, items):
+            return
+        match tree:
+            case cel.Call(function="_&&_" | "_||_", arguments=(left, right)):
+                self._visit(left, known, items)
+                self._visit(right, known | _shown(left, self.chains, tree.function == "_&&_"), items)
+            case cel.Call(function="_?_:_", arguments=(condition, then, otherwise)):
+                self._visit(condition, known, items)
+                self._visit(then, known | _shown(condition, self.chains, True), items)
+                self._visit(otherwise, known | _shown(condition, self.chains, False), items)
+            case cel.Comprehension():
+                self._loop(tree, known, items)
+            case _:
+                if isinstance(tree, cel.Call) and tree.function in ("_==_", "_!=_", "@in"):
+                    self.doubts += _enum_doubts(tree, self.chains, self.names)
+                for child in cel.children(tree):
+                    self._visit(child, known, items)
+
+    def _loop(self, loop: cel.Comprehension, known: Guards, items: Mapping[str, Look]) -> None:
+        over = self._look(loop.range, items)
+        schema = over.schema if isinstance(over.schema, Mapping) else {}
+        if schema.get("type") == "object" and isinstance(loop.start, cel.Listing):
+            message = "the order of a map's keys is unspecified; don't build text from it, loop over a list instead"
+            self.doubts.append(Fault(loop.offset, "expression.map_order", message))
+        item = schema.get("items") if schema.get("type") == "array" else None
+        inner = {**items, loop.variable: Look(resolve(item, over.root), root=over.root) if item else Look({})}
+        self._visit(loop.range, known, items)
+        self._visit(loop.start, known, items)
+        for part in (loop.condition, loop.step, loop.result):
+            self._visit(part, known, inner)
+
+    def _look(self, tree: cel.Tree, items: Mapping[str, Look]) -> Look:
+        """The type of what a loop runs over: a path, a part of a loop's item, or one of these filtered."""
+        chain = self.chains.get(id(tree))
+        if chain is not None:
+            return self.names.types.look(chain.path)
+        path = cel.static_path(tree)
+        if path is not None and path[0].name in items:
+            outer = items[path[0].name]
+            return _look_inside(outer, (path[0].name, *path[1]))
+        if isinstance(tree, cel.Comprehension) and _is_filter(tree):
+            return self._look(tree.range, items)
+        return Look({})
+
+    def _item(self, tree: cel.Select | cel.Call, items: Mapping[str, Look]) -> bool:
+        """Check a path that begins with a loop's variable; whether `tree` is one."""
+        inside, last = (tree.operand, (tree.name,)) if isinstance(tree, cel.Select) and tree.test else (tree, ())
+        path = cel.static_path(inside)
+        if path is None or path[0].name not in items:
+            return False
+        whole = (path[0].name, *path[1], *last)
+        wrong = _look_inside(items[path[0].name], whole).wrong
+        if wrong is not None:
+            start = path[0].offset
+            chain = Chain(tree, whole, start, start + len(path[0].name), None)
+            offset = _segment_offset(self.source, chain, wrong[0])
+            self.faults.append(Fault(offset, "expression.unknown_property", wrong[1]))
+        return True
+
+
+def _look_inside(item: Look, path: tuple[Segment, ...]) -> Look:
+    """The type of `path`, which begins with a variable of the type `item`."""
+    schema = item.schema
+    if isinstance(schema, Mapping) and isinstance(item.root, Mapping):
+        schema = {**{key: item.root[key] for key in ("$defs", "definitions") if key in item.root}, **schema}
+    return _look(schema, path[1:], 1, path)
+
+
+def _is_filter(loop: cel.Comprehension) -> bool:
+    """Whether the loop gives some of the items of its range: `filter`, but no `map`."""
+    match loop.step:
+        case cel.Call(
+            function="_?_:_",
+            arguments=(_, cel.Call(function="_+_", arguments=(_, cel.Listing(elements=(cel.Name() as kept,)))), _),
+        ):
+            return kept.name == loop.variable
+        case _:
+            return False
 
 
 def _enum_doubts(call: cel.Call, chains: Mapping[int, Chain], names: Names) -> Iterator[Fault]:
-    for one, other in (call.arguments, call.arguments[::-1]):
-        chain = chains.get(id(one))
-        if chain is None or not isinstance(other, cel.Const) or not isinstance(other.value, str):
+    """Texts that are compared with, or looked for among, values of an enum that does not have them."""
+    one, other = call.arguments
+    pairs = [(one, other), (other, one)]
+    if call.function == "@in":
+        pairs = [(one, element) for element in other.elements] if isinstance(other, cel.Listing) else []
+    for read, written in pairs:
+        chain = chains.get(id(read))
+        if chain is None or not isinstance(written, cel.Const) or not isinstance(written.value, str):
             continue
         schema = names.types.look(chain.path).schema
         allowed = schema.get("enum") if isinstance(schema, Mapping) else None
-        if isinstance(allowed, list) and other.value not in allowed and all(isinstance(a, str) for a in allowed):
-            message = f"`{cel.spell(chain.path)}` is never {other.value!r}{suggestion(other.value, allowed)}"
-            yield Fault(other.offset, "expression.enum", f"{message} (it is one of {', '.join(allowed)})")
+        if isinstance(allowed, list) and written.value not in allowed and all(isinstance(a, str) for a in allowed):
+            message = f"`{cel.spell(chain.path)}` is never {written.value!r}{suggestion(written.value, allowed)}"
+            yield Fault(written.offset, "expression.enum", f"{message} (it is one of {', '.join(allowed)})")
 
 
 def _free_fault(name: cel.Name, names: Names) -> Fault:
@@ -386,15 +580,17 @@ def _free_fault(name: cel.Name, names: Names) -> Fault:
 
 
 @lru_cache(maxsize=4096)
-def _parsed(source: str) -> cel.Tree:
-    return cel.parse(source)
+def _scan(source: str, roots: frozenset[str]) -> _Scanned:
+    tree = cel.parse(source)
+    found = cel.scan(tree, source, roots)
+    return _Scanned(tree, found, {id(chain.node): chain for chain in found.chains})
 
 
 @lru_cache(maxsize=4096)
-def _program(source: str, kinds: tuple[tuple[tuple[Segment, ...], Kind], ...]) -> Program:
+def _program(source: str, roots: frozenset[str], kinds: tuple[tuple[tuple[Segment, ...], Kind], ...]) -> Program:
     """Programs are immutable: two documents with the same source and types share one."""
-    tree = _parsed(source)
-    return cel.compile_tree(source, tree, cel.scan(tree, source, ROOTS).chains, dict(kinds).__getitem__)
+    scanned = _scan(source, roots)
+    return cel.compile_tree(source, scanned.tree, scanned.found.chains, dict(kinds).__getitem__)
 
 
 # -- templates -----------------------------------------------------------------------------------------------------
@@ -573,28 +769,34 @@ class _TemplateCompiler:
             return _Literal(None)
 
     def _compiled(self, hole: _Hole, at: Path) -> _Part:
-        chain = _whole_path(hole.source)
+        chain = _whole_path(hole.source, self.names.scanned_roots())
         if chain is None:
-            program, chains, doubts = _compile(hole.source, self.names)
-            for doubt in doubts:
-                self.report(at, Fault(doubt.offset + hole.offset, doubt.code, doubt.message))
-            self.paths.extend(chain.path for chain in chains)
+            program, scanned, doubts = _compile(hole.source, self.names)
+            self._doubt(doubts, hole, at)
+            self.paths.extend(chain.path for chain in scanned.found.chains)
             return _CelHole(program)
         fault = self.names.check(hole.source, chain)
         if fault is not None:
             raise Faults([fault])
+        doubt = self.names.doubt(chain, alone=True)
+        self._doubt([doubt] if doubt else [], hole, at)
         self.paths.append(chain.path)
         if chain.path == ("now",):
             return _NowHole()
         return _PathHole(chain.path, self.names.types.look(chain.path).last_optional)
 
+    def _doubt(self, doubts: Sequence[Fault], hole: _Hole, at: Path) -> None:
+        for doubt in doubts:
+            self.report(at, Fault(doubt.offset + hole.offset, doubt.code, doubt.message))
 
-def _whole_path(source: str) -> Chain | None:
+
+@lru_cache(maxsize=4096)
+def _whole_path(source: str, roots: frozenset[str]) -> Chain | None:
     """The path, if the hole holds nothing else."""
     stripped = source.strip()
     start = source.find(stripped)
-    root = re.match(r"[a-z]+", stripped)
-    if root is None or root.group() not in ROOTS:
+    root = re.match(r"[a-z][a-z0-9_]*", stripped)
+    if root is None or root.group() not in roots:
         return None
     spans = cel.longest_chain(source, start)
     if spans[-1][0] != start + len(stripped):
@@ -610,6 +812,17 @@ def _whole_path(source: str) -> Chain | None:
 class _Hole:
     source: str
     offset: int  # of the source inside the text
+
+
+def _only_hole(value: Json) -> _Hole | None:
+    """The hole that `value` consists of, or None."""
+    if not isinstance(value, str) or "${{" not in value:
+        return None
+    try:
+        pieces = split_holes(value)
+    except Faults:
+        return None
+    return pieces[0] if len(pieces) == 1 and isinstance(pieces[0], _Hole) else None
 
 
 def split_holes(text: str) -> list[str | _Hole]:

@@ -1,0 +1,164 @@
+"""Expressions and templates made to break the evaluator: findings, errors with a code, or small values."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hai_flow.definition.expressions import ExpressionError, Fault, Faults, compile_expression, compile_template
+
+from . import hostile
+from .support import SCOPE, names
+
+RUN_TIME: Final = frozenset(f"expression.{kind}" for kind in ("error", "absent", "budget", "too_large"))
+FINDINGS: Final = frozenset(
+    f"expression.{kind}"
+    for kind in (
+        "comprehensions", "invalid", "optional", "shadow", "step", "syntax", "too_deep", "too_long", "type",
+        "unknown_function", "unknown_name", "unknown_property", "unknown_step",
+    )
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("source", hostile.CORPUS, ids=range(len(hostile.CORPUS)))
+def test_a_hostile_expression_is_a_finding_an_error_or_a_small_value(source: str) -> None:
+    assert hostile.outcome(source) in RUN_TIME | FINDINGS | {"value"}
+
+
+@pytest.mark.parametrize("source", [*hostile.REACHING, *hostile.MACROS[:12]])
+def test_nothing_behind_the_language_can_be_reached(source: str) -> None:
+    assert hostile.outcome(source) != "value"
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        (hostile.NESTING[0].replace("!" * 4000, "!(" * 1000) + ")" * 1000, "expression.too_deep"),
+        ("'" + "a" * 5000 + "'", "expression.too_long"),
+        ("[1,2].map(a, [1,2].map(b, [1,2].map(c, [1,2].map(d, 1))))", "expression.comprehensions"),
+        ("input.tags.all(a, input.tags.all(b, true))", "expression.budget"),
+        ("input.extra.all(a, input.extra.all(b, true))", "expression.budget"),
+        ("input.note.replace('a', input.note)", "expression.budget"),
+        ("input.tags.join(input.note)", "expression.budget"),
+        ("input.note.split('').join(input.note)", "expression.budget"),
+        ("input.note.matches(input.note)", "expression.budget"),
+        ("input.tags.map(a, a + a).map(a, input.tags).map(a, [a, a, a])", "expression.budget"),
+        ("input.note + input.note", "expression.too_large"),
+        ("input.rows + input.rows", "expression.too_large"),
+        ("9223372036854775807 + 1 > 0", "expression.error"),
+        ("1 / 0 == 1", "expression.error"),
+        ("double('NaN')", "expression.error"),
+        ("timestamp('9999-12-31T23:59:59Z') + duration('1s') > now", "expression.error"),
+        ("[1].map(x, optional.of(x))", "expression.optional"),
+        ("null.?x.orValue(1)", "expression.invalid"),
+        ("input.extra.missing", "expression.absent"),
+    ],
+)
+def test_each_bound_has_its_code(source: str, code: str) -> None:
+    assert hostile.outcome(source) == code
+
+
+def test_the_whole_corpus_runs_in_half_a_gigabyte() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.definition.hostile", str(512 * 1024 * 1024)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout) == (0, f"survived {len(hostile.CORPUS)}\n"), done.stderr
+
+
+# -- fuzzing -------------------------------------------------------------------------------------------------------
+
+_LEAVES: Final = st.sampled_from(
+    [
+        "input", "input.amount", "input.count", "input.currency", "input.note", "input.tags", "input.rows",
+        "input.extra", "input.?extra", "state.log", "state.last", "steps.a.output", "steps.a.output.n",
+        "steps.b.output", "steps.b.?output", "steps.a.status", "run.id", "thread.message", "now", "error",
+        "item", "x", "y", "steps",
+        "0", "1", "-1", "2.5", "9223372036854775807", "1u", "true", "null", "''", "'a'", "b'a'", "r'\\d'", "[]", "{}",
+        "[1, 'a']", "{'a': 1}", "duration('1h')", "optional.none()", "type(1)", "double('NaN')",
+    ]
+)  # fmt: skip
+_BINARY: Final = st.sampled_from(["+", "-", "*", "/", "%", "==", "!=", "<", ">=", "&&", "||", "in"])
+_MACROS: Final = st.sampled_from(["map", "filter", "all", "exists", "exists_one"])
+_METHODS: Final = st.sampled_from(
+    [
+        "size()", "trim()", "reverse()", "split('')", "join(',')", "format([1])", "contains('a')", "matches('a+')",
+        "orValue(1)", "hasValue()", "getHours()", "a", "?a", "n", "charAt(0)", "replace('a', 'bb')", "nope()",
+    ]
+)  # fmt: skip
+
+
+def _grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.one_of(
+        st.builds("({} {} {})".format, inner, _BINARY, inner),
+        st.builds("({} ? {} : {})".format, inner, inner, inner),
+        st.builds("{}.{}".format, inner, _METHODS),
+        st.builds("{}.{}(x, {})".format, inner, _MACROS, inner),
+        st.builds("{}[{}]".format, inner, inner),
+        st.builds("{}({})".format, st.sampled_from(["size", "string", "int", "double", "has", "dyn", "!", "-"]), inner),
+        st.builds("[{}, {}]".format, inner, inner),
+        st.builds("{{{}: {}}}".format, inner, inner),
+    )
+
+
+EXPRESSIONS: Final = st.recursive(_LEAVES, _grown, max_leaves=12)
+
+
+@settings(max_examples=400, deadline=None)
+@given(EXPRESSIONS)
+def test_an_expression_of_the_grammar_compiles_or_has_faults_inside_its_source(source: str) -> None:
+    found: tuple[Fault, ...] = ()
+    try:
+        found = compile_expression(source, names(absent={"b": "the step has an `if`"})).doubts
+    except Faults as faults:
+        found = faults.faults
+    else:
+        with contextlib.suppress(ExpressionError):
+            compile_expression(source, names()).evaluate(SCOPE)
+    assert all(0 <= fault.offset <= len(source) and fault.message for fault in found)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=60))
+def test_any_unicode_compiles_or_has_faults(source: str) -> None:
+    with contextlib.suppress(Faults, ExpressionError):
+        compile_expression(source, names()).evaluate(SCOPE)
+
+
+_TEXTS: Final = st.lists(
+    st.one_of(
+        EXPRESSIONS.map("${{{{ {} }}}}".format), st.sampled_from(["${{", "}}", "$${{", "{{", "$", "'", " #", "é"])
+    ),
+    max_size=4,
+).map("".join)
+_VALUES: Final = st.recursive(
+    _TEXTS | st.none() | st.integers(-5, 5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=2),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(_VALUES)
+def test_any_template_is_filled_or_its_faults_have_places(value: Any) -> None:
+    found: list[Any] = []
+    template = compile_template(value, names(), lambda path, fault: found.append((path, fault)))
+    for path, fault in found:
+        place = value
+        for part in path[:-1] if fault.code == "expression.hole_in_key" else path:
+            place = place[part]
+        assert fault.code.startswith("expression.")
+        assert fault.message
+    with contextlib.suppress(ExpressionError):
+        template.render(SCOPE)
