@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from hai_flow.cli import author, dev, operate, processes, run
+from hai_flow.cli import test as tests
 from hai_flow.cli.terminal import EPILOG, exit_code_of, explain, program
 from hai_flow.errors import HaiFlowError
 
@@ -45,7 +46,7 @@ app = typer.Typer(
 )
 
 for _panel, _commands in (
-    ("Start here", (dev.dev, run.run, author.validate)),
+    ("Start here", (dev.dev, run.run, author.validate, tests.test)),
     ("Processes", (processes.serve, processes.worker, processes.migrate)),
     ("Runs of a server", (operate.runs, operate.show, operate.events)),
     ("People", (operate.pendings, operate.decide)),
