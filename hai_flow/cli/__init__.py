@@ -46,7 +46,7 @@ app = typer.Typer(
 )
 
 for _panel, _commands in (
-    ("Start here", (dev.dev, run.run, author.validate, tests.test)),
+    ("Start here", (dev.dev, run.run, author.validate)),
     ("Processes", (processes.serve, processes.worker, processes.migrate)),
     ("Runs of a server", (operate.runs, operate.show, operate.events)),
     ("People", (operate.pendings, operate.decide)),
@@ -55,6 +55,7 @@ for _panel, _commands in (
 ):
     for _command in _commands:
         app.command(rich_help_panel=_panel, epilog=EPILOG)(_command)
+app.command("test", rich_help_panel="Start here", epilog=EPILOG)(tests.play)
 
 
 def main() -> None:

@@ -49,7 +49,7 @@ def _sources(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
 
 
 def workflow_files(place: Path) -> list[Path]:
-    """The workflow files at `place`: itself, or everything in the folder with a YAML suffix but tests. Raises UsageError."""
+    """The workflow files at `place`: itself, or all YAML files in the folder but tests. Raises UsageError."""
     if not place.is_dir():
         return [place]
     files = sorted(path for path in place.rglob("*") if is_workflow_name(path) and path.is_file())

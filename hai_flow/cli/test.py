@@ -22,7 +22,7 @@ WIDTH: Final = 80
 _STYLES: Final = {"plain": "", "dim": "dim", "bold": "bold", "good": "green", "bad": "red"}
 
 
-def test(
+def play(
     paths: Annotated[
         list[str] | None, typer.Argument(help="Test files (*.test.yaml), or folders of them. Default: this folder.")
     ] = None,

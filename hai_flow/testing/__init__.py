@@ -7,7 +7,7 @@ The real engine, in memory, on a virtual clock, with everything outside it mocke
 """
 
 from hai_flow.testing.failures import Failure
-from hai_flow.testing.loading import Loaded, Loader, is_test_file, find_suites
+from hai_flow.testing.loading import Loaded, Loader, find_suites, is_test_file
 from hai_flow.testing.runner import Result
 
-__all__ = ["Failure", "Loaded", "Loader", "Result", "is_test_file", "find_suites"]
+__all__ = ["Failure", "Loaded", "Loader", "Result", "find_suites", "is_test_file"]

@@ -72,7 +72,9 @@ class _Checker:
         for mock in mocks:
             step = self.plan.steps.get(plan_path(self.plan.ids.get(mock.name, mock.name)))
             if step is not None and is_frontend_call(step):
-                message = f"`{mock.name}` asks a client, which is not mocked; answer it in the script: `answer: {{...}}`"
+                message = (
+                    f"`{mock.name}` asks a client, which is not mocked; answer it in the script: `answer: {{...}}`"
+                )
                 self._find(mock.at, "test.mock", message, key=True)
             elif not self._is_effect(mock.name):
                 self._unknown(

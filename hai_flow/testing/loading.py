@@ -112,13 +112,16 @@ class Loader:
             sources[file] = source.decode(errors="replace")
             errors = sum(finding.severity == "error" for finding in error.findings)
             mistakes = "a mistake" if errors == 1 else f"{errors} mistakes"
-            return None, [_at_workflow(suite, f"the workflow `{name}` has {mistakes}; correct it first"), *error.findings]
+            return None, [
+                _at_workflow(suite, f"the workflow `{name}` has {mistakes}; correct it first"),
+                *error.findings,
+            ]
 
     def _published_source(self, reference: str) -> bytes:
         if self._published is None:
             raise HaiFlowError(
-                f"`{reference}` is a published version, and no server was named; add --server URL or --database DSN, or "
-                f"give the path of the workflow's file"
+                f"`{reference}` is a published version, and no server was named; add --server URL or --database DSN, "
+                f"or give the path of the workflow's file"
             )
         return self._published(reference)
 

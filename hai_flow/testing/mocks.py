@@ -103,10 +103,10 @@ class Mocks:
             return mock.behaviours[0]
         if number >= len(mock.behaviours):
             count = len(mock.behaviours)
-            times = "1 call" if count == 1 else f"{count} calls"
+            known = "1 call does" if count == 1 else f"{count} calls do"
             raise CaseFailed(
-                f"the mock `{mock.name}` has run out: it says what {times} do, and {who} makes call {number + 1}; add "
-                f"to its list, or make it a mapping that holds for every call"
+                f"the mock `{mock.name}` has run out: it says what {known}, and {who} makes call {number + 1}; add to "
+                f"its list, or make it a mapping that holds for every call"
             )
         return mock.behaviours[number]
 

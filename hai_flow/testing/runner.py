@@ -164,8 +164,7 @@ class _Playing:
         """The id of what waits for people at `path`; if the answer may be `late`, also of what waited there."""
         id = self.run.pending_id(path)
         if id is None or (not late and path not in self.run.state.open_pendings):
-            waiting = ", ".join(f"`{each}`" for each in self.run.pending) or "nothing"
-            raise CaseFailed(f"nothing waits for people at `{path}`; what does is {waiting} ({self.summary()})")
+            raise CaseFailed(f"nobody is asked at `{path}` now: {self.summary()}")
         return id
 
     def _signal(self, entry: Signal) -> None:

@@ -95,7 +95,9 @@ class VirtualRun:
         for name, other in (("log", again), ("snapshot", snapshot)):
             if other != self.state:
                 fields = [f for f in self.state.__struct_fields__ if getattr(self.state, f) != getattr(other, f)]
-                raise CaseFailed(f"the restart changes the run: read from its {name}, it differs in {', '.join(fields)}")
+                raise CaseFailed(
+                    f"the restart changes the run: read from its {name}, it differs in {', '.join(fields)}"
+                )
         self.state = again
 
     def settle(self, until: int | None = None) -> None:
@@ -103,9 +105,7 @@ class VirtualRun:
         for _ in range(DECISIONS_MAX):
             if not self._move(until):
                 return
-        raise CaseFailed(
-            f"the run has not come to rest after {DECISIONS_MAX} decisions; does a `repeat` or a list of items never end?"
-        )
+        raise CaseFailed(f"the run has not come to rest after {DECISIONS_MAX} decisions; does a `repeat` never end?")
 
     def _move(self, until: int | None) -> bool:
         """Do the next thing that happens by itself. False if there is none."""
@@ -176,8 +176,7 @@ class VirtualRun:
         if known is not None:
             return known
         opened = [id for id, pending in self.state.pendings.items() if pending.opened.path == path]
-        newest = max(opened, key=lambda id: self.state.pendings[id].opened.at, default=None)
-        return newest
+        return max(opened, key=lambda id: self.state.pendings[id].opened.at, default=None)
 
     def pending_kind(self, id: str) -> str:
         return self.state.pendings[id].opened.kind
