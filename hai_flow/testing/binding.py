@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from hai_flow.definition.document import Path, shorten, suggestion
-from hai_flow.definition.plan import Agent, Approve, Plan, Schema, Step
+from hai_flow.definition.plan import Agent, Approve, FrontendTool, Plan, Schema, Step
 from hai_flow.engine.instances import plan_path
 from hai_flow.errors import Finding
 from hai_flow.testing.names import asks_people, calls_of, effects_of, is_frontend_call, may_call
@@ -48,7 +48,7 @@ class _Checker:
             at = (*case.at, "state", name)
             variable = self.plan.state.get(name)
             if variable is None:
-                self._unknown(name, self.plan.state, at, "state", "the workflow declares no state")
+                self._unknown(name, self.plan.state, at, "state", "the workflow declares no state", key=True)
             else:
                 self._value(variable.schema, value, at, f"the state `{name}`")
         for entry in case.script:
@@ -70,8 +70,7 @@ class _Checker:
 
     def _mocks(self, mocks: Iterable[Mock]) -> None:
         for mock in mocks:
-            step = self.plan.steps.get(plan_path(self.plan.ids.get(mock.name, mock.name)))
-            if step is not None and is_frontend_call(step):
+            if not self._is_effect(mock.name) and self._is_answered(mock.name):
                 message = (
                     f"`{mock.name}` asks a client, which is not mocked; answer it in the script: `answer: {{...}}`"
                 )
@@ -80,6 +79,11 @@ class _Checker:
                 self._unknown(
                     mock.name, self.effects | self.calls, mock.at, "mock", "no step of the workflow performs", key=True
                 )
+
+    def _is_answered(self, name: str) -> bool:
+        """Whether `name` means what a client answers: a frontend tool, or a step that calls one."""
+        step = self.plan.steps.get(plan_path(self.plan.ids.get(name, name)))
+        return isinstance(self.plan.tools.get(name), FrontendTool) or (step is not None and is_frontend_call(step))
 
     def _is_effect(self, name: str) -> bool:
         if name in self.calls or plan_path(name) in self.effects:

@@ -53,10 +53,10 @@ def asks_people(step: Step) -> bool:
 
 
 def calls_of(plan: Plan) -> set[str]:
-    """The calls that appear in the workflow, by name: those of its steps, and those that it allows its agents."""
+    """The calls of tools in the workflow, by name: those of its steps but a client's, and those its agents may make."""
     found: set[str] = set()
     for step in plan.steps.values():
-        if isinstance(step.verb, Call):
+        if isinstance(step.verb, Call) and not is_frontend_call(step):
             found |= {call_name(step.verb), step.verb.tool.name}
         elif isinstance(step.verb, Agent):
             found |= {tool.removesuffix(".*") for tool in step.verb.tools}

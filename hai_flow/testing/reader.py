@@ -106,23 +106,27 @@ class _Reader:
     def fields(
         self, value: Json, at: Path, where: str, kinds: Mapping[str, str], required: tuple[str, ...] = ()
     ) -> dict[str, Json]:
-        """The fields of `value` that are right. `where` names the mapping in messages."""
+        """The fields of `value` that are right. `where` names the mapping in messages.
+
+        A key that nobody knows where one is missing is one mistake, and one finding.
+        """
         if not isinstance(value, dict):
             self.error(at, "test.type", f"expected a mapping for {where}, found {kind_of(value)}")
             return {}
         found: dict[str, Json] = {}
+        missing = [key for key in required if key not in value]
         for key, item in value.items():
             if key not in kinds:
                 hint = suggestion(key, kinds) or f"; the keys are {', '.join(kinds)}"
-                self.error((*at, key), "test.unknown_key", f"unknown key `{key}` in {where}{hint}", key=True)
+                lack = f", where `{missing.pop(0)}` is missing" if missing else ""
+                self.error((*at, key), "test.unknown_key", f"unknown key `{key}` in {where}{lack}{hint}", key=True)
             elif self._is(item, kinds[key]):
                 found[key] = item
             else:
                 message = f"`{key}`: expected {_KINDS[kinds[key]][1]}, found {kind_of(item)}"
                 self.error((*at, key), "test.type", message)
-        for key in required:
-            if key not in value:
-                self.error(at, "test.missing_key", f"`{key}` is missing in {where}", key=bool(at))
+        for key in missing:
+            self.error(at, "test.missing_key", f"`{key}` is missing in {where}", key=bool(at))
         return found
 
     @staticmethod
