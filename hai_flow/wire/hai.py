@@ -566,6 +566,9 @@ IGNORED: Final[frozenset[type[e.Event]]] = frozenset(
         e.StepSkipped,  # it never began
         e.BranchEnded,
         e.VoteCast,  # people: HAI knows only the question
+        e.PendingEdited,
+        e.PendingEscalated,
+        e.PendingReminded,
         e.PendingDecided,
         e.PendingVoided,
         e.TimerSet,  # the engine's own
