@@ -45,19 +45,12 @@ class Reading(NamedTuple):
     args: str | None = None
 
 
-def digest(workflow_sha256: str, run_id: str, opened: dict[str, Json]) -> str:
-    """The digest of a pending: binds a decision to one workflow, one run and one content. Hex."""
-    content = sha256(values.dumps([opened.get(key) for key in _DIGESTED])).hexdigest()
+def digest(workflow_sha256: str, run_id: str, opened: PendingOpened) -> str:
+    """The digest of a pending: binds a decision to one workflow, one run and one content, of the very texts that are
+    stored. Hex."""
+    shown = (opened.title, opened.message, opened.options, opened.schema)
+    content = sha256(values.dumps([opened.path, opened.args, opened.evidence, *shown])).hexdigest()
     return sha256(values.dumps([workflow_sha256, run_id, content])).hexdigest()
-
-
-def digest_with(workflow_sha256: str, run_id: str, opened: PendingOpened, args: str | None) -> str:
-    """The digest of what was opened, with `args` in place of its arguments."""
-    shown = {key: getattr(opened, key) for key in _DIGESTED}
-    return digest(workflow_sha256, run_id, {**shown, "args": args})
-
-
-_DIGESTED: Final = ("path", "args", "evidence", "title", "message", "options", "schema")
 
 
 def read_answer(pending: PendingState, tool: FrontendTool | None, answer: PendingAnswer) -> Reading:

@@ -100,6 +100,12 @@ def approvals(rules: Rules, pending: PendingState) -> list[VoteCast]:
     return _counted(rules, pending, APPROVE)
 
 
+def values_given(pending: PendingState) -> list[Json]:
+    """The values of all approvals of what is asked now, whether or not they count at this stage."""
+    digest = pending.opened.digest
+    return [vote.values or {} for vote in pending.votes if vote.decision == APPROVE and vote.digest == digest]
+
+
 def _approvers(rules: Rules, pending: PendingState) -> dict[str, tuple[str, ...]]:
     return {voter(vote): vote.matched for vote in approvals(rules, pending)}
 

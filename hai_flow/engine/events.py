@@ -436,6 +436,13 @@ class PendingEscalated(Event, frozen=True):
     reason: str = ""
 
 
+class PendingRestamped(Event, frozen=True):
+    """The run moved to another version of its workflow, in which the question is the same: a new digest, old votes."""
+
+    id: str
+    digest: str
+
+
 class PendingReminded(Event, frozen=True):
     """Those who may decide are reminded, the `n`-th time since the stage began (from 1), over `notify`."""
 
@@ -547,7 +554,8 @@ AnyEvent: TypeAlias = (
     | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding | StepUndone | HandlerStarted
     | BranchEnded | IterationStarted | IterationEnded | MessageStarted | MessageChunk
     | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded | ToolCallResolved
-    | PendingOpened | VoteCast | PendingEdited | PendingEscalated | PendingReminded | PendingDecided | PendingVoided
+    | PendingOpened | VoteCast | PendingEdited | PendingEscalated | PendingReminded
+    | PendingRestamped | PendingDecided | PendingVoided
     | StateChanged | TimerSet | TimerFired
     | SignalReceived | CustomEmitted | RawEmitted | CollaborationStarted | CollaborationEnded | WarningRaised
 )  # fmt: skip

@@ -42,7 +42,6 @@ from hai_flow.engine.approval import (
     HAPPENED,
     Reading,
     digest,
-    digest_with,
     edits_by_name,
     read_answer,
     refused,
@@ -128,7 +127,7 @@ def _show_call(draft: Draft, step: Step, id: str, name: str, args: str) -> None:
 
 
 def needs_gate(draft: Draft, step: Step, gate: Approval, args: str) -> bool:
-    """Whether people must approve a call with these arguments. An error in `when` is raised: it never skips the gate."""
+    """Whether people must approve a call with these arguments. Raises `Raised`: an error in `when` never skips it."""
     return gate.when is None or draft.truth(gate.when, step, args=values.loads(args))
 
 
@@ -174,13 +173,17 @@ def check_gate(draft: Draft, step: Step) -> str:
     fault = None
     if approved is None:
         fault = "nobody approved this call"
-    elif digest_with(state.sha256, state.run_id, approved.opened, args) != approved.opened.digest:
+    elif _digest_with(draft, approved.opened, args) != approved.opened.digest:
         fault = "its arguments, or the workflow, are not those that were shown"
     elif approved.status == ballot.APPROVE and not ballot.approvals(rules_of(approved), approved):
         fault = "no approval of these arguments is on record"
     if fault is not None or args is None:
         raise Raised("approval.digest", f"{step.path} was not performed: {fault}. Start the run again.")
     return args
+
+
+def _digest_with(draft: Draft, opened: e.PendingOpened, args: str | None) -> str:
+    return digest(draft.state.sha256, draft.state.run_id, msgspec.structs.replace(opened, args=args))
 
 
 def _is_approved(state: RunState, step: Step) -> bool:
@@ -289,10 +292,17 @@ def _open(draft: Draft, step: Step, kind: str, rules: Rules, /, **shown: Any) ->
         raise Raised("approval.impossible", f"{step.path}: nobody can decide: {faults[0]}.")
     due = None if rules.deadline is None else draft.now + rules.deadline
     id = new_pending_id(draft, step)
-    bound = digest(draft.state.sha256, draft.state.run_id, {"path": step.path, **shown})
-    policy = msgspec.to_builtins(rules)
+    fields: dict[str, Any] = {
+        "id": id,
+        "path": step.path,
+        "kind": kind,
+        "deadline": due,
+        "policy": msgspec.to_builtins(rules),
+        **shown,
+    }
+    opened = e.PendingOpened(at=draft.now, digest="", **fields)
     draft.pure_steps += 1
-    draft.emit(e.PendingOpened, id=id, path=step.path, kind=kind, digest=bound, deadline=due, policy=policy, **shown)
+    draft.emit(e.PendingOpened, **{**fields, "digest": digest(draft.state.sha256, draft.state.run_id, opened)})
     if faults[0] is None:
         _set_clock(draft, step)
     else:
@@ -428,6 +438,12 @@ def _world(plan: Plan, state: RunState) -> World:
     return World(state.requester, plan.roles)
 
 
+def restamp(draft: Draft, pending: PendingState) -> None:
+    """The run has moved to another version of its workflow, in which the pending's content is the same."""
+    bound = digest(draft.state.sha256, draft.state.run_id, pending.opened)
+    draft.emit(e.PendingRestamped, id=pending.opened.id, digest=bound)
+
+
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
@@ -554,7 +570,7 @@ def _demand_eligible(draft: Draft, pending: PendingState, by: c.Principal) -> No
 def _combined_with(pending: PendingState, reading: Reading) -> Json:
     """The values of the approvals that count, with those of one more. Raises Rejected(422)."""
     rules = rules_of(pending)
-    before = [] if reading.args is not None else [vote.values for vote in ballot.approvals(rules, pending)]
+    before = [] if reading.args is not None else ballot.values_given(pending)  # an edit begins anew
     try:
         return ballot.combined(rules, pending.opened.schema, [*before, reading.value])
     except ballot.Differs as differs:
@@ -620,7 +636,7 @@ def _vote(draft: Draft, step: Step, id: str, reading: Reading, by: c.Principal, 
     world = _world(draft.plan, draft.state)
     opened = draft.state.pendings[id].opened
     if reading.args is not None:
-        bound = digest_with(draft.state.sha256, draft.state.run_id, opened, reading.args)
+        bound = _digest_with(draft, opened, reading.args)
         edits = {**(draft.state.pendings[id].edits or {}), **edits_by_name(reading.edits or {})}
         draft.emit(e.PendingEdited, id=id, by=by.id, edits=edits, args=reading.args, digest=bound)
     pending = draft.state.pendings[id]
@@ -791,8 +807,6 @@ def _expire(draft: Draft, step: Step, pending: PendingState) -> None:
         asked = kind in ("approve", "gate")
         result = ballot.envelope(pending, "expired", None, expired=True) if asked else None
         draft.emit(e.PendingDecided, id=id, outcome="expired", value=result, reason="deadline", via="deadline")
-        if kind == "tool":
-            draft.emit(e.ToolCallResolved, tool_call_id=id, content=_EXPIRED, error="tool.expired")
         code = _EXPIRED_CODES.get(kind, "approval.expired")
         endings.fail(draft, step, draft.error(code, "Nobody answered before the deadline.", step.path), result)
 

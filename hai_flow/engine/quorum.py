@@ -17,7 +17,7 @@ ANY = "any"  # in a map of seats: how many people in all
 
 
 class Missing(NamedTuple):
-    """What a quorum lacks: so many people, free seats by selector, and (of `all`) who by name. All empty = it is met."""
+    """What a quorum lacks: so many people, seats by selector, and (of `all`) who by name. Nothing = it is met."""
 
     people: int
     seats: Mapping[str, int]

@@ -34,17 +34,15 @@ class World(NamedTuple):
 
 def selectors_of(value: Json, *, editor: bool = False) -> tuple[str, ...]:
     """The selectors in a rendered `from` or `exclude`: one, or a list of them, each once. Raises `NotASelector`."""
+    words = (REQUESTER, ANYONE, EDITOR) if editor else (REQUESTER, ANYONE)
     found: dict[str, None] = {}
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, list):  # a hole that gives several
             found.update(dict.fromkeys(selectors_of(item, editor=editor)))
-        elif item in (REQUESTER, ANYONE) or (editor and item == EDITOR):
-            found[item] = None
-        elif isinstance(item, str) and _SELECTOR.fullmatch(item):
+        elif isinstance(item, str) and (item in words or _SELECTOR.fullmatch(item)):
             found[item] = None
         else:
-            expected = f"user:, role:, group:, {REQUESTER}, {ANYONE}" + (f" or {EDITOR}" if editor else "")
-            raise NotASelector(f"expected a selector ({expected}), found {item!r:.80}")
+            raise NotASelector(f"expected a selector (user:, role:, group:, {', '.join(words)}), found {item!r:.80}")
     return tuple(found)
 
 

@@ -950,6 +950,15 @@ def _pending_reminded(state: RunState, event: e.PendingReminded) -> RunState:
     return _next(state, event, pendings=_pending(state, event.id, reminded=event.n))
 
 
+def _pending_restamped(state: RunState, event: e.PendingRestamped) -> RunState:
+    """Votes on the question as it was are votes on it as it is."""
+    pending = state.pendings[event.id]
+    before, bound = pending.opened.digest, event.digest
+    votes = tuple(_set(vote, digest=bound) if vote.digest == before else vote for vote in pending.votes)
+    opened = _set(pending.opened, digest=bound)
+    return _next(state, event, pendings=_pending(state, event.id, opened=opened, votes=votes))
+
+
 def _pending_decided(state: RunState, event: e.PendingDecided) -> RunState:
     """What was asked goes on: of a gate with the arguments that were decided upon, and what was decided."""
     pending = _set(

@@ -16,7 +16,9 @@ from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCall
 from hai_flow.store.runs import MessageRow, PendingRow, TurnRow, VoteRow
 
 ThreadEntry: TypeAlias = MessageState | ToolCallState
-_OfPending: TypeAlias = e.PendingOpened | e.PendingEdited | e.PendingEscalated | e.PendingDecided | e.PendingVoided
+_OfPending: TypeAlias = (
+    e.PendingOpened | e.PendingEdited | e.PendingEscalated | e.PendingRestamped | e.PendingDecided | e.PendingVoided
+)
 CALL_ROLE = "tool"
 
 _encode = msgspec.json.Encoder().encode
@@ -66,6 +68,7 @@ _PROJECTED: Final[dict[type[e.Event], Callable[[_Rows, Any, int], None]]] = {
     e.PendingOpened: _Rows.pending,
     e.PendingEdited: _Rows.pending,
     e.PendingEscalated: _Rows.pending,
+    e.PendingRestamped: _Rows.pending,
     e.PendingDecided: _Rows.pending,
     e.PendingVoided: _Rows.pending,
     e.VoteCast: _Rows.vote,

@@ -569,6 +569,7 @@ IGNORED: Final[frozenset[type[e.Event]]] = frozenset(
         e.PendingEdited,
         e.PendingEscalated,
         e.PendingReminded,
+        e.PendingRestamped,
         e.PendingDecided,
         e.PendingVoided,
         e.TimerSet,  # the engine's own
