@@ -103,22 +103,23 @@ def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str)
         faults = "; ".join(f"{f['path'] or '/'}: {f['message']}" for f in findings)
         raise Raised("tool.invalid_arguments", f"{tool.name} was called with wrong arguments: {faults}.")
     rules = Rules(from_=(REQUESTER,), deadline=_milliseconds(draft, step, tool.deadline, {}))
-    if not _is_approved(draft.state, step):  # behind a gate it has begun already
+    if not is_approved(draft.state, step, args):  # behind a gate it has begun already
         draft.started(step, args=args)
     id = new_pending_id(draft, step)
-    _show_call(draft, step, id, tool.name, args)
+    show_call(draft, step, id, tool.name, args, "frontend")
     schema = tool.result.raw if tool.result is not None else None
     _open(draft, step, "tool", rules, tool=tool.name, args=args, schema=schema)
 
 
-def _show_call(draft: Draft, step: Step, id: str, name: str, args: str) -> None:
+def show_call(draft: Draft, step: Step, id: str, name: str, args: str, executor: str) -> None:
+    """Show the frontend a call that it answers (executor frontend), or that a server tool does (server)."""
     parent = draft.state.last_message.get(step.path.rpartition("/")[0])
     draft.emit(
         e.ToolCallStarted,
         tool_call_id=id,
         name=name,
         path=step.path,
-        executor="frontend",
+        executor=executor,
         message_id=parent or id,
         parent_message_id=parent,
     )
@@ -186,9 +187,11 @@ def _digest_with(draft: Draft, opened: e.PendingOpened, args: str | None) -> str
     return digest(draft.state.sha256, draft.state.run_id, msgspec.structs.replace(opened, args=args))
 
 
-def _is_approved(state: RunState, step: Step) -> bool:
-    known = state.steps.get(step.path)
-    return known is not None and known.approval is not None and _approved_gate(state, step) is not None
+def is_approved(state: RunState, step: Step, args: str) -> bool:
+    """Whether the step's gate was passed with these very arguments. (That the step has an envelope does not say so:
+    a rejection leaves one too.)"""
+    passed = _approved_gate(state, step)
+    return passed is not None and passed.opened.args == args
 
 
 def _approved_gate(state: RunState, step: Step) -> PendingState | None:
