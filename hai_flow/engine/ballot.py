@@ -69,6 +69,11 @@ def rules_of(pending: PendingState) -> Rules:
     return msgspec.convert(pending.opened.policy or {}, Rules)
 
 
+def written(rules: Rules) -> Json:
+    """The rules as plain JSON, as an event keeps them."""
+    return values.loads(msgspec.json.encode(rules))
+
+
 # --- counting ---------------------------------------------------------------------------------------------------------
 
 

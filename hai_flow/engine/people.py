@@ -300,7 +300,7 @@ def _open(draft: Draft, step: Step, kind: str, rules: Rules, /, **shown: Any) ->
         "path": step.path,
         "kind": kind,
         "deadline": due,
-        "policy": msgspec.to_builtins(rules),
+        "policy": ballot.written(rules),
         **shown,
     }
     opened = e.PendingOpened(at=draft.now, digest="", **fields)
@@ -755,7 +755,7 @@ def _escalate(draft: Draft, step: Step, reason: str) -> None:
         rules = msgspec.structs.replace(stages[0], escalations=stages[1:])
         assert rules.deadline is not None, "a stage has a deadline"
         due = draft.now + rules.deadline
-        policy = msgspec.to_builtins(rules)
+        policy = ballot.written(rules)
         draft.emit(e.PendingEscalated, id=id, path=step.path, policy=policy, deadline=due, reason=reason)
         pending = draft.state.pendings[id]
         fault = ballot.impossible(rules, pending)

@@ -60,10 +60,12 @@ def test_the_best_seating_is_that_of_trying_them_all(wanted: dict[str, int], peo
 
 
 @given(
-    st.integers(1, 5) | st.just("all") | st.builds(lambda s, n: {**s, "any": n} if n else s, small_seats, st.integers(0, 5)),
+    st.integers(1, 5)
+    | st.just("all")
+    | st.builds(lambda wanted, n: {**wanted, "any": n} if n else wanted, small_seats, st.integers(0, 5)),
     few,
     st.lists(st.sampled_from(PEOPLE), unique=True).map(tuple),
-)  # fmt: skip
+)
 def test_a_quorum_is_met_when_trying_everything_says_so(
     quorum: Quorum, approvers: People, everyone: tuple[str, ...]
 ) -> None:
