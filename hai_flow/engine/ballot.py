@@ -28,8 +28,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who decides, how many of them, and for how long. Durations in milliseconds.
 
     `people` are those of `from` that may vote, if they can be listed, with the selectors that each could match;
-    `everyone` is whom `quorum: all` means. Both are fixed when the stage is worked out, at opening. `fault` says why
-    nobody can ever decide. `escalations` are the stages to come, each with all that stays from the one before.
+    `everyone` is whom `quorum: all` means. Both are fixed when the stage is worked out, at opening. `asks_requester`:
+    who started the run is surely among those who may vote. `fault` says why nobody can ever decide. `escalations` are
+    the stages to come, each with all that stays from the one before.
     """
 
     from_: tuple[str, ...] = msgspec.field(name="from", default=())
@@ -39,6 +40,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     deadline: int | None = None
     people: dict[str, tuple[str, ...]] | None = None
     everyone: tuple[str, ...] = ()
+    asks_requester: bool = True
     fault: str = ""
     edit: bool | tuple[str, ...] = False
     combine: dict[str, str] = {}

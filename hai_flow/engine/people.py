@@ -217,7 +217,7 @@ def open_doubt(draft: Draft, step: Step) -> None:
         draft,
         step,
         "doubt",
-        Rules(from_=OPERATORS),
+        Rules(from_=OPERATORS, asks_requester=False),
         title=f"Did {name} happen?",
         message="The process that performed it is gone, and its outcome with it. It is performed at most once: look "
         "there, then say that it happened (with its result), that it is to be done again, or that the step fails.",
@@ -390,6 +390,9 @@ def _next_stage(draft: Draft, step: Step, before: Rules, change: Escalate, roots
 
 def _worked_out(stage: Rules, world: World) -> Rules:
     """The stage with those who may vote in it, where they can be listed."""
+    asked = any(surely_matches(each, world.requester, world) for each in stage.from_)
+    kept_out = any(surely_matches(each, world.requester, world) for each in stage.exclude)
+    stage = msgspec.structs.replace(stage, asks_requester=asked and not kept_out)
     listed = people_of(stage.from_, world)
     if listed is None:
         fault = "" if stage.quorum != "all" else "`quorum: all` needs people that can be listed; `from` has others"

@@ -11,6 +11,8 @@ from hai_flow.engine import events as e
 from hai_flow.engine import people
 from hai_flow.engine.ids import pending_id
 from hai_flow.errors import Rejected
+from hai_flow.wire.dialect import Profile
+from hai_flow.wire.hai import shown_as_call
 from tests.support.people import (
     DAY,
     HOUR,
@@ -449,3 +451,24 @@ def test_a_gate_names_the_call_and_shows_its_arguments() -> None:
     assert (opened.kind, opened.title, opened.tool, opened.args) == (
         "gate", "shop.refund?", "shop.refund", '{"amount":5}',
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("from_", "more", "asked_too"),
+    [
+        (("requester",), {}, True),
+        (("anyone",), {}, True),
+        ((REQUESTER,), {"exclude": []}, True),
+        ((REQUESTER,), {"exclude": ["role:intern"]}, True),
+        (("role:boss",), {}, False),  # nobody can tell before they vote
+        (("role:boss", REQUESTER), {}, False),
+        (("anyone",), {"exclude": ["requester"]}, False),
+    ],
+    ids=str,
+)
+def test_only_a_question_that_asks_who_started_the_run_is_one_that_their_client_can_answer(
+    from_: Any, more: dict[str, Any], asked_too: bool
+) -> None:
+    opened = asked(from_, **more).pending.opened
+    profile = Profile(dialect="hai", client_tools=frozenset({"confirmAction"}))
+    assert shown_as_call(profile, opened) == asked_too
