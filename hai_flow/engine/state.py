@@ -156,9 +156,11 @@ class Timer(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
 
 
 class PendingState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A pending: what was opened, and what became of it.
+    """A pending: what was opened, as edits and escalations left it, and what became of it.
 
-    `status` is open, answered, declined, approve, reject, expired or voided.
+    `status` is open, answered, declined, approve, reject (or another option), expired or voided. `since` is when its
+    present stage began, `reminded` how often it was reminded of since then, `edits` what people changed of the
+    arguments. `escalations` are as the envelope shows them: what each stage asked for, and when.
     """
 
     opened: e.PendingOpened
@@ -168,6 +170,11 @@ class PendingState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     value: Json = None
     reason: str | None = None
     answer_sha: str | None = None
+    since: int = 0
+    reminded: int = 0
+    votes: tuple[e.VoteCast, ...] = ()
+    edits: Json = None
+    escalations: tuple[e.PendingEscalated, ...] = ()
 
 
 class MessageState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -978,20 +985,63 @@ def _tool_call_resolved(state: RunState, event: e.ToolCallResolved) -> RunState:
 
 def _pending_opened(state: RunState, event: e.PendingOpened) -> RunState:
     step = state.steps[event.path]
+    changes: dict[str, Any] = {}
+    if event.kind == "doubt":  # the attempt is over, though nobody knows how
+        changes["attempts"] = _dropped(state.attempts, event.path)
+        changes["timeouts"] = _dropped(state.timeouts, event.path)
     return _next(
         state,
         event,
         steps=_step(state, event.path, status="waiting", asked=step.asked + 1),
-        pendings=state.pendings.set(event.id, PendingState(event)),
+        pendings=state.pendings.set(event.id, PendingState(event, since=event.at)),
         open_pendings=state.open_pendings.set(event.path, event.id),
+        ready=_without(state.ready, event.path),
+        **changes,
     )
 
 
+def _pending(state: RunState, id: str, **changes: Any) -> Map[str, PendingState]:
+    return state.pendings.set(id, _set(state.pendings[id], **changes))
+
+
 def _vote_cast(state: RunState, event: e.VoteCast) -> RunState:
-    return _next(state, event)
+    votes = (*state.pendings[event.id].votes, event)
+    return _next(state, event, pendings=_pending(state, event.id, votes=votes))
+
+
+def _pending_edited(state: RunState, event: e.PendingEdited) -> RunState:
+    opened = _set(state.pendings[event.id].opened, args=event.args, digest=event.digest)
+    return _next(state, event, pendings=_pending(state, event.id, opened=opened, edits=event.edits))
+
+
+def _pending_escalated(state: RunState, event: e.PendingEscalated) -> RunState:
+    pending = state.pendings[event.id]
+    escalated = _pending(
+        state,
+        event.id,
+        opened=_set(pending.opened, policy=event.policy, deadline=event.deadline),
+        since=event.at,
+        reminded=0,
+        escalations=(*pending.escalations, event),
+    )
+    return _next(state, event, pendings=escalated, timers=_timers_without(state, event.path))
+
+
+def _pending_reminded(state: RunState, event: e.PendingReminded) -> RunState:
+    return _next(state, event, pendings=_pending(state, event.id, reminded=event.n))
+
+
+def _pending_restamped(state: RunState, event: e.PendingRestamped) -> RunState:
+    """Votes on the question as it was are votes on it as it is."""
+    pending = state.pendings[event.id]
+    before, bound = pending.opened.digest, event.digest
+    votes = tuple(_set(vote, digest=bound) if vote.digest == before else vote for vote in pending.votes)
+    opened = _set(pending.opened, digest=bound)
+    return _next(state, event, pendings=_pending(state, event.id, opened=opened, votes=votes))
 
 
 def _pending_decided(state: RunState, event: e.PendingDecided) -> RunState:
+    """What was asked goes on: of a gate with the arguments that were decided upon, and what was decided."""
     pending = _set(
         state.pendings[event.id],
         status=event.outcome,
@@ -1001,7 +1051,11 @@ def _pending_decided(state: RunState, event: e.PendingDecided) -> RunState:
         reason=event.reason,
         answer_sha=event.answer_sha,
     )
-    return _pending_closed(state, event, pending)
+    changes: dict[str, Any] = {"status": "running"}
+    if event.ready:
+        changes |= {"approval": event.value, "args": pending.opened.args}
+    step = _step(state, pending.opened.path, **changes)
+    return _pending_closed(state, event, pending, steps=step, ready=(*state.ready, *event.ready))
 
 
 def _pending_voided(state: RunState, event: e.PendingVoided) -> RunState:
@@ -1009,7 +1063,7 @@ def _pending_voided(state: RunState, event: e.PendingVoided) -> RunState:
     return _pending_closed(state, event, pending)
 
 
-def _pending_closed(state: RunState, event: e.Event, pending: PendingState) -> RunState:
+def _pending_closed(state: RunState, event: e.Event, pending: PendingState, **changes: Any) -> RunState:
     path = pending.opened.path
     return _next(
         state,
@@ -1017,6 +1071,7 @@ def _pending_closed(state: RunState, event: e.Event, pending: PendingState) -> R
         pendings=state.pendings.set(pending.opened.id, pending),
         open_pendings=state.open_pendings.delete(path),
         timers=_timers_without(state, path),
+        **changes,
     )
 
 

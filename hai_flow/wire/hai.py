@@ -122,8 +122,10 @@ _CONFIRM: Final = {"approve": "confirmAction", "gate": "confirmAction", "ask": "
 
 
 def shown_as_call(profile: Profile, opened: e.PendingOpened) -> bool:
-    """Whether the client is handed this question as a call: it advertised the tool for it and may answer."""
-    return profile.may_answer and _CONFIRM.get(opened.kind) in profile.client_tools
+    """Whether the client is handed this question as a call: it advertised the tool for it and may answer. A question
+    that does not ask who started the run is never a call."""
+    asked = opened.policy is None or opened.policy.get("asks_requester", True)
+    return asked and profile.may_answer and _CONFIRM.get(opened.kind) in profile.client_tools
 
 
 def _question_args(opened: e.PendingOpened) -> str:
@@ -593,6 +595,10 @@ IGNORED: Final[frozenset[type[e.Event]]] = frozenset(
         e.BranchEnded,
         e.CollaborationEnded,  # HAI shows a task once, when it is handed over
         e.VoteCast,  # people: HAI knows only the question
+        e.PendingEdited,
+        e.PendingEscalated,
+        e.PendingReminded,
+        e.PendingRestamped,
         e.PendingDecided,
         e.PendingVoided,
         e.TimerSet,  # the engine's own
