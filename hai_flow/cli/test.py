@@ -16,7 +16,8 @@ from hai_flow.errors import Finding, HaiFlowError
 
 if TYPE_CHECKING:
     from hai_flow.cli.processes import Database
-    from hai_flow.testing import Loaded, Loader, Result
+    from hai_flow.testing.loading import Loaded, Loader
+    from hai_flow.testing.runner import Result
 
 WIDTH: Final = 80
 _STYLES: Final = {"plain": "", "dim": "dim", "bold": "bold", "good": "green", "bad": "red"}
@@ -39,7 +40,7 @@ def play(
     ] = None,
 ) -> None:
     """Run the tests of workflows: the real engine in memory, effects mocked, time passing when it is told to."""
-    from hai_flow.testing import Loader
+    from hai_flow.testing.loading import Loader
 
     if server is not None and database is not None:
         raise UsageError("--server and --database: expected one of them, found both.")
@@ -60,7 +61,7 @@ def play(
 
 def _places(names: Sequence[str]) -> list[Path]:
     """Every test file that was named, once. Raises UsageError where there is none."""
-    from hai_flow.testing import find_suites
+    from hai_flow.testing.loading import find_suites
 
     found: dict[Path, None] = {}
     for name in names:

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from hai_flow import values
-from hai_flow.definition.plan import EFFECTS, Agent, Call, Http, Llm, Plan, Step
+from hai_flow.definition.plan import EFFECTS, Agent, Call, Http, Llm, Plan, Run, Step
 from hai_flow.engine import commands as c
+from hai_flow.engine.children import TIMED_OUT
 from hai_flow.engine.draft import DEFAULT_LIMITS, Draft, Raised
+from hai_flow.engine.events import Error
 from hai_flow.engine.state import RunState
 from hai_flow.testing.failures import CaseFailed
 from hai_flow.testing.names import call_name, may_call, names_of
@@ -47,6 +49,8 @@ class Mocks:
         behaviour = self._answer(step, names)
         if behaviour.error is None and isinstance(step.verb, Http):
             behaviour = self._response(state, step, step.verb, behaviour, now)
+        if isinstance(step.verb, Run):
+            return _child_ended(path, attempt, behaviour)
         if behaviour.error is not None:
             return _failed(path, attempt, behaviour.error)
         output = behaviour.output
@@ -143,6 +147,20 @@ class Mocks:
 def _mock_name(step: Step) -> str:
     """The name by which an author would most likely mock the effect: the call, else the path."""
     return call_name(step.verb) if isinstance(step.verb, Call) else step.path
+
+
+def _child_ended(path: str, attempt: int, behaviour: Behaviour) -> c.ChildEnded:
+    """What became of a mocked child run. Its error is the cause of the step's, which is `run.failed`; it was stopped
+    if its error is `run.stopped`, or, by the step's timeout, `step.timeout`."""
+    error = behaviour.error
+    if error is None:
+        return c.ChildEnded(path=path, attempt=attempt, status="finished", output=behaviour.output)
+    if error.code == "step.timeout":
+        return c.ChildEnded(path=path, attempt=attempt, status="stopped", reason=TIMED_OUT)
+    if error.code == "run.stopped":
+        return c.ChildEnded(path=path, attempt=attempt, status="stopped", reason=error.message)
+    cause = Error(error.code, error.message, data=error.data)
+    return c.ChildEnded(path=path, attempt=attempt, status="failed", error=cause)
 
 
 def _failed(path: str, attempt: int, error: MockError) -> c.StepFailed:

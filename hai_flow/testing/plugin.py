@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from hai_flow.testing import Loaded, Loader, Result
+    from hai_flow.testing.loading import Loaded, Loader
+    from hai_flow.testing.runner import Result
     from hai_flow.testing.suite import Case
 
 _LOADER: pytest.StashKey[Loader] = pytest.StashKey()
@@ -43,7 +44,7 @@ class SuiteFile(pytest.File):
 
     def collect(self) -> Iterator[CaseItem]:
         """Its cases. Raises `Wrong` with its findings if it can't be run."""
-        from hai_flow.testing import Loader
+        from hai_flow.testing.loading import Loader
 
         loader = self.config.stash.setdefault(_LOADER, Loader())
         loaded = loader.load(self.path, os.path.relpath(self.path, self.config.invocation_params.dir))

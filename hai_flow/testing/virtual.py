@@ -18,6 +18,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.instances import plan_path
 from hai_flow.engine.jobs import Continue, open_jobs, wake_at
+from hai_flow.engine.signals import SUBSCRIBE
 from hai_flow.engine.snapshot import decode_state, encode_state
 from hai_flow.engine.state import RunState, fold
 from hai_flow.testing.failures import CaseFailed
@@ -54,7 +55,8 @@ class VirtualRun:
         self._begun: list[tuple[str, int]] = []  # attempts in the order in which they began
         self._ended: dict[str, str] = {}  # what became of steps that the state may have forgotten
         self._escalated: Counter[str] = Counter()
-        self._signals = 0
+        self._signals: list[c.Signal] = []  # everything that was ever sent, oldest first
+        self._subscribed: list[tuple[str, ...]] = []  # types that steps have begun to wait for, not yet looked up
 
     # --- what happens to it ---------------------------------------------------------------------------------------
 
@@ -65,8 +67,10 @@ class VirtualRun:
         self._do(c.Answer(answers=(answer,), by=by, via=VIA))
 
     def signal(self, type: str, data: Json) -> None:
-        self._signals += 1
-        self._do(c.Signal(id=f"signal-{self._signals}", name=type, data=data))
+        """Send the run an event from outside. It is kept: a step that begins to wait later finds it (LANGUAGE 3)."""
+        sent = c.Signal(id=f"signal-{len(self._signals) + 1}", name=type, data=data, sent_at=self.now)
+        self._signals.append(sent)
+        self._do(sent)
 
     def pause(self) -> None:
         self._do(c.Pause(by=OPERATOR))
@@ -112,6 +116,12 @@ class VirtualRun:
         if Continue() in open_jobs(self.state):
             self._do(c.Continue())
             return True
+        if self._subscribed:
+            types = self._subscribed.pop(0)
+            for sent in self._signals:
+                if sent.name in types and not self.state.ended:
+                    self._do(sent)
+            return True
         attempt = self._next_attempt()
         if attempt is not None:
             self._do(self.mocks.perform(self.state, *attempt, self.now))
@@ -143,6 +153,7 @@ class VirtualRun:
             self.log.append(decision.events)
         for event in decision.events:
             self._note(event)
+        self._subscribed += [tuple(sent.body["types"]) for sent in decision.outbox if sent.kind == SUBSCRIBE]
 
     def _note(self, event: e.Event) -> None:
         if isinstance(event, e.AttemptStarted) or (isinstance(event, e.StepStarted) and event.attempt):

@@ -6,8 +6,9 @@ import textwrap
 from pathlib import Path
 
 from hai_flow.errors import Finding
-from hai_flow.testing import Loaded, Loader, Result
+from hai_flow.testing.loading import Loaded, Loader
 from hai_flow.testing.reader import read_suite
+from hai_flow.testing.runner import Result
 
 EXPENSE = """\
 hai: flow/v1

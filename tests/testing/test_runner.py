@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hai_flow.testing import Loader
+from hai_flow.testing.loading import Loader
 from hai_flow.testing.report import describe
 from tests.testing.support import ASKED, EXPENSE, HEAD, PAID, case, loaded, messages, played
 
@@ -40,8 +40,8 @@ def test_a_list_of_behaviours_that_has_run_out_fails_the_case(tmp_path: Path) ->
     head = HEAD.replace("{output: {id: B1}}", "[{error: {code: tool.unavailable}}]")
     result = case(tmp_path, f"    script:\n{PAID}", head)
     assert messages(result) == [
-        "11:9 the mock `erp.book` has run out: it says what 1 call does, and step `book` (line 23 of the workflow) makes "
-        "call 2; add to its list, or make it a mapping that holds for every call"
+        "11:9 the mock `erp.book` has run out: it says what 1 call does, and step `book` (line 23 of the workflow) "
+        "makes call 2; add to its list, or make it a mapping that holds for every call"
     ]
 
 
