@@ -42,7 +42,7 @@ class _Checker:
             self._case(case)
 
     def _case(self, case: Case) -> None:
-        self._mocks(mock for name, mock in case.mock.items() if self.suite.mock.get(name) is not mock)
+        self._mocks(case.mock.values())
         self._value(self.plan.input, self.plan.input.with_defaults(case.input), (*case.at, "input"), "the input")
         for name, value in case.state.items():
             at = (*case.at, "state", name)

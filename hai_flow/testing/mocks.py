@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from hai_flow import values
+from hai_flow.definition.document import Path
 from hai_flow.definition.plan import EFFECTS, Agent, Call, Http, Llm, Plan, Run, Step
 from hai_flow.engine import commands as c
 from hai_flow.engine.children import TIMED_OUT
@@ -30,10 +31,11 @@ _STATUS_RETRIABLE: Final = frozenset((408, 425, 429))
 class Mocks:
     """The mocks of one case, with a memory of what was called."""
 
-    def __init__(self, plan: Plan, mocks: Mapping[str, Mock]) -> None:
+    def __init__(self, plan: Plan, *mocks: Mapping[str, Mock]) -> None:
+        """`mocks`: the case's own, then the file's. Whatever the case says goes before what the file says."""
         self._plan = plan
         self._mocks = mocks
-        self._used: Counter[str] = Counter()  # behaviours taken, by the name of the mock
+        self._used: Counter[Path] = Counter()  # behaviours taken, by the place of the mock
         self._calls: list[tuple[str, ...]] = []  # the names of each call
 
     def count(self, name: str) -> int:
@@ -93,7 +95,7 @@ class Mocks:
         self._next(step, names, by=f"the model of `{step.path}`")
 
     def _next(self, step: Step, names: tuple[str, ...], by: str = "") -> Behaviour:
-        mock = next((self._mocks[name] for name in names if name in self._mocks), None)
+        mock = next((mocks[name] for mocks in self._mocks for name in names if name in mocks), None)
         who = by or f"step `{step.path}` (line {step.line} of the workflow)"
         if mock is None:
             name = names[0] if by else _mock_name(step)
@@ -101,8 +103,8 @@ class Mocks:
                 f"{who} {'calls' if by else 'performs'} `{name}`, which is not mocked; write under `mock`: "
                 f"`{name}: {{output: ...}}`"
             )
-        number = self._used[mock.name]
-        self._used[mock.name] += 1
+        number = self._used[mock.at]
+        self._used[mock.at] += 1
         if not mock.successive:
             return mock.behaviours[0]
         if number >= len(mock.behaviours):
@@ -163,7 +165,9 @@ def _child_ended(path: str, attempt: int, behaviour: Behaviour) -> c.ChildEnded:
     return c.ChildEnded(path=path, attempt=attempt, status="failed", error=cause)
 
 
-def _failed(path: str, attempt: int, error: MockError) -> c.StepFailed:
+def _failed(path: str, attempt: int, error: MockError) -> c.Command:
+    if error.code == "step.lost":  # nobody reports that: the engine is told that the worker is gone
+        return c.StepLost(path=path, attempt=attempt)
     return c.StepFailed(
         path=path,
         attempt=attempt,

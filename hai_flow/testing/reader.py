@@ -173,7 +173,7 @@ class _Reader:
         fields = self.fields(value, (), "the tests", _DOCUMENT, ("hai", "workflow", "cases"))
         self._read_people(fields.get("people", {}))
         mocks = self._mocks(fields.get("mock", {}), ("mock",))
-        cases = self._cases(fields.get("cases"), mocks)
+        cases = self._cases(fields.get("cases"))
         return Suite(
             document=self.document,
             workflow=fields.get("workflow", ""),
@@ -287,14 +287,14 @@ class _Reader:
 
     # --- cases ----------------------------------------------------------------------------------------------------
 
-    def _cases(self, value: Json, mocks: Mapping[str, Mock]) -> list[Case]:
+    def _cases(self, value: Json) -> list[Case]:
         if value == []:
             self.error(("cases",), "test.no_cases", "expected at least one case, found an empty list")
         cases: list[Case] = []
         lines: dict[str, int] = {}
         for number, raw in enumerate(value or ()):
             at = ("cases", number)
-            case = self._case(raw, at, mocks)
+            case = self._case(raw, at)
             if case.name in lines:
                 message = f"the name `{shorten(case.name)}` is used twice (first at line {lines[case.name]})"
                 self.error((*at, "name"), "test.duplicate_name", f"{message}; choose another")
@@ -303,7 +303,7 @@ class _Reader:
             cases.append(case)
         return cases
 
-    def _case(self, value: Json, at: Path, mocks: Mapping[str, Mock]) -> Case:
+    def _case(self, value: Json, at: Path) -> Case:
         fields = self.fields(value, at, "a case", _CASE, ("name",))
         script = [self._entry(item, (*at, "script", number)) for number, item in enumerate(fields.get("script", ()))]
         events = self.texts(fields.get("events", ()), (*at, "events"), "the type of an event")
@@ -315,7 +315,7 @@ class _Reader:
             requester=self._person(fields, "requester", at),
             input=fields.get("input", {}),
             state=fields.get("state", {}),
-            mock={**mocks, **self._mocks(fields.get("mock", {}), (*at, "mock"))},
+            mock=self._mocks(fields.get("mock", {}), (*at, "mock")),
             script=tuple(entry for entry in script if entry is not None),
             expect=self._expect(fields["expect"], (*at, "expect")) if "expect" in fields else None,
             events=tuple(events),

@@ -87,7 +87,7 @@ class _Playing:
     def __init__(self, suite: Suite, case: Case, plan: Plan) -> None:
         self.suite = suite
         self.case = case
-        self.run = VirtualRun(plan, Mocks(plan, case.mock), suite.now)
+        self.run = VirtualRun(plan, Mocks(plan, case.mock, suite.mock), suite.now)
 
     # --- the script -----------------------------------------------------------------------------------------------
 
@@ -129,8 +129,8 @@ class _Playing:
             id=id,
             decision=entry.decision,
             reason=entry.reason,
-            values=_given(entry.values),
             edits=_given(entry.edits),
+            **{"result" if self.run.pending_kind(id) == "doubt" else "values": _given(entry.values)},
         )
         self._answer_with(answer, entry.by, entry.refused)
 

@@ -126,7 +126,7 @@ Entry: TypeAlias = Expect | Decide | Answer | Signal | Advance | Operate
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One test: a run of its own. `mock` holds the file's mocks with the case's over them."""
+    """One test: a run of its own. Its `mock` goes before that of the file."""
 
     at: Path
     name: str

@@ -54,8 +54,9 @@ def test_an_effect_that_is_not_mocked_fails_the_case_and_is_named(tmp_path: Path
     ]
 
 
-def test_a_mock_of_the_case_stands_over_that_of_the_file(tmp_path: Path) -> None:
-    body = f"    mock: {{erp.book: {{output: {{id: MINE}}}}}}\n    script:\n{PAID}      - advance: 1h\n"
+@pytest.mark.parametrize("name", ["erp.book", "erp"])
+def test_a_mock_of_the_case_stands_over_that_of_the_file(tmp_path: Path, name: str) -> None:
+    body = f"    mock: {{{name}: {{output: {{id: MINE}}}}}}\n    script:\n{PAID}      - advance: 1h\n"
     assert messages(case(tmp_path, body + "    expect: {output: {booking: MINE}}\n")) == []
 
 
