@@ -82,7 +82,7 @@ def _start(draft: Draft, command: c.Start) -> Json:
 
 
 def _step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
-    step = _attempt(draft, command.path, command.attempt)
+    step = _outcome_of(draft, command.path, command.attempt)
     endings.close_message(draft, step.path)
     endings.resolve_call(draft, step, command.output, None)
     endings.finish(draft, step, command.output)
@@ -91,7 +91,7 @@ def _step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
 
 
 def _step_failed(draft: Draft, command: c.StepFailed) -> Json:
-    step = _attempt(draft, command.path, command.attempt)
+    step = _outcome_of(draft, command.path, command.attempt)
     retriable = command.code in RETRIABLE if command.retriable is None else command.retriable
     error = draft.error(command.code, command.message, step.path, command.data, retriable=retriable)
     endings.attempt_failed(draft, step, error, command.retry_after)
@@ -107,8 +107,11 @@ def _step_lost(draft: Draft, command: c.StepLost) -> Json:
     stopping = draft.state.status == "stopping"
     if stopping and not in_cleanup(step.path):
         endings.stop_leaf(draft, step, "lost")
-    elif step.delivery == "at_most_once":
+    elif step.delivery == "at_most_once" and not in_cleanup(step.path):
         people.open_doubt(draft, step)
+    elif step.delivery == "at_most_once":  # what cleans up waits for nobody
+        message = "The process that performed the step is gone, and nobody knows whether it happened."
+        endings.attempt_failed(draft, step, draft.error("step.in_doubt", message, step.path))
     else:
         error = draft.error("step.lost", "The process that performed the step is gone.", step.path, retriable=True)
         draft.emit(e.StepRetried, path=step.path, attempt=command.attempt, error=error, lost=True)
@@ -254,14 +257,7 @@ def _retry(draft: Draft, command: c.Retry) -> Json:
         lost, ready = draft.state.steps, draft.state.ready
         running = [path for path in ready if path in lost and lost[path].status == "running"]
         frontier = resumption.Frontier(running, list(ready))
-    draft.emit(
-        e.RunRetried,
-        by=command.by,
-        reopened=tuple(frontier.reopened),
-        ready=tuple(frontier.ready),
-        branches=frontier.branches,
-        redo=redo,
-    )
+    draft.emit(e.RunRetried, by=command.by, redo=redo, **frontier.fields())
     if not draft.state.turn_open:
         draft.open_turn(c.Turn())
     _fire_timers(draft)
@@ -287,6 +283,16 @@ def _not_now(draft: Draft, what: str) -> Rejected:
 def _demand_active(draft: Draft) -> None:
     if draft.state.ended:
         raise _not_now(draft, "change")
+
+
+def _outcome_of(draft: Draft, path: str, attempt: int) -> Step:
+    """As `_attempt`; but the outcome of an effect that may happen at most once is taken as long as people are asked
+    what became of it."""
+    doubt = people.doubt_of(draft.state, path, attempt)
+    if doubt is None:
+        return _attempt(draft, path, attempt)
+    people.settle_doubt(draft, doubt)
+    return draft.step(path)
 
 
 def _attempt(draft: Draft, path: str, attempt: int) -> Step:
