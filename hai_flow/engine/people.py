@@ -347,11 +347,10 @@ def _rules(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json], *, 
 
 
 def _first_stage(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json], *, may_exclude: bool) -> Rules:
-    from_, fault = _selectors(draft, step, policy.from_, roots, "from")
+    from_, fault = _deciders(draft, step, policy.from_, roots)
     exclude: tuple[str, ...] = ()
     if may_exclude and policy.exclude is not None:
-        exclude, wrong = _selectors(draft, step, policy.exclude, roots, "exclude")
-        fault = fault or wrong
+        exclude = _exclusion(draft, step, policy.exclude, roots)
     elif may_exclude and not {REQUESTER, ANYONE} & set(from_):
         exclude = (REQUESTER,)
     return Rules(
@@ -372,20 +371,17 @@ def _first_stage(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json
 def _next_stage(draft: Draft, step: Step, before: Rules, change: Escalate, roots: dict[str, Json]) -> Rules:
     """The stage before with what `change` replaces of it."""
     given: dict[str, Any] = {"deadline": _milliseconds(draft, step, change.deadline, roots)}
-    faults = [before.fault]
     if change.from_ is not None:
-        given["from_"], wrong = _selectors(draft, step, change.from_, roots, "from")
-        faults = [wrong]
+        given["from_"], given["fault"] = _deciders(draft, step, change.from_, roots)
     if change.exclude is not None:
-        given["exclude"], wrong = _selectors(draft, step, change.exclude, roots, "exclude", editor=True)
-        faults.append(wrong)
+        given["exclude"] = _exclusion(draft, step, change.exclude, roots)
     if change.quorum is not None:
         given["quorum"] = _plain(change.quorum)
     if change.notify is not None:
         given["notify"] = _texts(draft, step, change.notify, roots)
     if change.remind is not None:
         given["remind"] = _delays(draft, step, change.remind, roots)
-    return msgspec.structs.replace(before, **given, fault="; ".join(filter(None, faults)))
+    return msgspec.structs.replace(before, **given)
 
 
 def _worked_out(stage: Rules, world: World) -> Rules:
@@ -410,16 +406,23 @@ def _plain(quorum: Any) -> Any:
     return quorum if isinstance(quorum, int | str) else dict(quorum)
 
 
-def _selectors(
-    draft: Draft, step: Step, template: Template, roots: dict[str, Json], key: str, *, editor: bool = False
-) -> tuple[tuple[str, ...], str]:
-    """The selectors, and why they name nobody ("" if they do)."""
-    value = draft.render(template, step, **roots)
+def _deciders(draft: Draft, step: Step, from_: Template, roots: dict[str, Json]) -> tuple[tuple[str, ...], str]:
+    """Whom `from` names, and why it names nobody ("" if it does): then this stage can't be decided."""
+    value = draft.render(from_, step, **roots)
     try:
-        found = selectors_of(value, editor=editor or key == "exclude")
+        found = selectors_of(value)
     except NotASelector as error:
-        return (), f"`{key}`: {error}"
-    return found, "" if found or key == "exclude" else "`from` names nobody"
+        return (), f"`from`: {error}"
+    return found, "" if found else "`from` names nobody"
+
+
+def _exclusion(draft: Draft, step: Step, exclude: Template, roots: dict[str, Json]) -> tuple[str, ...]:
+    """Whom `exclude` names. Raises `Raised`: who cannot be read must not be let in."""
+    value = draft.render(exclude, step, **roots)
+    try:
+        return selectors_of(value, editor=True)
+    except NotASelector as error:
+        raise Raised("approval.impossible", f"{step.path}: `exclude`: {error}.") from None
 
 
 def _milliseconds(draft: Draft, step: Step, duration: Duration, roots: dict[str, Json]) -> int:
