@@ -131,11 +131,17 @@ class RunNeedsAttention(Event, frozen=True):
 
 
 class RunRetried(Event, frozen=True):
-    """The run goes on from where it failed: `reopened` steps are running again, `ready` ones begin anew."""
+    """The run goes on from where it failed: `reopened` steps are running again, `ready` ones begin anew.
+
+    `redo` are the undone steps that the flow will come by again; `branches` says of each reopened parallel step how
+    many of its branches have something left to do.
+    """
 
     by: str
     reopened: tuple[str, ...] = ()
     ready: tuple[str, ...] = ()
+    branches: dict[str, int] = {}
+    redo: tuple[str, ...] = ()
 
 
 # --- turns and the thread -----------------------------------------------------------------------------------------
@@ -252,6 +258,16 @@ class HandlerStarted(Event, frozen=True):
     path: str
     handler: str
     ready: tuple[str, ...] = ()
+
+
+class StepReopened(Event, frozen=True):
+    """After a Retry the flow has come by a block that had finished, or an iteration, with steps in it that were
+    undone. Fields as in `run_retried`."""
+
+    path: str
+    reopened: tuple[str, ...] = ()
+    ready: tuple[str, ...] = ()
+    branches: dict[str, int] = {}
 
 
 class StepUndone(Event, frozen=True):
@@ -551,7 +567,7 @@ class WarningRaised(Event, frozen=True):
 AnyEvent: TypeAlias = (
     RunStarted | RunQueued | RunPaused | RunResumed | RunStopping | RunStopped | RunFinished | RunFailed
     | RunNeedsAttention | RunRetried | TurnStarted | TurnEnded | MessagesChanged | StepStarted | AttemptStarted
-    | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding | StepUndone | HandlerStarted
+    | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding | StepReopened | StepUndone | HandlerStarted
     | BranchEnded | IterationStarted | IterationEnded | MessageStarted | MessageChunk
     | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded | ToolCallResolved
     | PendingOpened | VoteCast | PendingEdited | PendingEscalated | PendingReminded
