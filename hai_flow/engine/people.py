@@ -209,7 +209,12 @@ def _approved_gate(state: RunState, step: Step) -> PendingState | None:
 
 
 def open_doubt(draft: Draft, step: Step) -> None:
-    """An effect that may happen at most once was lost: only a person can find out what became of it."""
+    """An effect that may happen at most once was lost: only a person can find out what became of it. (Not while the run
+    is being stopped: a stop always ends.)"""
+    if draft.state.status == "stopping":
+        message = "The process that performed the step is gone, and its outcome with it."
+        endings.fail(draft, step, draft.error("step.in_doubt", message, step.path))
+        return
     known = draft.state.steps[step.path]
     args = values.loads(known.args or "{}")
     name = _effect_name(step, args)
