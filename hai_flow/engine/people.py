@@ -423,7 +423,8 @@ def _is_known(pending: PendingState, reading: Reading, by: c.Principal) -> bool:
     """Whether the answer is the one that decided, or the vote that this person has cast already."""
     if pending.status not in ("open", "expired", "voided") and reading.sha == pending.answer_sha:
         return True
-    return any(vote.by == by.id and vote.answer_sha == reading.sha for vote in pending.votes)
+    mine = (by.id, by.on_behalf_of, reading.sha)
+    return any((vote.by, vote.on_behalf_of, vote.answer_sha) == mine for vote in pending.votes)
 
 
 def _demand_open(draft: Draft, pending: PendingState) -> None:
