@@ -99,8 +99,7 @@ def _begin_effect(draft: Draft, step: Step, verb: Call | Http | Llm | Agent | Ru
     if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool):
         people.begin_frontend_call(draft, step, verb.tool, args)
         return
-    approved = known is not None and known.approval is not None and known.args == args
-    gate = None if approved else step.approval
+    gate = None if people.is_approved(draft.state, step, args) else step.approval
     if gate is not None and people.needs_gate(draft, step, gate, args):
         draft.started(step, timed=False, args=args, key=_idempotency_key(draft, step))
         people.open_gate(draft, step, gate, args)

@@ -94,7 +94,11 @@ def _step_failed(draft: Draft, command: c.StepFailed) -> Json:
     step = _outcome_of(draft, command.path, command.attempt)
     retriable = command.code in RETRIABLE if command.retriable is None else command.retriable
     error = draft.error(command.code, command.message, step.path, command.data, retriable=retriable)
-    endings.attempt_failed(draft, step, error, command.retry_after)
+    if step.path in draft.state.attempts:
+        endings.attempt_failed(draft, step, error, command.retry_after)
+    else:  # it was in doubt, and is never tried again by itself
+        endings.resolve_call(draft, step, None, error)
+        endings.fail(draft, step, error)
     _go_on(draft)
     return None
 
@@ -296,8 +300,12 @@ def _outcome_of(draft: Draft, path: str, attempt: int) -> Step:
 
 
 def _attempt(draft: Draft, path: str, attempt: int) -> Step:
-    """The step whose open attempt this is. A result of any other attempt is refused (STORE H4)."""
-    if draft.state.attempts.get(path) != attempt:
+    """The step whose open attempt this is, or was, if nobody knows yet what became of it. A result of any other attempt
+    is refused (STORE H4)."""
+    doubt = people.doubt_of(draft.state, path, attempt)
+    if doubt is not None:
+        people.settle_doubt(draft, doubt)
+    elif draft.state.attempts.get(path) != attempt:
         raise Rejected(
             409,
             "attempt_closed",
