@@ -219,9 +219,77 @@ slots: Final = sa.Table(
     _uuid("tenant"),
     _text("slot"),
     _uuid("run_id"),
+    _time("taken_at", now=True),
     _key("slots", "tenant", "slot"),
 )
 sa.Index("slots_by_run", slots.c.run_id)
+
+slot_waiters: Final = sa.Table(
+    "slot_waiters",
+    metadata,
+    _uuid("tenant"),
+    _text("key"),
+    _uuid("run_id"),
+    _int("seats"),  # how many may hold the key at once
+    # Not now(): a statement that began after another was answered must get the later time, also in a transaction.
+    sa.Column(
+        "queued_at", TIMESTAMP(timezone=True), nullable=False, server_default=sa.text("statement_timestamp()")
+    ),
+    _key("slot_waiters", "tenant", "key", "run_id"),
+)
+
+schedules: Final = sa.Table(
+    "schedules",
+    metadata,
+    _uuid("id"),
+    _uuid("tenant"),
+    _text("workflow_name"),
+    _int("position"),  # of its trigger in the document
+    _bytes("workflow"),  # the sha256 of the version that it starts: the latest
+    _text("cron", null=True),
+    _text("timezone"),
+    _bigint("every_ms", null=True),  # instead of cron; no document can say it
+    _text("missed"),
+    _text("overlap"),
+    _bytes("input"),
+    sa.Column("paused", sa.Boolean, nullable=False, server_default=sa.text("false")),
+    _time("next_fire_at", null=True),
+    _time("last_fire_at", null=True),
+    _uuid("last_run_id", null=True),
+    _key("schedules", "id"),
+    sa.CheckConstraint("(cron IS NULL) <> (every_ms IS NULL)", name="schedules_one_timing"),
+)
+sa.Index(
+    "schedules_by_workflow",
+    schedules.c.tenant,
+    schedules.c.workflow_name,
+    schedules.c.position,
+    unique=True,
+)
+sa.Index("schedules_due", schedules.c.next_fire_at, postgresql_where=sa.text("NOT paused"))
+
+fires: Final = sa.Table(
+    "fires",
+    metadata,
+    _uuid("schedule_id"),
+    _time("fire_at"),
+    _uuid("tenant"),
+    _time("due_at"),  # when it is given out (again) to be started
+    _key("fires", "schedule_id", "fire_at"),
+)
+sa.Index("fires_due", fires.c.due_at)
+
+event_triggers: Final = sa.Table(
+    "event_triggers",
+    metadata,
+    _uuid("tenant"),
+    _text("workflow_name"),
+    _int("position"),
+    _bytes("workflow"),
+    _text("type"),
+    _key("event_triggers", "tenant", "workflow_name", "position"),
+)
+sa.Index("event_triggers_by_type", event_triggers.c.tenant, event_triggers.c.type)
 
 workflows: Final = sa.Table(
     "workflows",
