@@ -232,9 +232,7 @@ slot_waiters: Final = sa.Table(
     _uuid("run_id"),
     _int("seats"),  # how many may hold the key at once
     # Not now(): a statement that began after another was answered must get the later time, also in a transaction.
-    sa.Column(
-        "queued_at", TIMESTAMP(timezone=True), nullable=False, server_default=sa.text("statement_timestamp()")
-    ),
+    sa.Column("queued_at", TIMESTAMP(timezone=True), nullable=False, server_default=sa.text("statement_timestamp()")),
     _key("slot_waiters", "tenant", "key", "run_id"),
 )
 
@@ -290,6 +288,35 @@ event_triggers: Final = sa.Table(
     _key("event_triggers", "tenant", "workflow_name", "position"),
 )
 sa.Index("event_triggers_by_type", event_triggers.c.tenant, event_triggers.c.type)
+
+signals: Final = sa.Table(
+    "signals",
+    metadata,
+    _uuid("tenant"),
+    _text("id"),
+    _text("type"),
+    _uuid("run_id", null=True),  # whom it is for; null: whoever waits for the type
+    _bytes("data"),
+    sa.Column("sent_at", TIMESTAMP(timezone=True), nullable=False, server_default=sa.text("clock_timestamp()")),
+    sa.Column(
+        "due_at", TIMESTAMP(timezone=True), server_default=_NOW
+    ),  # null: all who waited then have been offered it
+    _key("signals", "tenant", "id"),
+)
+sa.Index("signals_by_type", signals.c.tenant, signals.c.type, signals.c.sent_at)
+sa.Index("signals_due", signals.c.due_at, postgresql_where=sa.text("due_at IS NOT NULL"))
+
+subscriptions: Final = sa.Table(
+    "subscriptions",
+    metadata,
+    _uuid("run_id"),
+    _text("path"),
+    _text("type"),
+    _uuid("tenant"),
+    _bigint("opened_seq"),  # of the commit that opened it
+    _key("subscriptions", "run_id", "path", "type"),
+)
+sa.Index("subscriptions_by_type", subscriptions.c.tenant, subscriptions.c.type)
 
 workflows: Final = sa.Table(
     "workflows",
