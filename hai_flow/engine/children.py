@@ -52,6 +52,7 @@ def command_of(kind: str, target: str, body: Json) -> c.Command | None:
                 input=born.input,
                 message=born.message,
                 trigger="run",
+                dev=born.dev,
                 pins=born.pins,
                 parent=born.parent,
                 timeout=born.timeout,
@@ -75,6 +76,7 @@ class _Born(msgspec.Struct):
     message: str
     parent: e.Parent
     pins: dict[str, e.Pin]
+    dev: bool = False
     timeout: int | None = None
 
 
@@ -107,6 +109,7 @@ def start(draft: Draft, step: Step, verb: Run, args: str) -> None:
     body = {
         "workflow": reference,
         "sha256": None if pin is None else pin.sha256,
+        "dev": pin is not None and pin.dev,
         "input": values.loads(args),
         "thread_id": state.thread_id,
         "requester": state.requester,

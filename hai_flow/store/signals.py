@@ -98,6 +98,17 @@ async def due_signals(
     return sorted(found, key=lambda signal: (signal.sent_at, signal.id))
 
 
+async def unsettled_before(connection: Connection | Pool, signal: Signal) -> list[Signal]:
+    """The signals of the same type that were sent before and that somebody is yet to offer, oldest first."""
+    query = f"""
+    SELECT {_SIGNAL} FROM signals
+    WHERE tenant = $1 AND type = $2 AND due_at IS NOT NULL AND (sent_at, id) < ($3, $4) ORDER BY sent_at, id
+    """
+    return [
+        Signal(*row) for row in await connection.fetch(query, signal.tenant, signal.type, signal.sent_at, signal.id)
+    ]
+
+
 async def settle_signal(connection: Connection | Pool, signal: Signal) -> None:
     """Everyone who waited for the signal has been offered it. Settling twice is harmless."""
     await connection.execute("UPDATE signals SET due_at = NULL WHERE tenant = $1 AND id = $2", signal.tenant, signal.id)
