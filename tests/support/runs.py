@@ -17,7 +17,16 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import DEFAULT_LIMITS, Decision, Limits, decide
 from hai_flow.engine.instances import filled, keys_of, plan_path, standing_at
-from hai_flow.engine.jobs import TIMERS_WHILE_HALTED, Continue, Perform, is_busy, next_ready, open_jobs, wake_at
+from hai_flow.engine.jobs import (
+    TIMERS_WHILE_HALTED,
+    Continue,
+    Perform,
+    is_busy,
+    is_working,
+    next_ready,
+    open_jobs,
+    wake_at,
+)
 from hai_flow.engine.people import may_decide
 from hai_flow.engine.retry import UNDO_RETRY
 from hai_flow.engine.snapshot import decode_state, encode_state
@@ -127,7 +136,7 @@ class Play:
         return self.do(c.TimerFired()) if due is not None and due <= self.now else None
 
     def signal(self, id: str, name: str = "ping", data: Any = None) -> Decision:
-        return self.do(c.Signal(id=id, name=name, data=data))
+        return self.do(c.Signal(id=id, name=name, data=data, sent_at=self.now))
 
     def pause(self, by: str = "user:op", reason: str = "") -> Decision:
         return self.do(c.Pause(by=by, reason=reason))
@@ -428,7 +437,7 @@ def check_state(plan: Plan, state: RunState) -> None:
         assert len(due) == (0 if opened.deadline is None else 1), f"the deadline of {path}"
     _check_timers(state)
     for path in state.timeouts:
-        assert steps[path].status == "running", f"a timeout of {path}, which is {steps[path].status}"
+        assert path == "" or steps[path].status == "running", f"a timeout of {path}, which is {steps[path].status}"
     assert len(set(state.ready)) == len(state.ready), "ready twice"
     for path in state.ready:
         assert path == "" or plan_path(path) in plan.steps
@@ -439,9 +448,9 @@ def check_state(plan: Plan, state: RunState) -> None:
     _check_nothing_forgotten(state)
     _check_status(state)
     performing = [job.path for job in open_jobs(state) if isinstance(job, Perform)]
-    assert sorted(performing) == sorted(attempts)
+    assert sorted(performing) == sorted(set(attempts) - set(state.children))
     going_on = status in ("running", "stopping") and next_ready(state) is not None
-    assert is_busy(state) == bool(attempts or going_on)
+    assert is_busy(state) == bool(performing or going_on)
 
 
 def _check_timers(state: RunState) -> None:
@@ -477,7 +486,7 @@ def _moved(state: RunState) -> set[str]:
 
 
 def _check_status(state: RunState) -> None:
-    status, idle = state.status, not state.attempts
+    status, idle = state.status, not is_working(state)
     if state.ended:
         left = [state.ready, state.timers, state.open_pendings, state.open_messages, state.timeouts, state.attempts]
         assert not any(left), "something outlives the run"
