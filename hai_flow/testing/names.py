@@ -59,7 +59,7 @@ def calls_of(plan: Plan) -> set[str]:
         if isinstance(step.verb, Call) and not is_frontend_call(step):
             found |= {call_name(step.verb), step.verb.tool.name}
         elif isinstance(step.verb, Agent):
-            found |= {tool.removesuffix(".*") for tool in step.verb.tools}
+            found |= {name for tool in step.verb.tools for name in (tool.removesuffix(".*"), tool.partition(".")[0])}
     return found
 
 
