@@ -45,8 +45,8 @@ cases:
     events: [run_started]
 """
 WORDS = st.sampled_from(
-    ["review", "account", "details", "book", "erp.book", "erp", "ann", "eve", "approve", "reject", "2d", "waiting", "pause",
-     "stop", "restart", "finished", "a[b]/c", "a[]/b", "", "run_started", "tool.failed", "step.lost"]
+    ["review", "account", "details", "book", "erp.book", "erp", "ann", "eve", "approve", "reject", "2d", "waiting",
+     "pause", "stop", "restart", "finished", "a[b]/c", "a[]/b", "", "run_started", "tool.failed", "step.lost"]
 )  # fmt: skip
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 10**6) | st.floats(-10, 10) | WORDS,
