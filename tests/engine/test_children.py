@@ -50,7 +50,8 @@ class Family:
         self.mail: deque[Message] = deque()
         self.kinds: list[str] = []
         self.parent = self._new(parent, str(RUN))
-        self.mail.extend(self.parent.start(input or {"amount": 5}, pins=pins or {}).outbox)
+        given = input or ({"amount": 5} if "input:" in parent else {})
+        self.mail.extend(self.parent.start(given, pins=pins or {}).outbox)
 
     @property
     def child(self) -> Play:
