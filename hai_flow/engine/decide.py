@@ -86,7 +86,7 @@ def _start(draft: Draft, command: c.Start) -> Json:
 
 
 def _step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
-    step = _attempt(draft, command.path, command.attempt)
+    step = _outcome_of(draft, command.path, command.attempt)
     endings.close_message(draft, step.path)
     endings.resolve_call(draft, step, command.output, None)
     endings.finish(draft, step, command.output)
@@ -95,10 +95,14 @@ def _step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
 
 
 def _step_failed(draft: Draft, command: c.StepFailed) -> Json:
-    step = _attempt(draft, command.path, command.attempt)
+    step = _outcome_of(draft, command.path, command.attempt)
     retriable = command.code in RETRIABLE if command.retriable is None else command.retriable
     error = draft.error(command.code, command.message, step.path, command.data, retriable=retriable)
-    endings.attempt_failed(draft, step, error, command.retry_after)
+    if step.path in draft.state.attempts:
+        endings.attempt_failed(draft, step, error, command.retry_after)
+    else:  # it was in doubt, and is never tried again by itself
+        endings.resolve_call(draft, step, None, error)
+        endings.fail(draft, step, error)
     _go_on(draft)
     return None
 
@@ -111,8 +115,11 @@ def _step_lost(draft: Draft, command: c.StepLost) -> Json:
     stopping = draft.state.status == "stopping"
     if stopping and not in_cleanup(step.path):
         endings.stop_leaf(draft, step, "lost")
-    elif step.delivery == "at_most_once":
+    elif step.delivery == "at_most_once" and not in_cleanup(step.path):
         people.open_doubt(draft, step)
+    elif step.delivery == "at_most_once":  # what cleans up waits for nobody
+        message = "The process that performed the step is gone, and nobody knows whether it happened."
+        endings.attempt_failed(draft, step, draft.error("step.in_doubt", message, step.path))
     else:
         error = draft.error("step.lost", "The process that performed the step is gone.", step.path, retriable=True)
         draft.emit(e.StepRetried, path=step.path, attempt=command.attempt, error=error, lost=True)
@@ -272,14 +279,7 @@ def _retry(draft: Draft, command: c.Retry) -> Json:
         lost, ready = draft.state.steps, draft.state.ready
         running = [path for path in ready if path in lost and lost[path].status == "running"]
         frontier = resumption.Frontier(running, list(ready))
-    draft.emit(
-        e.RunRetried,
-        by=command.by,
-        reopened=tuple(frontier.reopened),
-        ready=tuple(frontier.ready),
-        branches=frontier.branches,
-        redo=redo,
-    )
+    draft.emit(e.RunRetried, by=command.by, redo=redo, **frontier.fields())
     if not draft.state.turn_open:
         draft.open_turn(c.Turn())
     _fire_timers(draft)
@@ -307,9 +307,23 @@ def _demand_active(draft: Draft) -> None:
         raise _not_now(draft, "change")
 
 
+def _outcome_of(draft: Draft, path: str, attempt: int) -> Step:
+    """As `_attempt`; but the outcome of an effect that may happen at most once is taken as long as people are asked
+    what became of it."""
+    doubt = people.doubt_of(draft.state, path, attempt)
+    if doubt is None:
+        return _attempt(draft, path, attempt)
+    people.settle_doubt(draft, doubt)
+    return draft.step(path)
+
+
 def _attempt(draft: Draft, path: str, attempt: int) -> Step:
-    """The step whose open attempt this is. A result of any other attempt is refused (STORE H4)."""
-    if draft.state.attempts.get(path) != attempt:
+    """The step whose open attempt this is, or was, if nobody knows yet what became of it. A result of any other attempt
+    is refused (STORE H4)."""
+    doubt = people.doubt_of(draft.state, path, attempt)
+    if doubt is not None:
+        people.settle_doubt(draft, doubt)
+    elif draft.state.attempts.get(path) != attempt:
         raise Rejected(
             409,
             "attempt_closed",

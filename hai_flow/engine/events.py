@@ -159,13 +159,14 @@ class RunRetried(Event, frozen=True):
     """The run goes on from where it failed: `reopened` steps are running again, `ready` ones begin anew.
 
     `redo` are the undone steps that the flow will come by again; `branches` says of each reopened parallel step how
-    many of its branches have something left to do.
+    many of its branches have something left to do; `handling` are the steps that go on in a `catch`, with its name.
     """
 
     by: str
     reopened: tuple[str, ...] = ()
     ready: tuple[str, ...] = ()
     branches: dict[str, int] = {}
+    handling: dict[str, str] = {}
     redo: tuple[str, ...] = ()
 
 
@@ -293,6 +294,7 @@ class StepReopened(Event, frozen=True):
     reopened: tuple[str, ...] = ()
     ready: tuple[str, ...] = ()
     branches: dict[str, int] = {}
+    handling: dict[str, str] = {}
 
 
 class StepUndone(Event, frozen=True):

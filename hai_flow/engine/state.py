@@ -119,9 +119,9 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     pendings it ever opened, `rounds` how often it was done before this time (and undone, or done by a handler that runs
     once more after a Retry); `key` is its idempotency key where it is not the default.
     `timeout` is that of a block, kept so that a Retry can start its clock anew. `handler` is the list inside it that
-    goes on, or went on last; `handled` says that a `catch` took its error. Of a parallel step: `left` counts the
-    branches that have not finished, `dropped` those of them that failed out of a `join: any`. `received`: the signals
-    that a `wait_for` has taken.
+    goes on, or went on last; `handled` says that a `catch` took its error, `cleaned` that its `finally` has begun. Of a
+    parallel step: `left` counts the branches that have not finished, `dropped` those of them that failed out of a
+    `join: any`. `received`: the signals that a `wait_for` has taken.
     """
 
     status: StepStatus
@@ -138,6 +138,7 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     approval: Json = None
     handler: str | None = None
     handled: bool = False
+    cleaned: bool = False
     ending: Ending | None = None
     timeout: int | None = None
     key: str | None = None
@@ -450,6 +451,8 @@ def _closed_step(state: RunState, event: Any, /, **changes: Any) -> RunState:
     handler = getattr(event, "handler", None)
     if state.retried and handler is not None and handler != "~undo":
         state = _set(state, steps=_begun_anew(state, f"{path}/{handler}" if path else handler))
+    if handler == "~finally":
+        changes["cleaned"] = True
     return _next(
         state,
         event,
@@ -467,7 +470,16 @@ def _begun_anew(state: RunState, place: str) -> Map[str, StepState]:
     for path, step in state.steps.items():
         if path.startswith(place + "/"):
             rounds = step.rounds + (step.status == "finished")
-            again = _set(step, status="pending", rounds=rounds, args=None, approval=None, handler=None, handled=False)
+            again = _set(
+                step,
+                status="pending",
+                rounds=rounds,
+                args=None,
+                approval=None,
+                handler=None,
+                handled=False,
+                cleaned=False,
+            )
             steps = steps.set(path, again)
     return steps
 
@@ -548,6 +560,7 @@ def _run_stopping(state: RunState, event: e.RunStopping) -> RunState:
         **_moved(state, event),
         timeouts=Map(kept),
         timers=tuple(timer for timer in state.timers if timer.kind != "limit"),
+        ready=_without(state.ready, ""),
         stop_by=event.by,
         stop_reason=event.reason,
     )
@@ -602,6 +615,7 @@ def _reopened(state: RunState, event: e.RunRetried | e.StepReopened) -> RunState
             status="running",
             error=None,
             handler=step.handler if step.handled else None,
+            cleaned=False,
             ending=None,
             lost=0,
             dropped=0,
@@ -611,6 +625,9 @@ def _reopened(state: RunState, event: e.RunRetried | e.StepReopened) -> RunState
         steps = steps.set(path, changed)
         if step.timeout is not None:
             timeouts = timeouts.set(path, state.worked_at(event.at) + step.timeout)
+    for path, handler in event.handling.items():
+        changed = _set(steps[path], status="failed", handler=handler, handled=True, cleaned=False, ending=None)
+        steps = steps.set(path, changed)
     return _set(state, steps=steps, timeouts=timeouts)
 
 
@@ -832,7 +849,9 @@ def _handler_started(state: RunState, event: e.HandlerStarted) -> RunState:
     changes: dict[str, Any] = {"handler": event.handler, "ending": None}
     if event.handler.startswith("~catch"):
         changes["handled"] = True
-    if state.retried and event.handler != "~undo":
+    if event.handler == "~finally":
+        changes["cleaned"] = True
+    if state.retried and event.ready and event.handler != "~undo":
         place = f"{event.path}/{event.handler}" if event.path else event.handler
         state = _set(state, steps=_begun_anew(state, place))
     return _next(state, event, steps=_step(state, event.path, **changes), ready=(*state.ready, *event.ready))

@@ -272,9 +272,9 @@ def test_one_pending_answered_twice_and_differently_in_one_command_is_refused() 
     id = play.pending("gate")
     both = (c.PendingAnswer(id=id, content="true"), c.PendingAnswer(id=id, content="false"))
     with pytest.raises(Rejected) as refusal:
-        play.do(c.Answer(answers=both, by="user:bob"))
+        play.do(c.Answer(answers=both, by=c.Principal("user:ann")))
     assert refusal.value.status == 422
-    play.do(c.Answer(answers=(both[0], both[0]), by="user:bob"))
+    play.do(c.Answer(answers=(both[0], both[0]), by=c.Principal("user:ann")))
     assert len(play.of(e.VoteCast)) == 1
 
 
@@ -289,7 +289,7 @@ def test_a_message_that_comes_with_an_answer_is_kept_and_warned_about() -> None:
     play = Play(APPROVE)
     message = e.UserMessage("m-9", "user", "and hurry")
     answer = c.PendingAnswer(id=play.pending("gate"), content="true")
-    play.do(c.Answer(answers=(answer,), by="user:bob", messages=(message,)))
+    play.do(c.Answer(answers=(answer,), by=c.Principal("user:bob"), messages=(message,)))
     assert play.state.messages["m-9"].content == "and hurry"
     assert [event.code for event in play.of(e.WarningRaised)] == ["message_with_answer"]
 
