@@ -396,7 +396,7 @@ class Verbs(Approvals, Declarations):
             self.reader.error(at, "shape.missing_key", f"`value` is missing: `{op}` needs one")
         if op in ("move", "copy") and "from" not in fields:
             self.reader.error(at, "shape.missing_key", f"`from` is missing: `{op}` needs one")
-        for key in ("path", "from"):
+        for key in ("path", "from") if op else ():
             if key in fields and fields[key] == "" and op != "test":
                 self.reader.error((*at, key), "set.root", "the whole state can't be replaced; name a variable: /name")
             elif key in fields and fields[key] != "":

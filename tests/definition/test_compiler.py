@@ -271,7 +271,7 @@ WRONG: list[tuple[str, str, str]] = [
     ("steps: [{parallel: {a: [{say: x}]}}]\n", "4:20", "expected at least 2"),
     ("steps: [{parallel: {a: [{say: x}], b: []}}]\n", "4:39", "an empty list"),
     ("steps: [{parallel: {a: [{say: x}], B: [{say: x}]}}]\n", "4:36", "lower-case"),
-    ("steps: [{wait: {for: 10}}]\n", "4:22", "expected text, found the number 10"),
+    ("steps: [{wait: {for: 10}}]\n", "4:22", "give it a unit: `10s`"),
     ("steps: [{wait: {for: 10 minutes}}]\n", "4:22", "a duration such as"),
     ("steps: [{wait: {for: 1h, until: x}}]\n", "4:16", "`for` and `until`"),
     ("steps: [{wait: {until: tomorrow}}]\n", "4:24", "2026-03-02T09:00:00Z"),
