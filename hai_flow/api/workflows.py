@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Response
@@ -103,4 +104,5 @@ async def get_graph(
 ) -> Response:
     """The workflow as a picture: its steps, branches, loops, handlers, and who decides what."""
     stored, _ = await access.runtime.catalog.resolve(access.tenant, reference)
-    return Response(draw(stored.source, form), media_type=_MEDIA_TYPES[form], headers=_PICTURE_HEADERS)
+    picture = await asyncio.to_thread(draw, stored.source, form)
+    return Response(picture, media_type=_MEDIA_TYPES[form], headers=_PICTURE_HEADERS)
