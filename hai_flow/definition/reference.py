@@ -114,8 +114,14 @@ def _shape(name: str) -> Type:
     return Type("shape", f"`{name}`", shape=name)
 
 
-def _either(*parts: Type) -> Type:
-    return Type("either", " or ".join(part.word for part in parts), parts)
+def _either(*parts: Type, word: str = "") -> Type:
+    return Type("either", word or " or ".join(part.word for part in parts), parts)
+
+
+def _stages(words: Type, stage: str) -> Type:
+    """A word, a mapping with one key, or a list of such."""
+    one = _either(words, _shape(stage))
+    return _either(*one.parts, _list(one, 1), word=f"word, {_shape(stage).word}, or list of them")
 
 
 _DEADLINE: Final = Key("deadline", DURATION, "how long people have, in wall-clock time, also while the run is paused",
@@ -152,14 +158,11 @@ _COMBINE: Final = Key(
 )  # fmt: skip
 _ON_DEADLINE: Final = Key(
     "on_deadline",
-    _either(_enum("reject", "fail", "approve"), _shape("on_deadline"),
-            _list(_either(_enum("reject", "fail", "approve"), _shape("on_deadline")), 1)),
+    _stages(_enum("reject", "fail", "approve"), "on_deadline"),
     "a word, a one-key map, or a list: any number of `escalate`, then one of `reject fail approve`",
     default="reject", example="[{escalate: {from: role:cfo, deadline: 1d}}, {reject: {reason: nobody answered}}]",
 )  # fmt: skip
-_EXPIRY: Final = _either(
-    _enum("fail"), _shape("on_deadline_of_ask"), _list(_either(_enum("fail"), _shape("on_deadline_of_ask")), 1)
-)
+_EXPIRY: Final = _stages(_enum("fail"), "on_deadline_of_ask")
 _TITLE_OF_PENDING: Final = Key(
     "title", TEXT, "the question in one line", required=True, example='"Refund ${{ input.amount }}?"'
 )
