@@ -241,14 +241,14 @@ class _Compiler(Verbs):
         if target is None:
             return None
         if target == "registered":
-            return plan.PythonTool(name, "", fields.get("effect", "write"))
+            return plan.PythonTool(name, "", fields.get("effect", "write"), "effect" in fields)
         if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?", target):
             message = (
                 f"expected a module (`pkg.mod`), a function (`pkg.mod:fn`) or `registered`, found `{shorten(target)}`"
             )
             self.reader.error((*at, "python"), "tool.python", message)
             return None
-        return plan.PythonTool(name, target, fields.get("effect", "write"))
+        return plan.PythonTool(name, target, fields.get("effect", "write"), "effect" in fields)
 
     def _frontend_tool(self, name: str, raw: Json, at: Path) -> plan.Tool | None:
         outer = self.reader.fields(model.FrontendToolShape, raw, at, f"the tool `{name}`")
@@ -506,7 +506,7 @@ class _Compiler(Verbs):
             timeout=timeout,
             expose=fields.get("expose", False),
             catch=catch,
-            on_reject=draft.reject[0].path if draft.reject else None,
+            handlers={"reject": draft.reject[0].path} if draft.reject else {},
             line=self.document.position(at)[0],
         )
 

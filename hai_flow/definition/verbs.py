@@ -173,29 +173,23 @@ class Verbs:
 
     def _ask(self, value: Json, at: Path, names: Names) -> plan.Ask | None:
         fields = self.reader.fields(model.AskParametersShape, value, at, "`ask`")
-        self._on_deadline(fields, at, ("fail",))
-        form, schema = self._form(fields, at)
         title = self._text(fields, "title", at, names)
         message = self._text(fields, "message", at, names)
-        policy = self._policy(fields, at, names, default=["requester"])
-        deadline = self._duration(fields, "deadline", at) or self.default_deadline
-        if title is None or schema is None or form is None or policy is None:
+        policy = self._policy(fields, at, names, ("fail",), default=["requester"])
+        if title is None or policy is None or policy.form is None:
             return None
-        return plan.Ask(title, message, form, schema, policy, deadline)
+        return plan.Ask(title, message, policy)
 
     def _approve(self, value: Json, at: Path, names: Names) -> plan.Approve | None:
         fields = self.reader.fields(model.ApproveParametersShape, value, at, "`approve`")
-        outcome: Any = self._on_deadline(fields, at, ("reject", "fail"))
-        form, schema = self._form(fields, at) if fields.get("form") else (None, None)
         title = self._text(fields, "title", at, names)
         message = self._text(fields, "message", at, names)
         evidence = self._template(fields["evidence"], (*at, "evidence"), names) if "evidence" in fields else None
-        policy = self._policy(fields, at, names, default=None)
-        deadline = self._duration(fields, "deadline", at) or self.default_deadline
+        policy = self._policy(fields, at, names, ("reject", "fail"), default=None)
         self._options(fields, at)
         if title is None or policy is None:
             return None
-        return plan.Approve(title, message, evidence, form, schema, policy, deadline, on_deadline=outcome)
+        return plan.Approve(title, message, evidence, policy)
 
     def _options(self, fields: Mapping[str, Json], at: Path) -> None:
         options = fields.get("options", ["approve", "reject"])
@@ -235,7 +229,12 @@ class Verbs:
             return form, None
         return form, self._schema({"type": "object", **form}, place, holes=True)
 
-    def _policy(self, fields: Mapping[str, Json], at: Path, names: Names, default: Json) -> plan.Policy | None:
+    def _policy(
+        self, fields: Mapping[str, Json], at: Path, names: Names, outcomes: Sequence[str], default: Json
+    ) -> plan.Policy | None:
+        outcome: Any = self._on_deadline(fields, at, outcomes)
+        form, schema = self._form(fields, at) if fields.get("form") is not None else (None, None)
+        deadline = self._duration(fields, "deadline", at) or self.default_deadline
         if "from" not in fields and default is None:
             return None
         from_ = self._selectors(fields.get("from", default), (*at, "from"), names)
@@ -244,7 +243,14 @@ class Verbs:
             exclude = self._selectors(fields["exclude"], (*at, "exclude"), names, extra=("editor",), empty=True)
         quorum = fields.get("quorum", 1)
         self._check_quorum(quorum, (*at, "quorum"))
-        return plan.Policy(from_, exclude, quorum)
+        return plan.Policy(
+            from_,
+            deadline,
+            plan.Expiry(outcome),
+            exclude=exclude,
+            quorum=quorum,
+            form=self._template({"type": "object", **form}, (*at, "form"), names) if schema is not None else None,
+        )
 
     def _selectors(
         self, value: Json, at: Path, names: Names, extra: Sequence[str] = (), empty: bool = False

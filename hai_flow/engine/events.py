@@ -131,11 +131,17 @@ class RunNeedsAttention(Event, frozen=True):
 
 
 class RunRetried(Event, frozen=True):
-    """The run goes on from where it failed: `reopened` steps are running again, `ready` ones begin anew."""
+    """The run goes on from where it failed: `reopened` steps are running again, `ready` ones begin anew.
+
+    `redo` are the undone steps that the flow will come by again; `branches` says of each reopened parallel step how
+    many of its branches have something left to do.
+    """
 
     by: str
     reopened: tuple[str, ...] = ()
     ready: tuple[str, ...] = ()
+    branches: dict[str, int] = {}
+    redo: tuple[str, ...] = ()
 
 
 # --- turns and the thread -----------------------------------------------------------------------------------------
@@ -252,6 +258,16 @@ class HandlerStarted(Event, frozen=True):
     path: str
     handler: str
     ready: tuple[str, ...] = ()
+
+
+class StepReopened(Event, frozen=True):
+    """After a Retry the flow has come by a block that had finished, or an iteration, with steps in it that were
+    undone. Fields as in `run_retried`."""
+
+    path: str
+    reopened: tuple[str, ...] = ()
+    ready: tuple[str, ...] = ()
+    branches: dict[str, int] = {}
 
 
 class StepUndone(Event, frozen=True):
@@ -373,13 +389,14 @@ class PendingOpened(Event, frozen=True):
     """An open question. `id` is also the toolCallId. `digest` (hex) binds workflow, run and content (LANGUAGE 7).
 
     kind tool: `tool` and `args` (the call), `schema` = the result's; ask: `schema` = the form; approve: `options`,
-    `evidence`, `schema` = the form if there is one; gate: as approve, with `tool` and `args` in place of evidence.
-    `policy` is a `Rules` as JSON: who may decide, and how votes add up, with holes filled.
+    `evidence`, `schema` = the form if there is one; gate: as approve, with `tool` and `args` in place of evidence;
+    doubt: `tool` and `args` of a call whose outcome was lost, which an operator settles. `policy` is a `Rules` as JSON:
+    who may decide, how votes add up, and what escalates when, with holes filled. `deadline` is that of this stage.
     """
 
     id: str
     path: str
-    kind: Literal["tool", "ask", "approve", "gate"]
+    kind: Literal["tool", "ask", "approve", "gate", "doubt"]
     digest: str
     title: str | None = None
     message: str | None = None
@@ -393,6 +410,12 @@ class PendingOpened(Event, frozen=True):
 
 
 class VoteCast(Event, frozen=True):
+    """One person's vote, final. `by` cast it, for `on_behalf_of` if that is there.
+
+    `matched` are the selectors of the policy (of all its stages) that this person matched then, `barred` those of its
+    exclusions. `edited`: the vote came with an edit of the arguments. `answer_sha` recognises the same vote again.
+    """
+
     id: str
     by: str
     decision: str
@@ -400,10 +423,54 @@ class VoteCast(Event, frozen=True):
     values: Json = None
     via: str = "rest"
     digest: str | None = None
+    on_behalf_of: str | None = None
+    matched: tuple[str, ...] = ()
+    barred: tuple[str, ...] = ()
+    edited: bool = False
+    answer_sha: str | None = None
+
+
+class PendingEdited(Event, frozen=True):
+    """Somebody who may changed the arguments of a gated call: `args` is the new text, `edits` what has been changed so
+    far, by argument or JSON Pointer. Approvals of another `digest` no longer count."""
+
+    id: str
+    by: str
+    edits: Json
+    args: str
+    digest: str
+
+
+class PendingEscalated(Event, frozen=True):
+    """Nobody decided in time (or nobody could, `reason`): the next stage of `on_deadline` begins, with a clock of its
+    own. `policy` holds from now on; id, evidence, digest and votes stay."""
+
+    id: str
+    path: str
+    policy: Json
+    deadline: int
+    reason: str = ""
+
+
+class PendingRestamped(Event, frozen=True):
+    """The run moved to another version of its workflow, in which the question is the same: a new digest, old votes."""
+
+    id: str
+    digest: str
+
+
+class PendingReminded(Event, frozen=True):
+    """Those who may decide are reminded, the `n`-th time since the stage began (from 1), over `notify`."""
+
+    id: str
+    path: str
+    n: int
+    notify: tuple[str, ...] = ()
 
 
 class PendingDecided(Event, frozen=True):
-    """`outcome` answered (tool, ask), declined (the frontend reported an error), approve, reject, or expired.
+    """`outcome` answered (tool, ask), declined (the frontend reported an error), approve, reject or another of its
+    options, or expired (the deadline decided).
 
     `answer_sha` (hex) is that of the normalised answer, so that the same answer again is recognised; `value` is the
     tool's result, the form's values, or the approval envelope. `ready`: the gated step, whose effect may begin.
@@ -500,10 +567,12 @@ class WarningRaised(Event, frozen=True):
 AnyEvent: TypeAlias = (
     RunStarted | RunQueued | RunPaused | RunResumed | RunStopping | RunStopped | RunFinished | RunFailed
     | RunNeedsAttention | RunRetried | TurnStarted | TurnEnded | MessagesChanged | StepStarted | AttemptStarted
-    | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding | StepUndone | HandlerStarted
+    | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding | StepReopened | StepUndone | HandlerStarted
     | BranchEnded | IterationStarted | IterationEnded | MessageStarted | MessageChunk
     | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded | ToolCallResolved
-    | PendingOpened | VoteCast | PendingDecided | PendingVoided | StateChanged | TimerSet | TimerFired
+    | PendingOpened | VoteCast | PendingEdited | PendingEscalated | PendingReminded
+    | PendingRestamped | PendingDecided | PendingVoided
+    | StateChanged | TimerSet | TimerFired
     | SignalReceived | CustomEmitted | RawEmitted | CollaborationStarted | CollaborationEnded | WarningRaised
 )  # fmt: skip
 

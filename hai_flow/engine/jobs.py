@@ -23,6 +23,9 @@ class Continue(msgspec.Struct, frozen=True):
 
 Job: TypeAlias = Perform | Continue
 
+TIMERS_WHILE_HALTED: Final = frozenset({"deadline", "remind"})
+"""What goes on while a run is paused or needs attention: votes and deadlines are decided and shown in time, only their
+consequences wait (LANGUAGE section 3)."""
 _ACTIVE: Final = frozenset({"running", "paused", "stopping", "needs_attention"})
 
 
@@ -31,14 +34,14 @@ def open_jobs(state: RunState) -> list[Job]:
     jobs: list[Job] = []
     if state.status in _ACTIVE:
         jobs.extend(Perform(path, attempt) for path, attempt in state.attempts.items())
-    if state.status == "running" and next_ready(state) is not None:
+    if state.status in ("running", "stopping") and next_ready(state) is not None:
         jobs.append(Continue())
     return jobs
 
 
 def is_busy(state: RunState) -> bool:
     """Whether somebody must hold the run: an attempt is in flight, or a decision goes on."""
-    return bool(state.attempts) or (state.status == "running" and bool(state.ready))
+    return bool(state.attempts) or (state.status in ("running", "stopping") and bool(state.ready))
 
 
 def next_ready(state: RunState) -> str | None:
@@ -60,10 +63,10 @@ def next_ready(state: RunState) -> str | None:
 def wake_at(state: RunState) -> int | None:
     """When the run must be looked at even if nothing happens (ms since 1970), or None.
 
-    While paused (or in need of attention) only people's deadlines count; the rest fires on resume (LANGUAGE section 3).
+    While paused (or in need of attention) only people's time counts; the rest fires on resume (LANGUAGE section 3).
     """
     if state.status in ("paused", "needs_attention"):
-        return min((timer.due for timer in state.timers if timer.kind == "deadline"), default=None)
+        return min((timer.due for timer in state.timers if timer.kind in TIMERS_WHILE_HALTED), default=None)
     wake = state.timers[0].due if state.timers else None
     if state.timeouts and state.running_since is not None:
         left = min(state.timeouts.values()) - state.worked

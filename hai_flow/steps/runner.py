@@ -15,18 +15,22 @@ Stream: TypeAlias = Callable[[str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try of one effect: everything that a runner needs. `args` is the JSON text that was recorded (and hashed)."""
+    """One try of one effect: everything that a runner needs. `args` is the JSON text that was recorded (and hashed).
+
+    `key` is the idempotency key where it is not the default.
+    """
 
     run_id: str
     path: str
     number: int
     args: str
     step: Step
+    key: str | None = None
 
     @property
     def idempotency_key(self) -> str:
         """The same for every attempt of the step (LANGUAGE section 2)."""
-        return f"{self.run_id}/{self.path}"
+        return self.key or f"{self.run_id}/{self.path}"
 
 
 class Runner(Protocol):

@@ -16,6 +16,9 @@ from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCall
 from hai_flow.store.runs import MessageRow, PendingRow, TurnRow, VoteRow
 
 ThreadEntry: TypeAlias = MessageState | ToolCallState
+_OfPending: TypeAlias = (
+    e.PendingOpened | e.PendingEdited | e.PendingEscalated | e.PendingRestamped | e.PendingDecided | e.PendingVoided
+)
 CALL_ROLE = "tool"
 
 _encode = msgspec.json.Encoder().encode
@@ -31,7 +34,7 @@ class _Rows:
         self.turns: dict[int, TurnRow] = {}
         self.messages: dict[int, MessageRow] = {}
 
-    def pending(self, event: e.PendingOpened | e.PendingDecided | e.PendingVoided, position: int) -> None:
+    def pending(self, event: _OfPending, position: int) -> None:
         self.pendings[event.id] = _pending_row(self.state.pendings[event.id])
 
     def vote(self, event: e.VoteCast, position: int) -> None:
@@ -63,6 +66,9 @@ class _Rows:
 # By type, not by `match`: an isinstance check of these records takes the slow way through their metaclass.
 _PROJECTED: Final[dict[type[e.Event], Callable[[_Rows, Any, int], None]]] = {
     e.PendingOpened: _Rows.pending,
+    e.PendingEdited: _Rows.pending,
+    e.PendingEscalated: _Rows.pending,
+    e.PendingRestamped: _Rows.pending,
     e.PendingDecided: _Rows.pending,
     e.PendingVoided: _Rows.pending,
     e.VoteCast: _Rows.vote,

@@ -136,17 +136,18 @@ def test_parameters_arrive_in_milliseconds_and_with_defaults() -> None:
     why, review = p.steps["both/legal/why"].verb, p.steps["review"].verb
     assert isinstance(why, plan.Ask)
     assert isinstance(review, plan.Approve)
-    assert (why.deadline, review.deadline, review.on_deadline) == (172_800_000, 3_600_000, "fail")
+    assert (why.policy.deadline, review.policy.deadline) == (172_800_000, 3_600_000)
+    assert (why.policy.expiry.outcome, review.policy.expiry.outcome) == ("fail", "fail")
     assert why.policy.from_.render({}) == ["requester"]
     assert review.policy.from_.render({"input": {"order": "x"}}) == ["user:boss", "user:x"]
     assert review.policy.exclude is not None
     assert review.policy.exclude.render({}) == ["requester"]
-    assert p.steps["review"].on_reject == "review/~reject/return#1"
+    assert p.steps["review"].handlers == {"reject": "review/~reject/return#1"}
 
 
 def test_tools_are_of_their_kind() -> None:
     p = compiled_everything()
-    assert p.tools["shop"] == plan.PythonTool("shop", "acme.shop", "read")
+    assert p.tools["shop"] == plan.PythonTool("shop", "acme.shop", "read", declared_effect=True)
     assert p.tools["one"] == plan.PythonTool("one", "acme.shop:one")
     assert p.tools["here"] == plan.PythonTool("here", "")
     confirm = p.tools["confirmAction"]

@@ -32,6 +32,7 @@ FAULTS_MAX = 3
 REPEATABLE = (c.Continue, c.TimerFired, c.Retry, c.NeedAttention)
 MOVES_MAX = 60
 QUIESCENCE_MAX = 600
+BOB, EVE = c.Principal("user:bob"), c.Principal("user:eve")
 TIGHT = Limits(pure_steps=1, events=80)
 
 
@@ -152,7 +153,7 @@ class Simulation:
 
     def decide_pending(self, id: str) -> None:
         given = self.right_answer(id)
-        decision = self.send(c.Answer(answers=(given,), by="user:bob"))
+        decision = self.send(c.Answer(answers=(given,), by=BOB))
         if decision is not None:
             assert self.play.state.pendings[id].status not in ("open", "voided"), "an accepted answer is not recorded"
             self.answered[id] = given
@@ -207,9 +208,9 @@ class Simulation:
         known = sorted(self.play.state.open_pendings.values())
         if known:
             id = self.random.choice(known)
-            self._must_be_refused(c.Answer(answers=(c.PendingAnswer(id=id, content='{"x": [1]}'),), by="user:eve"), 422)
+            self._must_be_refused(c.Answer(answers=(c.PendingAnswer(id=id, content='{"x": [1]}'),), by=EVE), 422)
         strange = c.PendingAnswer(id="call_aaaaaaaaaaaaaaaaaaaaaaaaaa_0", content="true")
-        self._must_be_refused(c.Answer(answers=(strange,), by="user:eve"), 404)
+        self._must_be_refused(c.Answer(answers=(strange,), by=EVE), 404)
         self.reached["wrong_answer"] += 1
 
     def answer_again(self) -> None:
@@ -222,12 +223,12 @@ class Simulation:
         self.reached["answer_again"] += 1
         first = self.answered.get(id)
         if first is not None:
-            same = self.play.do(c.Answer(answers=(first,), by="user:bob"))
+            same = self.play.do(c.Answer(answers=(first,), by=BOB))
             assert same.already, "the same answer again was taken for a new one"
         kind = self.play.state.pendings[id].opened.kind
         other = {"approve": {"decision": "approve", "reason": "other"}, "ask": {"values": {"n": 77}}}
         given = c.PendingAnswer(id=id, **other.get(kind, {"result": 77}))
-        self._must_be_refused(c.Answer(answers=(given,), by="user:eve"), 410 if status == "expired" else 409)
+        self._must_be_refused(c.Answer(answers=(given,), by=EVE), 410 if status == "expired" else 409)
 
     def early_timer(self) -> None:
         due = wake_at(self.play.state)

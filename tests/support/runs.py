@@ -16,9 +16,11 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import DEFAULT_LIMITS, Decision, Limits, decide
-from hai_flow.engine.jobs import Continue, Perform, is_busy, next_ready, open_jobs, wake_at
+from hai_flow.engine.instances import filled, keys_of, plan_path, standing_at
+from hai_flow.engine.jobs import TIMERS_WHILE_HALTED, Continue, Perform, is_busy, next_ready, open_jobs, wake_at
+from hai_flow.engine.retry import UNDO_RETRY
 from hai_flow.engine.snapshot import decode_state, encode_state
-from hai_flow.engine.state import RunState, evolve, fold
+from hai_flow.engine.state import RunState, evolve, fold, in_cleanup, is_inside
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 NOON = 1_772_452_800_000  # 2026-03-02T12:00:00Z, a Monday
@@ -30,7 +32,7 @@ tools:
   pick: {frontend: {description: Pick one., parameters: {type: object, additionalProperties: true}}}
 """
 OPEN = ("running", "waiting")
-STEP_STATUSES = {"running", "waiting", "finished", "skipped", "failed", "stopped"}
+STEP_STATUSES = {"running", "waiting", "finished", "skipped", "failed", "stopped", "undone", "pending"}
 
 
 def plan_of(text: str) -> Plan:
@@ -100,13 +102,13 @@ class Play:
     def lose(self, path: str, attempt: int | None = None) -> Decision:
         return self.do(c.StepLost(path=path, attempt=attempt or self.attempt(path)))
 
-    def answer(self, path: str, by: str = "user:bob", **fields: Any) -> Decision:
+    def answer(self, path: str, by: str | c.Principal = "user:bob", **fields: Any) -> Decision:
         """Answer the pending that the step `path` has open (or had open last)."""
         return self.answer_all({path: fields}, by=by)
 
-    def answer_all(self, answers: dict[str, dict[str, Any]], by: str = "user:bob") -> Decision:
+    def answer_all(self, answers: dict[str, dict[str, Any]], by: str | c.Principal = "user:bob") -> Decision:
         given = tuple(c.PendingAnswer(id=self.pending(path), **fields) for path, fields in answers.items())
-        return self.do(c.Answer(answers=given, by=by))
+        return self.do(c.Answer(answers=given, by=c.Principal(by) if isinstance(by, str) else by))
 
     def advance(self, ms: int) -> Decision | None:
         """Let time pass, then fire what is due, as a worker would that slept until then."""
@@ -269,7 +271,8 @@ class Book:
                 assert not state.open_messages, "a message is open at the end of its turn"
                 assert not any(call.open for call in state.tool_calls.values())
             case e.StepStarted() | e.AttemptStarted():
-                assert state.status == "running", f"{event.path} begins in a run that is {state.status}"
+                cleaning = state.status == "stopping" and in_cleanup(event.path)
+                assert state.status == "running" or cleaning, f"{event.path} begins in a run that is {state.status}"
                 assert event.path in state.ready, f"{event.path} begins, but was not ready"
                 self._check_turn_has_come(state, event.path)
                 if isinstance(event, e.StepStarted):
@@ -278,21 +281,26 @@ class Book:
                     self._new_attempt(event.path, event.attempt)
             case e.StepRetried(lost=False):
                 self.failures[event.path] = self.failures.get(event.path, 0) + 1
-                policy = self.plan.steps[event.path].retry or self.plan.default_retry
+                policy = standing_at(self.plan, event.path).retry or self.plan.default_retry
+                policy = policy or (UNDO_RETRY if event.path.endswith("/~undo") else None)
                 assert policy is not None, f"{event.path} has no retry"
                 assert self.failures[event.path] <= policy.max, f"{event.path} is tried too often"
             case e.TimerFired():
                 due = [t.due for t in state.timers if (t.path, t.kind) == (event.path, event.kind)]
                 assert due, "a timer fires that was not set"
                 assert min(due) <= event.at, "a timer fires before its time"
-                assert event.kind == "deadline" or state.status not in ("paused", "needs_attention")
-            case e.StepFinished() | e.StepFailed() | e.StepStopped() | e.StepSkipped():
-                inside = [path for path in _open_steps(state) if event.path and path.startswith(event.path + "/")]
+                assert event.kind in TIMERS_WHILE_HALTED or state.status not in ("paused", "needs_attention")
+            case e.StepUndone():
+                assert event.path in state.undoables, f"{event.path} is undone, but nothing of it stands"
+                assert event.path not in state.undone, f"{event.path} is undone twice"
+            case e.StepFinished() | e.StepFailed() | e.StepStopped() | e.StepSkipped() | e.IterationEnded():
+                inside = [path for path in _open_steps(state) if event.path and is_inside(path, event.path)]
                 assert not inside, f"{event.type} of {event.path} before {inside}"
                 assert event.path not in state.open_pendings
                 if not isinstance(event, e.StepFailed):  # a handled failure can fail again, in its handler
                     known = state.steps.get(event.path)
-                    assert known is None or known.status in OPEN or event.path in state.ready
+                    going_on = known is None or known.status in OPEN or known.handler is not None
+                    assert going_on or event.path in state.ready, f"{event.type} of {event.path}, which is over"
             case e.PendingOpened() | e.ToolCallStarted() if getattr(event, "executor", "") != "frontend":
                 self._new_id(event.id if isinstance(event, e.PendingOpened) else event.tool_call_id)
             case e.MessageStarted():
@@ -303,12 +311,15 @@ class Book:
 
     def _check_turn_has_come(self, state: RunState, path: str) -> None:
         """The step before `path` is done, and the step around it is open: its block runs, or its handler does."""
-        step = self.plan.steps[path]
-        previous = self.before.get(path)
-        assert previous is None or is_done(state, previous.path), f"{path} begins before {previous.path} is done"
+        step = standing_at(self.plan, path)
+        before = self.before.get(plan_path(path))
+        previous = None if before is None else filled(before.path, keys_of(path))
+        assert previous is None or is_done(state, previous), f"{path} begins before {previous} is done"
         around = state.steps.get(step.parent)
-        if step.body.startswith("~"):
-            handling = around is not None and around.handler == step.body
+        if step.body == "~undo":
+            assert step.parent in state.undoables, f"{path} begins, but there is nothing to undo"
+        elif step.body.startswith("~"):
+            handling = around is not None and (around.handler == step.body or state.retried)
             assert handling, f"{path} begins, but is not asked to handle"
         elif step.parent:
             inside = around is not None and around.status == "running"
@@ -329,7 +340,7 @@ def is_done(state: RunState, path: str) -> bool:
     known = state.steps.get(path)
     if known is None:
         return False
-    caught = known.status == "failed" and (known.handler or "").startswith("~catch")
+    caught = known.status == "failed" and known.handled
     return caught or known.status in ("finished", "skipped")
 
 
@@ -352,23 +363,24 @@ def check_state(plan: Plan, state: RunState) -> None:
         opened = state.pendings[id].opened
         assert opened.path == path
         assert steps[path].status == "waiting"
-        due = [timer.due for timer in state.timers if timer.path == path]
-        assert due == ([] if opened.deadline is None else [opened.deadline]), f"the deadline of {path}"
+        due = [timer.due for timer in state.timers if timer.path == path and timer.kind != "remind"]
+        assert len(due) == (0 if opened.deadline is None else 1), f"the deadline of {path}"
     _check_timers(state)
     for path in state.timeouts:
         assert steps[path].status == "running", f"a timeout of {path}, which is {steps[path].status}"
     assert len(set(state.ready)) == len(state.ready), "ready twice"
     for path in state.ready:
-        assert path == "" or path in plan.steps
+        assert path == "" or plan_path(path) in plan.steps
         assert path not in state.open_pendings
         if path and path in steps:
             assert steps[path].status != "waiting"
-            assert steps[path].status != "running" or steps[path].attempt, f"{path} is ready and running"
+            assert steps[path].status != "running" or steps[path].args is not None, f"{path} is ready and running"
     _check_nothing_forgotten(state)
     _check_status(state)
     performing = [job.path for job in open_jobs(state) if isinstance(job, Perform)]
     assert sorted(performing) == sorted(attempts)
-    assert is_busy(state) == bool(attempts or (status == "running" and next_ready(state) is not None))
+    going_on = status in ("running", "stopping") and next_ready(state) is not None
+    assert is_busy(state) == bool(attempts or going_on)
 
 
 def _check_timers(state: RunState) -> None:
@@ -377,25 +389,30 @@ def _check_timers(state: RunState) -> None:
         if timer.kind == "grace":
             assert timer.path == ""
             assert state.status == "stopping"
-        else:
+        elif timer.kind != "limit":
             wanted = "running" if timer.kind == "retry" else "waiting"
             assert state.steps[timer.path].status == wanted, timer
-            assert timer.kind != "deadline" or timer.path in state.open_pendings
+            asked = timer.path in state.open_pendings or timer.path in state.subscriptions
+            assert timer.kind not in ("deadline", "halting_deadline", "remind") or asked
 
 
 def _check_nothing_forgotten(state: RunState) -> None:
     """Every open step is moved by something: an attempt, a pending, a timer, its turn to begin; or a step inside is.
 
-    The blocks of a stopping run end together, with its last attempt.
+    The blocks of a stopping run end behind what it has to clean up.
     """
+    moved = _moved(state)
     if state.status == "stopping":
-        open_leaves = {path for path in _open_steps(state) if state.steps[path].verb not in ("parallel", "switch")}
-        assert open_leaves == set(state.attempts), "a stop waits for more than its attempts"
+        assert moved, "a stop waits for nothing"
         return
-    moved = {*state.attempts, *state.open_pendings, *(timer.path for timer in state.timers), *state.ready}
     for path in _open_steps(state):
-        inside = path + "/"
-        assert any(each == path or each.startswith(inside) for each in moved), f"{path} is open, and nothing moves it"
+        undoing = (state.steps[path].handler or "") == "~undo"
+        assert undoing or any(each == path or is_inside(each, path) for each in moved), f"nothing moves {path}"
+
+
+def _moved(state: RunState) -> set[str]:
+    timed = (timer.path for timer in state.timers if timer.path)
+    return {*state.attempts, *state.open_pendings, *state.subscriptions, *state.children, *timed, *state.ready}
 
 
 def _check_status(state: RunState) -> None:
@@ -411,16 +428,15 @@ def _check_status(state: RunState) -> None:
         assert not state.turn_open
     if status == "waiting":
         assert not state.ready
-        assert state.open_pendings or state.timers, "waits for nothing"
+        assert _moved(state), "waits for nothing"
     if status == "running" and not is_busy(state):
         assert state.turn_open, "running outside of a turn"
-        assert wake_at(state) is not None, "running, and nothing moves it"
+        assert wake_at(state) is not None or state.children, "running, and nothing moves it"
     if status in ("paused", "needs_attention") and idle:
         assert not state.turn_open
     if status == "stopping":
-        assert state.attempts, "stopping what is over"
         assert not state.open_pendings
-    assert (status == "running") == (state.running_since is not None)
+    assert (status in ("running", "stopping")) == (state.running_since is not None)
 
 
 def _open_steps(state: RunState) -> list[str]:
