@@ -13,7 +13,6 @@ After each pass the text is read again; a pass that would change a value is not 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -110,7 +109,7 @@ def _replaced(value: Json, path: Path, new: Json) -> Json:
     """A copy of `value` with another part at `path`."""
     if not path:
         return new
-    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy: Json = dict(value) if isinstance(value, dict) else list(value)
     copy[path[0]] = _replaced(value[path[0]], path[1:], new)
     return copy
 
@@ -144,7 +143,7 @@ def _written_bare(written: str, inner: str, in_flow: bool) -> str | None:
         return _block_bare(written)
     if "\n" in inner:
         return None
-    for candidate in (inner, "'" + inner.replace("'", "''") + "'", json.dumps(inner, ensure_ascii=False)):
+    for candidate in (inner, _quoted(inner)):
         sample = f"- {{a: {candidate}, b: 1}}\n" if in_flow else f"- a: {candidate}\n  b: 1\n"
         read = parse(sample.encode())
         if not read.findings and read.value == [{"a": inner, "b": 1}]:
@@ -319,7 +318,7 @@ def _lines_of_texts(document: Document) -> set[int]:
 def _quote_holes(text: str) -> str:
     """`text` with every plain scalar of a flow collection quoted that has a hole in it."""
     result: list[str] = []
-    at, depth, block = 0, 0, -1
+    depth, block = 0, -1
     for line in text.split("\n"):
         indent = len(line) - len(line.lstrip(" "))
         if block >= 0 and (not line.strip() or indent > block):
@@ -330,7 +329,6 @@ def _quote_holes(text: str) -> str:
         if depth == 0 and re.search(r"(^|[\s:-])[|>][-+0-9]*\s*(#.*)?$", line):
             block = indent
         result.append(line)
-        at += 1
     return "\n".join(result)
 
 
@@ -363,12 +361,19 @@ def _quote_line(line: str, depth: int) -> tuple[str, int]:
         elif depth and fresh:
             end = _scalar_end(line, at)
             scalar = line[at:end].rstrip()
-            out.append(json.dumps(scalar, ensure_ascii=False) if "${{" in scalar else scalar)
+            out.append(_quoted(scalar) if "${{" in scalar else scalar)
             at, fresh = at + len(scalar), False
         else:
             out.append(character)
             at, fresh = at + 1, False
     return "".join(out), depth
+
+
+def _quoted(text: str) -> str:
+    """`text` in the quotes that need the fewest escapes."""
+    if '"' in text or "\\" in text:
+        return "'" + text.replace("'", "''") + "'"
+    return f'"{text}"'
 
 
 def _scalar_end(line: str, at: int) -> int:

@@ -14,16 +14,17 @@ from hai_flow.definition.reference import SHAPES, VERBS
 Json: TypeAlias = Any
 
 Kind: TypeAlias = Literal["effect", "model", "people", "message", "state", "time", "block", "end"]
-KINDS: Final[dict[str, Kind]] = {
-    **dict.fromkeys(("call", "http", "run"), "effect"),
-    **dict.fromkeys(("llm", "agent"), "model"),
-    **dict.fromkeys(("ask", "approve"), "people"),
-    **dict.fromkeys(("say", "emit"), "message"),
-    "set": "state",
-    **dict.fromkeys(("wait", "wait_for"), "time"),
-    **dict.fromkeys(("return", "fail"), "end"),
-    **dict.fromkeys(("switch", "for_each", "repeat", "parallel", "try"), "block"),
+_VERBS_OF: Final[dict[Kind, tuple[str, ...]]] = {
+    "effect": ("call", "http", "run"),
+    "model": ("llm", "agent"),
+    "people": ("ask", "approve"),
+    "message": ("say", "emit"),
+    "state": ("set",),
+    "time": ("wait", "wait_for"),
+    "end": ("return", "fail"),
+    "block": ("switch", "for_each", "repeat", "parallel", "try"),
 }
+KINDS: Final[dict[str, Kind]] = {verb: kind for kind, verbs in _VERBS_OF.items() for verb in verbs}
 LINE_CHARS: Final = 64
 _HOLE: Final = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
 _METHODS: Final = SHAPES["http"].exactly_one[0]
