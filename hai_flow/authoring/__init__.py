@@ -1,4 +1,4 @@
 """What helps an author before anything runs: formatting, templates, the editor's schema, the page for language models.
 
-Pure, all of it: text in, text out. The commands that read and write files are in `cli`.
+Text in, text out; nothing here writes a file or asks a server. The commands that do are in `cli`.
 """
