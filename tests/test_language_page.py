@@ -12,8 +12,8 @@ from docs.language_page import PATH, page
 from hai_flow.authoring.formatting import format_source
 from hai_flow.definition.compiler import check_workflow
 from hai_flow.definition.document import parse
+from hai_flow.definition.pieces import KNOWN_CODES
 from hai_flow.definition.reference import SHAPES, VERBS
-from hai_flow.definition.verbs import KNOWN_CODES
 
 TEXT = PATH.read_text()
 EXAMPLES = [
@@ -28,12 +28,12 @@ name: frame
 version: 1
 input:
   type: object
-  required: [order, amount, names]
+  required: [order, amount]
   properties:
     order: {type: string}
     amount: {type: number}
     note: {type: string}
-    names: {type: array, items: {type: string}}
+    names: {type: array, items: {type: string}, default: []}
 state:
   log: {type: array, items: {type: string}, default: [], reduce: append}
   feedback: {type: string, default: ""}

@@ -10,7 +10,7 @@ import pytest
 from hai_flow.authoring.scaffold import TEMPLATES
 from hai_flow.definition.document import parse
 
-testing = pytest.importorskip("hai_flow.testing")
+testing = pytest.importorskip("hai_flow.testing.loading")
 
 ROOT = Path(__file__).resolve().parents[2]
 
