@@ -89,6 +89,7 @@ class Types:
     outputs: Mapping[str, Json] = field(default_factory=dict)  # id -> schema of steps.ID.output
     approvals: Mapping[str, Json] = field(default_factory=dict)  # id -> schema of steps.ID.approval; else ENVELOPE
     roots: Mapping[str, Json] = field(default_factory=dict)  # of roots that exist at some places only: item, args, ...
+    ungated: Container[str] = ()  # ids of steps that nobody approves: they have no `approval`
 
     def look(self, path: Sequence[Segment]) -> Look:
         """What the schemas know about `path`."""
@@ -196,7 +197,7 @@ class Names:
     """What may be named at one place. `explain(id)` gives (code, message) for a step id that is not `visible` here.
 
     `absent` says of visible steps why they may have no output when this place is reached: a clause such as
-    "the step has an `if`".
+    "the step has an `if`". Its keys are ids, or `id.member` where only that member may be absent.
     """
 
     types: Types
@@ -207,7 +208,7 @@ class Names:
         "expression.unknown_step",
         f"there is no step `{name}`",
     )
-    absent: Mapping[str, str] = field(default_factory=dict)  # id -> reason
+    absent: Mapping[str, str] = field(default_factory=dict)  # id, or id.member -> reason
 
     def with_roots(self, *names: str, schemas: Mapping[str, Json] | None = None) -> Names:
         """The same place with further roots: `names`, and those of `schemas` with their types."""
@@ -239,7 +240,7 @@ class Names:
         """
         path, absent = chain.path, None
         if path[0] == "steps" and len(path) > 2 and path[2] in _MAY_BE_ABSENT:
-            absent = self.absent.get(str(path[1]))
+            absent = self.absent.get(f"{path[1]}.{path[2]}") or self.absent.get(str(path[1]))
             if absent is not None and not self._is_known(path[:3], known):
                 return Fault(chain.start, "expression.unguarded", _absent_step(path, absent))
         look = self.types.look(path)
@@ -287,6 +288,9 @@ class Names:
                 or f"; it has {', '.join(STEP_MEMBERS)}"
             )
             message = f"a step has no `{member}`{hint.replace('X', name)}"
+            return Fault(_segment_offset(source, chain, 2), "expression.step_member", message)
+        if member == "approval" and name in self.types.ungated:
+            message = f"nobody approves the step `{name}`: only `approve` steps and steps with an `approval` have one"
             return Fault(_segment_offset(source, chain, 2), "expression.step_member", message)
         return None
 
