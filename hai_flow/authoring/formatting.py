@@ -39,17 +39,32 @@ def format_source(source: bytes, file: str = "<workflow>") -> str:
         if repaired.findings:
             raise DefinitionError(document.findings)
         document = repaired
-    document = _unwrap(document)
-    document = _kept(document, _reordered(document), document.value)
-    return _kept(document, _trimmed(document), document.value).text
+    while (unwrapped := _kept(document, _unwrapped(document))) is not document:
+        document = unwrapped
+    document = _kept(document, _reordered(document))
+    return _kept(document, _trimmed(document)).text
 
 
-def _kept(document: Document, text: str, value: Json) -> Document:
-    """`text` read again, if it has that value and the same keys in any order; else `document`."""
+def _kept(document: Document, text: str) -> Document:
+    """`text`, read, if it means the same; else `document`."""
     if text == document.text:
         return document
     changed = parse(text.encode(), document.file)
-    return changed if not changed.findings and changed.value == value else document
+    return changed if not changed.findings and _meaning(changed) == _meaning(document) else document
+
+
+def _meaning(document: Document) -> Json:
+    """The document's value, its bare expressions without the holes around them."""
+    bare = {path: _inside(text) or text.strip() for path, text in expressions(document.value)}
+
+    def visit(value: Json, path: Path) -> Json:
+        if isinstance(value, dict):
+            return {key: visit(part, (*path, key)) for key, part in value.items()}
+        if isinstance(value, list):
+            return [visit(part, (*path, index)) for index, part in enumerate(value)]
+        return bare.get(path, value)
+
+    return visit(document.value, ())
 
 
 def _at(document: Document, path: Path) -> Node | None:
@@ -62,18 +77,9 @@ def _at(document: Document, path: Path) -> Node | None:
 # -- bare expressions ----------------------------------------------------------------------------------------------
 
 
-def _unwrap(document: Document) -> Document:
-    """Without the holes around whole bare expressions."""
-    while True:
-        changed = _unwrapped_once(document)
-        if changed is document:
-            return document
-        document = changed
-
-
-def _unwrapped_once(document: Document) -> Document:
+def _unwrapped(document: Document) -> str:
+    """The text without the holes around whole bare expressions."""
     edits: dict[tuple[int, int], str] = {}
-    value = document.value
     for path, text in expressions(document.value):
         node = _at(document, path)
         inner = _inside(text)
@@ -83,35 +89,10 @@ def _unwrapped_once(document: Document) -> Document:
         bare = _written_bare(written, inner, _in_flow(document, path))
         if bare is not None:
             edits[node.start.index, node.end] = bare
-            value = _replaced(value, path, None)
-    if not edits:
-        return document
     text = document.text
     for (start, end), bare in sorted(edits.items(), reverse=True):
         text = text[:start] + bare + text[end:]
-    changed = parse(text.encode(), document.file)
-    same = not changed.findings and _without_expressions(changed.value) == _without_expressions(document.value)
-    return changed if same and _expressions_of(changed) == _expressions_of(document) else document
-
-
-def _expressions_of(document: Document) -> list[tuple[Path, str]]:
-    """Path and meaning of every bare expression."""
-    return [(path, (_inside(text) or text).strip()) for path, text in expressions(document.value)]
-
-
-def _without_expressions(value: Json) -> Json:
-    for path, _ in list(expressions(value)):
-        value = _replaced(value, path, None)
-    return value
-
-
-def _replaced(value: Json, path: Path, new: Json) -> Json:
-    """A copy of `value` with another part at `path`."""
-    if not path:
-        return new
-    copy: Json = dict(value) if isinstance(value, dict) else list(value)
-    copy[path[0]] = _replaced(value[path[0]], path[1:], new)
-    return copy
+    return text
 
 
 def _inside(text: str) -> str | None:
@@ -230,24 +211,24 @@ def _first_line(lines: Sequence[str], key: int, indent: int, after: int) -> int:
 
 
 def _last_line(document: Document, node: Node, key: str) -> int:
-    """The last line on which something of the value of `key` stands, from 0."""
+    """The last line (from 0) on which something of the value of `key` stands."""
     mark = node.keys[key]
-    ends = [mark.index, *_ends(node.children[key], mark.index)]
-    return document.text.count("\n", 0, max(ends))
+    return max(mark.line - 1, *_last_lines(document.text, node.children[key], mark.index))
 
 
-def _ends(node: Node, after: int) -> Iterator[int]:
-    """The index of the last character of every scalar and flow collection below; of none that an alias stands for."""
+def _last_lines(text: str, node: Node, after: int) -> Iterator[int]:
+    """The last line of everything below; an alias stands for what is elsewhere, and counts for nothing."""
     if node.start.index < after:
+        yield -1
         return
-    if node.kind == "scalar":
-        yield max(node.start.index, node.end - 1)
-        return
-    yield node.start.index
+    yield _end_line(text, node) if not node.children else node.start.line - 1
     for child in node.children.values():
-        yield from _ends(child, after)
-    if node.end and not node.children:
-        yield node.end - 1
+        yield from _last_lines(text, child, after)
+
+
+def _end_line(text: str, node: Node) -> int:
+    """The line (from 0) of the last character of a scalar, or of an empty collection."""
+    return node.start.line - 1 + text.count("\n", node.start.index, max(node.start.index, node.end - 1))
 
 
 def _permute(lines: list[str], entries: Sequence[_Entry], ranks: dict[str, int], indent: int) -> None:
@@ -300,8 +281,7 @@ def _lines_of_texts(document: Document) -> set[int]:
 
     def visit(node: Node) -> None:
         if node.kind == "scalar":
-            first = document.text.count("\n", 0, node.start.index)
-            last = document.text.count("\n", 0, max(node.start.index, node.end - 1))
+            first, last = node.start.line - 1, _end_line(document.text, node)
             if last > first:
                 lines.update(range(first, last + 1))
         for child in node.children.values():

@@ -43,8 +43,8 @@ Status of a step: `pending running waiting finished skipped failed stopped undon
 - A value that is one hole keeps its type: `amount: ${{ input.amount }}`. Otherwise it becomes text.
 - In `{...}` and `[...]` quote holes: `{a: "${{ x }}"}`. Quote every text that has `: ` (each `? :`!) or ` #` in it, or
   that begins with `! " ' [ { * & @ %`; or write it under `|`.
-- Compare numbers with numbers: `integer` is int, `number` is double, and they mix only in comparison with a literal.
-  Otherwise `double(i)` or `int(d)`.
+- `integer` is int and `number` is double, and they do not mix: `double(i)`, `int(d)`. Only a whole literal goes with
+  both: `input.amount < 100`.
 - What may be absent must be guarded: `has(input.note) ? input.note : ""`, `steps.x.?output.?id.orValue("none")`,
   `steps.x.status == "finished" && steps.x.output.ok`. Absent may be: an optional property without default, and
   a step that has `if`, or is inside a `switch`, a handler, a `while` loop or a `join: any`.

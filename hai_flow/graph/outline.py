@@ -178,7 +178,7 @@ def _detail(verb: str, value: Json) -> str:
             ((kind, content),) = value.items()
             return f"{kind} {_line(content.get('name', content.get('to', '')))}".strip()
         case "set":
-            return ", ".join(value if isinstance(value, Mapping) else [str(each.get("path", "")) for each in value])
+            return _value(value if isinstance(value, Mapping) else [f"{each['op']} {each['path']}" for each in value])
         case "wait":
             return f"for {value['for']}" if "for" in value else f"until {_line(value['until'])}"
         case "wait_for":

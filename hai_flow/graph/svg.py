@@ -86,20 +86,27 @@ def _fit(content: str, style: str, width: float) -> Text:
 
 
 def _wrap(content: str, style: str, width: float, lines_max: int) -> list[Text]:
-    """The text in at most `lines_max` lines, broken between words."""
-    words = content.split(" ")
-    lines: list[str] = []
-    while words and len(lines) < lines_max - 1:
-        line = words[0]
-        taken = 1
-        while taken < len(words) and Text(f"{line} {words[taken]}", style).width <= width:
-            line = f"{line} {words[taken]}"
-            taken += 1
-        lines.append(line)
-        words = words[taken:]
-    if words:
-        lines.append(" ".join(words))
+    """The text in at most `lines_max` lines, broken at its dots if that is enough, else between words."""
+    for joint in (" · ", " "):
+        lines = _broken(content.split(joint), joint, style, width, lines_max)
+        if len(lines) <= lines_max and all(Text(line, style).width <= width for line in lines):
+            break
     return [_fit(line, style, width) for line in lines]
+
+
+def _broken(pieces: Sequence[str], joint: str, style: str, width: float, lines_max: int) -> list[str]:
+    """The pieces joined to lines; the last line takes what is left."""
+    lines = [pieces[0]]
+    for number, piece in enumerate(pieces[1:], 1):
+        longer = f"{lines[-1]}{joint}{piece}"
+        if Text(longer, style).width <= width:
+            lines[-1] = longer
+        elif len(lines) < lines_max:
+            lines.append(piece)
+        else:
+            lines[-1] = joint.join([lines[-1], *pieces[number:]])
+            break
+    return lines
 
 
 class Canvas:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -296,6 +297,13 @@ def test_any_document_keeps_its_meaning_and_fmt_of_fmt_is_fmt(
     assert words(parse(once.encode()).value) == words(before.value)
     assert format_source(once.encode()) == once
     assert once.count("# c") + once.count("# deep") >= source.decode().count("# c") + source.decode().count("# deep")
+
+
+@given(st.one_of(st.text(), st.text("{}[]${} ,:\"'#|\n-ab")))
+def test_any_text_is_formatted_or_refused(text: str) -> None:
+    with suppress(DefinitionError):
+        once = format_source(text.encode("utf-8", "surrogatepass"))
+        assert format_source(once.encode()) == once
 
 
 def test_the_orders_name_every_key_once() -> None:
