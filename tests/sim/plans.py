@@ -166,6 +166,7 @@ class _Author:
 
     def for_each(self, depth: int) -> dict[str, Any]:
         loop: dict[str, Any] = {"items": list(range(self.random.randint(0, 4))), "steps": self.steps(depth - 1)[:2]}
+        loop["as"] = f"item{self.count}"
         if self.chance(0.6):
             loop["max_parallel"] = self.random.randint(1, 3)
         if self.chance(0.5):
