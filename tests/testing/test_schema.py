@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
-from hai_flow.authoring.json_schema import tests_schema
+from hai_flow.authoring import json_schema
 from hai_flow.definition.document import parse
 from tests.testing.support import findings_of
 from tests.testing.test_fuzzing import PLAYABLE
@@ -16,7 +16,7 @@ from tests.testing.test_reader import GOOD
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "workflows").rglob("*.test.yaml"))
 DOCUMENTS = [GOOD, PLAYABLE, *(path.read_text() for path in FILES)]
-SCHEMA = jsonschema_rs.validator_for(tests_schema())
+SCHEMA = jsonschema_rs.validator_for(json_schema.tests_schema())
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=["good", "playable", *(path.stem for path in FILES)])
