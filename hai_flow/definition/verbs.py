@@ -339,14 +339,14 @@ class Verbs(Approvals, Declarations):
 
     def _emit(self, value: Json, at: Path, names: Names) -> plan.Emit | None:
         fields = self.reader.fields(model.EmitParametersShape, value, at, "`emit`")
-        kinds: list[Any] = [kind for kind in _EMITTED if kind in value]
+        kinds = [kind for kind in _EMITTED if kind in value]
         if len(kinds) != 1:
             if kinds or all(key in _EMITTED for key in value):
                 found = " and ".join(f"`{kind}`" for kind in kinds) or "none"
                 message = f"expected one of `custom`, `raw`, `collaboration` in `emit`, found {found}"
                 self.reader.error((*at, kinds[1]) if kinds else at, "emit.kind", message, key=True)
             return None
-        kind = kinds[0]
+        kind: Any = kinds[0]
         if kind not in fields:
             return None
         inner = (*at, kind)
