@@ -410,6 +410,7 @@ Verb: TypeAlias = (
     | Iteration | Wait | WaitFor | Return | Fail
 )  # fmt: skip
 EFFECTS: tuple[type, ...] = (Call, Http, Llm, Agent, Run)
+BLOCKS: tuple[type, ...] = (Switch, Parallel, Try, ForEach, Repeat, Iteration)
 _VERB_NAMES: dict[type, str] = {ForEach: "for_each", WaitFor: "wait_for"}
 
 

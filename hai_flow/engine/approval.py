@@ -7,63 +7,101 @@ doubt is refused and the pending stays open.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import lru_cache
 from hashlib import sha256
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from hai_flow import values
-from hai_flow.definition.plan import Approve, Ask, FrontendTool, Schema
+from hai_flow.definition.plan import FrontendTool, Schema
+from hai_flow.definition.schemas import JsonSchema
+from hai_flow.engine import ballot
 from hai_flow.engine.commands import PendingAnswer
 from hai_flow.engine.events import PendingOpened
+from hai_flow.engine.patch import PatchError, apply_patch, parse_pointer, pointer_of
+from hai_flow.engine.state import PendingState
 from hai_flow.errors import Rejected
 
 Json: TypeAlias = Any
+
+HAPPENED: Final = "happened"
+AGAIN: Final = "again"
+FAIL: Final = "fail"
+DOUBT_OPTIONS: Final = (HAPPENED, AGAIN, FAIL)
 
 _sorted = msgspec.json.Encoder(order="deterministic")
 
 
 class Reading(NamedTuple):
-    """An answer understood: `outcome` answered, declined, approve or reject; `sha` recognises the same answer again."""
+    """An answer understood: `outcome` answered, declined, or one of the options; `sha` recognises the same answer
+    again. With an edit: `edits` by JSON Pointer or name, and the whole arguments that they make, as JSON text."""
 
     outcome: str
     value: Json
     reason: str | None
     sha: str
+    edits: dict[str, Json] | None = None
+    args: str | None = None
 
 
-def digest(workflow_sha256: str, run_id: str, opened: dict[str, Json]) -> str:
-    """The digest of a pending: binds a decision to one workflow, one run and one content. Hex."""
-    content = sha256(values.dumps([opened.get(key) for key in _DIGESTED])).hexdigest()
+def digest(workflow_sha256: str, run_id: str, opened: PendingOpened) -> str:
+    """The digest of a pending: binds a decision to one workflow, one run and one content, of the very texts that are
+    stored. Hex."""
+    shown = (opened.title, opened.message, opened.options, opened.schema)
+    content = sha256(values.dumps([opened.path, opened.args, opened.evidence, *shown])).hexdigest()
     return sha256(values.dumps([workflow_sha256, run_id, content])).hexdigest()
 
 
-_DIGESTED = ("path", "args", "evidence", "title", "message", "options", "schema")
-
-
-def read_answer(opened: PendingOpened, verb: FrontendTool | Ask | Approve, answer: PendingAnswer) -> Reading:
-    """The answer as the pending's kind understands it. Raises Rejected(422): the pending stays open."""
-    if isinstance(verb, FrontendTool):
-        outcome, value, reason = _tool_answer(opened, verb, answer)
-    elif isinstance(verb, Ask):
-        outcome, value, reason = "answered", _form_values(opened, verb.form_schema, answer), None
+def read_answer(pending: PendingState, tool: FrontendTool | None, answer: PendingAnswer) -> Reading:
+    """The answer as the pending's kind understands it. `tool` is the frontend tool that is called, if one is. Raises
+    Rejected(422): the pending stays open."""
+    opened = pending.opened
+    if answer.digest is not None and answer.digest != opened.digest:
+        raise Rejected(
+            422,
+            "answer.digest",
+            f"{opened.id}: the digest of the answer is not that of the question, which may have been edited since; "
+            "look at it again. The question is still open.",
+        )
+    edits: dict[str, Json] | None = None
+    if opened.kind == "tool":
+        assert tool is not None
+        outcome, value, reason = _tool_answer(opened, tool, answer)
+    elif opened.kind == "ask":
+        outcome, value, reason = "answered", _form_values(opened, answer), None
+    elif opened.kind == "doubt":
+        outcome, value, reason = _settlement(opened, answer)
     else:
-        outcome, value, reason = _choice(opened, verb, answer)
-    sha = sha256(_sorted.encode([outcome, value, reason])).hexdigest()
-    return Reading(outcome, value, reason, sha)
+        outcome, value, reason, edits = _choice(opened, answer)
+    args = None if edits is None else _edited(pending, tool, edits)
+    sha = sha256(_sorted.encode([outcome, value, reason, edits])).hexdigest()
+    if args == opened.args:
+        edits = args = None  # what was there already: no edit
+    return Reading(outcome, value, reason, sha, edits, args)
 
 
-def _refused(opened: PendingOpened, message: str, findings: list[dict[str, str]] | None = None) -> Rejected:
+def refused(opened: PendingOpened, message: str, findings: list[dict[str, str]] | None = None) -> Rejected:
     return Rejected(
         422, "answer.invalid", f"{opened.id}: {message} The question is still open.", findings=findings or []
     )
+
+
+@lru_cache(maxsize=1024)
+def _compiled(text: bytes) -> JsonSchema:
+    return JsonSchema(values.loads(text))
+
+
+def form_of(opened: PendingOpened) -> Schema | None:
+    """The form as it was opened, with its holes filled."""
+    return None if opened.schema is None else _compiled(values.dumps(opened.schema))
 
 
 def _checked(opened: PendingOpened, value: Json) -> Json:
     try:
         return values.check(value)
     except values.NotJson as error:
-        raise _refused(opened, f"{error}.") from None
+        raise refused(opened, f"{error}.") from None
 
 
 def _tool_answer(opened: PendingOpened, tool: FrontendTool, answer: PendingAnswer) -> tuple[str, Json, str | None]:
@@ -72,7 +110,7 @@ def _tool_answer(opened: PendingOpened, tool: FrontendTool, answer: PendingAnswe
     if answer.content is not None:
         return "answered", _from_text(opened, tool.result, answer.content), None
     if answer.result is msgspec.UNSET:
-        raise _refused(opened, f"expected the result of {tool.name}: {{result}} or {{error}}.")
+        raise refused(opened, f"expected the result of {tool.name}: {{result}} or {{error}}.")
     return "answered", _valid(opened, tool.result, _checked(opened, answer.result)), None
 
 
@@ -95,11 +133,13 @@ def _valid(opened: PendingOpened, schema: Schema | None, value: Json) -> Json:
         return value
     findings = schema.findings(value)
     if findings:
-        raise _refused(opened, "the answer does not fit what was asked for.", findings)
+        raise refused(opened, "the answer does not fit what was asked for.", findings)
     return value
 
 
-def _form_values(opened: PendingOpened, schema: Schema, answer: PendingAnswer) -> Json:
+def _form_values(opened: PendingOpened, answer: PendingAnswer) -> Json:
+    schema = form_of(opened)
+    assert schema is not None, "an ask has a form"
     if answer.values is not msgspec.UNSET:
         value = _checked(opened, answer.values)
     elif answer.content is not None:
@@ -107,7 +147,7 @@ def _form_values(opened: PendingOpened, schema: Schema, answer: PendingAnswer) -
         if value.keys() == {"values"} and "values" not in schema.raw.get("properties", {}):
             value = value["values"]
     else:
-        raise _refused(opened, "expected the values of the form: {values}.")
+        raise refused(opened, "expected the values of the form: {values}.")
     return _valid(opened, schema, schema.with_defaults(value))
 
 
@@ -115,30 +155,39 @@ def _object_in(opened: PendingOpened, text: str) -> dict[str, Json]:
     try:
         value = _checked(opened, values.loads(text))
     except values.NotJson as error:
-        raise _refused(opened, f"{error}.") from None
+        raise refused(opened, f"{error}.") from None
     if not isinstance(value, dict):
-        raise _refused(opened, f"expected a JSON object with the form's values, found {text[:80]!r}.")
+        raise refused(opened, f"expected a JSON object with the form's values, found {text[:80]!r}.")
     return value
 
 
-def _choice(opened: PendingOpened, verb: Approve, answer: PendingAnswer) -> tuple[str, Json, str | None]:
+_CHOICE_KEYS: Final = ("decision", "reason", "values", "edits")
+
+
+def _choice(opened: PendingOpened, answer: PendingAnswer) -> tuple[str, Json, str | None, dict[str, Json] | None]:
     given = _choice_given(opened, answer)
     decision, reason = given.get("decision"), given.get("reason")
-    unknown = given.keys() - {"decision", "reason", "values"}
+    unknown = given.keys() - set(_CHOICE_KEYS)
     if unknown:
-        raise _refused(opened, f"unknown key {', '.join(sorted(unknown))}; expected decision, reason, values.")
-    if decision not in verb.options:
-        raise _refused(opened, f"expected decision {' or '.join(verb.options)}, found {decision!r}.")
+        raise refused(opened, f"unknown key {', '.join(sorted(unknown))}; expected {', '.join(_CHOICE_KEYS)}.")
+    if decision not in opened.options:
+        raise refused(opened, f"expected decision {' or '.join(opened.options)}, found {decision!r}.")
     if reason is not None and not isinstance(reason, str):
-        raise _refused(opened, "expected the reason as text.")
-    chosen = given.get("values")
-    if decision == "approve" and verb.form_schema is not None:
-        chosen = _valid(opened, verb.form_schema, verb.form_schema.with_defaults({} if chosen is None else chosen))
+        raise refused(opened, "expected the reason as text.")
+    chosen, edits, form = given.get("values"), given.get("edits"), form_of(opened)
+    if edits is not None and decision != ballot.APPROVE:
+        raise refused(opened, f"edits are part of an approval, found them with {decision}.")
+    if edits is not None and not isinstance(edits, dict):
+        raise refused(opened, "expected the edits as an object: argument name or JSON Pointer, and its new value.")
+    if decision == ballot.APPROVE and form is not None:
+        chosen = _valid(opened, form, form.with_defaults({} if chosen is None else chosen))
+        if not isinstance(chosen, dict):
+            raise refused(opened, "expected the values of the form as an object.")
     elif chosen is not None:
-        if verb.form_schema is None:
-            raise _refused(opened, "values were sent, but this approval has no form.")
+        if form is None:
+            raise refused(opened, "values were sent, but this approval has no form.")
         chosen = None  # the values of a rejection decide nothing
-    return decision, chosen, reason
+    return decision, chosen, reason, edits or None
 
 
 def _choice_given(opened: PendingOpened, answer: PendingAnswer) -> dict[str, Json]:
@@ -149,6 +198,8 @@ def _choice_given(opened: PendingOpened, answer: PendingAnswer) -> dict[str, Jso
             given["reason"] = _checked(opened, answer.reason)
         if answer.values is not msgspec.UNSET:
             given["values"] = _checked(opened, answer.values)
+        if answer.edits is not msgspec.UNSET:
+            given["edits"] = _checked(opened, answer.edits)
         return given
     if answer.content is not None:
         raw: Json = answer.content
@@ -157,7 +208,7 @@ def _choice_given(opened: PendingOpened, answer: PendingAnswer) -> dict[str, Jso
     elif answer.result is not msgspec.UNSET:
         raw = _checked(opened, answer.result)
     else:
-        raise _refused(opened, "expected a decision: {decision, reason?, values?}.")
+        raise refused(opened, "expected a decision: {decision, reason?, values?, edits?}.")
     return _spelled(opened, raw)
 
 
@@ -175,24 +226,93 @@ def _spelled(opened: PendingOpened, raw: Json) -> dict[str, Json]:
         if approved is True or approved is False or approved in ("true", "false"):  # but not 1, which equals True
             rest = {key: item for key, item in raw.items() if key != "approved"}
             return {"decision": "approve" if approved is True or approved == "true" else "reject", **rest}
-    raise _refused(opened, "expected true, false, {approved}, or {decision, reason?, values?}.")
+    raise refused(opened, "expected true, false, {approved}, or {decision, reason?, values?, edits?}.")
 
 
-def envelope(
-    decision: str,
-    *,
-    reason: str | None,
-    values: Json = None,
-    votes: list[dict[str, Json]],
-    expired: bool = False,
-) -> dict[str, Json]:
-    """The frozen result of an approval, as authors read it in `steps.X.approval` (LANGUAGE section 7)."""
-    return {
-        "decision": decision,
-        "reason": reason,
-        "values": values,
-        "edits": None,
-        "votes": votes,
-        "expired": expired,
-        "escalations": [],
-    }
+# --- doubts -----------------------------------------------------------------------------------------------------------
+
+
+def _settlement(opened: PendingOpened, answer: PendingAnswer) -> tuple[str, Json, str | None]:
+    """What an operator says became of a call: it happened, with this result; do it again; or fail."""
+    given: dict[str, Json] = {"decision": answer.decision, "reason": answer.reason}
+    if answer.result is not msgspec.UNSET:
+        given["result"] = answer.result
+    if answer.decision is None:
+        raw = _object_in(opened, answer.content) if answer.content is not None else given.get("result")
+        given = raw if isinstance(raw, dict) else {}
+    _checked(opened, given)
+    decision, reason = given.get("decision"), given.get("reason")
+    if decision not in opened.options:
+        raise refused(opened, f"expected decision {' or '.join(opened.options)}, found {decision!r}.")
+    if reason is not None and not isinstance(reason, str):
+        raise refused(opened, "expected the reason as text.")
+    if decision == HAPPENED and "result" not in given:
+        raise refused(opened, "it happened, with what result? Add {result} (null, if it gives none).")
+    return decision, given.get("result") if decision == HAPPENED else None, reason
+
+
+# --- edits ------------------------------------------------------------------------------------------------------------
+
+
+def _edited(pending: PendingState, tool: FrontendTool | None, edits: dict[str, Json]) -> str:
+    """The arguments with `edits` in them, as JSON text. Raises Rejected(422)."""
+    opened = pending.opened
+    args = values.loads(opened.args or "{}")
+    allowed = ballot.rules_of(pending).edit
+    pointers = {_pointer(opened, name): value for name, value in edits.items()}
+    for pointer, value in pointers.items():
+        if allowed is not True and pointer not in {_pointer(opened, name) for name in allowed or ()}:
+            listed = ", ".join(allowed or ()) or "none"
+            raise refused(opened, f"{pointer} may not be edited; what may: {listed}.")
+        before = _at(opened, args, pointer)
+        if tool is None and _json_type(before) != _json_type(value):
+            raise refused(opened, f"{pointer}: expected {_json_type(before)} as before, found {_json_type(value)}.")
+        try:
+            args = apply_patch(args, [{"op": "replace", "path": pointer, "value": value}])
+        except PatchError as error:
+            raise refused(opened, f"{pointer} can't be edited: {error}.") from None
+    if tool is not None and tool.parameters is not None:
+        _valid(opened, tool.parameters, args)
+    return values.dumps(args).decode()
+
+
+def _pointer(opened: PendingOpened, name: str) -> str:
+    """An argument's name, or a JSON Pointer into the arguments, as a pointer."""
+    if not name.startswith("/"):
+        return pointer_of(name)
+    try:
+        return pointer_of(*parse_pointer(name))
+    except PatchError as error:
+        raise refused(opened, f"{name} is no JSON Pointer: {error}.") from None
+
+
+def _at(opened: PendingOpened, args: Json, pointer: str) -> Json:
+    """What stands at `pointer`: an edit replaces, it never adds."""
+    node = args
+    for part in parse_pointer(pointer):
+        if isinstance(node, dict) and part in node:
+            node = node[part]
+        elif isinstance(node, list) and part.isascii() and part.isdigit() and int(part) < len(node):
+            node = node[int(part)]
+        else:
+            raise refused(opened, f"there is no argument {pointer} to edit.")
+    return node
+
+
+def _json_type(value: Json) -> str:
+    for kind, name in _JSON_TYPES:
+        if isinstance(value, kind):
+            return name
+    return "null"
+
+
+_JSON_TYPES: Final = ((bool, "boolean"), (int | float, "number"), (str, "string"), (list, "array"), (dict, "object"))
+
+
+def edits_by_name(edits: dict[str, Json]) -> dict[str, Json]:
+    """`edits` as the envelope shows them: an argument by its name, what is deeper inside by its pointer."""
+    found: dict[str, Json] = {}
+    for name, value in edits.items():
+        parts = parse_pointer(name) if name.startswith("/") else [name]
+        found[parts[0] if len(parts) == 1 else name] = value
+    return found

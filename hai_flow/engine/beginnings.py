@@ -1,6 +1,7 @@
 """How a step begins, one function per verb. A pure step also ends here, an effect or a question stays open.
 
-Not here: whether it may begin now (`decide`), and performing anything.
+The order of an effect (LANGUAGE section 2): `if`, its arguments rendered, `approval.when`, the gate, its attempts. Not
+here: whether it may begin now (`decide`), and performing anything.
 """
 
 from __future__ import annotations
@@ -10,127 +11,229 @@ from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from hai_flow import values
-from hai_flow.definition.durations import NotADuration
-from hai_flow.definition.durations import milliseconds as duration_ms
 from hai_flow.definition.plan import (
+    EFFECTS,
+    Agent,
     Approve,
     Ask,
     Call,
+    Emit,
     Fail,
+    ForEach,
     FrontendTool,
+    Http,
+    Iteration,
+    Llm,
     Parallel,
-    Policy,
+    Repeat,
     Return,
+    Run,
     Say,
     Set,
     Step,
     Switch,
-    Template,
+    Try,
     Wait,
+    WaitFor,
 )
-from hai_flow.engine import endings, people
+from hai_flow.engine import children, endings, people, resumption, signals
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.ids import message_id, tool_call_id
+from hai_flow.engine.loops import first_iterations, index_of, read_items
 from hai_flow.engine.patch import PatchError, apply_patch, parse_pointer, pointer_of
+from hai_flow.engine.state import Ending, StepState, in_cleanup
 
 Json: TypeAlias = Any
 
 SAY_CHUNK_CHARS: Final = 4096
 STATE_BYTES_MAX: Final = 1024 * 1024
+KEY_CHARS_MAX: Final = 255
 
 
 def begin(draft: Draft, step: Step) -> None:
+    """Begin the step, its next attempt, or what is behind its gate; whatever goes wrong is its failure."""
     known = draft.state.steps.get(step.path)
-    if known is not None and known.status == "running" and known.attempt:
-        draft.emit(e.AttemptStarted, path=step.path, attempt=known.attempt + 1, timeout=step.timeout)
-        return
     try:
-        if step.condition is not None and not draft.truth(step.condition, step):
-            draft.pure_steps += 1
-            endings.leave(draft, step, e.StepSkipped)
-            return
-        _BEGINNINGS[type(step.verb)](draft, step, step.verb)
+        if known is None:
+            _begin_first(draft, step)
+        elif known.status in ("running", "waiting"):
+            _begin_attempt(draft, step, known)
+        elif known.status != "pending" and (isinstance(step.verb, Iteration) or endings.has_undone_inside(draft, step)):
+            _begin_again_inside(draft, step)
+        else:
+            _begin_first(draft, step)
     except Raised as raised:
         draft.pure_steps += 1
         endings.fail(draft, step, draft.error(raised.code, raised.message, step.path, raised.data))
 
 
-def _started(draft: Draft, step: Step, /, **fields: Any) -> None:
-    title = None if step.title is None else draft.text(step.title, step)
-    draft.emit(e.StepStarted, path=step.path, verb=step.verb_name, title=title, timeout=step.timeout, **fields)
-
-
-def _begin_call(draft: Draft, step: Step, verb: Call) -> None:
-    known = draft.state.steps.get(step.path)
-    if known is not None and known.args is not None:  # every attempt uses the arguments first rendered
-        args = known.args
-    else:
-        args = draft.json_text(draft.render(verb.arguments, step))
-    if isinstance(verb.tool, FrontendTool):
-        _begin_frontend_call(draft, step, verb.tool, args)
+def _begin_first(draft: Draft, step: Step) -> None:
+    if step.condition is not None and not draft.truth(step.condition, step):
+        draft.pure_steps += 1
+        endings.skip(draft, step)
         return
-    _started(draft, step, args=args, attempt=known.attempt + 1 if known else 1)
-    if step.expose:
+    _demand_room(draft, step)
+    _BEGINNINGS[type(step.verb)](draft, step, step.verb)
+
+
+def _demand_room(draft: Draft, step: Step) -> None:
+    """Raises `Raised` where the run's limits have no room for a further step. What cleans up is not counted."""
+    limits, state = draft.plan.limits, draft.state
+    if not step.is_written or in_cleanup(step.path):
+        return
+    if limits.steps is not None and state.begun_steps >= limits.steps:
+        raise Raised("limit.steps", f"The run has begun {state.begun_steps} steps; its limit is {limits.steps}.")
+    if isinstance(step.verb, Call) and limits.tool_calls is not None and state.begun_calls >= limits.tool_calls:
+        raise Raised(
+            "limit.tool_calls", f"The run has made {state.begun_calls} tool calls; its limit is {limits.tool_calls}."
+        )
+
+
+# --- effects ----------------------------------------------------------------------------------------------------------
+
+
+def _begin_effect(draft: Draft, step: Step, verb: Call | Http | Llm | Agent | Run) -> None:
+    known = draft.state.steps.get(step.path)
+    args = _arguments(draft, step, verb, known)
+    if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool):
+        people.begin_frontend_call(draft, step, verb.tool, args)
+        return
+    gate = None if people.is_approved(draft.state, step, args) else step.approval
+    if gate is not None and people.needs_gate(draft, step, gate, args):
+        draft.started(step, timed=False, args=args, key=_idempotency_key(draft, step))
+        people.open_gate(draft, step, gate, args)
+        return
+    attempt = known.attempt + 1 if known else 1
+    draft.started(step, args=args, key=_idempotency_key(draft, step), attempt=attempt)
+    _attempt_begun(draft, step, args)
+
+
+def _arguments(draft: Draft, step: Step, verb: Call | Http | Llm | Agent | Run, known: StepState | None) -> str:
+    """The arguments as JSON text. Every attempt uses those first rendered, except behind an undo: what they were
+    rendered from may have been undone as well."""
+    if known is not None and known.args is not None and not draft.state.redone:
+        return known.args
+    return draft.json_text(draft.render(verb.arguments, step))
+
+
+def _idempotency_key(draft: Draft, step: Step) -> str | None:
+    """What the effect's performer tells the world, so that it happens once; None for the default, `run.id/path`."""
+    owner = draft.state.steps.get(step.parent if step.body == "~undo" else step.path)
+    again = 0 if owner is None else owner.rounds
+    if step.idempotency_key is None:
+        return f"{draft.state.run_id}/{step.path}#{again + 1}" if again else None
+    key = draft.text(step.idempotency_key, step)
+    if not key or len(key) > KEY_CHARS_MAX:
+        raise Raised(
+            "expression.too_large", f"idempotency_key: expected 1 to {KEY_CHARS_MAX} characters, found {len(key)}."
+        )
+    return f"{key}#{again + 1}" if again else key
+
+
+def _begin_attempt(draft: Draft, step: Step, known: StepState) -> None:
+    """A further attempt; or the first one, behind the gate: it starts with the arguments that people have seen."""
+    args = known.args
+    assert args is not None, f"{step.path} is no effect"
+    if not known.attempt:
+        args = people.check_gate(draft, step)
+    timeout = None if step.timeout is None else draft.milliseconds(step.timeout, step)
+    draft.emit(e.AttemptStarted, path=step.path, attempt=known.attempt + 1, timeout=timeout)
+    _attempt_begun(draft, step, args)
+
+
+def _attempt_begun(draft: Draft, step: Step, args: str) -> None:
+    known, verb = draft.state.steps[step.path], step.verb
+    if isinstance(verb, Run):
+        children.start(draft, step, verb, args)
+    elif step.expose and isinstance(verb, Call) and not (known.failures or known.lost):
         name = f"{verb.tool.name}.{verb.function}" if verb.function else verb.tool.name
-        id = tool_call_id(draft.state.run_id, step.path, draft.state.steps[step.path].asked)
-        _show_call(draft, step, id, name, args, "server")
+        id = tool_call_id(draft.state.run_id, step.path, known.asked)
+        people.show_call(draft, step, id, name, args, "server")
 
 
-def _begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str) -> None:
-    findings = tool.parameters.findings(values.loads(args)) if tool.parameters is not None else []
-    if findings:
-        faults = "; ".join(f"{f['path'] or '/'}: {f['message']}" for f in findings)
-        raise Raised("tool.invalid_arguments", f"{tool.name} was called with wrong arguments: {faults}.")
-    _started(draft, step, args=args)
-    id = people.new_pending_id(draft, step)
-    _show_call(draft, step, id, tool.name, args, "frontend")
-    schema = tool.result.raw if tool.result is not None else None
-    people.open_pending(draft, step, id, "tool", tool.deadline, tool=tool.name, args=args, schema=schema)
+# --- blocks -----------------------------------------------------------------------------------------------------------
 
 
-def _show_call(draft: Draft, step: Step, id: str, name: str, args: str, executor: str) -> None:
-    parent = draft.state.last_message.get(step.path.rpartition("/")[0])
-    draft.emit(
-        e.ToolCallStarted,
-        tool_call_id=id,
-        name=name,
-        path=step.path,
-        executor=executor,
-        message_id=parent or id,
-        parent_message_id=parent,
-    )
-    draft.emit(e.ToolCallArgsChunk, tool_call_id=id, content=args)
-    draft.emit(e.ToolCallEnded, tool_call_id=id)
+def _begin_switch(draft: Draft, step: Step, verb: Switch) -> None:
+    draft.pure_steps += 1
+    for number, (condition, first) in enumerate(verb.cases):
+        if condition is None or draft.truth(condition, step):
+            draft.started(step, case=number, ready=(first,))
+            return
+    draft.started(step)
+    endings.finish(draft, step, {"case": None})
+
+
+def _begin_parallel(draft: Draft, step: Step, verb: Parallel) -> None:
+    draft.pure_steps += 1
+    draft.started(step, branches=len(verb.branches), ready=tuple(first for _, first in verb.branches))
+
+
+def _begin_try(draft: Draft, step: Step, verb: Try) -> None:
+    draft.pure_steps += 1
+    draft.started(step, ready=(verb.first,))
+
+
+def _begin_for_each(draft: Draft, step: Step, verb: ForEach) -> None:
+    items, keys = read_items(draft, step, verb)
+    draft.pure_steps += 1
+    if items:
+        draft.started(step, items=items, keys=keys, ready=first_iterations(step.path, keys, verb))
+    else:
+        draft.started(step)
+        endings.finish(draft, step, [])
+
+
+def _begin_repeat(draft: Draft, step: Step, verb: Repeat) -> None:
+    draft.pure_steps += 1
+    known = draft.state.steps.get(step.path)
+    first = 0 if known is None or known.loop is None else known.loop.last + 1
+    if endings.wants_more(draft, step, verb, step, 0):
+        draft.started(step, ready=(f"{step.path}[{first}]",))
+    else:
+        draft.started(step)
+        endings.finish(draft, step, {"count": 0})
+
+
+def _begin_iteration(draft: Draft, step: Step, verb: Iteration) -> None:
+    draft.pure_steps += 1
+    key = step.path[len(step.parent) + 1 : -1]
+    loop = draft.state.steps[step.parent].loop
+    assert loop is not None
+    index = index_of(loop, key) if loop.keys else int(key)
+    draft.emit(e.IterationStarted, path=step.path, index=index, ready=(verb.first,))
+
+
+def _begin_again_inside(draft: Draft, step: Step) -> None:
+    """A Retry goes on inside a block that had finished, or inside an iteration."""
+    draft.pure_steps += 1
+    frontier = resumption.inside(draft, step)
+    draft.emit(e.StepReopened, path=step.path, **frontier.fields())
+    if not frontier.ready:
+        assert isinstance(step.verb, Iteration), f"{step.path} has nothing left to do"
+        endings.iteration_done(draft, step)
+
+
+# --- people and signals -----------------------------------------------------------------------------------------------
 
 
 def _begin_ask(draft: Draft, step: Step, verb: Ask) -> None:
-    shown = _question(draft, step, verb.title, verb.message, verb.policy)
-    _started(draft, step)
-    id = people.new_pending_id(draft, step)
-    people.open_pending(draft, step, id, "ask", verb.deadline, schema=dict(verb.form), **shown)
+    draft.pure_steps += 1
+    people.begin_ask(draft, step, verb)
 
 
 def _begin_approve(draft: Draft, step: Step, verb: Approve) -> None:
-    shown = _question(draft, step, verb.title, verb.message, verb.policy)
-    if verb.evidence is not None:
-        shown["evidence"] = draft.json_text(draft.render(verb.evidence, step))
-    _started(draft, step)
-    schema = None if verb.form is None else dict(verb.form)
-    id = people.new_pending_id(draft, step)
-    people.open_pending(draft, step, id, "approve", verb.deadline, schema=schema, options=verb.options, **shown)
+    draft.pure_steps += 1
+    people.begin_approve(draft, step, verb)
 
 
-def _question(draft: Draft, step: Step, title: Template, message: Template | None, policy: Policy) -> dict[str, Any]:
-    return {
-        "title": draft.text(title, step),
-        "message": None if message is None else draft.text(message, step),
-        "policy": {
-            "from": draft.render(policy.from_, step),
-            "exclude": None if policy.exclude is None else draft.render(policy.exclude, step),
-            "quorum": policy.quorum,
-        },
-    }
+def _begin_wait_for(draft: Draft, step: Step, verb: WaitFor) -> None:
+    draft.pure_steps += 1
+    signals.begin_wait_for(draft, step, verb)
+
+
+# --- pure steps -------------------------------------------------------------------------------------------------------
 
 
 def _begin_say(draft: Draft, step: Step, verb: Say) -> None:
@@ -147,7 +250,7 @@ def _begin_say(draft: Draft, step: Step, verb: Say) -> None:
     else:
         text = draft.json_text({"type": verb.kind, "data": content})
         kind = "data"
-    _started(draft, step)
+    draft.started(step)
     draft.pure_steps += 1
     id = message_id(draft.state.run_id, step.path, 1, draft.state.entries)
     draft.emit(
@@ -178,7 +281,7 @@ def _begin_set(draft: Draft, step: Step, verb: Set) -> None:
         raise Raised("state.invalid", f"The state would not fit its types: {faults}.", findings)
     if len(values.dumps(after)) > STATE_BYTES_MAX:
         raise Raised("state.invalid", f"The state would be larger than {STATE_BYTES_MAX} bytes.")
-    _started(draft, step)
+    draft.started(step)
     draft.pure_steps += 1
     draft.rendered_bytes += len(values.dumps(ops))
     draft.emit(e.StateChanged, path=step.path, ops=tuple(ops))
@@ -228,25 +331,10 @@ def _variable_operation(draft: Draft, document: Json, name: str, value: Json) ->
     return {"op": "replace" if name in document else "add", "path": path, "value": value}
 
 
-def _begin_switch(draft: Draft, step: Step, verb: Switch) -> None:
-    draft.pure_steps += 1
-    for number, (condition, first) in enumerate(verb.cases):
-        if condition is None or draft.truth(condition, step):
-            _started(draft, step, case=number, ready=(first,))
-            return
-    _started(draft, step)
-    endings.finish(draft, step, {"case": None})
-
-
-def _begin_parallel(draft: Draft, step: Step, verb: Parallel) -> None:
-    draft.pure_steps += 1
-    _started(draft, step, branches=len(verb.branches), ready=tuple(first for _, first in verb.branches))
-
-
 def _begin_wait(draft: Draft, step: Step, verb: Wait) -> None:
     due = _due(draft, step, verb)
     draft.pure_steps += 1
-    _started(draft, step)
+    draft.started(step)
     if due <= draft.now:
         endings.finish(draft, step, None)
     else:
@@ -254,14 +342,8 @@ def _begin_wait(draft: Draft, step: Step, verb: Wait) -> None:
 
 
 def _due(draft: Draft, step: Step, verb: Wait) -> int:
-    if isinstance(verb.for_, int):
-        return draft.now + verb.for_
     if verb.for_ is not None:
-        text = draft.render(verb.for_, step)
-        try:
-            return draft.now + duration_ms(text)
-        except NotADuration as error:
-            raise Raised("expression.error", f"wait.for: {error}.") from None
+        return draft.now + draft.milliseconds(verb.for_, step)
     assert verb.until is not None
     text = draft.text(verb.until, step)
     try:
@@ -276,30 +358,52 @@ def _due(draft: Draft, step: Step, verb: Wait) -> int:
     return int(instant.timestamp() * 1000)
 
 
+def _begin_emit(draft: Draft, step: Step, verb: Emit) -> None:
+    content = draft.render(verb.content, step)
+    draft.take(len(values.dumps(content)))
+    draft.started(step)
+    draft.pure_steps += 1
+    if verb.kind == "custom":
+        draft.emit(e.CustomEmitted, path=step.path, name=content["name"], value=content.get("value"))
+    elif verb.kind == "raw":
+        draft.emit(e.RawEmitted, path=step.path, event=content["event"], source=content.get("source"))
+    else:
+        between = {"from_": content["from"], "to": content["to"], "task": content["task"]}
+        draft.emit(e.CollaborationStarted, path=step.path, **between)
+        draft.emit(e.CollaborationEnded, path=step.path, **between)
+    endings.finish(draft, step, None)
+
+
 def _begin_return(draft: Draft, step: Step, verb: Return) -> None:
     value = draft.render(verb.value, step)
-    _started(draft, step)
+    draft.started(step)
+    draft.pure_steps += 1
     draft.emit(e.StepFinished, path=step.path)
-    endings.stop_inside(draft, "", "the run returned", around=step)
-    endings.complete(draft, value)
+    endings.end(draft, draft.step(""), Ending("finished", value, reason="the run returned"), of=step)
 
 
 def _begin_fail(draft: Draft, step: Step, verb: Fail) -> None:
     message = draft.text(verb.message, step)
     data = None if verb.data is None else draft.render(verb.data, step)
-    _started(draft, step)
+    draft.started(step)
     draft.pure_steps += 1
     endings.fail(draft, step, draft.error(verb.code, message, step.path, data))
 
 
 _BEGINNINGS: Final[dict[type, Callable[[Draft, Step, Any], None]]] = {
-    Call: _begin_call,
-    Say: _begin_say,
-    Ask: _begin_ask,
-    Approve: _begin_approve,
-    Set: _begin_set,
+    **dict.fromkeys(EFFECTS, _begin_effect),
     Switch: _begin_switch,
     Parallel: _begin_parallel,
+    Try: _begin_try,
+    ForEach: _begin_for_each,
+    Repeat: _begin_repeat,
+    Iteration: _begin_iteration,
+    Ask: _begin_ask,
+    Approve: _begin_approve,
+    WaitFor: _begin_wait_for,
+    Say: _begin_say,
+    Emit: _begin_emit,
+    Set: _begin_set,
     Wait: _begin_wait,
     Return: _begin_return,
     Fail: _begin_fail,

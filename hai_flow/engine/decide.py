@@ -18,14 +18,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from hai_flow.definition.plan import Plan, Step
-from hai_flow.engine import beginnings, endings, people, resumption
+from hai_flow.definition.plan import Plan, Step, WaitFor
+from hai_flow.engine import beginnings, children, endings, people, resumption, signals
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import DEFAULT_LIMITS, RUN_END, Decision, Draft, Limits
-from hai_flow.engine.jobs import next_ready
+from hai_flow.engine.jobs import TIMERS_WHILE_HALTED, is_working, next_ready, performed
 from hai_flow.engine.retry import LOST_IN_A_ROW_MAX, RETRIABLE
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state import Ending, RunState, Timer, in_cleanup
 from hai_flow.errors import Rejected
 
 Json: TypeAlias = Any
@@ -39,6 +39,7 @@ def decide(plan: Plan, state: RunState, command: c.Command, now: int, limits: Li
         raise Rejected(404, "run_unknown", f"there is no run {state.run_id}.")
     draft = Draft(plan, state, max(now, state.at), limits)
     outcome = _RULES[type(command)](draft, command)
+    children.tell_parent(draft, state)
     return draft.decision(outcome)
 
 
@@ -71,7 +72,12 @@ def _start(draft: Draft, command: c.Start) -> Json:
         trigger=command.trigger,
         dev=command.dev,
         ready=(draft.plan.first,),
+        pins=command.pins,
+        parent=command.parent,
+        timeout=command.timeout,
     )
+    if draft.plan.limits.duration is not None:
+        draft.emit(e.TimerSet, path="", kind="limit", due=draft.now + draft.plan.limits.duration)
     draft.open_turn(command.turn)
     if command.messages:
         draft.emit(e.MessagesChanged, messages=command.messages)
@@ -80,22 +86,23 @@ def _start(draft: Draft, command: c.Start) -> Json:
 
 
 def _step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
-    step = _attempt(draft, command.path, command.attempt)
+    step = _outcome_of(draft, command.path, command.attempt)
     endings.close_message(draft, step.path)
     endings.resolve_call(draft, step, command.output, None)
-    if draft.state.status == "stopping":
-        draft.emit(e.StepFinished, path=step.path, output=command.output)
-    else:
-        endings.finish(draft, step, command.output)
+    endings.finish(draft, step, command.output)
     _go_on(draft)
     return None
 
 
 def _step_failed(draft: Draft, command: c.StepFailed) -> Json:
-    step = _attempt(draft, command.path, command.attempt)
+    step = _outcome_of(draft, command.path, command.attempt)
     retriable = command.code in RETRIABLE if command.retriable is None else command.retriable
     error = draft.error(command.code, command.message, step.path, command.data, retriable=retriable)
-    endings.attempt_failed(draft, step, error, command.retry_after)
+    if step.path in draft.state.attempts:
+        endings.attempt_failed(draft, step, error, command.retry_after)
+    else:  # it was in doubt, and is never tried again by itself
+        endings.resolve_call(draft, step, None, error)
+        endings.fail(draft, step, error)
     _go_on(draft)
     return None
 
@@ -103,15 +110,23 @@ def _step_failed(draft: Draft, command: c.StepFailed) -> Json:
 def _step_lost(draft: Draft, command: c.StepLost) -> Json:
     step = _attempt(draft, command.path, command.attempt)
     endings.close_message(draft, step.path, aborted=True)
-    alone = len(draft.state.attempts) == 1
+    alone = len(performed(draft.state)) == 1
     draft.cut = True
-    if draft.state.status == "stopping":
-        draft.emit(e.StepStopped, path=step.path, reason="lost")
+    stopping = draft.state.status == "stopping"
+    if stopping and not in_cleanup(step.path):
+        endings.stop_leaf(draft, step, "lost")
+    elif step.delivery == "at_most_once" and not in_cleanup(step.path):
+        people.open_doubt(draft, step)
+    elif step.delivery == "at_most_once":  # what cleans up waits for nobody
+        message = "The process that performed the step is gone, and nobody knows whether it happened."
+        endings.attempt_failed(draft, step, draft.error("step.in_doubt", message, step.path))
     else:
         error = draft.error("step.lost", "The process that performed the step is gone.", step.path, retriable=True)
         draft.emit(e.StepRetried, path=step.path, attempt=command.attempt, error=error, lost=True)
         lost = draft.state.steps[step.path].lost
-        if lost >= LOST_IN_A_ROW_MAX and alone and draft.state.status in ("running", "paused"):
+        if lost >= LOST_IN_A_ROW_MAX and stopping:
+            endings.fail(draft, step, error)
+        elif lost >= LOST_IN_A_ROW_MAX and alone and draft.state.status in ("running", "paused"):
             reason = f"{lost} attempts in a row were lost with their process; retry, stop or terminate the run."
             draft.emit(e.RunNeedsAttention, path=step.path, reason=reason)
     _go_on(draft)
@@ -139,7 +154,7 @@ def _answer(draft: Draft, command: c.Answer) -> Json:
             results.append(people.answered(pending, reading, "already", pending.by))
         elif draft.state.pendings[pending.opened.id].status == "open":
             people.decide_pending(draft, pending, reading, command.by, command.via)
-            results.append(people.answered(pending, reading, "accepted", command.by))
+            results.append(people.answered(pending, reading, "accepted", command.by.id))
         else:  # an answer before it in this very command decided a race, or failed a sibling
             results.append(people.answered(pending, reading, "voided", None))
     _go_on(draft)
@@ -148,11 +163,21 @@ def _answer(draft: Draft, command: c.Answer) -> Json:
 
 def _signal(draft: Draft, command: c.Signal) -> Json:
     _demand_active(draft)
-    if any(signal.id == command.id for signal in draft.state.signals):
-        draft.already = True
-    else:
-        draft.emit(e.SignalReceived, id=command.id, name=command.name, data=command.data)
-    return {"id": command.id}
+    outcome = signals.arrived(draft, command)
+    _go_on(draft)
+    return outcome
+
+
+def _child_moved(draft: Draft, command: c.ChildMoved) -> Json:
+    children.moved(draft, command)
+    _go_on(draft)
+    return None
+
+
+def _child_ended(draft: Draft, command: c.ChildEnded) -> Json:
+    children.ended(draft, command)
+    _go_on(draft)
+    return None
 
 
 def _timer_fired(draft: Draft, command: c.TimerFired) -> Json:
@@ -163,7 +188,7 @@ def _timer_fired(draft: Draft, command: c.TimerFired) -> Json:
 
 
 def _continue(draft: Draft, command: c.Continue) -> Json:
-    if draft.state.status != "running" or not draft.state.ready:
+    if draft.state.status not in ("running", "stopping") or not draft.state.ready:
         draft.already = True
         return None
     _go_on(draft)
@@ -172,8 +197,8 @@ def _continue(draft: Draft, command: c.Continue) -> Json:
 
 def _need_attention(draft: Draft, command: c.NeedAttention) -> Json:
     if draft.state.status == "stopping":  # a stop always ends: what can't be stored is cut off
-        endings.stop_inside(draft, "", command.reason)
-        _go_on(draft)
+        endings.cut_everything(draft, command.reason)
+        endings.end_stop(draft)
         return None
     if draft.state.status not in ("running", "waiting", "paused"):
         draft.already = True
@@ -191,6 +216,7 @@ def _pause(draft: Draft, command: c.Pause) -> Json:
     if status not in ("queued", "running", "waiting"):
         raise _not_now(draft, "pause")
     draft.emit(e.RunPaused, by=command.by, reason=command.reason)
+    children.pass_down(draft, "pause", command.by, command.reason)
     _go_on(draft)
     return _run_outcome(draft)
 
@@ -203,6 +229,7 @@ def _resume(draft: Draft, command: c.Resume) -> Json:
         return _run_outcome(draft)
     status = "running" if draft.state.turn_open else "queued" if draft.state.slot else "waiting"
     draft.emit(e.RunResumed, by=command.by, status=status)
+    children.pass_down(draft, "resume", command.by)
     if status != "queued":
         _fire_timers(draft)
         _go_on(draft)
@@ -216,7 +243,8 @@ def _stop(draft: Draft, command: c.Stop) -> Json:
     _demand_active(draft)
     in_flight = len(draft.state.attempts)
     draft.emit(e.RunStopping, by=command.by, reason=command.reason, in_flight=in_flight)
-    endings.stop_inside(draft, "", "the run is being stopped", attempts=False)
+    children.pass_down(draft, "stop", command.by, command.reason)
+    endings.begin_stop(draft, "the run is being stopped")
     if in_flight:
         draft.emit(e.TimerSet, path="", kind="grace", due=draft.now + draft.limits.stop_grace)
     _go_on(draft)
@@ -229,7 +257,8 @@ def _terminate(draft: Draft, command: c.Terminate) -> Json:
         return _run_outcome(draft)
     _demand_active(draft)
     in_flight = len(draft.state.attempts)
-    endings.stop_inside(draft, "", "the run was terminated")
+    children.pass_down(draft, "terminate", command.by, command.reason)
+    endings.cut_everything(draft, "the run was terminated")
     draft.end_turn("stopped")
     draft.emit(e.RunStopped, by=command.by, reason=command.reason, terminated=True)
     return {**_run_outcome(draft), "in_flight": in_flight}
@@ -242,12 +271,15 @@ def _retry(draft: Draft, command: c.Retry) -> Json:
             draft.already = True
             return _run_outcome(draft)
         raise _not_now(draft, "retry")
+    redo: tuple[str, ...] = ()
     if status == "failed":
-        reopened, ready = resumption.resumed(draft)
+        redo = resumption.to_redo(draft.plan, draft.state)
+        frontier = resumption.resumed(draft, redo)
     else:
         lost, ready = draft.state.steps, draft.state.ready
-        reopened = tuple(path for path in ready if path in lost and lost[path].status == "running")
-    draft.emit(e.RunRetried, by=command.by, reopened=reopened, ready=ready)
+        running = [path for path in ready if path in lost and lost[path].status == "running"]
+        frontier = resumption.Frontier(running, list(ready))
+    draft.emit(e.RunRetried, by=command.by, redo=redo, **frontier.fields())
     if not draft.state.turn_open:
         draft.open_turn(c.Turn())
     _fire_timers(draft)
@@ -275,15 +307,29 @@ def _demand_active(draft: Draft) -> None:
         raise _not_now(draft, "change")
 
 
+def _outcome_of(draft: Draft, path: str, attempt: int) -> Step:
+    """As `_attempt`; but the outcome of an effect that may happen at most once is taken as long as people are asked
+    what became of it."""
+    doubt = people.doubt_of(draft.state, path, attempt)
+    if doubt is None:
+        return _attempt(draft, path, attempt)
+    people.settle_doubt(draft, doubt)
+    return draft.step(path)
+
+
 def _attempt(draft: Draft, path: str, attempt: int) -> Step:
-    """The step whose open attempt this is. A result of any other attempt is refused (STORE H4)."""
-    if draft.state.attempts.get(path) != attempt:
+    """The step whose open attempt this is, or was, if nobody knows yet what became of it. A result of any other attempt
+    is refused (STORE H4)."""
+    doubt = people.doubt_of(draft.state, path, attempt)
+    if doubt is not None:
+        people.settle_doubt(draft, doubt)
+    elif draft.state.attempts.get(path) != attempt:
         raise Rejected(
             409,
             "attempt_closed",
             f"attempt {attempt} of step {path} is not open; its result is not recorded.",
         )
-    return draft.plan.steps[path]
+    return draft.step(path)
 
 
 # --- going on ---------------------------------------------------------------------------------------------------------
@@ -292,10 +338,7 @@ def _attempt(draft: Draft, path: str, attempt: int) -> Step:
 def _go_on(draft: Draft) -> None:
     """Draw every consequence that may be drawn now: start what is ready, end what is over."""
     if draft.state.status == "stopping":
-        if not draft.state.attempts:
-            endings.stop_remaining(draft)
-            draft.end_turn("stopped")
-            draft.emit(e.RunStopped, by=draft.state.stop_by, reason=draft.state.stop_reason)
+        _stop_on(draft)
         return
     if draft.state.status in ("running", "waiting") and draft.state.ready:
         if not draft.state.turn_open:
@@ -312,13 +355,29 @@ def _advance(draft: Draft) -> None:
         if path == RUN_END:
             endings.conclude(draft)
         else:
-            beginnings.begin(draft, draft.plan.steps[path])
+            beginnings.begin(draft, draft.step(path))
+
+
+def _stop_on(draft: Draft) -> None:
+    """Effects in flight end first; then what finished is undone, then every begun `finally` runs."""
+    while draft.state.status == "stopping":
+        path = next_ready(draft.state)
+        if path is not None:
+            if not draft.within_bounds():
+                return
+            if not draft.state.turn_open:
+                draft.open_turn(c.Turn())
+            beginnings.begin(draft, draft.step(path))
+        elif endings.is_open_inside(draft, ""):
+            return
+        else:
+            endings.stop_on(draft)
 
 
 def _suspend(draft: Draft) -> None:
     """End the turn if nothing but people, or a distant timer, can move the run."""
     state = draft.state
-    if not state.turn_open or state.attempts:
+    if not state.turn_open or is_working(state):
         return
     if state.status == "running" and not state.ready:
         near = draft.now + draft.limits.turn_linger
@@ -334,24 +393,50 @@ def _suspend(draft: Draft) -> None:
 
 
 def _fire_timers(draft: Draft) -> bool:
-    """Fire whatever is due. While paused (or in need of attention) only deadlines are; the rest waits."""
+    """Fire whatever is due. While paused (or in need of attention) only people's time goes on; the rest waits."""
     fired = False
-    paused = draft.state.status in ("paused", "needs_attention")
+    halted = draft.state.status in ("paused", "needs_attention")
     for timer in draft.state.timers:
         if timer.due > draft.now:
             break
-        if timer not in draft.state.timers or (paused and timer.kind != "deadline") or draft.state.ended:
+        if timer not in draft.state.timers or (halted and timer.kind not in TIMERS_WHILE_HALTED) or draft.state.ended:
             continue
         fired = True
         _turn_for_time(draft)
         draft.emit(e.TimerFired, path=timer.path, kind=timer.kind)
-        if timer.kind == "wait":
-            endings.finish(draft, draft.plan.steps[timer.path], None)
-        elif timer.kind == "deadline":
-            people.expire(draft, draft.plan.steps[timer.path])
-        elif timer.kind == "grace":
-            endings.stop_inside(draft, "", "the grace period of the stop is over")
+        _fire(draft, timer)
     return _fire_timeouts(draft) or fired
+
+
+def _fire(draft: Draft, timer: Timer) -> None:
+    step = draft.step(timer.path)
+    match timer.kind:
+        case "wait":
+            endings.finish(draft, step, None)
+        case "deadline" | "halting_deadline" if isinstance(step.verb, WaitFor):
+            signals.deadline_passed(draft, step)
+        case "deadline" | "halting_deadline":
+            people.deadline_passed(draft, step)
+        case "remind":
+            people.remind(draft, step)
+        case "grace":
+            endings.cut_attempts(draft, "the grace period of the stop is over")
+        case "limit":
+            _run_too_long(draft)
+        case "retry":
+            pass  # the fold has made the step ready
+
+
+def _run_too_long(draft: Draft) -> None:
+    """Every step that is open, and every one that would begin, fails with the limit, unless it cleans up."""
+    limit = draft.plan.limits.duration
+    message = f"The run has taken longer than its limit of {limit} ms."
+    for path in endings.open_leaves(draft):
+        if in_cleanup(path) or path not in endings.open_leaves(draft):
+            continue
+        step = draft.step(path)
+        error = draft.error("limit.duration", message, path)
+        endings.end(draft, step, Ending("failed", error=error, reason=message))
 
 
 def _turn_for_time(draft: Draft) -> None:
@@ -367,14 +452,16 @@ def _fire_timeouts(draft: Draft) -> bool:
     for path in sorted(late, key=lambda path: path.count("/")):
         if path not in draft.state.timeouts:  # it was stopped with the block around it
             continue
-        step = draft.plan.steps[path]
-        error = draft.error("step.timeout", f"The step took longer than {step.timeout} ms.", path, retriable=True)
+        if path == "":  # a child run that has no time left
+            _stop(draft, children.time_out())
+            return True
+        step = draft.step(path)
+        error = draft.error("step.timeout", "The step took longer than its timeout.", path, retriable=True)
         if path in draft.state.attempts:
             draft.cut = True
             endings.attempt_failed(draft, step, error)
         else:
-            endings.stop_inside(draft, path, "its block took too long")
-            endings.fail(draft, step, error)
+            endings.end(draft, step, Ending("failed", error=error, reason="its block took too long"))
     return bool(late)
 
 
@@ -385,6 +472,8 @@ _RULES: Final[dict[type[c.Command], Callable[[Draft, Any], Json]]] = {
     c.StepLost: _step_lost,
     c.Answer: _answer,
     c.Signal: _signal,
+    c.ChildMoved: _child_moved,
+    c.ChildEnded: _child_ended,
     c.TimerFired: _timer_fired,
     c.Continue: _continue,
     c.NeedAttention: _need_attention,

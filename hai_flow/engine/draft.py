@@ -107,14 +107,19 @@ class Draft:
             known = self._steps[path] = standing_at(self.plan, path)
         return known
 
+    def waiting_elsewhere(self) -> list[str]:
+        """The steps that wait for signals or for a child run."""
+        return [*self.state.subscriptions, *self.state.children]
+
     def send(self, kind: str, target: str, body: Json) -> None:
         """What this commit wants of another run (STORE H5)."""
         self.outbox.append(Message(kind, target, body))
 
-    def started(self, step: Step, /, **fields: Any) -> None:
-        """Note that `step` has begun; its title and its timeout are rendered now."""
+    def started(self, step: Step, /, *, timed: bool = True, **fields: Any) -> None:
+        """Note that `step` has begun; its title and its timeout are rendered now. Not `timed`: it begins with people,
+        whose time no timeout counts."""
         title = None if step.title is None else self.text(step.title, step)
-        timeout = None if step.timeout is None else self.milliseconds(step.timeout, step)
+        timeout = None if step.timeout is None or not timed else self.milliseconds(step.timeout, step)
         self.emit(e.StepStarted, path=step.path, verb=step.verb_name, title=title, timeout=timeout, **fields)
 
     def milliseconds(self, duration: Duration, step: Step) -> int:
@@ -193,10 +198,10 @@ class Draft:
         self.take(len(written))
         return written.decode()
 
-    def take(self, size: int) -> None:
-        """Count what a step renders against the bounds of an event and of this decision."""
-        if size > EVENT_BYTES_MAX:
-            raise Raised("expression.too_large", f"a rendered value has at most {EVENT_BYTES_MAX} bytes, found {size}.")
+    def take(self, size: int, most: int = EVENT_BYTES_MAX) -> None:
+        """Count what a step renders against the bounds of an event and of this decision. Raises `Raised`."""
+        if size > most:
+            raise Raised("expression.too_large", f"a rendered value has at most {most} bytes, found {size}.")
         self.rendered_bytes += size
 
     def _scope(self, uses: Expression | Template, step: Step | None, roots: dict[str, Json]) -> dict[str, Json]:

@@ -28,7 +28,7 @@ from hai_flow.engine.draft import RUN_END, Draft, Raised
 from hai_flow.engine.ids import tool_call_id
 from hai_flow.engine.loops import next_iteration
 from hai_flow.engine.retry import UNDO_RETRY, catching, delay
-from hai_flow.engine.state import Ending, is_inside, loop_of
+from hai_flow.engine.state import Ending, in_cleanup, is_inside
 
 Json: TypeAlias = Any
 
@@ -78,8 +78,16 @@ def finish(draft: Draft, step: Step, output: Json, approval: Json = None) -> Non
     if step.path == "":
         _finish_document(draft, output)
         return
+    if step.body == "~undo":
+        draft.emit(e.StepFinished, path=step.path, output=output)
+        undo_finished(draft, step)
+        return
     fields: dict[str, Any] = {"path": step.path, "output": output, "approval": approval}
     fields["undoable"] = step.undo is not None
+    if _left_to_the_stop(draft, step.path):
+        draft.emit(e.StepFinished, **fields)
+        note_finally(draft, step)
+        return
     if step.finally_ is not None:
         draft.emit(e.StepFinished, handler="~finally", ready=(step.finally_,), **fields)
         return
@@ -104,7 +112,7 @@ def _behind(draft: Draft, step: Step) -> tuple[tuple[str, ...], Step | None]:
     """What may begin behind `step`; or the step whose list has ended with it. Behind a list that handled something
     the flow goes on behind the step that it belongs to."""
     while True:
-        following = _first_undone(draft, step.next)
+        following = _first_not_done(draft, step.next)
         if _is_ending(draft, step.parent):
             return (), step
         if following is not None:
@@ -112,7 +120,7 @@ def _behind(draft: Draft, step: Step) -> tuple[tuple[str, ...], Step | None]:
         if not step.body.startswith(("~catch", "~finally")):
             return ((RUN_END,), None) if step.parent == "" and step.body == "" else ((), step)
         owner = draft.step(step.parent)
-        if step.body.startswith("~catch") and owner.finally_ is not None:
+        if _left_to_the_stop(draft, owner.path) or (step.body.startswith("~catch") and owner.finally_ is not None):
             return (), step
         if not _goes_on(draft, owner):
             return (), step
@@ -123,21 +131,32 @@ def _behind(draft: Draft, step: Step) -> tuple[tuple[str, ...], Step | None]:
         step = owner
 
 
-def _first_undone(draft: Draft, path: str | None) -> str | None:
+def _first_not_done(draft: Draft, path: str | None) -> str | None:
     """The first step from `path` on that is not done. After a Retry there may be some that are, behind one that was
     undone."""
     while path is not None:
         known = draft.state.steps.get(path)
-        if known is None or known.status not in ("finished", "skipped"):
+        done = known is not None and (known.status in ("finished", "skipped") or known.handled)
+        if not done or has_undone_inside(draft, draft.step(path)):
             return path
         path = draft.step(path).next
     return None
+
+
+def has_undone_inside(draft: Draft, step: Step) -> bool:
+    """Whether something inside the step was undone, and has to run again since the last Retry."""
+    return any(is_inside(each, step.path) for each in draft.state.redo)
 
 
 def _goes_on(draft: Draft, step: Step) -> bool:
     """Whether the flow goes on behind a step whose last handler has ended."""
     known = draft.state.steps[step.path]
     return known.status in ("finished", "skipped") or known.handled
+
+
+def _left_to_the_stop(draft: Draft, path: str) -> bool:
+    """Whether the run is being stopped, and looks for itself what comes behind the step (`stop_on`)."""
+    return draft.state.status == "stopping" and not in_cleanup(path)
 
 
 def _is_ending(draft: Draft, path: str) -> bool:
@@ -157,7 +176,7 @@ def _list_ended(draft: Draft, last: Step) -> None:
     elif isinstance(owner.verb, Try):
         finish(draft, owner, None)
     elif isinstance(owner.verb, Iteration):
-        _iteration_done(draft, owner)
+        iteration_done(draft, owner)
     else:
         _branch_ended(draft, owner, last.body)
 
@@ -179,8 +198,8 @@ def _handler_ended(draft: Draft, owner: Step, body: str) -> None:
 def _finally_ended(draft: Draft, owner: Step) -> None:
     """The step's `finally` has run and the flow does not go on behind it: what it interrupted goes on."""
     known = draft.state.steps[owner.path]
-    if draft.state.status == "stopping":
-        return  # the stop looks for itself what comes next
+    if _left_to_the_stop(draft, owner.path):
+        return
     if known.status == "failed" and not known.handled:
         assert known.error is not None
         _raise_from(draft, owner, known.error)
@@ -218,20 +237,30 @@ def fail(draft: Draft, step: Step, error: e.Error, approval: Json = None) -> Non
     close_message(draft, step.path, aborted=True)
     undo = next_undo(draft, step.path) if _is_undo_scope(draft, step) else None
     if undo is not None:
-        draft.emit(
-            e.StepFailed, path=step.path, error=error, approval=approval, handler="~undo", ready=(undo,)
-        )
+        draft.emit(e.StepFailed, path=step.path, error=error, approval=approval, handler="~undo", ready=(undo,))
+        _stop_others(draft, step, error)
         return
     _handle(draft, step, error, approval)
 
 
+def _stop_others(draft: Draft, step: Step, error: e.Error) -> None:
+    """An item has failed and is being rolled back. Unless it is isolated, the others stop at once."""
+    if not isinstance(step.verb, Iteration):
+        return
+    loop = draft.step(step.parent)
+    if isinstance(loop.verb, ForEach) and not _is_isolated(loop.verb, error) and not _is_ending(draft, loop.path):
+        end(draft, loop, Ending("failed", error=error, reason=f"{step.path} failed"))
+
+
 def _handle(draft: Draft, step: Step, error: e.Error, approval: Json = None, *, told: bool = False) -> None:
     """What comes behind the undo of a failed step. `told`: an event has said already that it failed."""
-    caught = catching(step.catch, error.code)
+    known = draft.state.steps.get(step.path)
+    cleaned = known is not None and known.cleaned and told
+    caught = None if cleaned else catching(step.catch, error.code)
     handler, ready = None, ()
     if caught is not None:
         handler, ready = f"~catch/{caught[0]}", (caught[1].first,)
-    elif step.finally_ is not None:
+    elif step.finally_ is not None and not cleaned:
         handler, ready = "~finally", (step.finally_,)
     if handler is not None and told:
         draft.emit(e.HandlerStarted, path=step.path, handler=handler, ready=ready)
@@ -248,12 +277,12 @@ def _raise_from(draft: Draft, step: Step, error: e.Error) -> None:
         draft.emit(e.StepFailed, path="", error=error, ready=(RUN_END,))
         return
     owner = draft.step(step.parent)
-    if _is_ending(draft, owner.path):  # it is being cut off: nobody asks why something in it failed
+    if isinstance(step.verb, Iteration):
+        _iteration_failed(draft, step, error)
+    elif _is_ending(draft, owner.path):  # it is being cut off: nobody asks why something in it failed
         _settle(draft, owner)
     elif step.body.startswith("~"):
         _raise_out_of_handler(draft, owner, error, step.body)
-    elif isinstance(step.verb, Iteration):
-        _iteration_failed(draft, step, error)
     elif isinstance(owner.verb, Parallel):
         _branch_failed(draft, owner, step.body, error)
     else:
@@ -261,7 +290,7 @@ def _raise_from(draft: Draft, step: Step, error: e.Error) -> None:
 
 
 def _raise_out_of_handler(draft: Draft, owner: Step, error: e.Error, handler: str) -> None:
-    if draft.state.status == "stopping":
+    if _left_to_the_stop(draft, owner.path):
         return
     known = draft.state.steps[owner.path]
     if handler == "~finally":
@@ -271,8 +300,7 @@ def _raise_out_of_handler(draft: Draft, owner: Step, error: e.Error, handler: st
         elif known.status == "stopped":
             _finally_ended(draft, owner)
         else:
-            draft.emit(e.StepFailed, path=owner.path, error=error)
-            _raise_from(draft, owner, error)
+            _failed_behind_finally(draft, owner, error)
     elif handler == "~undo":
         _undo_ended(draft, owner)
     elif handler.startswith("~catch"):
@@ -282,13 +310,22 @@ def _raise_out_of_handler(draft: Draft, owner: Step, error: e.Error, handler: st
                 draft.emit(e.StepFailed, path=owner.path, error=replaced)
             _raise_from(draft, owner, replaced)
         else:
-            draft.emit(
-                e.StepFailed, path=owner.path, error=replaced, handler="~finally", ready=(owner.finally_,)
-            )
+            draft.emit(e.StepFailed, path=owner.path, error=replaced, handler="~finally", ready=(owner.finally_,))
     elif handler == "~reject":  # the step's own `catch` stands around its reject list
         fail(draft, owner, _replacing(draft, owner.path, error))
     else:
         fail(draft, owner, error)
+
+
+def _failed_behind_finally(draft: Draft, owner: Step, error: e.Error) -> None:
+    """A step that had finished fails by its own `finally`: what it did is undone, and no `catch` of it is asked."""
+    undo = next_undo(draft, owner.path) if _is_undo_scope(draft, owner) else None
+    if undo is not None:
+        draft.emit(e.StepFailed, path=owner.path, error=error, handler="~undo", ready=(undo,))
+        return
+    if owner.path:
+        draft.emit(e.StepFailed, path=owner.path, error=error)
+    _raise_from(draft, owner, error)
 
 
 def _replacing(draft: Draft, path: str, error: e.Error) -> e.Error:
@@ -311,12 +348,11 @@ def _branch_failed(draft: Draft, parallel: Step, branch: str, error: e.Error) ->
 def attempt_failed(draft: Draft, step: Step, error: e.Error, retry_after: int | None = None) -> None:
     """An attempt of an effect failed: another one after a while, or the step fails."""
     close_message(draft, step.path, aborted=True)
-    if draft.state.status == "stopping" and not in_cleanup(step.path):
+    if _left_to_the_stop(draft, step.path):
         resolve_call(draft, step, None, error)
-        draft.emit(e.StepStopped, path=step.path, reason=error.message)
-        note_finally(draft, step)
+        stop_leaf(draft, step, error.message)
         return
-    attempt = draft.state.attempts[step.path]
+    attempt = draft.state.steps[step.path].attempt
     failures = draft.state.steps[step.path].failures
     seed = (draft.state.run_id, step.path, attempt)
     try:
@@ -383,8 +419,13 @@ def next_undo(draft: Draft, scope: str) -> str | None:
     undoables = draft.state.undoables
     if not undoables:
         return None
-    inside = [(seq, path) for path, seq in undoables.items() if path == scope or is_inside(path, scope)]
+    inside = [(seq, path) for path, seq in undoables.items() if _is_undone_by(path, scope)]
     return f"{max(inside)[1]}/~undo" if inside else None
+
+
+def _is_undone_by(path: str, scope: str) -> bool:
+    """Whether an error that leaves `scope` undoes the step: not what a `finally` in there has done."""
+    return path == scope or (is_inside(path, scope) and not in_cleanup(path[len(scope) :]))
 
 
 def _is_undo_scope(draft: Draft, step: Step) -> bool:
@@ -423,7 +464,7 @@ def _following_undo(draft: Draft, owner: Step) -> str | None:
     if scope is None:
         return None
     undoables = draft.state.undoables
-    inside = [(seq, p) for p, seq in undoables.items() if p != owner.path and is_inside(p, scope.path)]
+    inside = [(seq, p) for p, seq in undoables.items() if p != owner.path and _is_undone_by(p, scope.path)]
     return f"{max(inside)[1]}/~undo" if inside else None
 
 
@@ -442,15 +483,15 @@ def _undoing_scope(draft: Draft, owner: Step) -> Step | None:
 def _undo_over(draft: Draft, owner: Step) -> None:
     """Everything inside the scope is undone, or could not be."""
     scope = _undoing_scope(draft, owner)
-    if scope is None or draft.state.status == "stopping":
+    if scope is None or _left_to_the_stop(draft, scope.path):
         return
     known = draft.state.steps[scope.path]
     failed = [path for path in draft.state.undo_failed if is_inside(path, scope.path)]
     if failed:
         fail_undo(draft, scope, known.error)
     elif known.status == "stopped":
-        _stopped(draft, scope)
-        _settle_around(draft, scope)
+        if _stopped(draft, scope):
+            _settle_around(draft, scope)
     else:
         assert known.error is not None
         _handle(draft, scope, known.error, told=True)
@@ -459,7 +500,7 @@ def _undo_over(draft: Draft, owner: Step) -> None:
 def fail_undo(draft: Draft, scope: Step, cause: e.Error | None) -> None:
     """Some of it could not be undone: no `catch` takes that, and the run ends with it."""
     error = undo_error(draft, scope.path, cause)
-    if scope.finally_ is not None:
+    if scope.finally_ is not None and not draft.state.steps[scope.path].cleaned:
         draft.emit(e.StepFailed, path=scope.path, error=error, handler="~finally", ready=(scope.finally_,))
         return
     if scope.path and not isinstance(scope.verb, Iteration):
@@ -478,7 +519,7 @@ def undo_error(draft: Draft, path: str, cause: e.Error | None) -> e.Error:
 # --- iterations -------------------------------------------------------------------------------------------------------
 
 
-def _iteration_done(draft: Draft, iteration: Step) -> None:
+def iteration_done(draft: Draft, iteration: Step) -> None:
     """The list of an iteration has ended."""
     verb = iteration.verb
     assert isinstance(verb, Iteration)
@@ -523,10 +564,13 @@ def _iteration_failed(draft: Draft, iteration: Step, error: e.Error) -> None:
     verb = loop.verb
     if isinstance(verb, Repeat):
         draft.emit(e.IterationEnded, path=iteration.path, status="failed", error=error)
-        fail(draft, loop, error)
+        if _is_ending(draft, loop.path):
+            _settle(draft, loop)
+        else:
+            fail(draft, loop, error)
         return
     assert isinstance(verb, ForEach)
-    isolated = verb.on_failure == "isolate" and verb.rollback != "all" and error.code != UNDO_FAILED
+    isolated = _is_isolated(verb, error)
     following = _next_of(draft, loop) if isolated else ()
     draft.emit(e.IterationEnded, path=iteration.path, status="failed", error=error, ready=following)
     if isolated or _is_ending(draft, loop.path):
@@ -535,16 +579,23 @@ def _iteration_failed(draft: Draft, iteration: Step, error: e.Error) -> None:
         end(draft, loop, Ending("failed", error=error, reason=f"{iteration.path} failed"))
 
 
+def _is_isolated(verb: ForEach, error: e.Error) -> bool:
+    """Whether the failure of one item is data, and the others go on."""
+    return verb.on_failure == "isolate" and verb.rollback != "all" and error.code != UNDO_FAILED
+
+
 def _repeat_on(draft: Draft, loop: Step, verb: Repeat, iteration: Step) -> None:
     """An iteration of the `repeat` is over: the next one, or its end."""
-    count = draft.state.steps[iteration.path].index + 1
+    known = draft.state.steps[loop.path].loop
+    assert known is not None
+    count = known.last + 1 - known.begun
     try:
         again = wants_more(draft, loop, verb, iteration, count)
     except Raised as raised:
         fail(draft, iteration, draft.error(raised.code, raised.message, loop.path))
         return
     exhausted = again and count >= verb.max
-    ready = (f"{loop.path}[{count}]",) if again and not exhausted else ()
+    ready = (f"{loop.path}[{known.last + 1}]",) if again and not exhausted else ()
     draft.emit(e.IterationEnded, path=iteration.path, status="finished", ready=ready)
     if exhausted and (verb.while_ is not None or verb.until is not None):
         message = f"After {count} iterations its condition still asks for more."
@@ -563,11 +614,6 @@ def wants_more(draft: Draft, loop: Step, verb: Repeat, reader: Step, count: int)
 
 
 # --- cutting off ------------------------------------------------------------------------------------------------------
-
-
-def in_cleanup(path: str) -> bool:
-    """Whether a step stands in a `finally` or is an `undo`: those run to their end, whatever is cut off around them."""
-    return "~finally/" in path or path.endswith("~undo")
 
 
 def end(draft: Draft, step: Step, ending: Ending, *, of: Step | None = None) -> None:
@@ -596,8 +642,8 @@ def _apply(draft: Draft, step: Step, ending: Ending) -> None:
         assert ending.error is not None
         fail(draft, step, ending.error)
     elif ending.outcome == "stopped":
-        _stopped(draft, step, ending.reason)
-        _settle_around(draft, step)
+        if _stopped(draft, step, ending.reason):
+            _settle_around(draft, step)
     else:
         finish(draft, step, ending.output)
 
@@ -605,17 +651,15 @@ def _apply(draft: Draft, step: Step, ending: Ending) -> None:
 def _settle(draft: Draft, step: Step) -> None:
     """Something inside a step that is ending has ended: perhaps that was the last."""
     ending = draft.state.steps[step.path].ending
-    if draft.state.status == "stopping" or ending is None or is_open_inside(draft, step.path):
+    if _left_to_the_stop(draft, step.path) or ending is None or is_open_inside(draft, step.path):
         return
     _apply(draft, step, ending)
 
 
 def _settle_around(draft: Draft, step: Step) -> None:
-    known = draft.state.steps.get(step.path)
-    if step.path and (known is None or known.handler not in ("~undo", "~finally")):
-        around = draft.step(step.parent)
-        if _is_ending(draft, around.path):
-            _settle(draft, around)
+    around = draft.step(step.parent)
+    if step.path and _is_ending(draft, around.path):
+        _settle(draft, around)
 
 
 def cut(draft: Draft, scope: str, reason: str, *, around: Iterable[str] = (), attempts: bool = True) -> None:
@@ -625,7 +669,7 @@ def cut(draft: Draft, scope: str, reason: str, *, around: Iterable[str] = (), at
 
     With attempts=False, effects in flight stay open with the blocks around them: they report their own end.
     """
-    leaves = [path for path in _open_leaves(draft) if path == scope or is_inside(path, scope)]
+    leaves = [path for path in open_leaves(draft) if path == scope or is_inside(path, scope)]
     kept = {path for path in leaves if _is_protected(path, scope) or (not attempts and path in draft.state.attempts)}
     gone = [path for path in leaves if path not in kept]
     for path in gone:
@@ -641,14 +685,14 @@ def cut(draft: Draft, scope: str, reason: str, *, around: Iterable[str] = (), at
 
 def cut_everything(draft: Draft, reason: str) -> None:
     """Cut off all of the run at once; nothing runs any more."""
-    leaves = _open_leaves(draft)
+    leaves = open_leaves(draft)
     for path in leaves:
         _drop_work(draft, path, reason)
     for path in sorted({*leaves, *_blocks_around(draft, leaves, "")}, key=lambda path: (-_depth(path), path)):
         _note_stopped(draft, draft.step(path), reason)
 
 
-def _open_leaves(draft: Draft) -> list[str]:
+def open_leaves(draft: Draft) -> list[str]:
     """The steps that do, wait for, or may begin something."""
     state = draft.state
     found = dict.fromkeys((*state.attempts, *state.open_pendings, *(t.path for t in state.timers), *state.ready))
@@ -681,7 +725,9 @@ def _drop_work(draft: Draft, path: str, reason: str) -> None:
         draft.emit(e.PendingVoided, id=pending, reason=reason)
     draft.cut = draft.cut or path in draft.state.attempts
     close_message(draft, path, aborted=True)
-    draft.dropped(path)
+    child = draft.state.children.get(path)
+    if child is not None:
+        draft.send("stop", child, {"by": draft.state.stop_by or "system", "reason": reason})
 
 
 def _depth(path: str) -> int:
@@ -701,35 +747,37 @@ def _blocks_around(draft: Draft, paths: Iterable[str], scope: str) -> set[str]:
     return blocks
 
 
-def _stopped(draft: Draft, step: Step, reason: str = "") -> None:
-    """A step that was cut off has nothing open inside: it is undone (an item), its `finally` runs, or it is over."""
+def _stopped(draft: Draft, step: Step, reason: str = "") -> bool:
+    """A step that was cut off has nothing open inside: it is undone (an item), its `finally` runs, or it is over.
+
+    Returns whether it is over.
+    """
     known = draft.state.steps.get(step.path)
     handler = None if known is None else known.handler
     if handler is None and isinstance(step.verb, Iteration) and _is_undo_scope(draft, step):
         undo = next_undo(draft, step.path)
         if undo is not None:
             draft.emit(e.StepStopped, path=step.path, reason=reason, handler="~undo", ready=(undo,))
-            return
+            return False
     if step.finally_ is not None and known is not None and handler != "~finally":
         if known.status in ("running", "waiting"):
-            draft.emit(
-                e.StepStopped, path=step.path, reason=reason, handler="~finally", ready=(step.finally_,)
-            )
+            draft.emit(e.StepStopped, path=step.path, reason=reason, handler="~finally", ready=(step.finally_,))
         else:
             draft.emit(e.HandlerStarted, path=step.path, handler="~finally", ready=(step.finally_,))
-        return
+        return False
     _note_stopped(draft, step, reason)
+    return True
 
 
 def _note_stopped(draft: Draft, step: Step, reason: str) -> None:
     if isinstance(step.verb, Iteration):
-        if isinstance(draft.step(loop_of(step.path)).verb, ForEach):
-            draft.emit(e.IterationEnded, path=step.path, status="stopped")
-        else:
-            draft.emit(e.StepStopped, path=step.path, reason=reason)
+        draft.emit(e.IterationEnded, path=step.path, status="stopped")
         return
     known = draft.state.steps.get(step.path)
-    if known is None or known.handler is None or known.ending is not None:
+    is_open = known is None or known.status in ("running", "waiting")
+    if known is not None and known.ending is not None and not is_open:  # it had ended before, all but its `finally`
+        draft.emit(e.HandlerStarted, path=step.path, handler=known.handler or "~finally")
+    elif known is None or is_open or known.handler is None or step.path in draft.state.ready:
         draft.emit(e.StepStopped, path=step.path, reason=reason)
 
 
@@ -744,19 +792,19 @@ def note_finally(draft: Draft, step: Step) -> None:
 
 def begin_stop(draft: Draft, reason: str) -> None:
     """Cut off what people, timers and signals could still move. Effects in flight report their own end."""
-    leaves = [path for path in _open_leaves(draft) if path not in draft.state.attempts and not in_cleanup(path)]
+    leaves = [path for path in open_leaves(draft) if path not in draft.state.attempts and not in_cleanup(path)]
     for path in leaves:
         _drop_work(draft, path, reason)
     for path in leaves:
-        step, began = draft.step(path), path in draft.state.steps
-        if not isinstance(step.verb, Iteration) or began:
-            _note_leaf_stopped(draft, step, reason)
-            if began:
-                note_finally(draft, step)
+        stop_leaf(draft, draft.step(path), reason)
 
 
-def _note_leaf_stopped(draft: Draft, step: Step, reason: str) -> None:
-    draft.emit(e.StepStopped, path=step.path, reason=reason)
+def stop_leaf(draft: Draft, step: Step, reason: str) -> None:
+    """In a run that is being stopped: an effect, a question or a timer is over; its `finally` comes in its turn."""
+    begun = step.path in draft.state.steps
+    _note_stopped(draft, step, reason)
+    if begun:
+        note_finally(draft, step)
 
 
 def cut_attempts(draft: Draft, reason: str) -> None:
@@ -764,57 +812,45 @@ def cut_attempts(draft: Draft, reason: str) -> None:
     for path in list(draft.state.attempts):
         if not in_cleanup(path):
             _drop_work(draft, path, reason)
-            step = draft.step(path)
-            draft.emit(e.StepStopped, path=path, reason=reason)
-            note_finally(draft, step)
+            stop_leaf(draft, draft.step(path), reason)
 
 
-def stop_on(draft: Draft) -> bool:
-    """Nothing is in flight in a run that is being stopped: the next undo, then the next `finally`, inside out.
-
-    Returns False when nothing is left to do and the run has ended.
-    """
+def stop_on(draft: Draft) -> None:
+    """Nothing is in flight in a run that is being stopped: the next undo, then the next `finally`, inside out; then
+    its end."""
     root = draft.state.steps.get("")
     if root is None or root.handler in (None, "~undo"):
         undo = next_undo(draft, "")
         if undo is not None:
             draft.emit(e.StepStopped, path="", reason=draft.state.stop_reason, handler="~undo", ready=(undo,))
-            return True
+            return
     due = sorted(_open_steps(draft), key=lambda path: (-_depth(path), path))
     for path in due:
         step, known = draft.step(path), draft.state.steps[path]
         if step.finally_ is not None and known.handler != "~finally":
             draft.emit(e.HandlerStarted, path=path, handler="~finally", ready=(step.finally_,))
-            return True
+            return
         if known.status in ("running", "waiting") or known.ending is not None:
-            _end_in_stop(draft, step)
+            _note_stopped(draft, step, "the run is being stopped")
     if draft.plan.finally_ is not None and (root is None or root.handler != "~finally"):
         draft.emit(
             e.StepStopped, path="", reason=draft.state.stop_reason, handler="~finally", ready=(draft.plan.finally_,)
         )
-        return True
+        return
+    end_stop(draft)
+
+
+def end_stop(draft: Draft) -> None:
+    """The stop is over: the run is stopped; or it has failed, if something could not be undone."""
     if draft.state.undo_failed:
         draft.end_turn("failed")
         draft.emit(e.RunFailed, error=undo_error(draft, "", None))
     else:
         draft.end_turn("stopped")
         draft.emit(e.RunStopped, by=draft.state.stop_by, reason=draft.state.stop_reason)
-    return False
 
 
 def _open_steps(draft: Draft) -> Iterator[str]:
     for path, known in draft.state.steps.items():
         if path and (known.status in ("running", "waiting") or known.ending is not None):
             yield path
-
-
-def _end_in_stop(draft: Draft, step: Step) -> None:
-    known = draft.state.steps[step.path]
-    if isinstance(step.verb, Iteration) and isinstance(draft.step(loop_of(step.path)).verb, ForEach):
-        draft.emit(e.IterationEnded, path=step.path, status="stopped")
-    elif known.status in ("running", "waiting"):
-        draft.emit(e.StepStopped, path=step.path, reason="the run is being stopped")
-    else:  # it has ended, and its `finally` has run
-        draft.emit(e.HandlerStarted, path=step.path, handler=known.handler or "~finally")
-
-

@@ -40,6 +40,24 @@ class Error(msgspec.Struct, frozen=True, omit_defaults=True):
     cause: Error | None = None
 
 
+class Pin(msgspec.Struct, frozen=True):
+    """A workflow as it was when the run started. `sha256` is in hex; `dev`: a copy that is loaded while it is edited."""
+
+    version: int
+    sha256: str
+    dev: bool = False
+
+
+class Parent(msgspec.Struct, frozen=True):
+    """Whose child a run is: attempt `attempt` of the step `path` waits for it. `depth` 1: a child of a run that has no
+    parent itself."""
+
+    run_id: str
+    path: str
+    attempt: int
+    depth: int
+
+
 class UserMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message that a client posted and the thread keeps. `content` is text or a list of content parts."""
 
@@ -66,7 +84,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
 
 class RunStarted(Event, frozen=True):
-    """`input` has its defaults filled in; `state` holds the variables' defaults."""
+    """`input` has its defaults filled in; `state` holds the variables' defaults.
+
+    `pins` says which workflow each `run: name` and `run: name@version` means, in this run and in its children. Of a
+    child: its `parent`, and `timeout`, the working time that the parent's step allows (ms).
+    """
 
     workflow: str
     version: int
@@ -79,6 +101,9 @@ class RunStarted(Event, frozen=True):
     trigger: str = "api"
     dev: bool = False
     ready: tuple[str, ...] = ()
+    pins: dict[str, Pin] = {}
+    parent: Parent | None = None
+    timeout: int | None = None
 
 
 class RunQueued(Event, frozen=True):
@@ -131,11 +156,18 @@ class RunNeedsAttention(Event, frozen=True):
 
 
 class RunRetried(Event, frozen=True):
-    """The run goes on from where it failed: `reopened` steps are running again, `ready` ones begin anew."""
+    """The run goes on from where it failed: `reopened` steps are running again, `ready` ones begin anew.
+
+    `redo` are the undone steps that the flow will come by again; `branches` says of each reopened parallel step how
+    many of its branches have something left to do; `handling` are the steps that go on in a `catch`, with its name.
+    """
 
     by: str
     reopened: tuple[str, ...] = ()
     ready: tuple[str, ...] = ()
+    branches: dict[str, int] = {}
+    handling: dict[str, str] = {}
+    redo: tuple[str, ...] = ()
 
 
 # --- turns and the thread -----------------------------------------------------------------------------------------
@@ -252,6 +284,17 @@ class HandlerStarted(Event, frozen=True):
     path: str
     handler: str
     ready: tuple[str, ...] = ()
+
+
+class StepReopened(Event, frozen=True):
+    """After a Retry the flow has come by a block that had finished, or an iteration, with steps in it that were
+    undone. Fields as in `run_retried`."""
+
+    path: str
+    reopened: tuple[str, ...] = ()
+    ready: tuple[str, ...] = ()
+    branches: dict[str, int] = {}
+    handling: dict[str, str] = {}
 
 
 class StepUndone(Event, frozen=True):
@@ -373,13 +416,14 @@ class PendingOpened(Event, frozen=True):
     """An open question. `id` is also the toolCallId. `digest` (hex) binds workflow, run and content (LANGUAGE 7).
 
     kind tool: `tool` and `args` (the call), `schema` = the result's; ask: `schema` = the form; approve: `options`,
-    `evidence`, `schema` = the form if there is one; gate: as approve, with `tool` and `args` in place of evidence.
-    `policy` is a `Rules` as JSON: who may decide, and how votes add up, with holes filled.
+    `evidence`, `schema` = the form if there is one; gate: as approve, with `tool` and `args` in place of evidence;
+    doubt: `tool` and `args` of a call whose outcome was lost, which an operator settles. `policy` is a `Rules` as JSON:
+    who may decide, how votes add up, and what escalates when, with holes filled. `deadline` is that of this stage.
     """
 
     id: str
     path: str
-    kind: Literal["tool", "ask", "approve", "gate"]
+    kind: Literal["tool", "ask", "approve", "gate", "doubt"]
     digest: str
     title: str | None = None
     message: str | None = None
@@ -393,6 +437,12 @@ class PendingOpened(Event, frozen=True):
 
 
 class VoteCast(Event, frozen=True):
+    """One person's vote, final. `by` cast it, for `on_behalf_of` if that is there.
+
+    `matched` are the selectors of the policy (of all its stages) that this person matched then, `barred` those of its
+    exclusions. `edited`: the vote came with an edit of the arguments. `answer_sha` recognises the same vote again.
+    """
+
     id: str
     by: str
     decision: str
@@ -400,10 +450,54 @@ class VoteCast(Event, frozen=True):
     values: Json = None
     via: str = "rest"
     digest: str | None = None
+    on_behalf_of: str | None = None
+    matched: tuple[str, ...] = ()
+    barred: tuple[str, ...] = ()
+    edited: bool = False
+    answer_sha: str | None = None
+
+
+class PendingEdited(Event, frozen=True):
+    """Somebody who may changed the arguments of a gated call: `args` is the new text, `edits` what has been changed so
+    far, by argument or JSON Pointer. Approvals of another `digest` no longer count."""
+
+    id: str
+    by: str
+    edits: Json
+    args: str
+    digest: str
+
+
+class PendingEscalated(Event, frozen=True):
+    """Nobody decided in time (or nobody could, `reason`): the next stage of `on_deadline` begins, with a clock of its
+    own. `policy` holds from now on; id, evidence, digest and votes stay."""
+
+    id: str
+    path: str
+    policy: Json
+    deadline: int
+    reason: str = ""
+
+
+class PendingRestamped(Event, frozen=True):
+    """The run moved to another version of its workflow, in which the question is the same: a new digest, old votes."""
+
+    id: str
+    digest: str
+
+
+class PendingReminded(Event, frozen=True):
+    """Those who may decide are reminded, the `n`-th time since the stage began (from 1), over `notify`."""
+
+    id: str
+    path: str
+    n: int
+    notify: tuple[str, ...] = ()
 
 
 class PendingDecided(Event, frozen=True):
-    """`outcome` answered (tool, ask), declined (the frontend reported an error), approve, reject, or expired.
+    """`outcome` answered (tool, ask), declined (the frontend reported an error), approve, reject or another of its
+    options, or expired (the deadline decided).
 
     `answer_sha` (hex) is that of the normalised answer, so that the same answer again is recognised; `value` is the
     tool's result, the form's values, or the approval envelope. `ready`: the gated step, whose effect may begin.
@@ -453,14 +547,26 @@ class TimerFired(Event, frozen=True):
     kind: TimerKind
 
 
+class SignalsAwaited(Event, frozen=True):
+    """The step `path` (a `wait_for`) waits for signals of these types."""
+
+    path: str
+    types: tuple[str, ...]
+
+
 class SignalReceived(Event, frozen=True):
-    """The step `path` (a `wait_for`) consumed an external event. `sent_at` is when it was stored, ms since 1970."""
+    """The step `path` (a `wait_for`) has taken a signal. `sent_at` is when it was stored, ms since 1970.
+
+    `subscription` is the place of what it fits in the step's list, from 0; `awaits` are the types still waited for.
+    """
 
     id: str
     name: str
     data: Json = None
     path: str = ""
     sent_at: int = 0
+    subscription: int = 0
+    awaits: tuple[str, ...] = ()
 
 
 class CustomEmitted(Event, frozen=True):
@@ -476,12 +582,13 @@ class RawEmitted(Event, frozen=True):
 
 
 class CollaborationStarted(Event, frozen=True):
-    """One agent (`from_`) hands a task to another (`to`); for a child run: its parent and itself."""
+    """One agent (`from_`) hands a task to another (`to`); for a child run (`run_id`): its parent and itself."""
 
     path: str
     from_: str = msgspec.field(name="from")
     to: str
     task: Json = None
+    run_id: str | None = None
 
 
 class CollaborationEnded(Event, frozen=True):
@@ -489,6 +596,14 @@ class CollaborationEnded(Event, frozen=True):
     from_: str = msgspec.field(name="from")
     to: str
     task: Json = None
+    run_id: str | None = None
+
+
+class ChildMoved(Event, frozen=True):
+    """The child run of the step `path` has begun to wait (for people, signals, time), or it works again."""
+
+    path: str
+    working: bool
 
 
 class WarningRaised(Event, frozen=True):
@@ -500,11 +615,14 @@ class WarningRaised(Event, frozen=True):
 AnyEvent: TypeAlias = (
     RunStarted | RunQueued | RunPaused | RunResumed | RunStopping | RunStopped | RunFinished | RunFailed
     | RunNeedsAttention | RunRetried | TurnStarted | TurnEnded | MessagesChanged | StepStarted | AttemptStarted
-    | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding | StepUndone | HandlerStarted
-    | BranchEnded | IterationStarted | IterationEnded | MessageStarted | MessageChunk
+    | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding | StepReopened | StepUndone
+    | HandlerStarted | BranchEnded | IterationStarted | IterationEnded | MessageStarted | MessageChunk
     | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded | ToolCallResolved
-    | PendingOpened | VoteCast | PendingDecided | PendingVoided | StateChanged | TimerSet | TimerFired
-    | SignalReceived | CustomEmitted | RawEmitted | CollaborationStarted | CollaborationEnded | WarningRaised
+    | PendingOpened | VoteCast | PendingEdited | PendingEscalated | PendingReminded
+    | PendingRestamped | PendingDecided | PendingVoided
+    | StateChanged | TimerSet | TimerFired
+    | SignalsAwaited | SignalReceived | ChildMoved | CustomEmitted | RawEmitted
+    | CollaborationStarted | CollaborationEnded | WarningRaised
 )  # fmt: skip
 
 EVENT_TYPES: tuple[type[Event], ...] = AnyEvent.__args__  # type: ignore[attr-defined]

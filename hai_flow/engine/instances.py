@@ -38,8 +38,8 @@ def standing_at(plan: Plan, path: str) -> Step:
     keys = keys_of(path)
     changes: dict[str, Any] = {
         "path": path,
-        "next": _filled(step.next, keys),
-        "parent": _filled(step.parent, keys),
+        "next": filled(step.next, keys),
+        "parent": filled(step.parent, keys),
         "verb": _verb(step.verb, keys),
     }
     if step.catch:
@@ -64,7 +64,8 @@ def _path(path: str, keys: tuple[str, ...]) -> str:
     return path
 
 
-def _filled(path: str | None, keys: tuple[str, ...]) -> str | None:
+def filled(path: str | None, keys: tuple[str, ...]) -> str | None:
+    """A path of the plan with the keys of a run's iterations between its brackets, as far as they go."""
     return path if path is None or "[]" not in path else _path(path, keys)
 
 

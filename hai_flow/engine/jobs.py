@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 import msgspec
@@ -23,6 +24,9 @@ class Continue(msgspec.Struct, frozen=True):
 
 Job: TypeAlias = Perform | Continue
 
+TIMERS_WHILE_HALTED: Final = frozenset({"deadline", "remind"})
+"""What goes on while a run is paused or needs attention: votes and deadlines are decided and shown in time, only their
+consequences wait (LANGUAGE section 3)."""
 _ACTIVE: Final = frozenset({"running", "paused", "stopping", "needs_attention"})
 
 
@@ -30,15 +34,27 @@ def open_jobs(state: RunState) -> list[Job]:
     """Everything that a holder of the run should be doing now."""
     jobs: list[Job] = []
     if state.status in _ACTIVE:
-        jobs.extend(Perform(path, attempt) for path, attempt in state.attempts.items())
-    if state.status == "running" and next_ready(state) is not None:
+        jobs.extend(Perform(path, attempt) for path, attempt in performed(state).items())
+    if state.status in ("running", "stopping") and next_ready(state) is not None:
         jobs.append(Continue())
     return jobs
 
 
+def performed(state: RunState) -> Mapping[str, int]:
+    """The open attempts that a process performs: all but child runs, which are runs of their own."""
+    if not state.children:
+        return state.attempts
+    return {path: attempt for path, attempt in state.attempts.items() if path not in state.children}
+
+
+def is_working(state: RunState) -> bool:
+    """Whether an effect is in flight: one that is performed, or a child run that does not wait for something itself."""
+    return any(path not in state.idle for path in state.attempts)
+
+
 def is_busy(state: RunState) -> bool:
     """Whether somebody must hold the run: an attempt is in flight, or a decision goes on."""
-    return bool(state.attempts) or (state.status == "running" and bool(state.ready))
+    return bool(performed(state)) or (state.status in ("running", "stopping") and bool(state.ready))
 
 
 def next_ready(state: RunState) -> str | None:
@@ -47,7 +63,7 @@ def next_ready(state: RunState) -> str | None:
     A step that was lost three times in a row runs alone: if it takes its process down again, it condemns itself and not
     its neighbours (STORE H4).
     """
-    attempts, steps, ready = state.attempts, state.steps, state.ready
+    attempts, steps, ready = performed(state), state.steps, state.ready
     if not ready or (attempts and any(steps[path].lost >= SUSPECT_AFTER_LOST for path in attempts)):
         return None
     for path in ready:
@@ -60,10 +76,10 @@ def next_ready(state: RunState) -> str | None:
 def wake_at(state: RunState) -> int | None:
     """When the run must be looked at even if nothing happens (ms since 1970), or None.
 
-    While paused (or in need of attention) only people's deadlines count; the rest fires on resume (LANGUAGE section 3).
+    While paused (or in need of attention) only people's time counts; the rest fires on resume (LANGUAGE section 3).
     """
     if state.status in ("paused", "needs_attention"):
-        return min((timer.due for timer in state.timers if timer.kind == "deadline"), default=None)
+        return min((timer.due for timer in state.timers if timer.kind in TIMERS_WHILE_HALTED), default=None)
     wake = state.timers[0].due if state.timers else None
     if state.timeouts and state.running_since is not None:
         left = min(state.timeouts.values()) - state.worked

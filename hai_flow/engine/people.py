@@ -1,47 +1,378 @@
-"""Asking people and taking their answers: open a pending, read and decide it, let it expire.
+"""Asking people and taking their answers: open a pending, read and decide it, remind, escalate, let it expire.
 
-How the content of an answer is understood is in `approval`. Not here: who may answer; a command comes authenticated.
+How the content of an answer is understood is in `approval`, how votes add up in `ballot`. Who asks comes authenticated,
+with the roles and groups that they have at that moment.
+
+Times: deadlines and reminders are those of a stage. Each opening of the clock (the first, and every escalation) sets
+one timer for its deadline and one for the next reminder.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from hai_flow import values
-from hai_flow.definition.plan import Approve, Ask, Call, FrontendTool, Step
+from hai_flow.definition.plan import (
+    Approval,
+    Approve,
+    Ask,
+    Call,
+    Expiry,
+    FrontendTool,
+    Http,
+    Plan,
+    Policy,
+    Run,
+    Step,
+    Template,
+)
+from hai_flow.definition.schemas import compile_schema
+from hai_flow.engine import ballot, endings
 from hai_flow.engine import commands as c
-from hai_flow.engine import endings
 from hai_flow.engine import events as e
-from hai_flow.engine.approval import Reading, digest, envelope, read_answer
-from hai_flow.engine.draft import Draft
+from hai_flow.engine.approval import (
+    AGAIN,
+    DOUBT_OPTIONS,
+    HAPPENED,
+    Reading,
+    digest,
+    edits_by_name,
+    read_answer,
+    refused,
+)
+from hai_flow.engine.ballot import Rules, rules_of
+from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.ids import pending_id
-from hai_flow.engine.state import PendingState
+from hai_flow.engine.policies import milliseconds, rules_for
+from hai_flow.engine.selectors import (
+    REQUESTER,
+    World,
+    barred,
+    matched,
+    person_of,
+)
+from hai_flow.engine.state import PendingState, RunState
 from hai_flow.errors import Rejected
 
 Json: TypeAlias = Any
 
+OPERATORS: Final = ("role:operator", "user:local")  # who settle a lost outcome
+
+_EXPIRED: Final = "Nobody decided before the deadline."
+_EXPIRED_CODES: Final = {"tool": "tool.expired", "ask": "ask.expired"}
+
+
+# --- beginning --------------------------------------------------------------------------------------------------------
+
+
+def begin_ask(draft: Draft, step: Step, verb: Ask) -> None:
+    """The step begins by asking. Raises `Raised`: it fails instead."""
+    rules = rules_for(draft, step, verb.policy, {}, may_exclude=False)
+    shown = _question(draft, step, verb.title, verb.message)
+    shown["schema"] = _form(draft, step, verb.policy.form, {})
+    draft.started(step)
+    _open(draft, step, "ask", rules, **shown)
+
+
+def begin_approve(draft: Draft, step: Step, verb: Approve) -> None:
+    """The step begins by asking for approval. Raises `Raised`: it fails instead."""
+    rules = rules_for(draft, step, verb.policy, {})
+    shown = _question(draft, step, verb.title, verb.message)
+    if verb.evidence is not None:
+        shown["evidence"] = draft.json_text(draft.render(verb.evidence, step))
+    shown["schema"] = _form(draft, step, verb.policy.form, {})
+    draft.started(step)
+    _open(draft, step, "approve", rules, options=verb.policy.options, **shown)
+
+
+def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str) -> None:
+    """The step begins by handing a call to the client. Raises `Raised`: it fails instead."""
+    findings = tool.parameters.findings(values.loads(args)) if tool.parameters is not None else []
+    if findings:
+        faults = "; ".join(f"{f['path'] or '/'}: {f['message']}" for f in findings)
+        raise Raised("tool.invalid_arguments", f"{tool.name} was called with wrong arguments: {faults}.")
+    rules = Rules(from_=(REQUESTER,), deadline=milliseconds(draft, step, tool.deadline, {}))
+    if not is_approved(draft.state, step, args):  # behind a gate it has begun already
+        draft.started(step, args=args)
+    id = new_pending_id(draft, step)
+    show_call(draft, step, id, tool.name, args, "frontend")
+    schema = tool.result.raw if tool.result is not None else None
+    _open(draft, step, "tool", rules, tool=tool.name, args=args, schema=schema)
+
+
+def show_call(draft: Draft, step: Step, id: str, name: str, args: str, executor: str) -> None:
+    """Show the frontend a call that it answers (executor frontend), or that a server tool does (server)."""
+    parent = draft.state.last_message.get(step.path.rpartition("/")[0])
+    draft.emit(
+        e.ToolCallStarted,
+        tool_call_id=id,
+        name=name,
+        path=step.path,
+        executor=executor,
+        message_id=parent or id,
+        parent_message_id=parent,
+    )
+    draft.emit(e.ToolCallArgsChunk, tool_call_id=id, content=args)
+    draft.emit(e.ToolCallEnded, tool_call_id=id)
+
+
+def needs_gate(draft: Draft, step: Step, gate: Approval, args: str) -> bool:
+    """Whether people must approve a call with these arguments. Raises `Raised`: an error in `when` never skips it."""
+    return gate.when is None or draft.truth(gate.when, step, args=values.loads(args))
+
+
+def open_gate(draft: Draft, step: Step, gate: Approval, args: str) -> None:
+    """Ask for approval of these very arguments. The step has begun (attempt 0). Raises `Raised`: it fails instead."""
+    roots = {"args": values.loads(args)}
+    rules = rules_for(draft, step, gate.policy, roots)
+    name = _effect_name(step, roots["args"])
+    known = draft.state.steps[step.path]
+    title = f"{name}?" if gate.title is None else draft.text(gate.title, step, **roots)
+    _open(
+        draft,
+        step,
+        "gate",
+        rules,
+        title=title,
+        message=None if gate.message is None else draft.text(gate.message, step, **roots),
+        tool=name,
+        args=known.args,
+        schema=_form(draft, step, gate.policy.form, roots),
+        options=gate.policy.options,
+    )
+
+
+def _effect_name(step: Step, args: Json) -> str:
+    """What the step would do, in the words of the document."""
+    match step.verb:
+        case Call(tool, function):
+            return f"{tool.name}.{function}" if function else tool.name
+        case Http():
+            return f"{str(args.get('method', '')).upper()} {args.get('url', '')}".strip() or "http"
+        case Run(workflow):
+            return f"run {workflow}"
+        case _:
+            return step.verb_name
+
+
+def check_gate(draft: Draft, step: Step) -> str:
+    """The text of the arguments that were approved, which the effect must start with. Raises `Raised`
+    (approval.digest) if what is about to be executed is not what was approved."""
+    state = draft.state
+    approved, args = _approved_gate(state, step), state.steps[step.path].args
+    fault = None
+    if approved is None:
+        fault = "nobody approved this call"
+    elif _digest_with(draft, approved.opened, args) != approved.opened.digest:
+        fault = "its arguments, or the workflow, are not those that were shown"
+    elif approved.status == ballot.APPROVE and not ballot.approvals(rules_of(approved), approved):
+        fault = "no approval of these arguments is on record"
+    if fault is not None or args is None:
+        raise Raised("approval.digest", f"{step.path} was not performed: {fault}. Start the run again.")
+    return args
+
+
+def _digest_with(draft: Draft, opened: e.PendingOpened, args: str | None) -> str:
+    return digest(draft.state.sha256, draft.state.run_id, msgspec.structs.replace(opened, args=args))
+
+
+def is_approved(state: RunState, step: Step, args: str) -> bool:
+    """Whether the step's gate was passed with these very arguments. (That the step has an envelope does not say so:
+    a rejection leaves one too.)"""
+    passed = _approved_gate(state, step)
+    return passed is not None and passed.opened.args == args
+
+
+def _approved_gate(state: RunState, step: Step) -> PendingState | None:
+    """The gate of the step that was passed last."""
+    known = state.steps.get(step.path)
+    for n in range(known.asked if known else 0, 0, -1):
+        found = state.pendings.get(pending_id(state.run_id, step.path, n - 1))
+        if found is not None and found.opened.kind == "gate":
+            passed = found.status in (ballot.APPROVE, "expired") and isinstance(found.value, dict)
+            return found if passed and found.value["decision"] == ballot.APPROVE else None
+    return None
+
+
+# --- doubt ------------------------------------------------------------------------------------------------------------
+
+
+def open_doubt(draft: Draft, step: Step) -> None:
+    """An effect that may happen at most once was lost: only a person can find out what became of it. (Not while the run
+    is being stopped: a stop always ends.)"""
+    if draft.state.status == "stopping":
+        message = "The process that performed the step is gone, and its outcome with it."
+        endings.fail(draft, step, draft.error("step.in_doubt", message, step.path))
+        return
+    known = draft.state.steps[step.path]
+    args = values.loads(known.args or "{}")
+    name = _effect_name(step, args)
+    _open(
+        draft,
+        step,
+        "doubt",
+        Rules(from_=OPERATORS, asks_requester=False),
+        title=f"Did {name} happen?",
+        message="The process that performed it is gone, and its outcome with it. It is performed at most once: look "
+        "there, then say that it happened (with its result), that it is to be done again, or that the step fails.",
+        tool=name,
+        args=known.args,
+        options=DOUBT_OPTIONS,
+    )
+
+
+def doubt_of(state: RunState, path: str, attempt: int) -> PendingState | None:
+    """The open doubt about this very attempt, whose late result may settle it before a person does (STORE H4)."""
+    id = state.open_pendings.get(path)
+    found = None if id is None else state.pendings[id]
+    if found is None or found.opened.kind != "doubt" or state.steps[path].attempt != attempt:
+        return None
+    return found
+
+
+def settle_doubt(draft: Draft, pending: PendingState) -> None:
+    """The outcome came after all; what it means for the step is up to the caller."""
+    draft.emit(e.PendingVoided, id=pending.opened.id, reason="the outcome of the call arrived")
+
+
+def _settle_by_person(draft: Draft, step: Step, reading: Reading, by: str) -> None:
+    known = draft.state.steps[step.path]
+    if reading.outcome == HAPPENED:
+        endings.resolve_call(draft, step, reading.value, None)
+        endings.finish(draft, step, reading.value)
+        return
+    said = f" {reading.reason}" if reading.reason else ""
+    message = f"The outcome of attempt {known.attempt} was lost; {by} decided: {reading.outcome}.{said}"
+    error = draft.error("step.in_doubt", message, step.path)
+    if reading.outcome == AGAIN:
+        draft.emit(e.StepRetried, path=step.path, attempt=known.attempt, error=error, lost=True)
+    else:
+        endings.resolve_call(draft, step, None, error)
+        endings.fail(draft, step, error)
+
+
+# --- opening ----------------------------------------------------------------------------------------------------------
+
 
 def new_pending_id(draft: Draft, step: Step) -> str:
+    """The id of the pending that the step opens next."""
     asked = draft.state.steps[step.path].asked if step.path in draft.state.steps else 0
     return pending_id(draft.state.run_id, step.path, asked)
 
 
-def open_pending(draft: Draft, step: Step, id: str, kind: str, deadline: int | None, /, **shown: Any) -> None:
-    due = None if deadline is None else draft.now + deadline
-    bound = digest(draft.state.sha256, draft.state.run_id, {"path": step.path, **shown})
+def _question(draft: Draft, step: Step, title: Template, message: Template | None) -> dict[str, Any]:
+    return {
+        "title": draft.text(title, step),
+        "message": None if message is None else draft.text(message, step),
+    }
+
+
+def _form(draft: Draft, step: Step, form: Template | None, roots: dict[str, Json]) -> Json:
+    """The form with its holes filled. Raises `Raised` if that gives no schema."""
+    if form is None:
+        return None
+    raw = draft.render(form, step, **roots)
+    faults: list[str] = []
+    compile_schema(raw, lambda path, code, message: faults.append(f"{'/'.join(map(str, path))}: {message}"))
+    if faults:
+        raise Raised("expression.error", f"{step.path}: its form, with the holes filled, is wrong: {faults[0]}.")
+    draft.take(len(values.dumps(raw)))
+    return raw
+
+
+def _open(draft: Draft, step: Step, kind: str, rules: Rules, /, **shown: Any) -> None:
+    """Open the pending and start its clock; or escalate at once, where its first stage can't be decided."""
+    stages = (rules, *rules.escalations)
+    blank = PendingState(e.PendingOpened(at=draft.now, id="", path=step.path, kind="ask", digest=""))
+    faults = [ballot.impossible(stage, blank) for stage in stages]
+    if all(faults):
+        raise Raised("approval.impossible", f"{step.path}: nobody can decide: {faults[0]}.")
+    due = None if rules.deadline is None else draft.now + rules.deadline
+    id = new_pending_id(draft, step)
+    fields: dict[str, Any] = {
+        "id": id,
+        "path": step.path,
+        "kind": kind,
+        "deadline": due,
+        "policy": ballot.written(rules),
+        **shown,
+    }
+    opened = e.PendingOpened(at=draft.now, digest="", **fields)
     draft.pure_steps += 1
-    draft.emit(e.PendingOpened, id=id, path=step.path, kind=kind, digest=bound, deadline=due, **shown)
+    draft.emit(e.PendingOpened, **{**fields, "digest": digest(draft.state.sha256, draft.state.run_id, opened)})
+    if faults[0] is None:
+        _set_clock(draft, step)
+    else:
+        _escalate(draft, step, faults[0])
+
+
+def _set_clock(draft: Draft, step: Step) -> None:
+    """The timers of the stage that begins now."""
+    pending = draft.state.pendings[draft.state.open_pendings[step.path]]
+    due = pending.opened.deadline
     if due is not None:
-        draft.emit(e.TimerSet, path=step.path, kind="deadline", due=due)
+        halts = rules_of(pending).pause_clock == "stop"
+        draft.emit(e.TimerSet, path=step.path, kind="halting_deadline" if halts else "deadline", due=due)
+    _set_reminder(draft, step)
+
+
+def _set_reminder(draft: Draft, step: Step) -> None:
+    pending = draft.state.pendings[draft.state.open_pendings[step.path]]
+    delays = rules_of(pending).remind
+    if pending.reminded < len(delays):
+        due = max(draft.now, pending.since + delays[pending.reminded])
+        draft.emit(e.TimerSet, path=step.path, kind="remind", due=due)
+
+
+def _world(plan: Plan, state: RunState) -> World:
+    return World(state.requester, plan.roles)
+
+
+def restamp(draft: Draft, pending: PendingState) -> None:
+    """The run has moved to another version of its workflow, in which the pending's content is the same."""
+    bound = digest(draft.state.sha256, draft.state.run_id, pending.opened)
+    draft.emit(e.PendingRestamped, id=pending.opened.id, digest=bound)
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def may_decide(plan: Plan, state: RunState, pending: PendingState, principal: c.Principal) -> bool:
+    """Whether the principal may answer the pending now: it is open, and they are eligible and have not voted."""
+    if pending.status != "open":
+        return False
+    spent = ballot.who_voted(pending.votes)
+    return _ineligible(pending, principal, _world(plan, state)) is None and not _ids(principal) & spent
+
+
+def needed(pending: PendingState) -> dict[str, Json]:
+    """Who may decide the pending now, how they have voted so far, and what is missing to an approval. Plain JSON."""
+    return ballot.needed(pending)
+
+
+def _ids(principal: c.Principal) -> set[str]:
+    return {principal.id, person_of(principal)}
+
+
+def _ineligible(pending: PendingState, principal: c.Principal, world: World) -> str | None:
+    """Why the principal may not answer, or None."""
+    rules = rules_of(pending)
+    if barred(rules.exclude, principal, world):
+        return f"{principal.id} is excluded from it ({', '.join(rules.exclude)})"
+    if not matched(rules.from_, principal, world):
+        return f"it asks {', '.join(rules.from_)}"
+    return None
 
 
 def readings(draft: Draft, command: c.Answer) -> list[tuple[PendingState, Reading, bool]]:
-    """Every answer read against its pending, or one refusal that lists what stands against each."""
+    """Every answer read against its pending, or one refusal that lists what stands against each. True: nothing new."""
     read: dict[str, tuple[PendingState, Reading, bool]] = {}
     refusals: list[Rejected] = []
     for answer in command.answers:
         try:
-            entry = _reading(draft, answer)
+            entry = _reading(draft, answer, command.by)
             same = read.setdefault(answer.id, entry)
             if same[1].sha != entry[1].sha:
                 raise Rejected(422, "answer.invalid", f"{answer.id}: answered twice, and differently, in one request.")
@@ -61,146 +392,122 @@ def readings(draft: Draft, command: c.Answer) -> list[tuple[PendingState, Readin
     return list(read.values())
 
 
-def _reading(draft: Draft, answer: c.PendingAnswer) -> tuple[PendingState, Reading, bool]:
+def _reading(draft: Draft, answer: c.PendingAnswer, by: c.Principal) -> tuple[PendingState, Reading, bool]:
+    """One answer, refused in this order: unknown 404, decided 409, expired 410, not eligible 403, unfit 422."""
     pending = draft.state.pendings.get(answer.id)
     if pending is None:
         raise Rejected(404, "pending_unknown", f"there is no pending {answer.id}.")
-    opened, status = pending.opened, pending.status
-    if status == "expired":
-        raise Rejected(
-            410, "pending_expired", f"{opened.id} expired; its deadline has passed.", winner=_winner(pending)
-        )
-    if status == "voided":
-        raise Rejected(
-            409,
-            "pending_voided",
-            f"{opened.id} needs no answer any more: {pending.reason}.",
-            winner=_winner(pending),
-        )
-    verb = draft.plan.steps[opened.path].verb
-    asker = verb.tool if isinstance(verb, Call) else verb
-    assert isinstance(asker, FrontendTool | Ask | Approve)
+    given = _understood(draft, pending, answer)
+    if isinstance(given, Reading) and _is_known(pending, given, by):
+        return pending, given, True
+    _demand_open(draft, pending)
+    _demand_eligible(draft, pending, by)
+    if isinstance(given, Rejected):
+        raise given
+    if given.outcome == ballot.APPROVE and given.value is not None:
+        _combined_with(pending, given)
+    return pending, given, False
+
+
+def _understood(draft: Draft, pending: PendingState, answer: c.PendingAnswer) -> Reading | Rejected:
+    """The answer, or why it can't be read: that is told last, after everything else that stands against it."""
+    verb = draft.step(pending.opened.path).verb
+    tool = verb.tool if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool) else None
     try:
-        reading = read_answer(opened, asker, answer)
-    except Rejected:
-        if status == "open":
-            raise
-        reading = None
-    if status == "open":
-        assert reading is not None
-        return pending, reading, False
-    if reading is None or reading.sha != pending.answer_sha:
+        return read_answer(pending, tool, answer)
+    except Rejected as rejected:
+        return rejected
+
+
+def _is_known(pending: PendingState, reading: Reading, by: c.Principal) -> bool:
+    """Whether the answer is the one that decided, or the vote that this person has cast already."""
+    if pending.status not in ("open", "expired", "voided") and reading.sha == pending.answer_sha:
+        return True
+    mine = (by.id, by.on_behalf_of, reading.sha)
+    return any((vote.by, vote.on_behalf_of, vote.answer_sha) == mine for vote in pending.votes)
+
+
+def _demand_open(draft: Draft, pending: PendingState) -> None:
+    id = pending.opened.id
+    if pending.status == "expired" or _is_overdue(draft, pending):
+        raise Rejected(410, "pending_expired", f"{id} expired; its deadline has passed.", winner=_winner(pending))
+    if pending.status == "voided":
+        detail = f"{id} needs no answer any more: {pending.reason}."
+        raise Rejected(409, "pending_voided", detail, winner=_winner(pending))
+    if pending.status != "open":
+        detail = f"{id} was answered already, and differently; the first answer stands."
+        raise Rejected(409, "pending_decided", detail, winner=_winner(pending))
+
+
+def _is_overdue(draft: Draft, pending: PendingState) -> bool:
+    """Whether the last deadline has passed, though its timer has not been seen to yet."""
+    if pending.status != "open" or rules_of(pending).escalations:
+        return False
+    halted = draft.state.status in ("paused", "needs_attention")
+    clocks = ("deadline",) if halted else ("deadline", "halting_deadline")
+    path = pending.opened.path
+    return any(t.path == path and t.kind in clocks and t.due <= draft.now for t in draft.state.timers)
+
+
+def _demand_eligible(draft: Draft, pending: PendingState, by: c.Principal) -> None:
+    reason = _ineligible(pending, by, _world(draft.plan, draft.state))
+    if reason is not None:
+        raise Rejected(403, "pending_forbidden", f"{pending.opened.id} is not {by.id}'s to answer: {reason}.")
+    spent = _ids(by) & ballot.who_voted(pending.votes)
+    if spent:
         raise Rejected(
-            409,
-            "pending_decided",
-            f"{opened.id} was answered already, and differently; the first answer stands.",
-            winner=_winner(pending),
+            403, "vote_final", f"{', '.join(sorted(spent))} has voted on {pending.opened.id}; a vote stands."
         )
-    return pending, reading, True
 
 
-def decide_pending(draft: Draft, pending: PendingState, reading: Reading, by: str, via: str) -> None:
+def _combined_with(pending: PendingState, reading: Reading) -> Json:
+    """The values of the approvals that count, with those of one more. Raises Rejected(422)."""
+    rules = rules_of(pending)
+    before = [] if reading.args is not None else ballot.values_given(pending)  # an edit begins anew
+    try:
+        return ballot.combined(rules, pending.opened.schema, [*before, reading.value])
+    except ballot.Differs as differs:
+        raise refused(pending.opened, f"{differs}.") from None
+
+
+def decide_pending(draft: Draft, pending: PendingState, reading: Reading, by: c.Principal, via: str) -> None:
+    """Record the answer, and draw what follows from it."""
     opened = pending.opened
-    step = draft.plan.steps[opened.path]
-    if opened.kind == "approve":
-        _decide_approval(draft, step, pending, reading, by, via)
+    step = draft.step(opened.path)
+    if opened.kind in ("approve", "gate"):
+        _vote(draft, step, opened.id, reading, by, via)
         return
     if opened.kind == "tool":
         content = reading.reason if reading.outcome == "declined" else _content(reading.value)
         declined = "tool.declined" if reading.outcome == "declined" else None
         draft.emit(e.ToolCallResolved, tool_call_id=opened.id, content=content, error=declined)
-    _record_decision(draft, opened.id, reading, by, via, reading.value)
-    if reading.outcome == "declined":
+    draft.emit(
+        e.PendingDecided,
+        id=opened.id,
+        outcome=reading.outcome,
+        by=by.id,
+        value=reading.value,
+        reason=reading.reason,
+        answer_sha=reading.sha,
+        via=via,
+    )
+    if opened.kind == "doubt":
+        _settle_by_person(draft, step, reading, by.id)
+    elif reading.outcome == "declined":
         message = f"The frontend reported an error: {reading.reason}"
         endings.fail(draft, step, draft.error("tool.declined", message, step.path))
     else:
         endings.finish(draft, step, reading.value)
 
 
-def _decide_approval(draft: Draft, step: Step, pending: PendingState, reading: Reading, by: str, via: str) -> None:
-    opened = pending.opened
-    vote = {
-        "by": by,
-        "on_behalf_of": None,
-        "roles": [],
-        "decision": reading.outcome,
-        "reason": reading.reason,
-        "values": reading.value,
-        "at": values.rfc3339(draft.now),
-        "via": via,
-        "digest": opened.digest,
-        "counts": True,
-    }
-    draft.emit(
-        e.VoteCast,
-        id=opened.id,
-        by=by,
-        decision=reading.outcome,
-        reason=reading.reason,
-        values=reading.value,
-        via=via,
-        digest=opened.digest,
-    )
-    result = envelope(reading.outcome, reason=reading.reason, values=reading.value, votes=[vote])
-    _record_decision(draft, opened.id, reading, by, via, result)
-    if reading.outcome == "approve":
-        endings.finish(draft, step, result, approval=result)
-    else:
-        _reject(draft, step, result, reading.reason or f"Rejected by {by}.")
-
-
-def _record_decision(draft: Draft, id: str, reading: Reading, by: str, via: str, value: Json) -> None:
-    draft.emit(
-        e.PendingDecided,
-        id=id,
-        outcome=reading.outcome,
-        by=by,
-        value=value,
-        reason=reading.reason,
-        answer_sha=reading.sha,
-        via=via,
-    )
-
-
-def _reject(draft: Draft, step: Step, result: dict[str, Json], message: str) -> None:
-    """A rejection: the step's reject list runs first, then `approval.rejected` is raised, whatever it did."""
-    error = draft.error("approval.rejected", message, step.path)
-    if step.on_reject is None:
-        endings.fail(draft, step, error, result)
-    else:
-        draft.emit(
-            e.StepFailed,
-            path=step.path,
-            error=error,
-            approval=result,
-            handler="~reject",
-            ready=(step.on_reject,),
-        )
-
-
-def expire(draft: Draft, step: Step) -> None:
-    """The deadline of the step's pending has passed: its default outcome."""
-    id = draft.state.open_pendings[step.path]
-    opened = draft.state.pendings[id].opened
-    verb = step.verb
-    if isinstance(verb, Approve) and verb.on_deadline == "reject":
-        reason = "Nobody decided before the deadline."
-        result = envelope("reject", reason=reason, votes=[], expired=True)
-        draft.emit(e.PendingDecided, id=id, outcome="expired", value=result, reason=reason, via="deadline")
-        _reject(draft, step, result, reason)
-        return
-    draft.emit(e.PendingDecided, id=id, outcome="expired", reason="deadline", via="deadline")
-    code = {"tool": "tool.expired", "ask": "ask.expired", "approve": "approval.expired"}[opened.kind]
-    approval = envelope("expired", reason=None, votes=[], expired=True) if opened.kind == "approve" else None
-    endings.fail(draft, step, draft.error(code, "Nobody answered before the deadline.", step.path), approval)
-
-
 def _content(value: Json) -> str:
     return value if isinstance(value, str) else values.dumps(value).decode()
 
 
-def answered(pending: PendingState, reading: Reading, status: str, by: str | None) -> dict[str, Json]:
-    return {"id": pending.opened.id, "outcome": reading.outcome, "status": status, "by": by}
+def answered(pending: PendingState, reading: Reading, status: str, by: c.Principal | str | None) -> dict[str, Json]:
+    """What the command tells of one answer."""
+    who = by.id if isinstance(by, c.Principal) else by
+    return {"id": pending.opened.id, "outcome": reading.outcome, "status": status, "by": who}
 
 
 def _winner(pending: PendingState) -> dict[str, Json]:
@@ -213,3 +520,192 @@ def _winner(pending: PendingState) -> dict[str, Json]:
         "value": pending.value,
         "reason": pending.reason,
     }
+
+
+# --- votes ------------------------------------------------------------------------------------------------------------
+
+
+def _vote(draft: Draft, step: Step, id: str, reading: Reading, by: c.Principal, via: str) -> None:
+    world = _world(draft.plan, draft.state)
+    opened = draft.state.pendings[id].opened
+    if reading.args is not None:
+        bound = _digest_with(draft, opened, reading.args)
+        edits = {**(draft.state.pendings[id].edits or {}), **edits_by_name(reading.edits or {})}
+        draft.emit(e.PendingEdited, id=id, by=by.id, edits=edits, args=reading.args, digest=bound)
+    pending = draft.state.pendings[id]
+    rules = rules_of(pending)
+    draft.emit(
+        e.VoteCast,
+        id=id,
+        by=by.id,
+        on_behalf_of=by.on_behalf_of,
+        decision=reading.outcome,
+        reason=reading.reason,
+        values=reading.value,
+        via=via,
+        digest=pending.opened.digest,
+        matched=matched(rules.selectors(), by, world),
+        barred=barred(rules.exclusions(), by, world),
+        edited=reading.args is not None,
+        answer_sha=reading.sha,
+    )
+    pending = draft.state.pendings[id]
+    if reading.outcome not in (ballot.APPROVE, ballot.REJECT):
+        _decided(draft, step, pending, reading.outcome, pending.votes[-1])
+        return
+    decision = ballot.verdict(rules, pending)
+    if decision is not None:
+        _decided(draft, step, pending, decision, pending.votes[-1])
+
+
+def _decided(draft: Draft, step: Step, pending: PendingState, decision: str, vote: e.VoteCast) -> None:
+    """`vote` has decided."""
+    rules = rules_of(pending)
+    given = _values(rules, pending) if decision == ballot.APPROVE else None
+    result = ballot.envelope(pending, decision, vote.reason, given)
+    turned = decision == ballot.REJECT and vote.decision != ballot.REJECT
+    message = "The quorum can't be reached any more." if turned else vote.reason or f"Rejected by {vote.by}."
+    _close(
+        draft,
+        pending,
+        decision,
+        result,
+        by=vote.by,
+        reason=vote.reason,
+        answer_sha=vote.answer_sha if decision == vote.decision else None,
+        via=vote.via,
+    )
+    _go_on(draft, step, pending, result, message)
+
+
+def _values(rules: Rules, pending: PendingState) -> Json:
+    given = [vote.values or {} for vote in ballot.approvals(rules, pending)]
+    return ballot.combined(rules, pending.opened.schema, given)
+
+
+def _close(draft: Draft, pending: PendingState, outcome: str, result: dict[str, Json], /, **fields: Any) -> None:
+    passed = pending.opened.kind == "gate" and result["decision"] == ballot.APPROVE
+    ready = (pending.opened.path,) if passed else ()
+    draft.emit(e.PendingDecided, id=pending.opened.id, outcome=outcome, value=result, ready=ready, **fields)
+
+
+def _go_on(draft: Draft, step: Step, pending: PendingState, result: dict[str, Json], message: str) -> None:
+    """What follows from the envelope `result`. Nothing but an approval ever falls through to the next step."""
+    decision = result["decision"]
+    if decision == ballot.APPROVE:
+        if pending.opened.kind == "approve":
+            endings.finish(draft, step, result, approval=result)
+    elif decision == ballot.REJECT:
+        _reject(draft, step, result, message)
+    else:
+        first = step.handlers[decision]
+        draft.emit(e.StepSkipped, path=step.path, approval=result, handler=f"~{decision}", ready=(first,))
+
+
+def _reject(draft: Draft, step: Step, result: dict[str, Json], message: str) -> None:
+    """A rejection: the step's reject list runs first, then `approval.rejected` is raised, whatever it did."""
+    error = draft.error("approval.rejected", message, step.path)
+    first = step.handlers.get(ballot.REJECT)
+    if first is None:
+        endings.fail(draft, step, error, result)
+    else:
+        draft.emit(e.StepFailed, path=step.path, error=error, approval=result, handler="~reject", ready=(first,))
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+def remind(draft: Draft, step: Step) -> None:
+    """It is time to remind those who may decide the step's pending."""
+    id = draft.state.open_pendings[step.path]
+    pending = draft.state.pendings[id]
+    notify = rules_of(pending).notify
+    draft.emit(e.PendingReminded, id=id, path=step.path, n=pending.reminded + 1, notify=notify)
+    _set_reminder(draft, step)
+
+
+def deadline_passed(draft: Draft, step: Step) -> None:
+    """The deadline of the step's pending has passed: the next stage, or what `on_deadline` says at the end."""
+    pending = draft.state.pendings[draft.state.open_pendings[step.path]]
+    if rules_of(pending).escalations:
+        _escalate(draft, step, "the deadline has passed")
+    else:
+        _expire(draft, step, pending)
+
+
+def _escalate(draft: Draft, step: Step, reason: str) -> None:
+    """The next stage that can be decided begins; earlier votes of those who may decide in it count at once."""
+    id = draft.state.open_pendings[step.path]
+    while True:
+        pending = draft.state.pendings[id]
+        stages = rules_of(pending).escalations
+        if not stages:
+            _fail_impossible(draft, step, pending, reason)
+            return
+        rules = msgspec.structs.replace(stages[0], escalations=stages[1:])
+        assert rules.deadline is not None, "a stage has a deadline"
+        due = draft.now + rules.deadline
+        policy = ballot.written(rules)
+        draft.emit(e.PendingEscalated, id=id, path=step.path, policy=policy, deadline=due, reason=reason)
+        pending = draft.state.pendings[id]
+        fault = ballot.impossible(rules, pending)
+        decision = None if rules.fault else ballot.verdict(rules, pending)
+        if decision == ballot.APPROVE or (decision == ballot.REJECT and fault is None):
+            _decided(draft, step, pending, decision, _deciding(rules, pending, decision))
+            return
+        if fault is None:
+            _set_clock(draft, step)
+            return
+        reason = fault
+
+
+def _deciding(rules: Rules, pending: PendingState, decision: str) -> e.VoteCast:
+    """The newest of the votes that decided."""
+    return [
+        vote
+        for vote in pending.votes
+        if vote.decision == decision and ballot.counts(rules, vote, pending.opened.digest)
+    ][-1]
+
+
+def _fail_impossible(draft: Draft, step: Step, pending: PendingState, reason: str) -> None:
+    result = ballot.envelope(pending, "expired", None, expired=True)
+    approval = None if pending.opened.kind == "ask" else result
+    draft.emit(e.PendingDecided, id=pending.opened.id, outcome="expired", value=approval, reason=reason, via="deadline")
+    message = f"{step.path}: nobody can decide: {reason}."
+    endings.fail(draft, step, draft.error("approval.impossible", message, step.path), approval)
+
+
+def _expire(draft: Draft, step: Step, pending: PendingState) -> None:
+    kind, id = pending.opened.kind, pending.opened.id
+    policy = None if kind == "tool" else _policy(step)
+    expiry = Expiry("fail") if policy is None else policy.expiry
+    roots = {"args": values.loads(pending.opened.args)} if pending.opened.args is not None else {}
+    try:
+        reason = _EXPIRED if expiry.reason is None else draft.text(expiry.reason, step, **roots)
+        value = None if expiry.value is None else draft.render(expiry.value, step, **roots)
+        given = _values(rules_of(pending), pending) if expiry.outcome == "approve" else None
+    except Raised as raised:
+        draft.emit(e.PendingDecided, id=id, outcome="expired", reason=raised.message, via="deadline")
+        endings.fail(draft, step, draft.error(raised.code, raised.message, step.path, raised.data))
+        return
+    if expiry.outcome in (ballot.APPROVE, ballot.REJECT):
+        result = ballot.envelope(pending, expiry.outcome, reason, given, expired=True)
+        _close(draft, pending, "expired", result, reason=reason, via="deadline")
+        _go_on(draft, step, pending, result, reason)
+    elif expiry.outcome == "default":
+        draft.emit(e.PendingDecided, id=id, outcome="expired", value=value, reason=reason, via="deadline")
+        endings.finish(draft, step, value)
+    else:
+        asked = kind in ("approve", "gate")
+        result = ballot.envelope(pending, "expired", None, expired=True) if asked else None
+        draft.emit(e.PendingDecided, id=id, outcome="expired", value=result, reason="deadline", via="deadline")
+        code = _EXPIRED_CODES.get(kind, "approval.expired")
+        endings.fail(draft, step, draft.error(code, "Nobody answered before the deadline.", step.path), result)
+
+
+def _policy(step: Step) -> Policy:
+    if isinstance(step.verb, Ask | Approve):
+        return step.verb.policy
+    assert step.approval is not None, "only asks, approvals and gates have a policy"
+    return step.approval.policy

@@ -1,62 +1,181 @@
-"""Where a failed run goes on when it is retried. Reads the plan and the state; emits nothing."""
+"""Where a failed run goes on when it is retried. Reads the plan and the state; emits nothing.
+
+A list goes on at its first step that is not done. Steps that were undone are not done: they run again, and so does
+everything that failed or was cut off. What finished and was not undone stays as it is (LANGUAGE section 5).
+"""
 
 from __future__ import annotations
 
-from hai_flow.definition.plan import Parallel, Step, Switch
+from dataclasses import dataclass, field
+from typing import Any
+
+from hai_flow.definition.plan import BLOCKS, ForEach, Iteration, Parallel, Plan, Repeat, Step, Switch, Try
 from hai_flow.engine.draft import RUN_END, Draft
-from hai_flow.engine.state import StepState
+from hai_flow.engine.instances import standing_at
+from hai_flow.engine.state import RunState, StepState, in_cleanup, is_inside
 
 
-def resumed(draft: Draft) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What a Retry reopens (the blocks around what is not done) and what begins anew in them, in the plan's order.
+@dataclass(slots=True)
+class Frontier:
+    """Where to go on: blocks that are `reopened`, steps that are `ready` in them, how many branches of a parallel step
+    have something left to do, and which `catch` goes on of a step that has failed."""
 
-    A list goes on at its first step that is not done. A step whose handler was cut off goes on inside the handler.
-    """
-    reopened = [""] if "" in draft.state.steps else []
-    ready: list[str] = []
-    if _resume_list(draft, draft.plan.first, reopened, ready):  # all is done but the output, which failed
-        ready.append(RUN_END)
-    return tuple(reopened), tuple(ready)
+    reopened: list[str] = field(default_factory=list)
+    ready: list[str] = field(default_factory=list)
+    branches: dict[str, int] = field(default_factory=dict)
+    handling: dict[str, str] = field(default_factory=dict)
+
+    def take(self, other: Frontier) -> None:
+        self.reopened += other.reopened
+        self.ready += other.ready
+        self.branches |= other.branches
+        self.handling |= other.handling
+
+    def fields(self) -> dict[str, Any]:
+        """As an event has it."""
+        return {
+            "reopened": tuple(self.reopened),
+            "ready": tuple(self.ready),
+            "branches": self.branches,
+            "handling": self.handling,
+        }
 
 
-def _resume_list(draft: Draft, first: str, reopened: list[str], ready: list[str]) -> bool:
-    """Whether the list that begins at `first` is done; if not, notes where it goes on."""
-    path: str | None = first
-    while path is not None:
-        step = draft.plan.steps[path]
-        if not _resume_step(draft, step, reopened, ready):
-            return False
-        path = step.next
-    return True
+def resumed(draft: Draft, redo: tuple[str, ...]) -> Frontier:
+    """Where a Retry of the whole run goes on, in the plan's order; `redo` are the undone steps that run again."""
+    walk, root = _Walk(draft, redo), draft.state.steps.get("")
+    frontier = Frontier() if root is None else walk.inside(draft.step(""), root)
+    if root is None and not walk.list_done(draft.plan.first, frontier):
+        return frontier
+    if not frontier.ready:  # all is done but the output, which failed
+        frontier.ready.append(RUN_END)
+    return frontier
 
 
-def _resume_step(draft: Draft, step: Step, reopened: list[str], ready: list[str]) -> bool:
-    known = draft.state.steps.get(step.path)
-    if known is not None and known.status in ("finished", "skipped"):
+def inside(draft: Draft, step: Step) -> Frontier:
+    """Where a Retry goes on in a step that was over, or in an iteration; nothing is ready if all in it is done."""
+    return _Walk(draft, draft.state.redo).inside(step, draft.state.steps[step.path])
+
+
+def to_redo(plan: Plan, state: RunState) -> tuple[str, ...]:
+    """The undone steps that a Retry comes by again: all but those whose failure was dealt with, by a `catch` around
+    them or as data of a `for_each`."""
+    undone = dict.fromkeys((*state.redo, *state.undone))
+    return tuple(path for path in undone if path in state.steps and not _is_settled(plan, state, path))
+
+
+def _is_settled(plan: Plan, state: RunState, path: str) -> bool:
+    if state.steps[path].status != "undone" or in_cleanup(path):
         return True
-    if known is not None and known.handler is not None:
-        return _resume_list(draft, _handler_first(step, known.handler), reopened, ready)
-    inner = () if known is None else _lists_begun(step, known)
-    notes: tuple[list[str], list[str]] = ([], [])
-    done = [_resume_list(draft, first, *notes) for first in inner]
-    if all(done):  # an effect or a question; or a block that failed before it began
-        ready.append(step.path)
-    else:
-        reopened.extend((step.path, *notes[0]))
-        ready.extend(notes[1])
+    while path:
+        step = standing_at(plan, path)
+        path = step.parent
+        around = state.steps.get(path)
+        if around is None or step.body.startswith("~"):
+            continue
+        if around.status == "failed" and around.handled:
+            return True
+        if around.status != "finished":
+            continue
+        if isinstance(step.verb, Iteration) and state.steps[step.path].status != "finished":
+            return True
+        if around.winner not in (None, step.body) and _is_race(plan, path):
+            return True
     return False
 
 
-def _handler_first(step: Step, handler: str) -> str:
-    if handler == "~reject":
-        assert step.on_reject is not None
-        return step.on_reject
-    return step.catch[int(handler.rpartition("/")[2])].first
+def _is_race(plan: Plan, path: str) -> bool:
+    verb = standing_at(plan, path).verb
+    return isinstance(verb, Parallel) and verb.join == "any"
 
 
-def _lists_begun(step: Step, known: StepState) -> tuple[str, ...]:
-    if isinstance(step.verb, Switch):
-        return () if known.case is None else (step.verb.cases[known.case][1],)
-    if isinstance(step.verb, Parallel) and known.verb:
-        return tuple(first for _, first in step.verb.branches)
-    return ()
+@dataclass(slots=True, frozen=True)
+class _Walk:
+    draft: Draft
+    redo: tuple[str, ...]
+
+    def list_done(self, first: str, frontier: Frontier) -> bool:
+        """Whether the list that begins at `first` is done; if not, notes where it goes on."""
+        path: str | None = first
+        while path is not None:
+            step = self.draft.step(path)
+            if not self._step_done(step, frontier):
+                return False
+            path = step.next
+        return True
+
+    def _step_done(self, step: Step, frontier: Frontier) -> bool:
+        known = self.draft.state.steps.get(step.path)
+        if known is None or known.status == "pending":
+            frontier.ready.append(step.path)
+            return False
+        over = known.status in ("finished", "skipped")
+        if over and not self._undone_inside(step.path):
+            return True
+        found = self.inside(step, known)
+        if found.ready:
+            frontier.take(found)
+            return False
+        if over or known.handled:
+            return True
+        frontier.ready.append(step.path)  # an effect or a question; a block that failed before it began, or behind all
+        return False
+
+    def _undone_inside(self, path: str) -> bool:
+        return any(is_inside(each, path) for each in self.redo)
+
+    def inside(self, step: Step, known: StepState) -> Frontier:
+        """Where it goes on inside the step: in a `catch` that was cut off or has failed, in the lists of a block, in
+        what else follows on a step that is over."""
+        for number, clause in enumerate(step.catch):
+            found = Frontier(handling={step.path: f"~catch/{number}"})
+            if self._is_begun(clause.first) and not self.list_done(clause.first, found):
+                return found
+        if isinstance(step.verb, BLOCKS) and not known.handled:
+            found = Frontier([step.path])
+            self._lists(step, known, found)
+            return found
+        found = Frontier()
+        if known.status in ("finished", "skipped") or known.handled:
+            firsts = (first for first in (*step.handlers.values(), step.finally_) if first is not None)
+            all(self.list_done(first, found) for first in firsts if self._is_begun(first))
+        return found
+
+    def _is_begun(self, path: str) -> bool:
+        known = self.draft.state.steps.get(path)
+        return known is not None and known.status != "pending"
+
+    def _lists(self, step: Step, known: StepState, frontier: Frontier) -> None:
+        """Note where the lists of a block go on."""
+        verb = step.verb
+        if isinstance(verb, Switch) and known.case is not None:
+            self.list_done(verb.cases[known.case][1], frontier)
+        elif isinstance(verb, Try | Iteration) and (known.verb or not step.path):
+            self.list_done(verb.first, frontier)
+        elif isinstance(verb, Parallel) and known.verb:
+            won = known.winner if verb.join == "any" else None  # a race that is over goes on in the branch that won
+            wanted = [first for name, first in verb.branches if won in (None, name)]
+            going_on = [first for first in wanted if not self.list_done(first, frontier)]
+            frontier.branches[step.path] = len(going_on)
+        elif isinstance(verb, Repeat) and known.loop is not None and known.loop.last >= 0:
+            self._iteration(f"{step.path}[{known.loop.last}]", frontier)
+        elif isinstance(verb, ForEach) and known.loop is not None:
+            results = known.loop.results
+            for key in known.loop.keys:
+                path = f"{step.path}[{key}]"
+                if key not in results or results[key].status != "finished" or self._undone_inside(path):
+                    self._iteration(path, frontier)
+                if len(frontier.ready) >= verb.max_parallel:
+                    break
+
+    def _iteration(self, path: str, frontier: Frontier) -> None:
+        """Note where an iteration goes on. One that never began does so now; of one in which all is done, the end."""
+        known = self.draft.state.steps.get(path)
+        if known is not None and known.status == "finished" and not self._undone_inside(path):
+            return
+        iteration, found = self.draft.step(path), Frontier([path])
+        assert isinstance(iteration.verb, Iteration)
+        if known is None or self.list_done(iteration.verb.first, found):
+            frontier.ready.append(path)
+        else:
+            frontier.take(found)

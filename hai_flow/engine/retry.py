@@ -23,9 +23,11 @@ RETRIABLE: Final = frozenset(
         "llm.invalid_output",
     }
 )
+UNDO_RETRY: Final = Retry(max=5, backoff="exponential")
 LOST_IN_A_ROW_MAX: Final = 5
 SUSPECT_AFTER_LOST: Final = 3
 _NEVER_BY_DEFAULT: Final = ("approval.", "limit.")
+_NEVER: Final = "undo.failed"  # what could not be undone ends the run
 
 
 def matches(pattern: str, code: str) -> bool:
@@ -37,6 +39,8 @@ def matches(pattern: str, code: str) -> bool:
 
 def catching(clauses: Iterable[CatchClause], code: str) -> tuple[int, CatchClause] | None:
     """The first clause that takes the error, with its number. One without patterns takes no rejection and no limit."""
+    if code == _NEVER:
+        return None
     for number, clause in enumerate(clauses):
         if not clause.errors:
             if not code.startswith(_NEVER_BY_DEFAULT):
@@ -64,10 +68,12 @@ def delay(
     wanted = retriable if policy.errors is None else any(matches(p, code) for p in policy.errors)
     if not wanted:
         return None
-    wait = policy.every * (2**failures if policy.backoff == "exponential" else 1)
-    wait = min(wait, policy.max_delay)
+    every, longest = policy.every, policy.max_delay
+    assert isinstance(every, int), "durations are rendered before"
+    assert isinstance(longest, int), "durations are rendered before"
+    wait = min(every * (2**failures if policy.backoff == "exponential" else 1), longest)
     if policy.jitter:
         wait = int(wait * jitter(*seed))
     if retry_after is not None:
-        wait = max(wait, min(retry_after, policy.max_delay))
+        wait = max(wait, min(retry_after, longest))
     return wait

@@ -44,6 +44,7 @@ TRANSITIONS: Final[dict[str, dict[Status, tuple[Status, ...]]]] = {
         "running": ("running",),
         "paused": ("paused",),
         "needs_attention": ("needs_attention",),
+        "stopping": ("stopping",),
     },
     "turn_ended": {"running": ("waiting",)},
     "run_paused": {"running": ("paused",), "waiting": ("paused",), "queued": ("paused",)},
@@ -95,10 +96,11 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class LoopState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The iterations of a loop. `begun` were begun, or are ready to; `ended` have ended.
+    """The iterations of a loop.
 
-    Of a `for_each`: its `items` with their `keys`, and what became of each; `again` are those that a Retry begins once
-    more before it goes on with the rest. `last` is a `repeat`'s iteration that `steps.X` means behind it.
+    Of a `for_each`: its `items` with their `keys`; `begun` were begun, or are ready to, `ended` have ended; what became
+    of each; `again` are those that a Retry begins once more before it goes on with the rest. Of a `repeat`: `begun` is
+    the number of its first iteration (not 0 if it was begun anew), `last` the one that `steps.X` means.
     """
 
     items: list[Json] = []
@@ -114,10 +116,12 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One step instance.
 
     `attempt` counts tries of its effect, `failures` those that failed, `lost` those lost in a row; `asked` counts the
-    pendings it ever opened, `undone` how often it was undone; `key` is its idempotency key where it is not the default.
+    pendings it ever opened, `rounds` how often it was done before this time (and undone, or done by a handler that runs
+    once more after a Retry); `key` is its idempotency key where it is not the default.
     `timeout` is that of a block, kept so that a Retry can start its clock anew. `handler` is the list inside it that
-    goes on, or went on last; `handled` says that a `catch` took its error. Of a parallel step: `left` counts the
-    branches that have not finished, `dropped` those of them that failed out of a `join: any`.
+    goes on, or went on last; `handled` says that a `catch` took its error, `cleaned` that its `finally` has begun. Of a
+    parallel step: `left` counts the branches that have not finished, `dropped` those of them that failed out of a
+    `join: any`. `received`: the signals that a `wait_for` has taken.
     """
 
     status: StepStatus
@@ -134,10 +138,12 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     approval: Json = None
     handler: str | None = None
     handled: bool = False
+    cleaned: bool = False
     ending: Ending | None = None
     timeout: int | None = None
     key: str | None = None
-    undone: int = 0
+    rounds: int = 0
+    received: tuple[e.SignalReceived, ...] = ()
     loop: LoopState | None = None
     index: int = 0
     case: int | None = None
@@ -153,9 +159,11 @@ class Timer(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
 
 
 class PendingState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A pending: what was opened, and what became of it.
+    """A pending: what was opened, as edits and escalations left it, and what became of it.
 
-    `status` is open, answered, declined, approve, reject, expired or voided.
+    `status` is open, answered, declined, approve, reject (or another option), expired or voided. `since` is when its
+    present stage began, `reminded` how often it was reminded of since then, `edits` what people changed of the
+    arguments. `escalations` are as the envelope shows them: what each stage asked for, and when.
     """
 
     opened: e.PendingOpened
@@ -165,6 +173,11 @@ class PendingState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     value: Json = None
     reason: str | None = None
     answer_sha: str | None = None
+    since: int = 0
+    reminded: int = 0
+    votes: tuple[e.VoteCast, ...] = ()
+    edits: Json = None
+    escalations: tuple[e.PendingEscalated, ...] = ()
 
 
 class MessageState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -228,6 +241,8 @@ class RunState(msgspec.Struct, frozen=True, gc=False):
     dev: bool = False
     thread_id: str = ""
     requester: str = ""
+    parent: e.Parent | None = None
+    pins: dict[str, e.Pin] = {}
     trigger: str = ""
     message: str = ""
     started_at: int = 0
@@ -248,18 +263,25 @@ class RunState(msgspec.Struct, frozen=True, gc=False):
     tool_calls: Map[str, ToolCallState] = Map()
     entries: int = 0  # messages and tool calls so far: the next one's n
     last_message: Map[str, str] = Map()  # step list -> last assistant message ended in this turn
-    signals: tuple[e.SignalReceived, ...] = ()
+    signals: Map[str, str] = Map()  # signals that were taken -> the steps that took them
+    subscriptions: Map[str, tuple[str, ...]] = Map()  # steps that wait for signals -> their types
+    children: Map[str, str] = Map()  # steps that wait for a child run -> its id
+    idle: tuple[str, ...] = ()  # those of them whose child waits for something itself
     ready: tuple[str, ...] = ()
     inside: Map[str, tuple[str, ...]] = Map()  # iteration -> the steps that are kept of it
     undoables: Map[str, int] = Map()  # finished steps that an error undoes -> seq of their end
     undone: tuple[str, ...] = ()
     undo_failed: tuple[str, ...] = ()
+    redo: tuple[str, ...] = ()  # undone steps that the flow comes by again since the last Retry
+    redone: bool = False  # a Retry came behind an undo: what begins anew is rendered anew
+    retried: int = 0
     begun_steps: int = 0  # for `limits`
     begun_calls: int = 0
     failure: e.Error | None = None  # what the end of the run ("" in ready) will say, if not its output
     slot: str | None = None
     worked: int = 0  # milliseconds in status running, up to `at` of the last change of status
     running_since: int | None = None
+    paused_at: int | None = None
     stop_by: str = ""
     stop_reason: str = ""
 
@@ -316,6 +338,11 @@ def is_inside(path: str, outer: str) -> bool:
     return path != outer and (not outer or path.startswith((outer + "/", outer + "[")))
 
 
+def in_cleanup(path: str) -> bool:
+    """Whether a step stands in a `finally` or is an `undo`: those run to their end, whatever is cut off around them."""
+    return "~finally/" in path or path.endswith("~undo")
+
+
 def loop_of(iteration: str) -> str:
     """The loop of an iteration: `rollout` of `rollout[api]`. Keys hold no bracket: they are escaped."""
     return iteration[: iteration.rindex("[")]
@@ -364,6 +391,8 @@ def _ended(state: RunState, event: e.Event, /, **changes: Any) -> RunState:
         timeouts=Map(),
         attempts=Map(),
         slot=None,
+        subscriptions=Map(),
+        children=Map(),
         **changes,
     )
 
@@ -415,6 +444,15 @@ def _timers_without(state: RunState, path: str) -> tuple[Timer, ...]:
 def _closed_step(state: RunState, event: Any, /, **changes: Any) -> RunState:
     """What every end of a step shares: no attempt, no timer, no place in the frontier; its successors are ready."""
     path = event.path
+    if path in state.subscriptions:
+        state = _set(state, subscriptions=state.subscriptions.delete(path))
+    if path in state.children:
+        state = _set(state, children=state.children.delete(path))
+    handler = getattr(event, "handler", None)
+    if state.retried and handler is not None and handler != "~undo":
+        state = _set(state, steps=_begun_anew(state, f"{path}/{handler}" if path else handler))
+    if handler == "~finally":
+        changes["cleaned"] = True
     return _next(
         state,
         event,
@@ -424,6 +462,26 @@ def _closed_step(state: RunState, event: Any, /, **changes: Any) -> RunState:
         timeouts=_dropped(state.timeouts, path),
         ready=(*_without(state.ready, path), *getattr(event, "ready", ())),
     )
+
+
+def _begun_anew(state: RunState, place: str) -> Map[str, StepState]:
+    """The steps of a handler that may have run before, in a run that was retried: they are to run once more."""
+    steps = state.steps
+    for path, step in state.steps.items():
+        if path.startswith(place + "/"):
+            rounds = step.rounds + (step.status == "finished")
+            again = _set(
+                step,
+                status="pending",
+                rounds=rounds,
+                args=None,
+                approval=None,
+                handler=None,
+                handled=False,
+                cleaned=False,
+            )
+            steps = steps.set(path, again)
+    return steps
 
 
 def _dropped(mapping: Map[str, int], path: str) -> Map[str, int]:
@@ -457,6 +515,9 @@ def _run_started(state: RunState, event: e.RunStarted) -> RunState:
         dev=event.dev,
         thread_id=event.thread_id,
         requester=event.requester,
+        parent=event.parent,
+        pins=event.pins,
+        timeouts=Map() if event.timeout is None else Map({"": event.timeout}),
         trigger=event.trigger,
         message=event.message,
         started_at=event.at,
@@ -471,15 +532,38 @@ def _run_queued(state: RunState, event: e.RunQueued) -> RunState:
 
 
 def _run_paused(state: RunState, event: e.RunPaused) -> RunState:
-    return _next(state, event, **_moved(state, event))
+    return _next(state, event, **_moved(state, event), paused_at=event.at)
 
 
 def _run_resumed(state: RunState, event: e.RunResumed) -> RunState:
-    return _next(state, event, **_moved(state, event, event.status))  # type: ignore[arg-type]
+    """Deadlines that a pause halts are as far away as they were when it began."""
+    paused = 0 if state.paused_at is None else event.at - state.paused_at
+    timers, pendings = state.timers, state.pendings
+    if any(timer.kind == "halting_deadline" for timer in timers):
+        for halted in (timer for timer in timers if timer.kind == "halting_deadline"):
+            id = state.open_pendings.get(halted.path)
+            if id is not None:
+                opened = _set(pendings[id].opened, deadline=halted.due + paused)
+                pendings = pendings.set(id, _set(pendings[id], opened=opened))
+        moved = (_set(t, due=t.due + paused) if t.kind == "halting_deadline" else t for t in timers)
+        timers = tuple(sorted(moved))
+    moved_on = _moved(state, event, event.status)  # type: ignore[arg-type]
+    return _next(state, event, **moved_on, timers=timers, pendings=pendings, paused_at=None)
 
 
 def _run_stopping(state: RunState, event: e.RunStopping) -> RunState:
-    return _next(state, event, **_moved(state, event), stop_by=event.by, stop_reason=event.reason)
+    """Blocks end behind what they hold: no timeout cuts them short any more, and no limit of the run."""
+    kept = {path: due for path, due in state.timeouts.items() if path in state.attempts or in_cleanup(path)}
+    return _next(
+        state,
+        event,
+        **_moved(state, event),
+        timeouts=Map(kept),
+        timers=tuple(timer for timer in state.timers if timer.kind != "limit"),
+        ready=_without(state.ready, ""),
+        stop_by=event.by,
+        stop_reason=event.reason,
+    )
 
 
 def _run_stopped(state: RunState, event: e.RunStopped) -> RunState:
@@ -499,54 +583,72 @@ def _run_needs_attention(state: RunState, event: e.RunNeedsAttention) -> RunStat
 
 
 def _run_retried(state: RunState, event: e.RunRetried) -> RunState:
-    steps, timeouts = state.steps, state.timeouts
-    for path in event.reopened:
-        step = steps[path]
-        loop = step.loop and _reopened_loop(step.loop, path, event.ready, event.reopened)
-        steps = steps.set(
-            path,
-            _set(
-                step,
-                status="running",
-                error=None,
-                handler=step.handler if step.handled else None,
-                ending=None,
-                lost=0,
-                dropped=0,
-                loop=loop,
-            ),
-        )
-        if step.timeout is not None:
-            timeouts = timeouts.set(path, state.worked_at(event.at) + step.timeout)
     return _next(
-        state,
+        _reopened(state, event),
         event,
         **_moved(state, event),
-        steps=steps,
-        timeouts=timeouts,
         ready=event.ready,
         ended_at=None,
         error=None,
         failure=None,
         undone=(),
         undo_failed=(),
+        redo=event.redo,
+        redone=state.redone or bool(event.redo),
+        retried=state.retried + 1,
     )
+
+
+def _step_reopened(state: RunState, event: e.StepReopened) -> RunState:
+    ready = (*_without(state.ready, event.path), *event.ready)
+    return _next(_reopened(state, event), event, ready=ready)
+
+
+def _reopened(state: RunState, event: e.RunRetried | e.StepReopened) -> RunState:
+    """`state` with the blocks open again that the event names."""
+    steps, timeouts = state.steps, state.timeouts
+    for path in event.reopened:
+        step = steps[path]
+        loop = None if step.loop is None else _reopened_loop(step.loop, path, event.ready, event.reopened)
+        changed = _set(
+            step,
+            status="running",
+            error=None,
+            handler=step.handler if step.handled else None,
+            cleaned=False,
+            ending=None,
+            lost=0,
+            dropped=0,
+            left=event.branches.get(path, step.left),
+            loop=loop,
+        )
+        steps = steps.set(path, changed)
+        if step.timeout is not None:
+            timeouts = timeouts.set(path, state.worked_at(event.at) + step.timeout)
+    for path, handler in event.handling.items():
+        changed = _set(steps[path], status="failed", handler=handler, handled=True, cleaned=False, ending=None)
+        steps = steps.set(path, changed)
+    return _set(state, steps=steps, timeouts=timeouts)
 
 
 def _reopened_loop(loop: LoopState, path: str, ready: tuple[str, ...], reopened: tuple[str, ...]) -> LoopState:
     """The loop as it goes on: what has not finished begins again, some of it now (it is `ready`, or reopened)."""
     if not loop.keys:
-        return _set(loop, ended=loop.begun - 1) if f"{path}[{loop.begun - 1}]" in reopened else loop
+        return loop
+    now = {each[len(path) + 1 : -1] for each in (*ready, *reopened) if each.startswith(path + "[") and each[-1] == "]"}
     results = loop.results.mutate()
     again: list[str] = []
     for key in loop.keys[: loop.begun]:
-        if key in results and results[key].status == "finished" and f"{path}[{key}]" not in reopened:
+        if key in results and results[key].status == "finished" and key not in now:
             continue
         results.pop(key, None)
-        if f"{path}[{key}]" not in reopened and f"{path}[{key}]" not in ready:
+        if key not in now:
             again.append(key)
+    begun = loop.begun
+    while begun < len(loop.keys) and loop.keys[begun] in now:
+        begun += 1
     kept = results.finish()
-    return _set(loop, results=kept, ended=len(kept), again=tuple(again))
+    return _set(loop, results=kept, begun=begun, ended=len(kept), again=tuple(again))
 
 
 # --- folds: turns and the thread ----------------------------------------------------------------------------------
@@ -607,11 +709,12 @@ def _step_started(state: RunState, event: e.StepStarted) -> RunState:
         event.attempt,
         asked=before.asked if before else 0,
         args=event.args,
-        approval=before.approval if before and event.attempt else None,  # a gate that was passed stays passed
+        # a gate that was passed stays passed, as long as it is for the same arguments
+        approval=before.approval if before and event.attempt and before.args == event.args else None,
         timeout=None if event.attempt else event.timeout,
         key=event.key,
-        undone=before.undone if before else 0,
-        loop=_loop(event) if event.verb in _LOOPS else None,
+        rounds=before.rounds if before else 0,
+        loop=_loop(event, before) if event.verb in _LOOPS else None,
         case=event.case,
         left=event.branches,
     )
@@ -621,6 +724,7 @@ def _step_started(state: RunState, event: e.StepStarted) -> RunState:
         **_recorded(state, path, step),
         begun_steps=state.begun_steps + 1,
         begun_calls=state.begun_calls + (event.verb == "call"),
+        redo=_without(state.redo, path),
         attempts=state.attempts.set(path, event.attempt) if event.attempt else state.attempts,
         timeouts=_timeouts_with(state, event),
         ready=(*_without(state.ready, path), *event.ready),
@@ -630,8 +734,11 @@ def _step_started(state: RunState, event: e.StepStarted) -> RunState:
 _LOOPS: Final = frozenset({"for_each", "repeat"})
 
 
-def _loop(event: e.StepStarted) -> LoopState:
-    return LoopState(event.items, event.keys, len(event.ready))
+def _loop(event: e.StepStarted, before: StepState | None) -> LoopState:
+    if event.verb == "for_each":
+        return LoopState(event.items, event.keys, len(event.ready))
+    last = -1 if before is None or before.loop is None else before.loop.last
+    return LoopState(begun=last + 1, last=last)
 
 
 def _attempt_started(state: RunState, event: e.AttemptStarted) -> RunState:
@@ -721,11 +828,11 @@ def _undo_ended(state: RunState, path: str, *, failed: bool = False) -> RunState
 
 
 def _step_undone(state: RunState, event: e.StepUndone) -> RunState:
-    undone = state.steps[event.path].undone + 1
+    rounds = state.steps[event.path].rounds + 1
     after = _next(
         state,
         event,
-        steps=_step(state, event.path, status="undone", undone=undone),
+        steps=_step(state, event.path, status="undone", rounds=rounds),
         ready=(*state.ready, *event.ready),
     )
     return _undo_ended(after, event.path)
@@ -734,13 +841,19 @@ def _step_undone(state: RunState, event: e.StepUndone) -> RunState:
 def _step_ending(state: RunState, event: e.StepEnding) -> RunState:
     state = _known(state, event)
     ending = Ending(event.outcome, event.output, event.error, event.reason)
-    return _next(state, event, steps=_step(state, event.path, ending=ending))
+    steps = _step(state, event.path, ending=ending)
+    return _next(state, event, steps=steps, timeouts=_dropped(state.timeouts, event.path))
 
 
 def _handler_started(state: RunState, event: e.HandlerStarted) -> RunState:
     changes: dict[str, Any] = {"handler": event.handler, "ending": None}
     if event.handler.startswith("~catch"):
         changes["handled"] = True
+    if event.handler == "~finally":
+        changes["cleaned"] = True
+    if state.retried and event.ready and event.handler != "~undo":
+        place = f"{event.path}/{event.handler}" if event.path else event.handler
+        state = _set(state, steps=_begun_anew(state, place))
     return _next(state, event, steps=_step(state, event.path, **changes), ready=(*state.ready, *event.ready))
 
 
@@ -749,8 +862,8 @@ def _iteration_started(state: RunState, event: e.IterationStarted) -> RunState:
     known = state.steps[loop].loop
     assert known is not None
     if not known.keys:  # a `repeat`: the iteration before is over, and `steps.X` means this one
-        if event.index:
-            state = _set(state, **_forgotten(state, f"{loop}[{event.index - 1}]"))
+        if 0 <= known.last != event.index:
+            state = _set(state, **_forgotten(state, f"{loop}[{known.last}]"))
         state = _set(state, steps=_step(state, loop, loop=_set(known, last=event.index)))
     step = StepState("running", event.at, "iteration", event.turn, index=event.index)
     ready = (*_without(state.ready, event.path), *event.ready)
@@ -763,14 +876,16 @@ def _iteration_ended(state: RunState, event: e.IterationEnded) -> RunState:
     loop = state.steps[path].loop
     assert loop is not None
     key = event.path[len(path) + 1 : -1]
-    started = {each[len(path) + 1 : -1] for each in event.ready}
-    again = tuple(each for each in loop.again if each not in started) if loop.again else ()
-    begun = loop.begun + len(event.ready) - (len(loop.again) - len(again))
-    changed = _set(loop, begun=begun, ended=loop.ended + 1, again=again)
+    changed = loop
     if loop.keys:
-        changed = _set(changed, results=loop.results.set(key, Item(event.status, event.output, event.error)))
+        started = {each[len(path) + 1 : -1] for each in event.ready}
+        again = tuple(each for each in loop.again if each not in started) if loop.again else ()
+        begun = loop.begun + len(event.ready) - (len(loop.again) - len(again))
+        results = loop.results.set(key, Item(event.status, event.output, event.error))
+        changed = _set(loop, begun=begun, ended=loop.ended + 1, again=again, results=results)
     steps = _step(state, path, loop=changed)
-    steps = steps.set(event.path, _set(steps[event.path], status=event.status, error=event.error, ending=None))
+    ended = _set(steps[event.path], status=event.status, error=event.error, ending=None, handler=None)
+    steps = steps.set(event.path, ended)
     ready = (*_without(state.ready, event.path), *event.ready)
     after = _next(state, event, steps=steps, ready=ready)
     return _set(after, **_forgotten(after, event.path)) if loop.keys and event.status == "finished" else after
@@ -897,20 +1012,63 @@ def _tool_call_resolved(state: RunState, event: e.ToolCallResolved) -> RunState:
 
 def _pending_opened(state: RunState, event: e.PendingOpened) -> RunState:
     step = state.steps[event.path]
+    changes: dict[str, Any] = {}
+    if event.kind == "doubt":  # the attempt is over, though nobody knows how
+        changes["attempts"] = _dropped(state.attempts, event.path)
+        changes["timeouts"] = _dropped(state.timeouts, event.path)
     return _next(
         state,
         event,
         steps=_step(state, event.path, status="waiting", asked=step.asked + 1),
-        pendings=state.pendings.set(event.id, PendingState(event)),
+        pendings=state.pendings.set(event.id, PendingState(event, since=event.at)),
         open_pendings=state.open_pendings.set(event.path, event.id),
+        ready=_without(state.ready, event.path),
+        **changes,
     )
 
 
+def _pending(state: RunState, id: str, **changes: Any) -> Map[str, PendingState]:
+    return state.pendings.set(id, _set(state.pendings[id], **changes))
+
+
 def _vote_cast(state: RunState, event: e.VoteCast) -> RunState:
-    return _next(state, event)
+    votes = (*state.pendings[event.id].votes, event)
+    return _next(state, event, pendings=_pending(state, event.id, votes=votes))
+
+
+def _pending_edited(state: RunState, event: e.PendingEdited) -> RunState:
+    opened = _set(state.pendings[event.id].opened, args=event.args, digest=event.digest)
+    return _next(state, event, pendings=_pending(state, event.id, opened=opened, edits=event.edits))
+
+
+def _pending_escalated(state: RunState, event: e.PendingEscalated) -> RunState:
+    pending = state.pendings[event.id]
+    escalated = _pending(
+        state,
+        event.id,
+        opened=_set(pending.opened, policy=event.policy, deadline=event.deadline),
+        since=event.at,
+        reminded=0,
+        escalations=(*pending.escalations, event),
+    )
+    return _next(state, event, pendings=escalated, timers=_timers_without(state, event.path))
+
+
+def _pending_reminded(state: RunState, event: e.PendingReminded) -> RunState:
+    return _next(state, event, pendings=_pending(state, event.id, reminded=event.n))
+
+
+def _pending_restamped(state: RunState, event: e.PendingRestamped) -> RunState:
+    """Votes on the question as it was are votes on it as it is."""
+    pending = state.pendings[event.id]
+    before, bound = pending.opened.digest, event.digest
+    votes = tuple(_set(vote, digest=bound) if vote.digest == before else vote for vote in pending.votes)
+    opened = _set(pending.opened, digest=bound)
+    return _next(state, event, pendings=_pending(state, event.id, opened=opened, votes=votes))
 
 
 def _pending_decided(state: RunState, event: e.PendingDecided) -> RunState:
+    """What was asked goes on: of a gate with the arguments that were decided upon, and what was decided."""
     pending = _set(
         state.pendings[event.id],
         status=event.outcome,
@@ -920,7 +1078,11 @@ def _pending_decided(state: RunState, event: e.PendingDecided) -> RunState:
         reason=event.reason,
         answer_sha=event.answer_sha,
     )
-    return _pending_closed(state, event, pending)
+    changes: dict[str, Any] = {"status": "running"}
+    if event.ready:
+        changes |= {"approval": event.value, "args": pending.opened.args}
+    step = _step(state, pending.opened.path, **changes)
+    return _pending_closed(state, event, pending, steps=step, ready=(*state.ready, *event.ready))
 
 
 def _pending_voided(state: RunState, event: e.PendingVoided) -> RunState:
@@ -928,7 +1090,7 @@ def _pending_voided(state: RunState, event: e.PendingVoided) -> RunState:
     return _pending_closed(state, event, pending)
 
 
-def _pending_closed(state: RunState, event: e.Event, pending: PendingState) -> RunState:
+def _pending_closed(state: RunState, event: e.Event, pending: PendingState, **changes: Any) -> RunState:
     path = pending.opened.path
     return _next(
         state,
@@ -936,6 +1098,7 @@ def _pending_closed(state: RunState, event: e.Event, pending: PendingState) -> R
         pendings=state.pendings.set(pending.opened.id, pending),
         open_pendings=state.open_pendings.delete(path),
         timers=_timers_without(state, path),
+        **changes,
     )
 
 
@@ -970,15 +1133,47 @@ def _raw_emitted(state: RunState, event: e.RawEmitted) -> RunState:
 
 
 def _collaboration_started(state: RunState, event: e.CollaborationStarted) -> RunState:
-    return _next(state, event)
+    """A child run watches its timeout itself."""
+    if event.run_id is None:
+        return _next(state, event)
+    return _next(
+        state,
+        event,
+        children=state.children.set(event.path, event.run_id),
+        idle=_without(state.idle, event.path),
+        timeouts=_dropped(state.timeouts, event.path),
+    )
 
 
 def _collaboration_ended(state: RunState, event: e.CollaborationEnded) -> RunState:
-    return _next(state, event)
+    if event.run_id is None:
+        return _next(state, event)
+    return _next(state, event, children=state.children.delete(event.path), idle=_without(state.idle, event.path))
+
+
+def _child_moved(state: RunState, event: e.ChildMoved) -> RunState:
+    idle = _without(state.idle, event.path)
+    return _next(state, event, idle=idle if event.working else (*idle, event.path))
+
+
+def _signals_awaited(state: RunState, event: e.SignalsAwaited) -> RunState:
+    return _next(
+        state,
+        event,
+        steps=_step(state, event.path, status="waiting"),
+        subscriptions=state.subscriptions.set(event.path, event.types),
+    )
 
 
 def _signal_received(state: RunState, event: e.SignalReceived) -> RunState:
-    return _next(state, event, signals=(*state.signals, event))
+    received = (*state.steps[event.path].received, event)
+    return _next(
+        state,
+        event,
+        steps=_step(state, event.path, received=received),
+        signals=state.signals.set(event.id, event.path),
+        subscriptions=state.subscriptions.set(event.path, event.awaits),
+    )
 
 
 def _warning_raised(state: RunState, event: e.WarningRaised) -> RunState:

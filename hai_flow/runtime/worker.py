@@ -29,7 +29,9 @@ import structlog
 from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.engine.ids import message_id
-from hai_flow.engine.jobs import next_ready, wake_at
+from hai_flow.engine.instances import standing_at
+from hai_flow.engine.jobs import next_ready, performed, wake_at
+from hai_flow.engine.state import in_cleanup
 from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.committer import Chunk, Committer, Hot
 from hai_flow.runtime.service import Service, wait_at_most
@@ -292,12 +294,12 @@ class Worker(Service):
             suspect = self._claims.pop(hot.id, suspect)
         if suspect and self._declare_lost(hot):
             return
-        for path, attempt in state.attempts.items():
+        for path, attempt in performed(state).items():
             if path not in hot.tasks:
                 self._begin(hot, path, attempt)
         if state.status == "stopping":
-            self._cancel_all(hot)
-        elif state.status == "running" and not hot.asks and next_ready(state) is not None:
+            self._cancel_what_is_stopped(hot)
+        if state.status in ("running", "stopping") and not hot.asks and next_ready(state) is not None:
             self.committer.tell(hot, c.Continue())
         self._set_timer(hot)
 
@@ -313,16 +315,17 @@ class Worker(Service):
 
     def _declare_lost(self, hot: Hot) -> bool:
         """The open attempts may have been begun by somebody who is gone; ours are known and stay."""
-        lost = [(path, attempt) for path, attempt in hot.state.attempts.items() if path not in hot.tasks]
+        lost = [(path, attempt) for path, attempt in performed(hot.state).items() if path not in hot.tasks]
         for path, attempt in lost:
             hot.tasks[path] = Performing(attempt, None)
             self.committer.tell(hot, c.StepLost(path=path, attempt=attempt))
         return bool(lost)
 
-    def _cancel_all(self, hot: Hot) -> None:
-        """Tell every attempt to stop, once: told again, it would be torn out of its own cleaning up."""
-        for performing in hot.tasks.values():
-            if performing.task is not None and not performing.task.cancelling():
+    def _cancel_what_is_stopped(self, hot: Hot) -> None:
+        """Tell every attempt to stop, once: told again, it would be torn out of its own cleaning up. What the workflow
+        does to clean up goes on."""
+        for path, performing in hot.tasks.items():
+            if performing.task is not None and not in_cleanup(path) and not performing.task.cancelling():
                 performing.task.cancel()
 
     def _set_timer(self, hot: Hot) -> None:
@@ -389,8 +392,8 @@ class Worker(Service):
 
         try:
             assert hot.plan is not None
-            step = hot.plan.steps[path]
-            attempt = Attempt(hot.state.run_id, path, number, hot.state.steps[path].args or "{}", step)
+            step, known = standing_at(hot.plan, path), hot.state.steps[path]
+            attempt = Attempt(hot.state.run_id, path, number, known.args or "{}", step, known.key)
             output = await self._registry.runner_of(step).perform(attempt, stream)
             return c.StepSucceeded(path=path, attempt=number, output=output)
         except asyncio.CancelledError:
@@ -398,7 +401,7 @@ class Worker(Service):
             assert task is not None
             if not task.cancelling():  # nobody cancelled us: something that the tool waited for was cancelled
                 return _failed(path, number, StepError("The tool was cancelled by something that it waited for."))
-            if hot.state.status != "stopping" or self._stopping:
+            if hot.state.status != "stopping" or in_cleanup(path) or self._stopping:
                 raise
             return _failed(path, number, StepError("The run is being stopped.", code=CANCELLED, retriable=False))
         except StepError as error:

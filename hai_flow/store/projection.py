@@ -16,6 +16,9 @@ from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCall
 from hai_flow.store.runs import MessageRow, PendingRow, TurnRow, VoteRow
 
 ThreadEntry: TypeAlias = MessageState | ToolCallState
+_OfPending: TypeAlias = (
+    e.PendingOpened | e.PendingEdited | e.PendingEscalated | e.PendingRestamped | e.PendingDecided | e.PendingVoided
+)
 CALL_ROLE = "tool"
 
 _encode = msgspec.json.Encoder().encode
@@ -31,8 +34,13 @@ class _Rows:
         self.turns: dict[int, TurnRow] = {}
         self.messages: dict[int, MessageRow] = {}
 
-    def pending(self, event: e.PendingOpened | e.PendingDecided | e.PendingVoided, position: int) -> None:
+    def pending(self, event: _OfPending, position: int) -> None:
         self.pendings[event.id] = _pending_row(self.state.pendings[event.id])
+
+    def resumed(self, event: e.RunResumed, position: int) -> None:
+        """A pause has put off the deadlines that it halts."""
+        for id in self.state.open_pendings.values():
+            self.pendings[id] = _pending_row(self.state.pendings[id])
 
     def vote(self, event: e.VoteCast, position: int) -> None:
         self.votes.append(VoteRow(event.id, event.by, _encode(event)))
@@ -63,8 +71,12 @@ class _Rows:
 # By type, not by `match`: an isinstance check of these records takes the slow way through their metaclass.
 _PROJECTED: Final[dict[type[e.Event], Callable[[_Rows, Any, int], None]]] = {
     e.PendingOpened: _Rows.pending,
+    e.PendingEdited: _Rows.pending,
+    e.PendingEscalated: _Rows.pending,
+    e.PendingRestamped: _Rows.pending,
     e.PendingDecided: _Rows.pending,
     e.PendingVoided: _Rows.pending,
+    e.RunResumed: _Rows.resumed,
     e.VoteCast: _Rows.vote,
     e.TurnStarted: _Rows.turn_started,
     e.TurnEnded: _Rows.turn_ended,

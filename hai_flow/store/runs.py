@@ -298,7 +298,8 @@ def _upsert_pendings(parameters: _Parameters, at: str) -> str:
   INSERT INTO pendings (run_id, id, tenant, status, path, digest, deadline, opened_seq, opened_at, body)
   SELECT w.id[k.p], k.id, w.tenant[k.p], k.status, k.path, k.digest, k.deadline, w.seq[k.p], {at}, k.body
   FROM {_of_winners(rows)}
-  ON CONFLICT (run_id, id) DO UPDATE SET status = excluded.status, deadline = excluded.deadline
+  ON CONFLICT (run_id, id) DO UPDATE
+    SET status = excluded.status, deadline = excluded.deadline, digest = excluded.digest, body = excluded.body
 )"""
 
 

@@ -118,12 +118,14 @@ def _delta(message: MessageState, content: str, *, plain: bool, at: int | None =
 
 # --- outward: the snapshot of messages ----------------------------------------------------------------------------
 
-_CONFIRM: Final = {"approve": "confirmAction", "ask": "requestInput"}
+_CONFIRM: Final = {"approve": "confirmAction", "gate": "confirmAction", "ask": "requestInput"}
 
 
 def shown_as_call(profile: Profile, opened: e.PendingOpened) -> bool:
-    """Whether the client is handed this question as a call: it advertised the tool for it and may answer."""
-    return profile.may_answer and _CONFIRM.get(opened.kind) in profile.client_tools
+    """Whether the client is handed this question as a call: it advertised the tool for it and may answer. A question
+    that does not ask who started the run is never a call."""
+    asked = opened.policy is None or opened.policy.get("asks_requester", True)
+    return asked and profile.may_answer and _CONFIRM.get(opened.kind) in profile.client_tools
 
 
 def _question_args(opened: e.PendingOpened) -> str:
@@ -132,6 +134,8 @@ def _question_args(opened: e.PendingOpened) -> str:
         "title": opened.title,
         "message": opened.message,
         "evidence": None if opened.evidence is None else values.loads(opened.evidence),
+        "tool": opened.tool,
+        "arguments": None if opened.args is None else values.loads(opened.args),
         "options": list(opened.options) or None,
         "form": opened.schema,
         "deadline": opened.deadline,
@@ -254,7 +258,7 @@ def _resolved(call: ToolCallState) -> tuple[str, str | None] | None:
 # --- outward: events ----------------------------------------------------------------------------------------------
 
 # Steps without an effect that anybody could watch (section 2.4).
-_SILENT_VERBS: Final = frozenset({"say", "set", "switch", "return", "fail"})
+_SILENT_VERBS: Final = frozenset({"say", "emit", "set", "switch", "try", "iteration", "return", "fail"})
 
 # LANGUAGE section 5: an author's own codes never begin with one of these.
 _RESERVED: Final = frozenset(
@@ -523,6 +527,21 @@ class HaiEncoder:
         delta = [{**operation, "from": operation.get("from", "")} for operation in event.ops]
         return [_frame("STATE_DELTA", event.at, delta=delta)]
 
+    def _custom_emitted(self, event: e.CustomEmitted) -> list[Frame]:
+        return [_custom(event.name, event.value, event.at)]
+
+    def _raw_emitted(self, event: e.RawEmitted) -> list[Frame]:
+        return [_frame("RAW", event.at, event=event.event, source=event.source)]
+
+    def _collaboration_started(self, event: e.CollaborationStarted) -> list[Frame]:
+        """One message with exactly one content: the client parses what it has when the message ends (H6)."""
+        id, type = f"{self._state.run_id}:{self._state.seq}", "AGENT_COLLABORATIVE_MESSAGE"
+        return [
+            _frame(f"{type}_START", event.at, **{"from": event.from_, "to": event.to}, messageId=id),
+            _frame(f"{type}_CONTENT", event.at, delta=dump({"task": event.task}).decode(), messageId=id),
+            _frame(f"{type}_END", event.at, messageId=id),
+        ]
+
 
 # What a status says that RUN_FINISHED alone would not.
 _SPOKEN_STATUSES: Final = frozenset({"queued", "paused", "stopping", "stopped", "needs_attention"})
@@ -537,6 +556,7 @@ SHOWN: Final[dict[type[e.Event], Callable[[HaiEncoder, Any], list[Frame]]]] = {
     e.StepFinished: HaiEncoder._step_ended,
     e.StepFailed: HaiEncoder._step_ended,
     e.StepStopped: HaiEncoder._step_ended,
+    e.StepSkipped: HaiEncoder._step_ended,
     e.MessageStarted: HaiEncoder._message_started,
     e.MessageChunk: HaiEncoder._message_chunk,
     e.MessageEnded: HaiEncoder._message_ended,
@@ -546,6 +566,9 @@ SHOWN: Final[dict[type[e.Event], Callable[[HaiEncoder, Any], list[Frame]]]] = {
     e.ToolCallResolved: HaiEncoder._tool_call_resolved,
     e.PendingOpened: HaiEncoder._pending_opened,
     e.StateChanged: HaiEncoder._state_changed,
+    e.CustomEmitted: HaiEncoder._custom_emitted,
+    e.RawEmitted: HaiEncoder._raw_emitted,
+    e.CollaborationStarted: HaiEncoder._collaboration_started,
 }
 
 _ENDS: Final = (e.TurnEnded, e.RunFinished, e.RunFailed, e.RunStopped)
@@ -563,14 +586,26 @@ IGNORED: Final[frozenset[type[e.Event]]] = frozenset(
         e.MessagesChanged,  # the client's own words
         e.AttemptStarted,  # retries: the step goes on
         e.StepRetried,
-        e.StepSkipped,  # it never began
+        e.StepEnding,  # how blocks end and go on: its steps tell
+        e.StepReopened,
+        e.StepUndone,
+        e.HandlerStarted,
+        e.IterationStarted,
+        e.IterationEnded,
         e.BranchEnded,
+        e.CollaborationEnded,  # HAI shows a task once, when it is handed over
         e.VoteCast,  # people: HAI knows only the question
+        e.PendingEdited,
+        e.PendingEscalated,
+        e.PendingReminded,
+        e.PendingRestamped,
         e.PendingDecided,
         e.PendingVoided,
         e.TimerSet,  # the engine's own
         e.TimerFired,
+        e.SignalsAwaited,
         e.SignalReceived,
+        e.ChildMoved,
         e.WarningRaised,
     }
 )
@@ -585,7 +620,8 @@ def _frame(type: str, at: int, *, call: str | None = None, terminal: bool = Fals
 
 
 def _custom(name: str, value: Json, at: int) -> Frame:
-    return _frame("CUSTOM", at, name=name, value=value)
+    """CUSTOM's value may be null, and is there then: no other field of HAI is."""
+    return Frame("CUSTOM", dump({"type": "CUSTOM", "name": name, "value": value, "timestamp": at}))
 
 
 def _pending(opened: e.PendingOpened, at: int) -> Frame:
@@ -594,6 +630,8 @@ def _pending(opened: e.PendingOpened, at: int) -> Frame:
         "kind": opened.kind,
         "title": opened.title,
         "message": opened.message,
+        "tool": opened.tool,
+        "arguments": None if opened.args is None else values.loads(opened.args),
         "form": opened.schema,
         "options": list(opened.options) or None,
         "deadline": opened.deadline,

@@ -110,6 +110,25 @@ def ask_after_call() -> Play:
     return Play("steps: [{id: a, call: t.f}, {id: b, call: pick}]")
 
 
+UNDOABLE = "steps: [{id: a, call: t.f, undo: {call: t.back}}, {id: b, call: pick}]"
+
+
+def waiting_behind_an_effect() -> Play:
+    play = Play(UNDOABLE)
+    play.succeed("a")
+    return play
+
+
+def stopping_by_undoing() -> Play:
+    play = waiting_behind_an_effect()
+    play.stop()
+    return play
+
+
+def undo_fails(play: Play) -> None:
+    play.fail("a/~undo", "tool.invalid_result")
+
+
 def turn_in_a_retry(play: Play) -> None:
     play.retry()
 
@@ -122,6 +141,7 @@ WALKS: dict[Row, tuple[Callable[[], Play], Callable[[Play], object]]] = {
     ("turn_started", "running", "running"): (failed, turn_in_a_retry),
     ("turn_started", "paused", "paused"): (paused, end_in_a_turn),
     ("turn_started", "needs_attention", "needs_attention"): (needs_attention, end_in_a_turn),
+    ("turn_started", "stopping", "stopping"): (waiting_behind_an_effect, Play.stop),
     ("turn_ended", "running", "waiting"): (ask_after_call, step_ends),
     ("run_paused", "running", "paused"): (running, Play.pause),
     ("run_paused", "waiting", "paused"): (waiting, Play.pause),
@@ -142,6 +162,7 @@ WALKS: dict[Row, tuple[Callable[[], Play], Callable[[Play], object]]] = {
     ("run_stopped", "needs_attention", "stopped"): (needs_attention, Play.terminate),
     ("run_finished", "running", "finished"): (running, step_ends),
     ("run_failed", "running", "failed"): (running, step_fails),
+    ("run_failed", "stopping", "failed"): (stopping_by_undoing, undo_fails),
     ("run_needs_attention", "running", "needs_attention"): (running, attention),
     ("run_needs_attention", "paused", "needs_attention"): (paused, attention),
     ("run_needs_attention", "waiting", "needs_attention"): (waiting, attention),

@@ -35,6 +35,8 @@ class _Author:
     def __init__(self, random: Random) -> None:
         self.random = random
         self.count = 0
+        self.simple = self.chance(0.5)  # no loops and nothing to clean up: so that people, time and races stay common
+        self.cleaning = False  # what cleans up asks nobody, waits for nothing and never returns
 
     def document(self) -> dict[str, Any]:
         document = {**HEAD, "steps": self.steps(DEPTH_MAX)}
@@ -42,6 +44,10 @@ class _Author:
             document["catch"] = self.clauses(1)
         if self.chance(0.5):
             document["output"] = "${{ state.log }}" if self.chance(0.8) else "${{ 1 / state.zero }}"
+        if not self.simple and self.chance(0.15):
+            document["finally"] = self.clean_up()
+        if self.chance(0.1):
+            document["limits"] = {"steps": self.random.randint(3, 12)}
         if self.chance(0.2):
             document["defaults"] = {"retry": self.retry()}
         return document
@@ -55,16 +61,29 @@ class _Author:
 
     def step(self, depth: int) -> dict[str, Any]:
         self.count += 1
-        flat = [self.call] * CALLS_IN_FRONT + [self.pick, self.say, self.ask, self.approve, self.set, self.wait]
+        flat = [self.call] * CALLS_IN_FRONT + [self.say, self.set]
+        if not self.cleaning:
+            flat += [self.pick, self.ask, self.approve, self.wait]
         if self.chance(0.12):
-            flat = [self.fail, self.end, self.broken]
-        verb = self.random.choice(flat if depth == 0 else [*flat, self.switch, self.parallel, self.parallel])
+            flat = [self.fail, self.broken] if self.cleaning else [self.fail, self.end, self.broken]
+        blocks = [self.switch, self.parallel, self.parallel]
+        if not self.simple:
+            blocks += [self.try_, self.try_, self.for_each, self.for_each, self.repeat]
+        verb = self.random.choice(flat if depth == 0 else [*flat, *blocks])
         step = {"id": f"s{self.count}", **verb(depth)}
         if self.chance(0.1):
             step["if"] = self.random.choice(["size(state.log) > 0", "1 / state.zero > 0"])
         if depth and self.chance(0.4) and not {"return", "fail"} & step.keys():
             step["catch"] = self.clauses(depth - 1)
+        if not self.simple and self.chance(0.15) and not {"return", "fail"} & step.keys():
+            step["finally"] = self.clean_up()
         return step
+
+    def clean_up(self) -> list[dict[str, Any]]:
+        before, self.cleaning = self.cleaning, True
+        steps = self.steps(self.random.choice([0, 0, 0, 1]))[:2]
+        self.cleaning = before
+        return steps
 
     def clauses(self, depth: int) -> list[dict[str, Any]]:
         clause: dict[str, Any] = {"steps": self.steps(depth)[:2]}
@@ -81,12 +100,20 @@ class _Author:
 
     def call(self, depth: int) -> dict[str, Any]:
         step: dict[str, Any] = {"call": "t.f", "with": {"n": "${{ size(state.log) }}"}}
-        if self.chance(0.4):
+        if self.chance(0.15):
+            step["delivery"] = "at_most_once"
+        elif self.chance(0.4):
             step["retry"] = self.retry()
+        if self.chance(0.15) and not self.cleaning:
+            step["approval"] = {"from": "anyone", "deadline": "30m", "when": "size(state.log) < 3"}
         if self.chance(0.3):
             step["timeout"] = "90s"
         if self.chance(0.3):
             step["expose"] = True
+        if not self.simple and self.chance(0.35):
+            step["undo"] = {"call": "t.back", "with": {"n": 1}}
+            if self.chance(0.6):
+                step["undo"]["retry"] = self.retry()
         return step
 
     def pick(self, depth: int) -> dict[str, Any]:
@@ -133,6 +160,29 @@ class _Author:
         branches = {name: self.steps(depth - 1) for name in "abc"[: self.random.randint(2, 3)]}
         join = {"join": "any"} if self.chance(0.4) else {}
         return {"parallel": branches, **join, **self.block()}
+
+    def try_(self, depth: int) -> dict[str, Any]:
+        return {"try": self.steps(depth - 1), **self.block()}
+
+    def for_each(self, depth: int) -> dict[str, Any]:
+        loop: dict[str, Any] = {"items": list(range(self.random.randint(0, 4))), "steps": self.steps(depth - 1)[:2]}
+        loop["as"] = f"item{self.count}"
+        if self.chance(0.6):
+            loop["max_parallel"] = self.random.randint(1, 3)
+        if self.chance(0.5):
+            loop["on_failure"] = "isolate"
+        if self.chance(0.5):
+            loop["rollback"] = self.random.choice(["all", "none"])
+        if self.chance(0.3):
+            loop["output"] = "${{ index }}" if self.chance(0.8) else "${{ 1 / state.zero }}"
+        return {"for_each": loop, **self.block()}
+
+    def repeat(self, depth: int) -> dict[str, Any]:
+        loop: dict[str, Any] = {"max": self.random.randint(1, 3), "steps": self.steps(depth - 1)[:2]}
+        if self.chance(0.6):
+            condition = self.random.choice(["size(state.log) > 2", "index > 0", "1 / state.zero > 0"])
+            loop[self.random.choice(["while", "until"])] = condition
+        return {"repeat": loop, **self.block()}
 
     def block(self) -> dict[str, Any]:
         return {"timeout": "3m"} if self.chance(0.2) else {}

@@ -12,13 +12,25 @@ from typing import Any
 from uuid import UUID
 
 from hai_flow.definition.compiler import compile_workflow
-from hai_flow.definition.plan import Plan
+from hai_flow.definition.plan import ForEach, Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import DEFAULT_LIMITS, Decision, Limits, decide
-from hai_flow.engine.jobs import Continue, Perform, is_busy, next_ready, open_jobs, wake_at
+from hai_flow.engine.instances import filled, keys_of, plan_path, standing_at
+from hai_flow.engine.jobs import (
+    TIMERS_WHILE_HALTED,
+    Continue,
+    Perform,
+    is_busy,
+    is_working,
+    next_ready,
+    open_jobs,
+    wake_at,
+)
+from hai_flow.engine.people import may_decide
+from hai_flow.engine.retry import UNDO_RETRY
 from hai_flow.engine.snapshot import decode_state, encode_state
-from hai_flow.engine.state import RunState, evolve, fold
+from hai_flow.engine.state import RunState, evolve, fold, in_cleanup, is_inside
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 NOON = 1_772_452_800_000  # 2026-03-02T12:00:00Z, a Monday
@@ -30,7 +42,7 @@ tools:
   pick: {frontend: {description: Pick one., parameters: {type: object, additionalProperties: true}}}
 """
 OPEN = ("running", "waiting")
-STEP_STATUSES = {"running", "waiting", "finished", "skipped", "failed", "stopped"}
+STEP_STATUSES = {"running", "waiting", "finished", "skipped", "failed", "stopped", "undone", "pending"}
 
 
 def plan_of(text: str) -> Plan:
@@ -73,7 +85,7 @@ class Play:
         """Decide, check, and take over what was decided. `Continue` is up to the test (see `settle`)."""
         before = self.state
         decision = self._decide(self.plan, before, command, self.now, self.limits)
-        self._book.check_decision(before, decision, self.limits)
+        self._book.check_decision(before, command, decision, self.limits)
         if decision.events:
             self.commands.append((command, self.now))
             self.log.append(decision.events)
@@ -100,13 +112,22 @@ class Play:
     def lose(self, path: str, attempt: int | None = None) -> Decision:
         return self.do(c.StepLost(path=path, attempt=attempt or self.attempt(path)))
 
-    def answer(self, path: str, by: str = "user:bob", **fields: Any) -> Decision:
-        """Answer the pending that the step `path` has open (or had open last)."""
+    def answer(self, path: str, by: str | c.Principal | None = None, **fields: Any) -> Decision:
+        """Answer the pending that the step `path` has open (or had open last), as somebody who may."""
         return self.answer_all({path: fields}, by=by)
 
-    def answer_all(self, answers: dict[str, dict[str, Any]], by: str = "user:bob") -> Decision:
+    def answer_all(self, answers: dict[str, dict[str, Any]], by: str | c.Principal | None = None) -> Decision:
         given = tuple(c.PendingAnswer(id=self.pending(path), **fields) for path, fields in answers.items())
-        return self.do(c.Answer(answers=given, by=by))
+        principal = c.Principal(by) if isinstance(by, str) else by or self.decider(*(answer.id for answer in given))
+        return self.do(c.Answer(answers=given, by=principal))
+
+    def decider(self, *ids: str) -> c.Principal:
+        """Bob, if he may decide all of these; an operator, if there is a doubt; else ann, who started the run."""
+        bob, known = c.Principal("user:bob"), self.state.pendings
+        if any(id in known and known[id].opened.kind == "doubt" for id in ids):
+            return c.LOCAL_PRINCIPAL
+        may = all(may_decide(self.plan, self.state, known[id], bob) for id in ids if id in known)
+        return bob if may else c.Principal("user:ann")
 
     def advance(self, ms: int) -> Decision | None:
         """Let time pass, then fire what is due, as a worker would that slept until then."""
@@ -115,7 +136,7 @@ class Play:
         return self.do(c.TimerFired()) if due is not None and due <= self.now else None
 
     def signal(self, id: str, name: str = "ping", data: Any = None) -> Decision:
-        return self.do(c.Signal(id=id, name=name, data=data))
+        return self.do(c.Signal(id=id, name=name, data=data, sent_at=self.now))
 
     def pause(self, by: str = "user:op", reason: str = "") -> Decision:
         return self.do(c.Pause(by=by, reason=reason))
@@ -237,9 +258,14 @@ class Book:
         self.ids: set[str] = set()
         self.attempts: set[tuple[str, int]] = set()
         self.failures: dict[str, int] = {}
+        self.order: dict[str, int] = {}  # finished steps that have an undo -> how many had finished before
+        self.owed: set[str] = set()  # steps that have begun, and whose `finally` has not
+        self.spared = False  # an operator cut the run off: nothing was cleaned up
 
-    def check_decision(self, before: RunState, decision: Decision, limits: Limits) -> None:
+    def check_decision(self, before: RunState, command: c.Command, decision: Decision, limits: Limits) -> None:
         after, events = decision.state, decision.events
+        if isinstance(command, c.NeedAttention) and before.status == "stopping":
+            self.spared = True
         assert decision.already == (not events), "a decision without events is an 'already so', and nothing else is"
         state = before
         for number, event in enumerate(events):
@@ -269,46 +295,101 @@ class Book:
                 assert not state.open_messages, "a message is open at the end of its turn"
                 assert not any(call.open for call in state.tool_calls.values())
             case e.StepStarted() | e.AttemptStarted():
-                assert state.status == "running", f"{event.path} begins in a run that is {state.status}"
+                cleaning = state.status == "stopping" and in_cleanup(event.path)
+                assert state.status == "running" or cleaning, f"{event.path} begins in a run that is {state.status}"
                 assert event.path in state.ready, f"{event.path} begins, but was not ready"
                 self._check_turn_has_come(state, event.path)
                 if isinstance(event, e.StepStarted):
                     self.failures.pop(event.path, None)
+                    self._check_undo_order(state, event.path)
+                    if standing_at(self.plan, event.path).finally_ is not None:
+                        self.owed.add(event.path)
                 if event.attempt:
                     self._new_attempt(event.path, event.attempt)
             case e.StepRetried(lost=False):
                 self.failures[event.path] = self.failures.get(event.path, 0) + 1
-                policy = self.plan.steps[event.path].retry or self.plan.default_retry
+                policy = standing_at(self.plan, event.path).retry or self.plan.default_retry
+                policy = policy or (UNDO_RETRY if event.path.endswith("/~undo") else None)
                 assert policy is not None, f"{event.path} has no retry"
                 assert self.failures[event.path] <= policy.max, f"{event.path} is tried too often"
             case e.TimerFired():
                 due = [t.due for t in state.timers if (t.path, t.kind) == (event.path, event.kind)]
                 assert due, "a timer fires that was not set"
                 assert min(due) <= event.at, "a timer fires before its time"
-                assert event.kind == "deadline" or state.status not in ("paused", "needs_attention")
-            case e.StepFinished() | e.StepFailed() | e.StepStopped() | e.StepSkipped():
-                inside = [path for path in _open_steps(state) if event.path and path.startswith(event.path + "/")]
+                assert event.kind in TIMERS_WHILE_HALTED or state.status not in ("paused", "needs_attention")
+            case e.StepUndone():
+                assert event.path in state.undoables, f"{event.path} is undone, but nothing of it stands"
+                assert event.path not in state.undone, f"{event.path} is undone twice"
+            case e.StepFinished() | e.StepFailed() | e.StepStopped() | e.StepSkipped() | e.IterationEnded():
+                inside = [path for path in _open_steps(state) if event.path and is_inside(path, event.path)]
                 assert not inside, f"{event.type} of {event.path} before {inside}"
                 assert event.path not in state.open_pendings
+                if isinstance(event, e.StepFinished) and event.path:
+                    known = state.steps.get(event.path)
+                    assert known is None or known.status in OPEN, f"{event.path} finishes, which is {known.status}"
                 if not isinstance(event, e.StepFailed):  # a handled failure can fail again, in its handler
                     known = state.steps.get(event.path)
-                    assert known is None or known.status in OPEN or event.path in state.ready
+                    going_on = known is None or known.status in OPEN or known.handler is not None
+                    assert going_on or event.path in state.ready, f"{event.type} of {event.path}, which is over"
+            case e.IterationStarted():
+                self._check_room(state, event.path)
+            case e.RunFailed() | e.RunFinished():
+                self._check_cleaned_up(state, undone=isinstance(event, e.RunFailed))
+            case e.RunStopped():
+                if not event.terminated:
+                    self._check_cleaned_up(state, undone=True)
             case e.PendingOpened() | e.ToolCallStarted() if getattr(event, "executor", "") != "frontend":
                 self._new_id(event.id if isinstance(event, e.PendingOpened) else event.tool_call_id)
             case e.MessageStarted():
                 self._new_id(event.message_id)
             case _:
                 pass
+        if isinstance(event, e.StepFinished) and event.undoable:
+            self.order[event.path] = len(self.order)
+        if getattr(event, "handler", None) == "~finally":
+            self.owed.discard(getattr(event, "path", ""))
         assert event.turn == (state.turn.n if state.turn else 0)
+
+    def _check_undo_order(self, state: RunState, path: str) -> None:
+        """What an undo takes back finished last of all that its scope has left to undo."""
+        if not path.endswith("/~undo"):
+            return
+        owner = scope = path.removesuffix("/~undo")
+        while scope and not (scope != owner and scope in state.steps and state.steps[scope].handler == "~undo"):
+            scope = standing_at(self.plan, scope).parent
+        left = [p for p in state.undoables if is_inside(p, scope) and not in_cleanup(p[len(scope) :])]
+        newer = [p for p in left if self.order[p] > self.order[owner]]
+        assert not newer, f"{owner} is undone before {newer}, which finished later"
+
+    def _check_room(self, state: RunState, path: str) -> None:
+        verb = standing_at(self.plan, path[: path.rindex("[")]).verb
+        most = verb.max_parallel if isinstance(verb, ForEach) else 1
+        loop = path[: path.rindex("[")]
+        open_ones = [
+            p
+            for p, step in state.steps.items()
+            if p.startswith(loop + "[") and "/" not in p[len(loop) :] and step.status in OPEN
+        ]
+        assert len(open_ones) < most, f"{path} begins beside {open_ones}"
+
+    def _check_cleaned_up(self, state: RunState, *, undone: bool) -> None:
+        if self.spared:
+            return
+        assert not self.owed, f"the finally of {self.owed} has not run"
+        left = [path for path in state.undoables if not in_cleanup(path)]
+        assert not undone or not left, f"{left} are not undone"
 
     def _check_turn_has_come(self, state: RunState, path: str) -> None:
         """The step before `path` is done, and the step around it is open: its block runs, or its handler does."""
-        step = self.plan.steps[path]
-        previous = self.before.get(path)
-        assert previous is None or is_done(state, previous.path), f"{path} begins before {previous.path} is done"
+        step = standing_at(self.plan, path)
+        before = self.before.get(plan_path(path))
+        previous = None if before is None else filled(before.path, keys_of(path))
+        assert previous is None or is_done(state, previous), f"{path} begins before {previous} is done"
         around = state.steps.get(step.parent)
-        if step.body.startswith("~"):
-            handling = around is not None and around.handler == step.body
+        if step.body == "~undo":
+            assert step.parent in state.undoables, f"{path} begins, but there is nothing to undo"
+        elif step.body.startswith("~"):
+            handling = around is not None and (around.handler == step.body or state.retried)
             assert handling, f"{path} begins, but is not asked to handle"
         elif step.parent:
             inside = around is not None and around.status == "running"
@@ -329,7 +410,7 @@ def is_done(state: RunState, path: str) -> bool:
     known = state.steps.get(path)
     if known is None:
         return False
-    caught = known.status == "failed" and (known.handler or "").startswith("~catch")
+    caught = known.status == "failed" and known.handled
     return caught or known.status in ("finished", "skipped")
 
 
@@ -352,23 +433,24 @@ def check_state(plan: Plan, state: RunState) -> None:
         opened = state.pendings[id].opened
         assert opened.path == path
         assert steps[path].status == "waiting"
-        due = [timer.due for timer in state.timers if timer.path == path]
-        assert due == ([] if opened.deadline is None else [opened.deadline]), f"the deadline of {path}"
+        due = [timer.due for timer in state.timers if timer.path == path and timer.kind != "remind"]
+        assert len(due) == (0 if opened.deadline is None else 1), f"the deadline of {path}"
     _check_timers(state)
     for path in state.timeouts:
-        assert steps[path].status == "running", f"a timeout of {path}, which is {steps[path].status}"
+        assert path == "" or steps[path].status == "running", f"a timeout of {path}, which is {steps[path].status}"
     assert len(set(state.ready)) == len(state.ready), "ready twice"
     for path in state.ready:
-        assert path == "" or path in plan.steps
+        assert path == "" or plan_path(path) in plan.steps
         assert path not in state.open_pendings
         if path and path in steps:
             assert steps[path].status != "waiting"
-            assert steps[path].status != "running" or steps[path].attempt, f"{path} is ready and running"
+            assert steps[path].status != "running" or steps[path].args is not None, f"{path} is ready and running"
     _check_nothing_forgotten(state)
     _check_status(state)
     performing = [job.path for job in open_jobs(state) if isinstance(job, Perform)]
-    assert sorted(performing) == sorted(attempts)
-    assert is_busy(state) == bool(attempts or (status == "running" and next_ready(state) is not None))
+    assert sorted(performing) == sorted(set(attempts) - set(state.children))
+    going_on = status in ("running", "stopping") and next_ready(state) is not None
+    assert is_busy(state) == bool(performing or going_on)
 
 
 def _check_timers(state: RunState) -> None:
@@ -377,29 +459,34 @@ def _check_timers(state: RunState) -> None:
         if timer.kind == "grace":
             assert timer.path == ""
             assert state.status == "stopping"
-        else:
+        elif timer.kind != "limit":
             wanted = "running" if timer.kind == "retry" else "waiting"
             assert state.steps[timer.path].status == wanted, timer
-            assert timer.kind != "deadline" or timer.path in state.open_pendings
+            asked = timer.path in state.open_pendings or timer.path in state.subscriptions
+            assert timer.kind not in ("deadline", "halting_deadline", "remind") or asked
 
 
 def _check_nothing_forgotten(state: RunState) -> None:
     """Every open step is moved by something: an attempt, a pending, a timer, its turn to begin; or a step inside is.
 
-    The blocks of a stopping run end together, with its last attempt.
+    The blocks of a stopping run end behind what it has to clean up.
     """
+    moved = _moved(state)
     if state.status == "stopping":
-        open_leaves = {path for path in _open_steps(state) if state.steps[path].verb not in ("parallel", "switch")}
-        assert open_leaves == set(state.attempts), "a stop waits for more than its attempts"
+        assert moved, "a stop waits for nothing"
         return
-    moved = {*state.attempts, *state.open_pendings, *(timer.path for timer in state.timers), *state.ready}
     for path in _open_steps(state):
-        inside = path + "/"
-        assert any(each == path or each.startswith(inside) for each in moved), f"{path} is open, and nothing moves it"
+        undoing = (state.steps[path].handler or "") == "~undo"
+        assert undoing or any(each == path or is_inside(each, path) for each in moved), f"nothing moves {path}"
+
+
+def _moved(state: RunState) -> set[str]:
+    timed = (timer.path for timer in state.timers if timer.path)
+    return {*state.attempts, *state.open_pendings, *state.subscriptions, *state.children, *timed, *state.ready}
 
 
 def _check_status(state: RunState) -> None:
-    status, idle = state.status, not state.attempts
+    status, idle = state.status, not is_working(state)
     if state.ended:
         left = [state.ready, state.timers, state.open_pendings, state.open_messages, state.timeouts, state.attempts]
         assert not any(left), "something outlives the run"
@@ -411,16 +498,15 @@ def _check_status(state: RunState) -> None:
         assert not state.turn_open
     if status == "waiting":
         assert not state.ready
-        assert state.open_pendings or state.timers, "waits for nothing"
+        assert _moved(state), "waits for nothing"
     if status == "running" and not is_busy(state):
         assert state.turn_open, "running outside of a turn"
-        assert wake_at(state) is not None, "running, and nothing moves it"
+        assert wake_at(state) is not None or state.children, "running, and nothing moves it"
     if status in ("paused", "needs_attention") and idle:
         assert not state.turn_open
     if status == "stopping":
-        assert state.attempts, "stopping what is over"
         assert not state.open_pendings
-    assert (status == "running") == (state.running_since is not None)
+    assert (status in ("running", "stopping")) == (state.running_since is not None)
 
 
 def _open_steps(state: RunState) -> list[str]:

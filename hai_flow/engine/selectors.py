@@ -1,0 +1,129 @@
+"""Whom a selector means: `user:ann`, `role:controller`, `group:finance`, `requester`, `anyone` (LANGUAGE section 7).
+
+A role that the document declares means exactly the people and groups it lists; any other role, and every group, is what
+the principal brings along. So who has them cannot be listed, only recognised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from hai_flow.engine.commands import Principal
+
+Json: TypeAlias = Any
+
+REQUESTER: Final = "requester"
+ANYONE: Final = "anyone"
+EDITOR: Final = "editor"  # only in `exclude`: whoever edited the arguments
+
+_SELECTOR = re.compile(r"(?:user|role|group):\S{1,200}")
+
+
+class NotASelector(ValueError):
+    """A value that names nobody. The message says what was expected and found."""
+
+
+def acting_as(text: str) -> Principal:
+    """The principal that a development server is told to take somebody for: `user:ann,role:controller,group:finance`,
+    and `for:user:bob` for a delegate. Raises `NotASelector`."""
+    ids: list[str] = []
+    others: list[str] = []
+    held: dict[str, list[str]] = {"role": [], "group": []}
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        kind, _, name = part.partition(":")
+        if kind == "for" and name.startswith("user:") and _SELECTOR.fullmatch(name):
+            others.append(name)
+        elif not _SELECTOR.fullmatch(part):
+            raise NotASelector(f"expected user:, role:, group: or for:user:, separated by commas; found {part!r:.80}")
+        elif kind == "user":
+            ids.append(part)
+        else:
+            held[kind].append(name)
+    if len(ids) != 1 or len(others) > 1:
+        raise NotASelector(f"expected exactly one user: (and at most one for:user:), found {text!r:.80}")
+    return Principal(ids[0], tuple(held["role"]), tuple(held["group"]), others[0] if others else None)
+
+
+class World(NamedTuple):
+    """What decides whom a selector means in one run: its requester, and the roles that the document declares."""
+
+    requester: str
+    roles: Mapping[str, tuple[str, ...]]
+
+
+def selectors_of(value: Json, *, editor: bool = False) -> tuple[str, ...]:
+    """The selectors in a rendered `from` or `exclude`: one, or a list of them, each once. Raises `NotASelector`."""
+    words = (REQUESTER, ANYONE, EDITOR) if editor else (REQUESTER, ANYONE)
+    found: dict[str, None] = {}
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, list):  # a hole that gives several
+            found.update(dict.fromkeys(selectors_of(item, editor=editor)))
+        elif isinstance(item, str) and (item in words or _SELECTOR.fullmatch(item)):
+            found[item] = None
+        else:
+            raise NotASelector(f"expected a selector (user:, role:, group:, {', '.join(words)}), found {item!r:.80}")
+    return tuple(found)
+
+
+def person_of(principal: Principal) -> str:
+    """Whose vote it is: a delegate votes as the other."""
+    return principal.on_behalf_of or principal.id
+
+
+def matched(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
+    """The selectors that `principal` matches, as the person whose vote it casts."""
+    person = person_of(principal)
+    return tuple(each for each in selectors if _matches(each, person, principal, world))
+
+
+def barred(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
+    """The selectors of an exclusion that `principal` falls under: itself, or the person it votes for."""
+    ids = {principal.id, person_of(principal)}
+    return tuple(each for each in selectors if any(_matches(each, id, principal, world) for id in ids))
+
+
+def _matches(selector: str, id: str, principal: Principal, world: World) -> bool:
+    if selector == ANYONE:
+        return True
+    if selector == REQUESTER:
+        return id == world.requester
+    kind, _, name = selector.partition(":")
+    if kind == "group":
+        return name in principal.groups
+    if kind == "role":
+        if name not in world.roles:
+            return name in principal.roles
+        return any(_matches(member, id, principal, world) for member in world.roles[name])
+    return id == selector
+
+
+def people_of(selectors: Iterable[str], world: World) -> tuple[str, ...] | None:
+    """Everyone whom the selectors mean, by id; None if they can't be listed."""
+    found: dict[str, None] = {}
+    for selector in selectors:
+        kind, _, name = selector.partition(":")
+        if selector == REQUESTER:
+            found[world.requester] = None
+        elif kind == "user":
+            found[selector] = None
+        elif kind == "role" and all(member.startswith("user:") for member in world.roles.get(name, (ANYONE,))):
+            found.update(dict.fromkeys(world.roles[name]))
+        else:
+            return None
+    return tuple(found)
+
+
+def could_match(selector: str, id: str, world: World) -> bool:
+    """Whether the person of whom only the id is known may match: true where nobody can tell before they vote."""
+    if selector == ANYONE:
+        return True
+    if people_of([selector], world) is not None:
+        return surely_matches(selector, id, world)
+    return True
+
+
+def surely_matches(selector: str, id: str, world: World) -> bool:
+    """Whether the person of whom only the id is known matches whatever roles and groups they have."""
+    return selector == ANYONE or _matches(selector, id, Principal(id), world)

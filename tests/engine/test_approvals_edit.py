@@ -1,0 +1,385 @@
+"""Gates: what is approved is what runs, with edits; forms and how several answers become one; calls in doubt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from hai_flow.definition.cel import ExpressionError
+from hai_flow.definition.plan import Approval
+from hai_flow.engine import events as e
+from hai_flow.engine import people
+from hai_flow.engine.draft import Raised
+from hai_flow.engine.state import fold
+from tests.support.people import (
+    DAY,
+    HOUR,
+    Asked,
+    Hole,
+    Lit,
+    approving,
+    asking,
+    escalate,
+    failure,
+    gated,
+    plan_with,
+    policy,
+    who,
+)
+
+ANN, BOB, EVE, JOE = (who(name, "boss") for name in ("ann", "bob", "eve", "joe"))
+ARGS = {"amount": 900, "note": "taxi", "to": {"name": "ann", "tags": ["a", "b"]}, "urgent": True, "ref": None}
+
+
+def gate(*, args: Any = None, **rules: Any) -> Asked:
+    handlers = rules.pop("handlers", ())
+    return Asked(gated(policy(**rules), handlers=handlers), args=ARGS if args is None else args)
+
+
+# --- what is approved is what runs ------------------------------------------------------------------------------------
+
+
+def test_an_approved_gate_lets_the_call_begin_with_the_text_that_was_shown() -> None:
+    ask = gate()
+    ask.vote(ANN)
+    assert (ask.status, ask.state.ready, ask.envelope["decision"]) == ("running", (ask.path,), "approve")
+    assert ask.do(people.check_gate) == ask.pending.opened.args
+
+
+def test_a_rejected_gate_raises_and_the_call_never_begins() -> None:
+    ask = gate()
+    ask.vote(ANN, "reject", reason="too much")
+    assert ask.error == "approval.rejected"
+    assert ask.path not in ask.state.ready
+    assert not people.is_approved(ask.state, ask.do(lambda draft, step: step), ask.pending.opened.args)
+
+
+def test_a_gate_decided_by_an_option_of_the_author_is_skipped() -> None:
+    ask = gate(options=("approve", "revise", "reject"), handlers=("revise",))
+    ask.vote(ANN, "revise", reason="shorter")
+    assert (ask.status, ask.handler, ask.envelope["decision"]) == ("skipped", "~revise", "revise")
+
+
+@pytest.mark.parametrize("change", ["args", "workflow"])
+def test_a_call_that_is_not_what_was_approved_is_not_performed(change: str) -> None:
+    ask = gate()
+    ask.vote(ANN)
+    if change == "args":
+        step = msgspec.structs.replace(ask.state.steps[ask.path], args='{"amount":90000}')
+        ask.state = msgspec.structs.replace(ask.state, steps=ask.state.steps.set(ask.path, step))
+    else:
+        ask.state = msgspec.structs.replace(ask.state, sha256="00" * 32)
+    with pytest.raises(Raised) as raised:
+        ask.do(people.check_gate)
+    assert raised.value.code == "approval.digest"
+
+
+def test_a_gate_that_nobody_has_passed_lets_nothing_begin() -> None:
+    with pytest.raises(Raised) as raised:
+        gate().do(people.check_gate)
+    assert raised.value.code == "approval.digest"
+
+
+def test_a_decision_without_a_vote_on_record_lets_nothing_begin() -> None:
+    ask = gate()
+    forged = e.PendingDecided(
+        at=ask.now, id=ask.id, outcome="approve", value={"decision": "approve"}, ready=(ask.path,)
+    )
+    ask.state = fold(ask.state, [forged])
+    with pytest.raises(Raised):
+        ask.do(people.check_gate)
+
+
+def test_a_run_that_moves_to_another_version_keeps_its_votes_under_a_new_digest() -> None:
+    ask = gate(quorum=2)
+    ask.vote(ANN)
+    ask.state = msgspec.structs.replace(ask.state, sha256="22" * 32)
+    before = ask.pending.opened.digest
+    ask.do(lambda draft, step: people.restamp(draft, ask.pending))
+    assert ask.pending.opened.digest != before
+    ask.vote(BOB)
+    assert ask.do(people.check_gate) == ask.pending.opened.args
+
+
+def test_when_decides_by_the_arguments_whether_anybody_is_asked() -> None:
+    ask = gate()
+    small = Approval(policy(), when=Hole("args", lambda args: args["amount"] >= 1000))
+    large = Approval(policy(), when=Hole("args", lambda args: args["amount"] >= 500))
+    text = ask.pending.opened.args
+    assert not ask.do(lambda draft, step: people.needs_gate(draft, step, small, text))
+    assert ask.do(lambda draft, step: people.needs_gate(draft, step, large, text))
+    assert ask.do(lambda draft, step: people.needs_gate(draft, step, Approval(policy()), text))
+
+
+@pytest.mark.parametrize("wrong", ["true", 1, None])
+def test_an_error_in_when_never_skips_the_gate(wrong: Any) -> None:
+    ask = gate()
+    with pytest.raises(Raised) as raised:
+        ask.do(lambda draft, step: people.needs_gate(draft, step, Approval(policy(), when=Lit(wrong)), "{}"))
+    assert raised.value.code == "expression.error"
+
+
+def test_title_from_and_form_of_a_gate_see_the_arguments() -> None:
+    form = Hole("args", lambda args: {"type": "object", "properties": {"n": {"enum": args["to"]["tags"]}}})
+    rules = policy(Hole("args", lambda args: [f"user:{args['to']['name']}"]), form=form)
+    verb = gated(rules).steps["loop[]/gate"].verb
+    shown = Approval(rules, title=Hole("args", lambda args: f"Pay {args['amount']}?"), message=Lit("Really?"))
+    ask = Asked(plan_with(verb, approval=shown), args=ARGS)
+    assert (ask.pending.opened.title, ask.pending.opened.message) == ("Pay 900?", "Really?")
+    assert ask.refusal(who("ann"), values={"n": "c"}).status == 422
+    ask.vote(who("ann"), values={"n": "b"})
+    assert ask.envelope["values"] == {"n": "b"}
+
+
+# --- edits ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_edit_replaces_whole_arguments_and_the_call_begins_with_them() -> None:
+    ask = gate(edit=("amount", "note"))
+    before = ask.pending.opened
+    ask.vote(ANN, edits={"amount": 500})
+    assert ask.do(people.check_gate) == before.args.replace("900", "500")
+    assert ask.state.steps[ask.path].args == before.args.replace("900", "500")
+    assert ask.envelope["edits"] == {"amount": 500}
+    assert ask.envelope["votes"][0]["digest"] == ask.pending.opened.digest != before.digest
+
+
+def test_after_an_edit_earlier_approvals_stay_on_record_but_do_not_count() -> None:
+    ask = gate(edit=True, quorum=2)
+    ask.vote(ANN)
+    ask.vote(BOB, edits={"amount": 500})
+    assert ask.is_open
+    assert [vote["counts"] for vote in ask.needs["votes"]] == [False, True]
+    assert ask.refusal(ANN, reason="that too").code == "vote_final"
+    ask.vote(EVE)
+    assert [vote["counts"] for vote in ask.envelope["votes"]] == [False, True, True]
+
+
+def test_a_second_approver_is_needed_where_the_editor_is_excluded() -> None:
+    ask = gate(edit=True, exclude=["requester", "editor"])
+    ask.vote(ANN, edits={"amount": 500})
+    assert ask.is_open
+    ask.vote(BOB)
+    assert [vote["counts"] for vote in ask.envelope["votes"]] == [False, True]
+
+
+def test_who_edits_nothing_is_no_editor() -> None:
+    ask = gate(edit=True, exclude=["editor"])
+    ask.vote(ANN, edits={"amount": 900})
+    assert (ask.envelope["edits"], ask.of(e.PendingEdited)) == (None, [])
+
+
+def test_edits_of_several_people_add_up() -> None:
+    ask = gate(edit=("amount", "/to/name"), quorum=3)
+    ask.vote(ANN, edits={"amount": 500})
+    ask.vote(BOB, edits={"/to/name": "bob"})
+    ask.vote(EVE)
+    ask.vote(JOE)
+    assert ask.envelope["edits"] == {"amount": 500, "/to/name": "bob"}
+    assert '"amount":500' in ask.do(people.check_gate)
+
+
+def test_a_vote_on_the_arguments_before_the_edit_is_refused() -> None:
+    ask = gate(edit=True, quorum=2)
+    before = ask.pending.opened.digest
+    ask.vote(ANN, edits={"amount": 500})
+    assert ask.refusal(BOB, digest=before).code == "answer.digest"
+
+
+@pytest.mark.parametrize(
+    ("edits", "why"),
+    [
+        ({"note": "bus"}, "may not be edited"),
+        ({"/to": {}}, "may not be edited"),
+        ({"amount": "500"}, "expected number as before, found string"),
+        ({"amount": True}, "expected number as before, found boolean"),
+        ({"amount": None}, "expected number as before, found null"),
+        ({"urgent": 1}, "expected boolean"),
+        ({"ref": "x"}, "expected null"),
+        ({"price": 1}, "there is no argument /price"),
+        ({"/to/name": 1}, "expected string"),
+        ({"/to/tags/5": "x"}, "there is no argument"),
+        ({"/to/tags/01": "x"}, "can't be edited"),
+        ([1], "expected the edits as an object"),
+        ("amount", "expected the edits as an object"),
+    ],
+    ids=str,
+)
+def test_an_edit_that_does_not_fit_is_refused_and_the_question_is_still_open(edits: Any, why: str) -> None:
+    allowed = ("amount", "urgent", "ref", "price", "/to/name", "/to/tags/5", "/to/tags/01")
+    refusal = gate(edit=allowed).refusal(ANN, edits=edits)
+    assert (refusal.status, refusal.code) == (422, "answer.invalid")
+    assert why in refusal.detail
+
+
+def test_a_deeper_edit_is_a_pointer_and_the_name_of_an_argument_is_one_too() -> None:
+    ask = gate(edit=("/to/tags/1", "/amount"))
+    ask.vote(ANN, edits={"/to/tags/1": "c", "amount": 1.5})
+    assert ask.envelope["edits"] == {"/to/tags/1": "c", "amount": 1.5}
+    assert '"tags":["a","c"]' in ask.do(people.check_gate)
+
+
+def test_without_edit_nothing_can_be_edited_and_a_rejection_edits_nothing() -> None:
+    assert gate().refusal(ANN, edits={"amount": 1}).status == 422
+    assert gate(edit=True).refusal(ANN, "reject", edits={"amount": 1}).status == 422
+
+
+def test_an_edit_may_come_as_the_content_of_a_tool_message() -> None:
+    ask = gate(edit=True)
+    ask.answer(ANN, content='{"decision": "approve", "edits": {"amount": 1}}')
+    assert ask.envelope["edits"] == {"amount": 1}
+
+
+def test_an_edit_can_be_escalated_and_stays_what_is_asked() -> None:
+    ask = gate(edit=True, quorum=2, escalations=(escalate(DAY, from_=["role:boss", "role:cfo"]),))
+    ask.vote(ANN, edits={"amount": 500})
+    ask.advance(HOUR)
+    ask.vote(who("carl", "cfo"))
+    assert '"amount":500' in ask.do(people.check_gate)
+
+
+# --- forms and how several become one ---------------------------------------------------------------------------------
+
+FORM = {
+    "type": "object",
+    "required": ["n"],
+    "properties": {
+        "n": {"type": "integer"},
+        "ok": {"type": "boolean"},
+        "who": {"type": "string", "default": "nobody"},
+    },
+}
+
+
+def voted(combine: dict[str, str], *given: dict[str, Any]) -> Any:
+    ask = Asked(approving(policy(form=FORM, combine=combine, quorum=len(given))))
+    for voter, values in zip((ANN, BOB, EVE), given, strict=False):
+        ask.vote(voter, values=values)
+    return ask.envelope["values"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "combined"),
+    [("min", 1), ("max", 3), ("first", 3), ("last", 2), ("list", [3, 1, 2])],
+)
+def test_numbers_of_several_approvals_become_one(rule: str, combined: Any) -> None:
+    assert voted({"n": rule}, {"n": 3}, {"n": 1}, {"n": 2}) == {"n": combined, "who": "nobody"}
+
+
+@pytest.mark.parametrize(("rule", "combined"), [("any", True), ("all", False)])
+def test_booleans_of_several_approvals_become_one(rule: str, combined: bool) -> None:
+    values = voted({"ok": rule}, {"n": 1, "ok": True}, {"n": 1, "ok": False})
+    assert values["ok"] is combined
+
+
+def test_unless_it_is_said_otherwise_everybody_must_give_the_same() -> None:
+    ask = Asked(approving(policy(form=FORM, quorum=2)))
+    ask.vote(ANN, values={"n": 1})
+    refusal = ask.refusal(BOB, values={"n": 2})
+    assert (refusal.status, refusal.code) == (422, "answer.invalid")
+    assert "n must be the same in every approval; 1 stands" in refusal.detail
+    ask.vote(BOB, values={"n": 1})
+    assert ask.envelope["values"] == {"n": 1, "who": "nobody"}
+
+
+def test_what_stands_also_binds_approvals_that_do_not_count_at_this_stage() -> None:
+    stages = (escalate(HOUR, from_=["role:cfo"]), escalate(HOUR, from_=["role:boss", "role:cfo"]))
+    ask = Asked(approving(policy(form=FORM, quorum=2, escalations=stages)))
+    ask.vote(ANN, values={"n": 1})
+    ask.advance(HOUR)
+    assert ask.refusal(who("carl", "cfo"), values={"n": 2}).status == 422
+    ask.vote(who("carl", "cfo"), values={"n": 1})
+    ask.advance(HOUR)
+    assert ask.envelope["decision"] == "approve"
+
+
+def test_an_edit_begins_the_values_anew() -> None:
+    ask = Asked(gated(policy(form=FORM, quorum=2, edit=True)), args=ARGS)
+    ask.vote(ANN, values={"n": 1})
+    ask.vote(BOB, values={"n": 2}, edits={"amount": 1})
+    ask.vote(EVE, values={"n": 2})
+    assert ask.envelope["values"]["n"] == 2
+
+
+def test_values_come_from_approvals_alone() -> None:
+    ask = Asked(approving(policy(form=FORM, quorum=2)))
+    ask.vote(ANN, values={"n": 1})
+    ask.vote(BOB, "reject", values={"n": "wrong"})
+    assert ask.envelope["values"] is None
+
+
+@pytest.mark.parametrize("kind", [approving, asking, gated])
+def test_a_form_whose_holes_make_it_no_schema_fails_the_step(kind: Any) -> None:
+    broken = Hole("state", lambda state: {"type": "object", "properties": {"n": {"type": "whole"}}})
+    assert failure(kind(policy(("anyone",), form=broken))).code == "expression.error"
+
+
+def test_an_error_in_a_hole_of_the_policy_fails_the_step() -> None:
+    def absent(state: Any) -> Any:
+        raise ExpressionError("expression.absent", "state.boss is absent")
+
+    assert failure(approving(policy(Hole("state", absent)))).code == "expression.absent"
+
+
+# --- calls in doubt ---------------------------------------------------------------------------------------------------
+
+OPERATOR = who("op", "operator")
+
+
+def doubted() -> Asked:
+    plan = gated(policy())
+    step = msgspec.structs.replace(plan.steps["loop[]/gate"], approval=None, delivery="at_most_once")
+    plan.steps["loop[]/gate"] = step  # type: ignore[index]
+    ask = Asked(plan, args={"n": 1})
+    ask.do(people.open_doubt)
+    return ask
+
+
+def test_a_call_in_doubt_is_settled_by_an_operator_and_nobody_else() -> None:
+    ask = doubted()
+    assert (ask.pending.opened.kind, dict(ask.state.attempts), ask.status) == ("doubt", {}, "waiting")
+    assert ask.refusal(ANN, "again").status == 403
+    assert ask.can(who("local"))
+    assert ask.pending.opened.deadline is None
+    assert not ask.state.timers
+
+
+@pytest.mark.parametrize("result", [{"id": "B1"}, None, 0])
+def test_it_happened_finishes_the_step_with_the_result(result: Any) -> None:
+    ask = doubted()
+    ask.vote(OPERATOR, "happened", result=result)
+    assert (ask.status, ask.state.steps[ask.path].output) == ("finished", result)
+
+
+def test_again_makes_another_attempt_ready() -> None:
+    ask = doubted()
+    ask.vote(OPERATOR, "again")
+    assert (ask.status, ask.state.ready, ask.state.steps[ask.path].attempt) == ("running", (ask.path,), 1)
+
+
+def test_fail_raises_that_the_call_is_in_doubt() -> None:
+    ask = doubted()
+    ask.vote(OPERATOR, "fail", reason="the bank says no")
+    assert ask.error == "step.in_doubt"
+    assert "the bank says no" in ask.state.steps[ask.path].error.message
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"decision": "happened"}, {"decision": "approve"}, {}, {"content": "true"}, {"content": "{}"}],
+    ids=str,
+)
+def test_anything_else_leaves_the_doubt_open(given: dict[str, Any]) -> None:
+    ask = doubted()
+    assert ask.refusal(OPERATOR, given.pop("decision", None), **given).status == 422
+
+
+def test_a_late_result_of_the_very_attempt_settles_the_doubt() -> None:
+    ask = doubted()
+    assert people.doubt_of(ask.state, ask.path, 2) is None
+    found = people.doubt_of(ask.state, ask.path, 1)
+    assert found is not None
+    ask.do(lambda draft, step: people.settle_doubt(draft, found))
+    assert ask.refusal(OPERATOR, "again").status == 409

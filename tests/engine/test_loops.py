@@ -1,0 +1,344 @@
+"""`for_each` and `repeat`: which iterations run, what they see of each other, and what becomes of them. LANGUAGE 4."""
+
+from __future__ import annotations
+
+import pytest
+
+from hai_flow.engine import events as e
+from tests.support.runs import MINUTE, Play
+
+# --- for_each ---------------------------------------------------------------------------------------------------------
+
+
+def items(count: int, **settings: object) -> str:
+    more = "".join(f"    {name}: {value}\n" for name, value in settings.items())
+    return (
+        f"steps:\n  - id: each\n    for_each:\n      items: [{', '.join(f'i{n}' for n in range(count))}]\n"
+        + more.replace("    ", "      ")
+        + '      steps: [{id: work, call: t.f, with: {of: "${{ item }}", at: "${{ index }}"}}]\n'
+        + "output: ${{ steps.each.output }}\n"
+    )
+
+
+def test_items_are_worked_on_one_after_the_other() -> None:
+    play = Play(items(3))
+    for key in ("i0", "i1", "i2"):
+        assert set(play.open) == {f"each[{key}]/work"}
+        play.succeed(f"each[{key}]/work", key)
+    assert play.status == "finished"
+    assert [result["status"] for result in play.output] == ["finished"] * 3
+    play.replayed()
+
+
+def test_at_most_max_parallel_items_are_open_at_once() -> None:
+    play = Play(items(5, max_parallel=2))
+    assert set(play.open) == {"each[i0]/work", "each[i1]/work"}
+    play.succeed("each[i1]/work")
+    assert set(play.open) == {"each[i0]/work", "each[i2]/work"}
+    for key in ("i0", "i2", "i3", "i4"):
+        play.succeed(f"each[{key}]/work")
+    assert [result["key"] for result in play.output] == ["i0", "i1", "i2", "i3", "i4"], "in the order of the items"
+
+
+def test_each_iteration_sees_its_own_item_and_index() -> None:
+    play = Play(items(3, max_parallel=3))
+    args = [play.state.steps[f"each[i{n}]/work"].args for n in range(3)]
+    assert args == [f'{{"of":"i{n}","at":{n}}}' for n in range(3)]
+
+
+def test_the_output_of_an_iteration_is_evaluated_at_its_end_in_its_scope() -> None:
+    play = Play(items(2, max_parallel=2, output='{item: "${{ item }}", got: "${{ steps.work.output }}"}'))
+    play.succeed("each[i1]/work", "b")
+    play.succeed("each[i0]/work", "a")
+    assert [result["output"] for result in play.output] == [{"item": "i0", "got": "a"}, {"item": "i1", "got": "b"}]
+
+
+def test_an_empty_list_finishes_at_once() -> None:
+    play = Play("steps: [{id: each, for_each: {items: [], steps: [{call: t.f}]}}]\noutput: ${{ steps.each.output }}")
+    assert (play.status, play.output) == ("finished", [])
+
+
+def test_the_key_names_the_iteration_and_is_escaped_in_paths() -> None:
+    play = Play(
+        """
+        steps:
+          - id: each
+            for_each: {items: [{n: a/b}, {n: "c]"}], key: "${{ item.n }}", max_parallel: 2, steps: [{id: w, call: t.f}]}
+        output: ${{ steps.each.output }}
+        """
+    )
+    assert set(play.open) == {"each[a%2Fb]/w", "each[c%5D]/w"}
+    for path in list(play.open):
+        play.succeed(path)
+    assert [result["key"] for result in play.output] == ["a/b", "c]"]
+
+
+def test_objects_without_a_key_are_named_by_their_position() -> None:
+    play = Play(
+        "steps: [{id: each, for_each: {items: [{n: 1}, {n: 2}], max_parallel: 2, steps: [{id: w, call: t.f}]}}]"
+    )
+    assert set(play.open) == {"each[0]/w", "each[1]/w"}
+
+
+def test_equal_keys_fail_before_anything_starts() -> None:
+    play = Play("steps: [{id: each, for_each: {items: [a, b, a], max_parallel: 3, steps: [{id: w, call: t.f}]}}]")
+    assert (play.status, play.error.code) == ("failed", "for_each.duplicate_key")
+    assert not play.of(e.IterationStarted)
+
+
+def test_items_that_are_no_list_fail_the_step() -> None:
+    play = Play(
+        "input: {type: object, properties: {x: {}}}\n"
+        "steps: [{id: each, for_each: {items: '${{ input.x }}', steps: [{call: t.f}]}}]",
+        input={"x": 3},
+    )
+    assert (play.status, play.error.code) == ("failed", "expression.error")
+
+
+def test_a_failure_stops_the_others_and_is_raised_as_it_is() -> None:
+    play = Play(items(4, max_parallel=2))
+    play.fail("each[i0]/work", "tool.failed", "no")
+    assert (play.status, play.error.code, play.error.path) == ("failed", "tool.failed", "each[i0]/work")
+    assert play.step("each[i1]/work") == "stopped"
+    assert play.step("each[i2]/work") == "pending"
+
+
+def test_isolated_failures_are_data() -> None:
+    play = Play(items(3, on_failure="isolate"))
+    play.succeed("each[i0]/work", "fine")
+    play.fail("each[i1]/work", "tool.failed", "no")
+    play.succeed("each[i2]/work")
+    assert play.status == "finished"
+    assert [result["status"] for result in play.output] == ["finished", "failed", "finished"]
+    assert play.output[1]["error"]["code"] == "tool.failed"
+    play.replayed()
+
+
+def test_the_output_is_there_after_a_failure_too() -> None:
+    play = Play(
+        """
+        steps:
+          - id: each
+            for_each: {items: [a, b, c], steps: [{id: w, call: t.f}]}
+            catch: [{steps: [{say: caught}]}]
+        output: ${{ steps.each.output }}
+        """
+    )
+    play.succeed("each[a]/w")
+    play.fail("each[b]/w")
+    assert play.status == "finished"
+    assert [result["status"] for result in play.output] == ["finished", "failed", "stopped"]
+
+
+def test_loops_nest_and_each_sees_the_items_around_it() -> None:
+    play = Play(
+        """
+        steps:
+          - id: outer
+            for_each:
+              items: [x, y]
+              as: row
+              steps:
+                - id: inner
+                  for_each:
+                    items: [1, 2]
+                    steps: [{id: w, call: t.f, with: {at: "${{ row }}${{ item }}${{ index }}"}}]
+        """
+    )
+    seen = []
+    while play.open:
+        (path,) = play.open
+        seen.append((path, play.state.steps[path].args))
+        play.succeed(path)
+    assert seen == [
+        ("outer[x]/inner[1]/w", '{"at":"x10"}'),
+        ("outer[x]/inner[2]/w", '{"at":"x21"}'),
+        ("outer[y]/inner[1]/w", '{"at":"y10"}'),
+        ("outer[y]/inner[2]/w", '{"at":"y21"}'),
+    ]
+    assert play.status == "finished"
+
+
+def test_a_finished_iteration_is_forgotten_so_that_memory_stays_bounded() -> None:
+    play = Play(items(200, max_parallel=4))
+    sizes = []
+    while play.open:
+        play.succeed(next(iter(play.open)))
+        sizes.append(len(play.state.steps))
+    assert max(sizes) < 20
+    assert play.status == "finished"
+
+
+def test_a_pause_begins_no_iteration() -> None:
+    play = Play(items(3))
+    play.pause()
+    play.succeed("each[i0]/work")
+    assert not play.open
+    play.resume()
+    assert set(play.open) == {"each[i1]/work"}
+
+
+def test_a_caught_failure_inside_an_iteration_lets_it_finish() -> None:
+    play = Play(
+        """
+        steps:
+          - id: each
+            for_each:
+              items: [a, b]
+              output: ${{ steps.w.status }}
+              steps: [{id: w, call: t.f, catch: [{steps: [{say: sorry}]}]}]
+        output: ${{ steps.each.output }}
+        """
+    )
+    play.fail("each[a]/w")
+    play.succeed("each[b]/w")
+    assert [(result["status"], result["output"]) for result in play.output] == [
+        ("finished", "failed"),
+        ("finished", "finished"),
+    ]
+
+
+# --- repeat -----------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_condition_it_repeats_exactly_max_times() -> None:
+    play = Play("steps: [{id: r, repeat: {max: 3, steps: [{id: w, call: t.f}]}}]\noutput: ${{ steps.r.output }}")
+    for n in range(3):
+        play.succeed(f"r[{n}]/w")
+    assert (play.status, play.output) == ("finished", {"count": 3})
+    play.replayed()
+
+
+def test_until_is_asked_behind_an_iteration_and_sees_it() -> None:
+    play = Play(
+        """
+        steps:
+          - id: r
+            repeat: {max: 5, until: steps.w.output == "done", steps: [{id: w, call: t.f}]}
+        output: ${{ steps.r.output }}
+        """
+    )
+    play.succeed("r[0]/w", "more")
+    play.succeed("r[1]/w", "done")
+    assert (play.status, play.output) == ("finished", {"count": 2})
+
+
+def test_while_is_asked_before_an_iteration() -> None:
+    play = Play(
+        """
+        state: {n: {type: integer, default: 0}}
+        steps:
+          - id: r
+            repeat: {max: 5, while: state.n < 2, steps: [{set: {n: "${{ state.n + 1 }}"}}]}
+        output: ${{ steps.r.output }}
+        """
+    )
+    assert (play.status, play.output) == ("finished", {"count": 2})
+
+
+def test_a_while_that_is_false_at_first_runs_nothing() -> None:
+    play = Play("steps: [{id: r, repeat: {max: 5, while: 1 > 2, steps: [{call: t.f}]}}]\noutput: ${{ steps.r.output }}")
+    assert (play.status, play.output) == ("finished", {"count": 0})
+
+
+@pytest.mark.parametrize("condition", ["until: 1 > 2", "while: 1 < 2"])
+def test_a_condition_that_still_asks_for_more_at_max_is_an_error(condition: str) -> None:
+    play = Play(f"steps: [{{id: r, repeat: {{max: 2, {condition}, steps: [{{say: again}}]}}}}]")
+    assert (play.status, play.error.code) == ("failed", "repeat.exhausted")
+
+
+def test_behind_a_repeat_a_step_is_that_of_the_last_iteration() -> None:
+    play = Play(
+        """
+        steps:
+          - {id: r, repeat: {max: 2, steps: [{id: w, call: t.f}]}}
+        output: ${{ steps.w.output }}
+        """
+    )
+    play.succeed("r[0]/w", "first")
+    play.succeed("r[1]/w", "last")
+    assert play.output == "last"
+
+
+def test_inner_steps_are_reset_at_each_iteration() -> None:
+    play = Play(
+        """
+        steps:
+          - id: r
+            repeat:
+              max: 2
+              steps:
+                - {id: a, if: index == 0, call: t.f}
+                - {id: b, say: "${{ steps.a.status }}"}
+        """
+    )
+    play.succeed("r[0]/a")
+    assert play.said == ["finished", "skipped"]
+
+
+def test_a_failure_inside_is_raised_and_ends_the_loop() -> None:
+    play = Play("steps: [{id: r, repeat: {max: 3, steps: [{id: w, call: t.f}]}}]")
+    play.succeed("r[0]/w")
+    play.fail("r[1]/w")
+    assert (play.status, play.error.path, play.step("r")) == ("failed", "r[1]/w", "failed")
+
+
+def test_a_timeout_bounds_all_of_a_loop() -> None:
+    play = Play("steps: [{id: r, timeout: 1m, repeat: {max: 3, steps: [{id: w, call: t.f}]}}]")
+    play.succeed("r[0]/w")
+    play.advance(MINUTE)
+    assert (play.status, play.error.code, play.error.path) == ("failed", "step.timeout", "r")
+    assert play.step("r[1]/w") == "stopped"
+
+
+# --- going on after a failure -----------------------------------------------------------------------------------------
+
+
+def test_a_retry_goes_on_with_the_failed_item_and_keeps_what_is_done() -> None:
+    play = Play(items(4))
+    play.succeed("each[i0]/work", 0)
+    play.fail("each[i1]/work")
+    play.retry()
+    assert set(play.open) == {"each[i1]/work"}
+    for key in ("i1", "i2", "i3"):
+        play.succeed(f"each[{key}]/work", 1)
+    assert (play.status, [result["status"] for result in play.output]) == ("finished", ["finished"] * 4)
+    play.replayed()
+
+
+def test_a_retry_begins_the_items_again_that_were_cut_off() -> None:
+    play = Play(items(6, max_parallel=3))
+    play.succeed("each[i0]/work")
+    play.fail("each[i2]/work")
+    assert play.status == "failed"
+    play.retry()
+    assert set(play.open) == {"each[i1]/work", "each[i2]/work", "each[i3]/work"}
+    while play.open:
+        play.succeed(next(iter(play.open)))
+    assert (play.status, len(play.output)) == ("finished", 6)
+
+
+def test_a_retry_of_an_exhausted_repeat_gives_it_as_many_iterations_again() -> None:
+    play = Play(
+        "steps: [{id: r, repeat: {max: 2, until: steps.w.output == 1, steps: [{id: w, call: t.f}]}}]\n"
+        "output: ${{ steps.r.output }}"
+    )
+    play.succeed("r[0]/w", 0)
+    play.succeed("r[1]/w", 0)
+    assert play.error.code == "repeat.exhausted"
+    play.retry()
+    play.succeed("r[2]/w", 1)
+    assert (play.status, play.output) == ("finished", {"count": 1})
+    play.replayed()
+
+
+def test_a_retry_goes_on_in_the_iteration_of_a_repeat_that_failed() -> None:
+    play = Play("steps: [{id: r, repeat: {max: 3, steps: [{id: a, call: t.f}, {id: b, call: t.f}]}}]")
+    play.succeed("r[0]/a")
+    play.succeed("r[0]/b")
+    play.succeed("r[1]/a")
+    play.fail("r[1]/b")
+    play.retry()
+    assert set(play.open) == {"r[1]/b"}
+    play.succeed("r[1]/b")
+    assert set(play.open) == {"r[2]/a"}
