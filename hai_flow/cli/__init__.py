@@ -15,7 +15,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from hai_flow.cli import author, dev, drafting, operate, processes, run
+from hai_flow.cli import author, dev, drafting, operate, processes, run, signal
 from hai_flow.cli.terminal import EPILOG, exit_code_of, explain, program
 from hai_flow.errors import HaiFlowError
 
@@ -51,7 +51,7 @@ for _panel, _commands in (
     ("Processes", (processes.serve, processes.worker, processes.migrate)),
     ("Runs of a server", (operate.runs, operate.show, operate.events)),
     ("People", (operate.pendings, operate.decide)),
-    ("Control", (operate.pause, operate.resume, operate.stop, operate.terminate, operate.retry)),
+    ("Control", (operate.pause, operate.resume, operate.stop, operate.terminate, operate.retry, signal.signal)),
     ("Other", (author.version,)),
 ):
     for _command in _commands:

@@ -31,7 +31,8 @@ class Server:
     Raises Problem for what the server refuses and Unreachable where none answers.
     """
 
-    def __init__(self, url: str | None = None) -> None:
+    def __init__(self, url: str | None = None, *, act_as: str | None = None) -> None:
+        self.act_as = act_as
         self.url = (url or Settings.from_environment().url).rstrip("/")
         self._client: httpx2.AsyncClient | None = None
 
@@ -41,6 +42,7 @@ class Server:
         try:
             self._client = httpx2.AsyncClient(
                 base_url=self.url,
+                headers={} if self.act_as is None else {"HAI-Act-As": self.act_as},
                 timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
                 # A proxy of the environment cannot know what runs on this machine.
                 trust_env=not is_loopback(urlsplit(self.url).hostname or ""),
