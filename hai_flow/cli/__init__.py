@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from hai_flow.cli import author, dev, drafting, operate, processes, run, signal
+from hai_flow.cli import test as tests
 from hai_flow.cli.terminal import EPILOG, exit_code_of, explain, program
 from hai_flow.errors import HaiFlowError
 
@@ -56,6 +57,7 @@ for _panel, _commands in (
 ):
     for _command in _commands:
         app.command(rich_help_panel=_panel, epilog=EPILOG)(_command)
+app.command("test", rich_help_panel="Start here", epilog=EPILOG)(tests.play)
 
 
 def main() -> None:

@@ -346,7 +346,7 @@ class Verbs(Approvals, Declarations):
                 message = f"expected one of `custom`, `raw`, `collaboration` in `emit`, found {found}"
                 self.reader.error((*at, kinds[1]) if kinds else at, "emit.kind", message, key=True)
             return None
-        kind = kinds[0]
+        kind: Any = kinds[0]
         if kind not in fields:
             return None
         inner = (*at, kind)
@@ -455,7 +455,7 @@ class Verbs(Approvals, Declarations):
                 message = f"expected one of `event`, `any`, `all` in `wait_for`, found {found}"
                 self.reader.error((*at, kinds[1]) if kinds else at, "wait_for.kind", message, key=True)
             return None
-        kind = kinds[0]
+        kind: Any = kinds[0]
         if kind not in fields:
             return None
         here = names.with_roots("event")
