@@ -175,6 +175,23 @@ async def test_who_dies_between_the_runs_commit_and_the_settling_offers_twice_an
     assert await taken_by(eye, run_id) == ["s1"]
 
 
+async def test_a_listener_hears_of_every_signal_to_all_until_it_has_understood_it(make: Make, eye: Connection) -> None:
+    runtime, heard = await make(performs=True), []
+
+    async def hear(signal: store.Signal) -> None:
+        heard.append(signal.id)
+        if len(heard) == 1:
+            await runtime.database.api.execute("UPDATE signals SET due_at = now() WHERE due_at IS NOT NULL")
+            raise ConnectionError("not now")
+
+    runtime.courier.listeners.append(hear)
+    run_id = (await start(runtime, ASKING)).run_id
+    await send(runtime, "to all")
+    await send(runtime, "to one", run_id=run_id)
+    await until(lambda: settled(eye))
+    assert heard == ["to all", "to all"]
+
+
 async def test_a_run_that_waits_goes_on_waiting_after_a_restart(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     run_id = (await start(runtime, ANY)).run_id
