@@ -69,6 +69,7 @@ YAML: Final[list[Case]] = [
 ]
 
 DOCUMENT: Final[list[Case]] = [
+    ("hai: «test/v1\nworkflow: a.flow.yaml\ncases: []\n", "document.kind", "`hai-flow test`"),
     ("hai: «flow/v2\nname: a\nversion: 1\nsteps: [{say: hi}]\n", "shape.value", "'flow/v1'"),
     ("hai: flow/v1\nname: «My-Flow\nversion: 1\nsteps: [{say: hi}]\n", "shape.value", "lower-case"),
     ("hai: flow/v1\nname: a\nversion: «'1'\nsteps: [{say: hi}]\n", "shape.value", "a whole number"),
