@@ -335,7 +335,7 @@ class _Compiler(Verbs, Triggers):
 
     def _for_each(self, draft: Draft, names: Names) -> plan.Verb | None:
         params, at = draft.params, (*draft.at, "for_each")
-        self._check_items(params, at)
+        self._check_items(params, at, names)
         items = self.template(params["items"], (*at, "items"), names) if "items" in params else None
         variable = self._loop_variable(params, at, names)
         element = names.element_schema(params.get("items"))
@@ -360,8 +360,13 @@ class _Compiler(Verbs, Triggers):
             params.get("rollback", "item"),
         )
 
-    def _check_items(self, params: Mapping[str, Json], at: Path) -> None:
+    def _check_items(self, params: Mapping[str, Json], at: Path, names: Names) -> None:
         items = params.get("items", [])
+        known = names.type_of(items)
+        if known not in (None, "array"):
+            message = f"expected a list, found something of type {known}; name a list"
+            self.reader.error((*at, "items"), "for_each.items", message)
+            return
         if isinstance(items, list) or (isinstance(items, str) and "${{" in items):
             return
         hint = "; write it as a hole: ${{ ... }}" if isinstance(items, str) else ""

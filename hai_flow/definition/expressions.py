@@ -231,13 +231,22 @@ class Names:
 
     def element_schema(self, value: Json) -> Json:
         """The type of the items of `value`, where it is one hole with only a path to a list of known type; else {}."""
-        hole = _only_hole(value)
-        chain = _whole_path(hole.source, self.scanned_roots()) if hole else None
-        look = self.types.look(chain.path) if chain else Look({})
+        look = self._look_at(value)
         items = look.schema.get("items") if isinstance(look.schema, Mapping) else None
         if not isinstance(items, Mapping):
             return {}
         return {**{key: look.root[key] for key in ("$defs", "definitions") if key in look.root}, **items}
+
+    def type_of(self, value: Json) -> str | None:
+        """The JSON type of `value`, where it is one hole with only a path to something of one known type."""
+        schema = self._look_at(value).schema
+        found = schema.get("type") if isinstance(schema, Mapping) else None
+        return found if isinstance(found, str) else None
+
+    def _look_at(self, value: Json) -> Look:
+        hole = _only_hole(value)
+        chain = _whole_path(hole.source, self.scanned_roots()) if hole else None
+        return self.types.look(chain.path) if chain and chain.path[0] in self.roots else Look({})
 
     def scanned_roots(self) -> frozenset[str]:
         """The names that begin a path into the data, here or elsewhere."""
@@ -326,6 +335,8 @@ def _segment_offset(source: str, chain: Chain, index: int) -> int:
 
 
 def _not_here(name: str) -> str:
+    if name in ALWAYS:
+        return f"`{name}` can't be named here: this is evaluated before there is a run"
     return ELSEWHERE.get(name) or f"there is no name `{name}`"
 
 
