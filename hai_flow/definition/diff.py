@@ -1,8 +1,8 @@
 """What one version of a workflow changes against another: steps that came, went, moved, or do something else.
 
-Two plans are compared, not two texts: comments, line breaks and the order of keys are no change. A step is known by its
-path; one whose path is new is looked for under its id, then among the steps that say exactly the same. What a step holds
-inside (a block's lists, a handler's) is not part of it: those steps are compared for themselves.
+Two plans are compared, not two texts: comments, line breaks and the order of keys are no change. A step is known by
+its id, by its path, or else by saying exactly the same. What a step holds inside (a block's lists, a handler's) is not
+part of it: those steps are compared for themselves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,21 @@ Facts: TypeAlias = dict[str, Json]
 
 # Where things are is told by paths, and what stands on which line by nobody.
 _PLACES: Final = frozenset(
-    {"path", "id", "next", "parent", "body", "line", "first", "iteration", "handlers", "catch", "undo", "verb", "policy"}
+    {
+        "path",
+        "id",
+        "next",
+        "parent",
+        "body",
+        "line",
+        "first",
+        "iteration",
+        "handlers",
+        "catch",
+        "undo",
+        "verb",
+        "policy",
+    }
 )
 # Names of the plan that are not those of the language.
 _WORDS: Final = {
@@ -171,7 +185,11 @@ def _key(facts: Facts) -> bytes:
 
 def _reordered(old: Plan, new: Plan, same: Mapping[str, str]) -> set[str]:
     """New paths of the fewest steps that must have moved within their list for it to have its order."""
-    places = {same[path]: number for number, path in enumerate(old.steps) if path in same}
+    places: dict[str, int] = {}  # of those that stood in the same list before
+    for number, (was, step) in enumerate(old.steps.items()):
+        found = new.steps.get(same.get(was, ""))
+        if found is not None and found.body == step.body and found.parent == same.get(step.parent, step.parent):
+            places[found.path] = number
     moved: set[str] = set()
     for paths in _lists(new).values():
         common = [path for path in paths if path in places]
@@ -228,7 +246,7 @@ def _verb_facts(plan: Plan, step: Step) -> Facts:
     match verb:
         case Call():
             function = f".{verb.function}" if verb.function else ""
-            return {"call": verb.tool.name + function, "with": _written(verb.arguments), "stream": verb.stream}
+            return {"call": verb.tool.name + function, "with": written(verb.arguments), "stream": verb.stream}
         case Switch():
             return {"when": ["default" if when is None else when.source for when, _ in verb.cases]}
         case Parallel():
@@ -236,7 +254,7 @@ def _verb_facts(plan: Plan, step: Step) -> Facts:
         case ForEach() | Repeat():
             body = plan.steps[verb.iteration].verb
             assert isinstance(body, Iteration)
-            return {**dict(_flat(verb)), "output": _written(body.output)}
+            return {**dict(_flat(verb)), "output": written(body.output)}
         case _:
             return dict(_flat(verb))
 
@@ -248,19 +266,19 @@ def _flat(record: Any) -> Iterator[tuple[str, Json]]:
         if each.name == "policy":
             yield from _flat(value)
         elif each.name not in _PLACES:
-            yield _word(each.name), _written(value)
+            yield _word(each.name), written(value)
 
 
 def _add(facts: Facts, name: str, value: Any) -> None:
     if name != "finally_":
-        facts[_word(name)] = _written(value)
+        facts[_word(name)] = written(value)
 
 
 def _word(name: str) -> str:
     return _WORDS.get(name, name.removesuffix("_"))
 
 
-def _written(value: Any) -> Json:
+def written(value: Any) -> Json:
     """Any part of a plan as plain JSON, in the author's own words where it has them."""
     match value:
         case CompiledTemplate():
@@ -270,25 +288,25 @@ def _written(value: Any) -> Json:
         case JsonSchema():
             return value.raw
         case Mapping():
-            return {key: _written(item) for key, item in value.items()}
+            return {key: written(item) for key, item in value.items()}
         case tuple() | list():
-            return [_written(item) for item in value]
+            return [written(item) for item in value]
     if dataclasses.is_dataclass(value):
         return {
             _word(each.name): shown
             for each in dataclasses.fields(value)
-            if each.name not in _PLACES and (shown := _written(getattr(value, each.name))) is not None
+            if each.name not in _PLACES and (shown := written(getattr(value, each.name))) is not None
         }
     return value
 
 
 def _document(plan: Plan) -> Facts:
-    facts: Facts = {_word(name): _written(getattr(plan, name)) for name in _DOCUMENT}
+    facts: Facts = {_word(name): written(getattr(plan, name)) for name in _DOCUMENT}
     facts["finally"] = plan.finally_ is not None
-    facts["triggers"] = [{type(each).__name__: _written(each)} for each in plan.triggers]
+    facts["triggers"] = [{type(each).__name__: written(each)} for each in plan.triggers]
     for group in _NAMED:
         for name, value in getattr(plan, group).items():
-            facts[f"{group}.{name}"] = _written(value)
+            facts[f"{group}.{name}"] = written(value)
     return {key: value for key, value in facts.items() if value is not None}
 
 

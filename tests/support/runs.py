@@ -134,6 +134,22 @@ class Play:
     def retry(self, by: str = "user:op") -> Decision:
         return self.do(c.Retry(by=by))
 
+    def migrate(self, to: Plan, paths: dict[str, str] | None = None, by: str = "user:op") -> Decision:
+        """Go on with another version: every later command is decided with its plan."""
+        decision = self._decide(
+            self.plan, self.state, c.Migrate(to=to, by=by, paths=paths or {}), self.now, self.limits
+        )
+        if decision.events:
+            self.plan = to
+            book = Book(to)
+            book.ids, book.attempts, book.failures = self._book.ids, self._book.attempts, self._book.failures
+            self._book = book
+            self._book.check_decision(self.state, decision, self.limits)
+            self.log.append(decision.events)
+            self.state = decision.state
+        self.last = decision.events
+        return decision
+
     def go_on(self) -> Decision:
         return self.do(c.Continue())
 
