@@ -289,10 +289,11 @@ def _migrate(draft: Draft, command: c.Migrate) -> Json:
         sha256=plan.sha256.hex(),
         dev=command.dev,
         paths=move.paths,
-        digests=move.digests,
         input=move.input,
         state=move.state,
     )
+    for pending in migration.bound_pendings(draft.state):
+        people.restamp(draft, pending)
     return _run_outcome(draft)
 
 

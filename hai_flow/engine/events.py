@@ -148,8 +148,7 @@ class Migrated(Event, frozen=True):
     """The run goes on with another version of its workflow, from where it stands.
 
     `paths`: steps of the plan that are called otherwise now, old -> new; what stands inside them goes with them.
-    `digests`: those of the pendings that stay as they are, now bound to this version. `input` and `state` are there
-    where the version's defaults add to them.
+    `input` and `state` are there where the version's defaults add to them. Open questions follow: `pending_restamped`.
     """
 
     by: str
@@ -157,7 +156,6 @@ class Migrated(Event, frozen=True):
     sha256: str
     dev: bool = False
     paths: dict[str, str] = {}
-    digests: dict[str, str] = {}
     input: Json = None
     state: Json = None
 
@@ -585,7 +583,8 @@ class WarningRaised(Event, frozen=True):
 AnyEvent: TypeAlias = (
     RunStarted | RunQueued | RunPaused | RunResumed | RunStopping | RunStopped | RunFinished | RunFailed
     | RunNeedsAttention | RunRetried | Migrated | TurnStarted | TurnEnded | MessagesChanged | StepStarted
-    | AttemptStarted | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding | StepReopened | StepUndone | HandlerStarted
+    | AttemptStarted | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding | StepReopened
+    | StepUndone | HandlerStarted
     | BranchEnded | IterationStarted | IterationEnded | MessageStarted | MessageChunk
     | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded | ToolCallResolved
     | PendingOpened | VoteCast | PendingEdited | PendingEscalated | PendingReminded

@@ -20,7 +20,6 @@ from hai_flow.definition.diff import diff, written
 from hai_flow.definition.plan import EFFECTS, Approve, Ask, Call, FrontendTool, Parallel, Plan, Step, Template
 from hai_flow.engine import ballot
 from hai_flow.engine import events as e
-from hai_flow.engine.approval import digest
 from hai_flow.engine.draft import DEFAULT_LIMITS, Draft, Raised
 from hai_flow.engine.instances import plan_path
 from hai_flow.engine.state import PendingState, RunState, StepState, evolve, renamed
@@ -47,7 +46,6 @@ class Move(msgspec.Struct, frozen=True):
 
     obstacles: tuple[Obstacle, ...] = ()
     paths: dict[str, str] = {}
-    digests: dict[str, str] = {}
     input: Json = None
     state: Json = None
 
@@ -66,13 +64,11 @@ def examine(old: Plan, new: Plan, state: RunState, mapping: Mapping[str, str], n
     obstacles += _of_values(new, input, state_now)
     if obstacles:
         return Move(tuple(obstacles))
-    move = Move((), paths, {}, None if input == state.input else input, None if state_now == state.state else state_now)
+    move = Move((), paths, None if input == state.input else input, None if state_now == state.state else state_now)
     obstacles += _of_questions(old, new, state, _moved(new, state, move, now), paths, now)
     if obstacles:
         return Move(tuple(obstacles))
-    sha256 = new.sha256.hex()
-    digests = {pending.opened.id: digest(sha256, state.run_id, pending.opened) for pending in _bound_pendings(state)}
-    return msgspec.structs.replace(move, digests=digests)
+    return move
 
 
 def _moved(new: Plan, state: RunState, move: Move, now: int) -> RunState:
@@ -212,7 +208,7 @@ def _call(was: Step, now: Step) -> str:
 # --- what people were shown -------------------------------------------------------------------------------------------
 
 
-def _bound_pendings(state: RunState) -> list[PendingState]:
+def bound_pendings(state: RunState) -> list[PendingState]:
     """The pendings whose digest will be looked at again: open ones, and passed gates whose effect has not begun."""
     return [pending for pending in state.pendings.values() if pending.status == "open" or _is_unused(state, pending)]
 
@@ -227,7 +223,7 @@ def _of_questions(
     old: Plan, new: Plan, state: RunState, moved: RunState, paths: dict[str, str], now: int
 ) -> Iterator[Obstacle]:
     draft = Draft(new, moved, max(now, state.at), DEFAULT_LIMITS)
-    for pending in _bound_pendings(state):
+    for pending in bound_pendings(state):
         path = pending.opened.path
         was, there = old.steps[plan_path(path)], draft.step(renamed(path, paths))
         if pending.opened.kind == "gate" and there.approval is None:

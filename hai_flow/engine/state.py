@@ -649,29 +649,18 @@ def _reopened_loop(loop: LoopState, path: str, ready: tuple[str, ...], reopened:
 
 
 def _migrated(state: RunState, event: e.Migrated) -> RunState:
-    """The same run under another plan: what changes its name, what is bound to the new version, and nothing else."""
+    """The same run under another plan: what is called otherwise, and nothing else."""
     if event.paths:
         state = _renamed(state, event.paths)
-    pendings = state.pendings
-    for id, digest in event.digests.items():
-        pendings = pendings.set(id, _restamped(pendings[id], digest))
     return _next(
         state,
         event,
         version=event.version,
         sha256=event.sha256,
         dev=event.dev,
-        pendings=pendings,
         input=state.input if event.input is None else event.input,
         state=state.state if event.state is None else event.state,
     )
-
-
-def _restamped(pending: PendingState, digest: str) -> PendingState:
-    """The pending and the votes on what it asks now, bound to another version: the content is the same."""
-    before = pending.opened.digest
-    votes = tuple(_set(vote, digest=digest) if vote.digest == before else vote for vote in pending.votes)
-    return _set(pending, opened=_set(pending.opened, digest=digest), votes=votes)
 
 
 def _renamed(state: RunState, paths: dict[str, str]) -> RunState:

@@ -37,10 +37,6 @@ class _Rows:
     def pending(self, event: _OfPending, position: int) -> None:
         self.pendings[event.id] = _pending_row(self.state.pendings[event.id])
 
-    def migrated(self, event: e.Migrated, position: int) -> None:
-        for id in event.digests:
-            self.pendings[id] = _pending_row(self.state.pendings[id])
-
     def vote(self, event: e.VoteCast, position: int) -> None:
         self.votes.append(VoteRow(event.id, event.by, _encode(event)))
 
@@ -75,7 +71,6 @@ _PROJECTED: Final[dict[type[e.Event], Callable[[_Rows, Any, int], None]]] = {
     e.PendingRestamped: _Rows.pending,
     e.PendingDecided: _Rows.pending,
     e.PendingVoided: _Rows.pending,
-    e.Migrated: _Rows.migrated,
     e.VoteCast: _Rows.vote,
     e.TurnStarted: _Rows.turn_started,
     e.TurnEnded: _Rows.turn_ended,

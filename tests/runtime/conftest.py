@@ -105,7 +105,7 @@ async def is_now(runtime: Runtime, run_id: UUID, *statuses: str) -> bool:
 
 
 def answer(pending: str, ok: bool = True, by: str = "user:local") -> c.Answer:
-    return c.Answer(answers=(c.PendingAnswer(id=pending, values={"ok": ok}),), by=by)
+    return c.Answer(answers=(c.PendingAnswer(id=pending, values={"ok": ok}),), by=c.Principal(by))
 
 
 async def open_pending(runtime: Runtime, run_id: UUID) -> str:
