@@ -13,13 +13,14 @@ from fastapi import Depends, Header, Request
 from hai_flow.api.admission import Admission
 from hai_flow.api.bodies import read_body
 from hai_flow.api.stream import EventStream
+from hai_flow.engine import act_as
 from hai_flow.engine import commands as c
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.committer import Birth, Outcome
 from hai_flow.runtime.fanout import Piece
-from hai_flow.settings import Settings
+from hai_flow.settings import Settings, is_loopback
 from hai_flow.store import runs
 from hai_flow.wire.dialect import Dialect, Profile
 
@@ -27,34 +28,67 @@ if TYPE_CHECKING:
     from hai_flow.store.database import Pool
 
 HEAD: Final = 2**53  # beyond every seq: all events
+ACT_AS: Final = "HAI-Act-As"
 
 Pieces: TypeAlias = AsyncGenerator[Sequence[Piece]]
 
 
 @dataclass(frozen=True, slots=True)
-class Principal:
-    """Who asks. Until identity exists there is one: `user:local` of the one tenant."""
+class Caller:
+    """Who asks, of which tenant. `acting`: they only say so, which the development server believes."""
 
-    id: str
+    principal: c.Principal
     tenant: UUID
+    acting: bool = False
 
 
-def get_principal() -> Principal:
-    return Principal(c.LOCAL_PRINCIPAL, LOCAL_TENANT)
+def get_caller(
+    request: Request,
+    given: Annotated[
+        list[str] | None,
+        Header(alias=ACT_AS, description=f"only at a development server on loopback: {act_as.EXPECTED}"),
+    ] = None,
+) -> Caller:
+    """`user:local` of the one tenant until identity exists, or whom the header names where that may be said.
+
+    Raises Rejected 403 where it may not, 422 where it names nobody.
+    """
+    if given is None:
+        return Caller(c.LOCAL_PRINCIPAL, LOCAL_TENANT)
+    client = request.client
+    if not request.app.state.act_as or client is None or not is_loopback(client.host):
+        raise Rejected(
+            403,
+            "act_as.refused",
+            f"{ACT_AS} is believed only by a development server (`hai-flow dev`) that listens on loopback; "
+            "leave the header out.",
+        )
+    try:
+        return Caller(act_as.parse(", ".join(given)), LOCAL_TENANT, acting=True)
+    except act_as.NotAPrincipal as error:
+        raise Rejected(422, "act_as.invalid", f"{ACT_AS}: {error}.") from None
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
     """What one request may reach, as its principal: the only way from a route to a run, a command or a stream."""
 
-    principal: Principal
+    caller: Caller
     runtime: Runtime
     settings: Settings
     admission: Admission
 
     @property
+    def principal(self) -> c.Principal:
+        return self.caller.principal
+
+    @property
     def tenant(self) -> UUID:
-        return self.principal.tenant
+        return self.caller.tenant
+
+    def via(self, way: str) -> str:
+        """The way in which a decision of this request came, as it is recorded."""
+        return act_as.marked(way, acting=self.caller.acting)
 
     @property
     def pool(self) -> Pool:
@@ -118,9 +152,9 @@ class Access:
         )
 
 
-def get_access(request: Request, principal: Annotated[Principal, Depends(get_principal)]) -> Access:
+def get_access(request: Request, caller: Annotated[Caller, Depends(get_caller)]) -> Access:
     state = request.app.state
-    return Access(principal, state.runtime, state.settings, state.admission)
+    return Access(caller, state.runtime, state.settings, state.admission)
 
 
 async def get_body(request: Request) -> bytes:
