@@ -61,7 +61,7 @@ class Prompt:
 
 async def answer(pending: dict[str, Json], prompt: Prompt) -> dict[str, Json]:
     """The person's answer to `pending`, as `POST /v1/pendings/{id}/decide` takes it."""
-    if pending["kind"] == "approve":
+    if pending["kind"] in ("approve", "gate", "doubt"):
         return await _choice(pending, prompt)
     if pending["kind"] == "ask":
         return {"values": await _form(pending.get("schema"), prompt)}

@@ -9,6 +9,7 @@ from uuid import UUID
 from hai_flow.cli.client import Server
 
 if TYPE_CHECKING:
+    from hai_flow.engine.commands import Principal
     from hai_flow.runtime import Runtime
 
 Json: TypeAlias = Any
@@ -57,10 +58,17 @@ class Remote:
 
 
 class Local:
-    """This process's own runtime does it."""
+    """This process's own runtime does it, for the person at the terminal: `user:local`, or whom they say they are."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, act_as: Principal | None = None) -> None:
         self._runtime = runtime
+        self._act_as = act_as
+
+    @property
+    def _principal(self) -> Principal:
+        from hai_flow.engine.commands import LOCAL_PRINCIPAL
+
+        return self._act_as or LOCAL_PRINCIPAL
 
     async def publish(self, source: bytes, file: str) -> str:
         from hai_flow.runtime import LOCAL_TENANT
@@ -82,7 +90,7 @@ class Local:
         command = c.Start(
             run_id=run_id,
             thread_id=thread,
-            requester=c.LOCAL_PRINCIPAL,
+            requester=self._principal.id,
             input=values.check(input),
             dev=stored.dev,
         )
@@ -115,6 +123,7 @@ class Local:
         import msgspec
 
         from hai_flow import values
+        from hai_flow.engine import act_as
         from hai_flow.engine import commands as c
         from hai_flow.engine.ids import run_of_pending
         from hai_flow.runtime import LOCAL_TENANT
@@ -129,6 +138,9 @@ class Local:
             error=given.get("error"),
             values=given.get("values", msgspec.UNSET),
             result=given.get("result", msgspec.UNSET),
+            edits=given.get("edits", msgspec.UNSET),
         )
-        command = c.Answer(answers=(answer,), by=c.LOCAL_PRINCIPAL, via="cli")
+        command = c.Answer(
+            answers=(answer,), by=self._principal, via=act_as.marked("cli", acting=self._act_as is not None)
+        )
         await self._runtime.committer.submit(run_id, LOCAL_TENANT, command)

@@ -26,13 +26,14 @@ _TERMINAL: Final = ("run_finished", "run_failed", "run_stopped")
 
 
 class Server:
-    """A HAI Flow server at `url` (default: HAI_FLOW_URL). Used inside `async with`.
+    """A HAI Flow server at `url` (default: HAI_FLOW_URL). Used inside `async with`. `act_as`: whom we say that we are.
 
     Raises Problem for what the server refuses and Unreachable where none answers.
     """
 
-    def __init__(self, url: str | None = None) -> None:
+    def __init__(self, url: str | None = None, *, act_as: str | None = None) -> None:
         self.url = (url or Settings.from_environment().url).rstrip("/")
+        self._headers = {} if act_as is None else {"HAI-Act-As": act_as}
         self._client: httpx2.AsyncClient | None = None
 
     async def __aenter__(self) -> Self:
@@ -41,6 +42,7 @@ class Server:
         try:
             self._client = httpx2.AsyncClient(
                 base_url=self.url,
+                headers=self._headers,
                 timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
                 # A proxy of the environment cannot know what runs on this machine.
                 trust_env=not is_loopback(urlsplit(self.url).hostname or ""),

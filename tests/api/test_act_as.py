@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.api.test_rest import Checked, code, http, start, wait_for_end, wait_for_pendings  # noqa: F401
+from tests.api.test_rest import Checked, code, start, wait_for_end, wait_for_pendings
 from tests.support.hai_client import unique
 from tests.support.postgres import Server
-from tests.support.server import serving
+from tests.support.server import ServerProcess, serving
 
 TWO = """
 hai: flow/v1
@@ -23,12 +24,18 @@ output: ${{ steps.fine.output }}
 LEA, LEO = "user:lea, role:lead", "user:leo,role:lead,for=user:lou"
 
 
+@pytest.fixture
+def http(server: ServerProcess) -> Iterator[Checked]:
+    with Checked(server.url) as client:
+        yield client
+
+
 def decide(http: httpx2.Client, pending: str, who: str | None, **body: Any) -> httpx2.Response:
     headers = {} if who is None else {"HAI-Act-As": who}
     return http.post(f"/v1/pendings/{pending}/decide", json={"decision": "approve", **body}, headers=headers)
 
 
-def test_two_people_decide_and_the_log_says_that_they_only_said_who_they_are(http: Checked) -> None:  # noqa: F811
+def test_two_people_decide_and_the_log_says_that_they_only_said_who_they_are(http: Checked) -> None:
     http.post("/v1/workflows", content=TWO.encode())
     run = http.post("/v1/runs", json={"workflow": "two"}, headers={"HAI-Act-As": "user:eve"}).json()
     assert run["started_by"] == "user:eve"
@@ -44,7 +51,7 @@ def test_two_people_decide_and_the_log_says_that_they_only_said_who_they_are(htt
     ]
 
 
-def test_whoever_controls_a_run_is_named_by_their_id(http: Checked) -> None:  # noqa: F811
+def test_whoever_controls_a_run_is_named_by_their_id(http: Checked) -> None:
     http.post("/v1/workflows", content=TWO.encode())
     run = start(http, "two")
     assert run["started_by"] == "user:local"
@@ -53,7 +60,7 @@ def test_whoever_controls_a_run_is_named_by_their_id(http: Checked) -> None:  # 
     assert [event["by"] for event in events if event["type"] == "run_stopping"] == ["user:ops"]
 
 
-def test_a_dialect_takes_the_header_too(http: Checked) -> None:  # noqa: F811
+def test_a_dialect_takes_the_header_too(http: Checked) -> None:
     http.post("/v1/workflows", content=TWO.encode())
     thread = unique("thread")
     body = {
@@ -74,18 +81,18 @@ def test_a_dialect_takes_the_header_too(http: Checked) -> None:  # noqa: F811
 
 
 @pytest.mark.parametrize("who", ["ann", "role:lead", "user:a, user:b", ""])
-def test_a_header_that_names_nobody_is_refused(http: Checked, who: str) -> None:  # noqa: F811
+def test_a_header_that_names_nobody_is_refused(http: Checked, who: str) -> None:
     response = http.get("/v1/runs", headers={"HAI-Act-As": who})
     assert code(response) == (422, "act_as.invalid")
     assert "expected user:ann, role:controller" in response.json()["detail"]
 
 
-def test_the_header_twice_is_read_as_one(http: Checked) -> None:  # noqa: F811
+def test_the_header_twice_is_read_as_one(http: Checked) -> None:
     twice = [("HAI-Act-As", "user:ann"), ("HAI-Act-As", "user:bob")]
     assert code(http.get("/v1/runs", headers=twice)) == (422, "act_as.invalid")
 
 
-def test_the_same_key_of_another_person_is_not_the_same_answer(http: Checked) -> None:  # noqa: F811
+def test_the_same_key_of_another_person_is_not_the_same_answer(http: Checked) -> None:
     http.post("/v1/workflows", content=TWO.encode())
     run = start(http, "two")
     (pending,) = wait_for_pendings(http, run["id"])

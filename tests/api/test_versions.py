@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from tests.api.test_rest import Checked, code, http, start, wait_for_end, wait_for_pendings  # noqa: F401
+import pytest
+
+from tests.api.test_rest import Checked, code, start, wait_for_end, wait_for_pendings
 from tests.support.hai_client import unique
+from tests.support.server import ServerProcess
 
 FLOW = """
 hai: flow/v1
@@ -17,20 +21,26 @@ output: from version {version}
 """
 
 
-def publish(http: Checked, name: str, version: int, title: str = "Sure?", **query: Any) -> dict[str, Any]:  # noqa: F811
+@pytest.fixture
+def http(server: ServerProcess) -> Iterator[Checked]:
+    with Checked(server.url) as client:
+        yield client
+
+
+def publish(http: Checked, name: str, version: int, title: str = "Sure?", **query: Any) -> dict[str, Any]:
     source = FLOW.format(name=name, version=version, title=title).encode()
     response = http.post("/v1/workflows", content=source, params=query)
     assert response.status_code == 201, response.text
     return response.json()
 
 
-def migrate(http: Checked, name: str, old: str, new: str, **body: Any) -> list[tuple[str, bool, bool]]:  # noqa: F811
+def migrate(http: Checked, name: str, old: str, new: str, **body: Any) -> list[tuple[str, bool, bool]]:
     response = http.post(f"/v1/workflows/{name}/migrate", json={"from": old, "to": new, **body})
     assert response.status_code == 200, response.text
     return [(run["id"], run["movable"], run["moved"]) for run in response.json()["runs"]]
 
 
-def test_any_unused_number_may_be_published_and_the_highest_is_the_latest(http: Checked) -> None:  # noqa: F811
+def test_any_unused_number_may_be_published_and_the_highest_is_the_latest(http: Checked) -> None:
     name = unique("flow").replace("-", "_")
     publish(http, name, 5)
     publish(http, name, 3)
@@ -40,7 +50,7 @@ def test_any_unused_number_may_be_published_and_the_highest_is_the_latest(http: 
     assert code(http.post("/v1/workflows", content=other)) == (409, "workflow_exists")
 
 
-def test_a_run_keeps_the_version_that_was_the_latest_when_it_started(http: Checked) -> None:  # noqa: F811
+def test_a_run_keeps_the_version_that_was_the_latest_when_it_started(http: Checked) -> None:
     name = unique("flow").replace("-", "_")
     publish(http, name, 1)
     run = start(http, name)
@@ -50,7 +60,7 @@ def test_a_run_keeps_the_version_that_was_the_latest_when_it_started(http: Check
     assert wait_for_end(http, run["id"])["output"] == "from version 1"
 
 
-def test_what_a_version_changes(http: Checked) -> None:  # noqa: F811
+def test_what_a_version_changes(http: Checked) -> None:
     name = unique("flow").replace("-", "_")
     publish(http, name, 1)
     publish(http, name, 2, "Really?")
@@ -68,7 +78,7 @@ def test_what_a_version_changes(http: Checked) -> None:  # noqa: F811
     assert code(http.get(f"/v1/workflows/{name}/diff", params={"from": "x", "to": "2"})) == (422, "request.invalid")
 
 
-def test_runs_move_to_another_version_after_a_dry_run_that_moves_nothing(http: Checked) -> None:  # noqa: F811
+def test_runs_move_to_another_version_after_a_dry_run_that_moves_nothing(http: Checked) -> None:
     name = unique("flow").replace("-", "_")
     publish(http, name, 1)
     publish(http, name, 2)
@@ -87,7 +97,7 @@ def test_runs_move_to_another_version_after_a_dry_run_that_moves_nothing(http: C
         assert wait_for_end(http, run["id"])["output"] == "from version 2"
 
 
-def test_a_run_that_can_not_move_is_listed_with_every_reason(http: Checked) -> None:  # noqa: F811
+def test_a_run_that_can_not_move_is_listed_with_every_reason(http: Checked) -> None:
     name = unique("flow").replace("-", "_")
     publish(http, name, 1)
     publish(http, name, 2, "Really?")
@@ -101,7 +111,7 @@ def test_a_run_that_can_not_move_is_listed_with_every_reason(http: Checked) -> N
     assert http.get(f"/v1/runs/{run['id']}").json()["version"]["version"] == 1
 
 
-def test_a_dev_copy_may_be_moved_to_and_is_named_with_its_digest(http: Checked) -> None:  # noqa: F811
+def test_a_dev_copy_may_be_moved_to_and_is_named_with_its_digest(http: Checked) -> None:
     name = unique("flow").replace("-", "_")
     publish(http, name, 1)
     copy = publish(http, name, 2, dev="true")
@@ -111,7 +121,7 @@ def test_a_dev_copy_may_be_moved_to_and_is_named_with_its_digest(http: Checked) 
     assert http.get(f"/v1/runs/{run['id']}").json()["version"]["dev"] is True
 
 
-def test_a_run_of_another_version_or_an_unknown_one_is_refused(http: Checked) -> None:  # noqa: F811
+def test_a_run_of_another_version_or_an_unknown_one_is_refused(http: Checked) -> None:
     name = unique("flow").replace("-", "_")
     publish(http, name, 1)
     publish(http, name, 2)
