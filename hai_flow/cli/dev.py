@@ -243,4 +243,4 @@ class Shelf:
         else:
             self.names[reference.partition("@")[0]] = reference
             if saved:
-                say(f"{path} is saved: {reference}", "green")
+                say(f"{path} is saved and published as {reference}", "green")
