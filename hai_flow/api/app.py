@@ -9,13 +9,13 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 import hai_flow
-from hai_flow.api import dialects, events, pendings, problems, runs, shapes, versions, workflows
+from hai_flow.api import dialects, events, pendings, problems, runs, shapes, signals, versions, workflows
 from hai_flow.api.admission import Admission
 from hai_flow.api.deps import CurrentAccess
 from hai_flow.api.guard import Guard
 from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
-from hai_flow.settings import Settings, is_loopback
+from hai_flow.settings import Settings
 from hai_flow.store import migrations
 
 log = structlog.get_logger(__name__)
@@ -47,9 +47,9 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     app.state.runtime = runtime
     app.state.settings = settings
     app.state.admission = Admission()
-    app.state.act_as = act_as and is_loopback(settings.host)
+    app.state.act_as = act_as
     problems.install(app)
-    for module in (runs, events, pendings, versions, workflows, dialects):
+    for module in (runs, events, pendings, signals, versions, workflows, dialects):
         app.include_router(module.router)
     app.add_api_route("/healthz", healthz, tags=["operations"], response_model=None, responses=_of(shapes.Health))
     app.add_api_route("/readyz", readyz, tags=["operations"], response_model=None, responses=_of(shapes.Readiness))

@@ -13,8 +13,8 @@ from fastapi import Depends, Header, Request
 from hai_flow.api.admission import Admission
 from hai_flow.api.bodies import read_body
 from hai_flow.api.stream import EventStream
-from hai_flow.engine import act_as
 from hai_flow.engine import commands as c
+from hai_flow.engine.selectors import NotASelector, acting_as
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
@@ -28,67 +28,66 @@ if TYPE_CHECKING:
     from hai_flow.store.database import Pool
 
 HEAD: Final = 2**53  # beyond every seq: all events
-ACT_AS: Final = "HAI-Act-As"
 
 Pieces: TypeAlias = AsyncGenerator[Sequence[Piece]]
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
-    """Who asks, of which tenant. `acting`: they only say so, which the development server believes."""
+class Principal:
+    """Who asks. Until identity exists that is `user:local` of the one tenant, unless the request says that it acts as
+    somebody else, which only a development server on loopback believes. What was done so is marked."""
 
-    principal: c.Principal
+    who: c.Principal
     tenant: UUID
     acting: bool = False
 
+    @property
+    def id(self) -> str:
+        return self.who.id
 
-def get_caller(
+    def via(self, way: str) -> str:
+        """Over which way somebody answered, as it is recorded."""
+        return f"{way} (act as)" if self.acting else way
+
+
+def get_principal(
     request: Request,
-    given: Annotated[
-        list[str] | None,
-        Header(alias=ACT_AS, description=f"only at a development server on loopback: {act_as.EXPECTED}"),
+    act_as: Annotated[
+        str | None,
+        Header(
+            alias="HAI-Act-As",
+            description="development only: `user:ann,role:controller,group:finance`, and `for=user:bob` for a delegate",
+        ),
     ] = None,
-) -> Caller:
-    """`user:local` of the one tenant until identity exists, or whom the header names where that may be said.
-
-    Raises Rejected 403 where it may not, 422 where it names nobody.
-    """
-    if given is None:
-        return Caller(c.LOCAL_PRINCIPAL, LOCAL_TENANT)
-    client = request.client
-    if not request.app.state.act_as or client is None or not is_loopback(client.host):
+) -> Principal:
+    """Who asks. Raises Rejected 403 and 422."""
+    if act_as is None:
+        return Principal(c.LOCAL_PRINCIPAL, LOCAL_TENANT)
+    settings: Settings = request.app.state.settings
+    if not request.app.state.act_as or settings.allow_remote or not is_loopback(settings.host):
         raise Rejected(
             403,
-            "act_as.refused",
-            f"{ACT_AS} is believed only by a development server (`hai-flow dev`) that listens on loopback; "
-            "leave the header out.",
+            "act_as.forbidden",
+            "HAI-Act-As: only a development server (`hai-flow dev`) that listens on loopback alone takes it.",
         )
     try:
-        return Caller(act_as.parse(", ".join(given)), LOCAL_TENANT, acting=True)
-    except act_as.NotAPrincipal as error:
-        raise Rejected(422, "act_as.invalid", f"{ACT_AS}: {error}.") from None
+        return Principal(acting_as(act_as), LOCAL_TENANT, acting=True)
+    except NotASelector as error:
+        raise Rejected(422, "act_as.invalid", f"HAI-Act-As: {error}.") from None
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
     """What one request may reach, as its principal: the only way from a route to a run, a command or a stream."""
 
-    caller: Caller
+    principal: Principal
     runtime: Runtime
     settings: Settings
     admission: Admission
 
     @property
-    def principal(self) -> c.Principal:
-        return self.caller.principal
-
-    @property
     def tenant(self) -> UUID:
-        return self.caller.tenant
-
-    def via(self, way: str) -> str:
-        """The way in which a decision of this request came, as it is recorded."""
-        return act_as.marked(way, acting=self.caller.acting)
+        return self.principal.tenant
 
     @property
     def pool(self) -> Pool:
@@ -152,9 +151,9 @@ class Access:
         )
 
 
-def get_access(request: Request, caller: Annotated[Caller, Depends(get_caller)]) -> Access:
+def get_access(request: Request, principal: Annotated[Principal, Depends(get_principal)]) -> Access:
     state = request.app.state
-    return Access(caller, state.runtime, state.settings, state.admission)
+    return Access(principal, state.runtime, state.settings, state.admission)
 
 
 async def get_body(request: Request) -> bytes:

@@ -233,7 +233,7 @@ class _Conversation:
         self, last: RunSummary, answers: tuple[c.PendingAnswer, ...], messages: tuple[UserMessage, ...]
     ) -> Pieces:
         """The turn that the answers open, from its start; or, where they open none, what the thread is now."""
-        by, via = self.access.principal, self.access.via(self.dialect.name)
+        by, via = self.access.principal.who, self.access.principal.via(self.dialect.name)
         answer = c.Answer(answers=answers, by=by, via=via, messages=messages, turn=self.posted.turn())
         outcome = await self._submit(last.id, answer)
         turn = None if outcome.already else await self._turn()

@@ -27,16 +27,16 @@ router = APIRouter(prefix="/v1/pendings", tags=["pendings"], route_class=Checked
 
 
 class DecideBody(Body):
-    """approve, gate: `decision` with `reason`, `values` and (gate) `edits`; ask: `values`; a frontend tool: `result` or
-    `error`. `digest`, if given, must be that of what was shown."""
+    """approve, gate: `decision` with `reason`, `values`, `edits`; ask: `values`; a frontend tool: `result` or `error`;
+    a call in doubt: `decision`, with its `result` if it happened. With `digest` only what still has it is answered."""
 
     decision: str | None = Field(default=None, max_length=100)
     reason: str | None = Field(default=None, max_length=10_000)
     values: Any = None
-    result: Any = None
-    edits: dict[str, Any] | None = None
-    error: str | None = Field(default=None, max_length=10_000)
+    edits: Any = None
     digest: str | None = Field(default=None, max_length=64)
+    result: Any = None
+    error: str | None = Field(default=None, max_length=10_000)
 
 
 async def _find(access: Access, id: str) -> tuple[UUID, PendingState]:
@@ -84,16 +84,16 @@ async def decide_pending(pending_id: str, body: DecideBody, access: CurrentAcces
         decision=body.decision,
         reason=body.reason,
         error=body.error,
+        digest=body.digest,
+        edits=given.get("edits", msgspec.UNSET),
         values=given.get("values", msgspec.UNSET),
         result=given.get("result", msgspec.UNSET),
-        edits=given.get("edits", msgspec.UNSET),
-        digest=body.digest,
     )
     outcome = await access.submit(
         run_id,
-        c.Answer(answers=(answer,), by=access.principal, via=access.via("rest")),
+        c.Answer(answers=(answer,), by=access.principal.who, via=access.principal.via("rest")),
         command_id=key,
-        body_sha=sha256(values.dumps([pending_id, given, access.principal.id])).digest(),
+        body_sha=sha256(values.dumps([pending_id, given])).digest(),
     )
     _, pending = await _find(access, pending_id)
     return {**pending_view(str(run_id), pending), "already": outcome.already}

@@ -74,6 +74,8 @@ async def _choice(pending: dict[str, Json], prompt: Prompt) -> dict[str, Json]:
     body: dict[str, Json] = {"decision": decision}
     if decision == "approve" and pending.get("schema") is not None:
         body["values"] = await _form(pending["schema"], prompt)
+    if decision == "happened":
+        body["result"] = tool_result(await prompt.line("its result, as JSON or text: "), {})
     reason = await prompt.line("reason (may be empty): ")
     return {**body, "reason": reason} if reason else body
 

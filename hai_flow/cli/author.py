@@ -14,6 +14,8 @@ from hai_flow.cli.terminal import FAILED, UsageError, err, out, plural, print_fi
 from hai_flow.errors import Finding
 
 SUFFIXES: Final = (".yaml", ".yml")
+WORKFLOWS: Final = tuple(f".flow{suffix}" for suffix in SUFFIXES)
+TESTS: Final = tuple(f".test{suffix}" for suffix in SUFFIXES)
 STDIN: Final = "-"
 
 
@@ -24,7 +26,7 @@ def validate(
     """Check workflows offline: every mistake at once, with file, line and column."""
     from hai_flow.definition.compiler import check_workflow
 
-    sources = dict(_sources(files))
+    sources = dict(sources_of(files))
     found = {name: check_workflow(source, name) for name, source in sources.items()}
     findings = [finding for each in found.values() for finding in each]
     if as_json:
@@ -37,7 +39,7 @@ def validate(
         raise typer.Exit(FAILED)
 
 
-def _sources(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+def sources_of(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     """Every document that was named, as (name, bytes). Raises UsageError for a name that leads nowhere."""
     for name in names:
         if name == STDIN:
@@ -48,12 +50,12 @@ def _sources(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
 
 
 def workflow_files(place: Path) -> list[Path]:
-    """The workflow files at `place`: itself, or everything in the folder with a YAML suffix. Raises UsageError."""
+    """The workflow files at `place`: itself, or every `*.flow.yaml` in the folder and below. Raises UsageError."""
     if not place.is_dir():
         return [place]
-    files = sorted(path for path in place.rglob("*") if path.suffix in SUFFIXES and path.is_file())
+    files = sorted(path for path in place.rglob("*") if path.name.endswith(WORKFLOWS) and path.is_file())
     if not files:
-        raise UsageError(f"{place}: expected workflow files ({', '.join(SUFFIXES)}) in the folder, found none.")
+        raise UsageError(f"{place}: expected workflow files (*{', *'.join(WORKFLOWS)}) in the folder, found none.")
     return files
 
 

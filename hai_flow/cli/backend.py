@@ -9,7 +9,6 @@ from uuid import UUID
 from hai_flow.cli.client import Server
 
 if TYPE_CHECKING:
-    from hai_flow.engine.commands import Principal
     from hai_flow.runtime import Runtime
 
 Json: TypeAlias = Any
@@ -58,17 +57,15 @@ class Remote:
 
 
 class Local:
-    """This process's own runtime does it, for the person at the terminal: `user:local`, or whom they say they are."""
+    """This process's own runtime does it. Raises NotASelector where `act_as` names nobody."""
 
-    def __init__(self, runtime: Runtime, act_as: Principal | None = None) -> None:
+    def __init__(self, runtime: Runtime, *, act_as: str | None = None) -> None:
+        from hai_flow.engine import commands as c
+        from hai_flow.engine.selectors import acting_as
+
         self._runtime = runtime
-        self._act_as = act_as
-
-    @property
-    def _principal(self) -> Principal:
-        from hai_flow.engine.commands import LOCAL_PRINCIPAL
-
-        return self._act_as or LOCAL_PRINCIPAL
+        self._who = c.LOCAL_PRINCIPAL if act_as is None else acting_as(act_as)
+        self._via = "cli" if act_as is None else "cli (act as)"
 
     async def publish(self, source: bytes, file: str) -> str:
         from hai_flow.runtime import LOCAL_TENANT
@@ -90,7 +87,7 @@ class Local:
         command = c.Start(
             run_id=run_id,
             thread_id=thread,
-            requester=self._principal.id,
+            requester=self._who.id,
             input=values.check(input),
             dev=stored.dev,
         )
@@ -123,7 +120,6 @@ class Local:
         import msgspec
 
         from hai_flow import values
-        from hai_flow.engine import act_as
         from hai_flow.engine import commands as c
         from hai_flow.engine.ids import run_of_pending
         from hai_flow.runtime import LOCAL_TENANT
@@ -136,11 +132,10 @@ class Local:
             decision=given.get("decision"),
             reason=given.get("reason"),
             error=given.get("error"),
+            digest=given.get("digest"),
+            edits=given.get("edits", msgspec.UNSET),
             values=given.get("values", msgspec.UNSET),
             result=given.get("result", msgspec.UNSET),
-            edits=given.get("edits", msgspec.UNSET),
         )
-        command = c.Answer(
-            answers=(answer,), by=self._principal, via=act_as.marked("cli", acting=self._act_as is not None)
-        )
+        command = c.Answer(answers=(answer,), by=self._who, via=self._via)
         await self._runtime.committer.submit(run_id, LOCAL_TENANT, command)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import typer
 from rich.table import Table
@@ -15,9 +15,6 @@ from rich.text import Text
 from hai_flow.cli.client import Server
 from hai_flow.cli.follow import Narrator, question_of
 from hai_flow.cli.terminal import Problem, UsageError, clean, compact, how_to_answer, out, print_json, program, say
-
-if TYPE_CHECKING:
-    from hai_flow.engine.commands import Principal
 
 Json: TypeAlias = Any
 Result = TypeVar("Result")
@@ -31,27 +28,38 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for script
 ServerOption = Annotated[str | None, typer.Option("--server", metavar="URL", help="Default: HAI_FLOW_URL.")]
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The most to show.")]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.")]
-AsOption = Annotated[
+
+
+def _checked_who(text: str | None) -> str | None:
+    from hai_flow.engine.selectors import NotASelector, acting_as
+
+    if text is not None:
+        try:
+            acting_as(text)
+        except NotASelector as error:
+            raise UsageError(f"--as: {error}.") from None
+    return text
+
+
+ActAsOption = Annotated[
     str | None,
     typer.Option(
-        "--as", metavar="WHO", help="user:ann,role:controller,group:finance,for=user:bob; a dev server's only."
+        "--as",
+        metavar="WHO",
+        callback=_checked_who,
+        help="Act as somebody, for trying out: user:ann,role:controller,group:money.",
     ),
 ]
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it is recorded.")]
 
 
 def ask(
-    server: str | None, as_json: bool, work: Callable[[Server], Awaitable[Result]], who: str | None = None
+    server: str | None, as_json: bool, work: Callable[[Server], Awaitable[Result]], *, act_as: str | None = None
 ) -> Result:
-    """What `work` gets from the server. With --json a refusal is also printed as the problem that it came as.
-
-    `who` acts, if the server believes it. Raises UsageError where it names nobody.
-    """
-    if who is not None:
-        principal_of(who)
+    """What `work` gets from the server. With --json a refusal is also printed as the problem that it came as."""
 
     async def asked() -> Result:
-        async with Server(server, act_as=who) as opened:
+        async with Server(server, act_as=act_as) as opened:
             return await work(opened)
 
     try:
@@ -60,16 +68,6 @@ def ask(
         if as_json:
             print_json(problem.body)
         raise
-
-
-def principal_of(who: str) -> Principal:
-    """Who `--as` names. Raises UsageError."""
-    from hai_flow.engine import act_as
-
-    try:
-        return act_as.parse(who)
-    except act_as.NotAPrincipal as error:
-        raise UsageError(f"--as: {error}.") from None
 
 
 # --- looking ------------------------------------------------------------------------------------------------------
@@ -215,10 +213,10 @@ def decide(
     decision: Annotated[str | None, typer.Argument(help="approve, reject, or another of its options.")] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Why; it is recorded.")] = None,
     values: Annotated[str | None, typer.Option("--values", metavar="JSON", help="The form's values.")] = None,
-    edits: Annotated[str | None, typer.Option("--edits", metavar="JSON", help="Changed arguments of a gate.")] = None,
+    edits: Annotated[str | None, typer.Option("--edits", metavar="JSON", help="Arguments of a call, changed.")] = None,
     result: Annotated[str | None, typer.Option("--result", metavar="JSON", help="A frontend tool's result.")] = None,
     error: Annotated[str | None, typer.Option("--error", metavar="TEXT", help="Why the tool gives no result.")] = None,
-    who: AsOption = None,
+    act_as: ActAsOption = None,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -234,7 +232,7 @@ def decide(
     async def work(api: Server) -> Json:
         return await api.post(f"/v1/pendings/{pending}/decide", body)
 
-    answered = ask(server, as_json, work, who)
+    answered = ask(server, as_json, work, act_as=act_as)
     if as_json:
         print_json(answered)
         return
@@ -259,51 +257,55 @@ def parse_json(text: str, place: str) -> Json:
 def pause(
     run: RunArgument,
     reason: ReasonOption = "",
-    who: AsOption = None,
+    act_as: ActAsOption = None,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Let no new step start; answers and timers are kept until `resume`."""
-    _control(run, "pause", {"reason": reason}, who, server, as_json)
+    _control(run, "pause", {"reason": reason}, act_as, server, as_json)
 
 
-def resume(run: RunArgument, who: AsOption = None, server: ServerOption = None, as_json: JsonOption = False) -> None:
+def resume(
+    run: RunArgument, act_as: ActAsOption = None, server: ServerOption = None, as_json: JsonOption = False
+) -> None:
     """Go on after a pause."""
-    _control(run, "resume", None, who, server, as_json)
+    _control(run, "resume", None, act_as, server, as_json)
 
 
 def stop(
     run: RunArgument,
     reason: ReasonOption = "",
-    who: AsOption = None,
+    act_as: ActAsOption = None,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Stop: what is in flight is told to end and has some time for it."""
-    _control(run, "stop", {"reason": reason}, who, server, as_json)
+    _control(run, "stop", {"reason": reason}, act_as, server, as_json)
 
 
 def terminate(
     run: RunArgument,
     reason: ReasonOption = "",
-    who: AsOption = None,
+    act_as: ActAsOption = None,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """End at once; results that come later are not recorded."""
-    _control(run, "terminate", {"reason": reason}, who, server, as_json)
+    _control(run, "terminate", {"reason": reason}, act_as, server, as_json)
 
 
-def retry(run: RunArgument, who: AsOption = None, server: ServerOption = None, as_json: JsonOption = False) -> None:
+def retry(
+    run: RunArgument, act_as: ActAsOption = None, server: ServerOption = None, as_json: JsonOption = False
+) -> None:
     """Go on from the step that failed."""
-    _control(run, "retry", None, who, server, as_json)
+    _control(run, "retry", None, act_as, server, as_json)
 
 
-def _control(run: str, verb: str, body: Json, who: str | None, server: str | None, as_json: bool) -> None:
+def _control(run: str, verb: str, body: Json, act_as: str | None, server: str | None, as_json: bool) -> None:
     async def work(api: Server) -> Json:
         return await api.post(f"/v1/runs/{await api.run_id(run)}/{verb}", body)
 
-    answered = ask(server, as_json, work, who)
+    answered = ask(server, as_json, work, act_as=act_as)
     if as_json:
         print_json(answered)
         return

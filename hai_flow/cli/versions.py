@@ -12,7 +12,7 @@ from rich.text import Text
 from hai_flow.cli import processes
 from hai_flow.cli.author import print_definition_error, read, workflow_files
 from hai_flow.cli.client import Server
-from hai_flow.cli.operate import AsOption, JsonOption, ServerOption, ask
+from hai_flow.cli.operate import ActAsOption, JsonOption, ServerOption, ask
 from hai_flow.cli.processes import DataDirOption
 from hai_flow.cli.terminal import FAILED, Problem, UsageError, clean, compact, explain, out, plural, print_json, say
 from hai_flow.errors import DefinitionError, Finding
@@ -170,7 +170,7 @@ def migrate(
         list[str] | None, typer.Option("--map", metavar="OLD=NEW", help="A step that is called otherwise; repeatable.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would move, and why not.")] = False,
-    who: AsOption = None,
+    act_as: ActAsOption = None,
     data_dir: DataDirOption = None,
     server: ServerOption = None,
     as_json: JsonOption = False,
@@ -192,7 +192,7 @@ def migrate(
         runs = {"runs": [await api.run_id(run) for run in chosen]} if chosen else {}
         return await api.post(f"/v1/workflows/{name}/migrate", {**body, **runs})
 
-    answer = ask(server, as_json, work, who)
+    answer = ask(server, as_json, work, act_as=act_as)
     if as_json:
         print_json(answer)
     else:

@@ -1,7 +1,8 @@
 """From a document's bytes to a plan, or to every finding at once (LANGUAGE sections 1 to 9).
 
-Two passes. The *outline* reads the shape of every step and gives each its path, so that every id is known. The
-*compilation* then walks the outline in order, knowing at each place which steps are visible, and compiles expressions.
+Three passes. The *outline* reads the shape of every step and gives each its path, so that every id is known. The
+*compilation* walks the outline in order, knowing at each place which steps are visible, and compiles expressions. The
+*lint* looks at steps together.
 
 Tools written as `python: pkg.mod` or `python: pkg.mod:fn` are found by import. `python: registered` means a function
 registered in code by the decorator, under the name that the call uses (`shop.refund`, or `shop` for `call: shop`).
@@ -10,25 +11,22 @@ registered in code by the decorator, under the name that the call uses (`shop.re
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from hai_flow.definition import model, plan
-from hai_flow.definition.document import Document, Path, kind_of, parse, shorten, suggestion
-from hai_flow.definition.expressions import (
-    ALWAYS,
-    ENVELOPE,
-    CompiledExpression,
-    Names,
-    Types,
-)
+from hai_flow.definition.approvals import literal_form
+from hai_flow.definition.declarations import state_raw
+from hai_flow.definition.document import Document, Path, kind_of, parse
+from hai_flow.definition.expressions import ALWAYS, ENVELOPE, ROOTS, CompiledExpression, Names, Types
+from hai_flow.definition.lint import lint
 from hai_flow.definition.model import Reader, TooMany
-from hai_flow.definition.schemas import JsonSchema, closed
-from hai_flow.definition.verbs import DEADLINE_DEFAULT, Verbs
+from hai_flow.definition.outline import Chain, Clause, Draft, Frame, Outline
+from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.scope import END, Place
+from hai_flow.definition.triggers import Triggers
+from hai_flow.definition.verbs import Verbs
 from hai_flow.errors import DefinitionError, Finding
 
 Json: TypeAlias = Any
@@ -62,60 +60,24 @@ def _compile(source: bytes, file: str) -> tuple[plan.Plan | None, list[Finding]]
     return compiled, findings
 
 
-Chain: TypeAlias = tuple[tuple[str, str], ...]  # (path of the block, which of its lists), outermost first
+_TIMEOUTS: Final = {"http": 30_000, "call": 300_000, "llm": 300_000, "agent": 1_800_000}  # milliseconds
+_TEXT: Final = {"type": "string"}
+_EVENT: Final = {
+    "type": "object",
+    "properties": {"id": {}, "type": _TEXT, "data": {}, "at": {}},
+    "required": ["id", "type", "data", "at"],
+    "additionalProperties": False,
+}
 
 
-@dataclass(slots=True)
-class _Draft:
-    """A step of the outline. `verb` is "" for one that is too wrong (or too new) to be compiled."""
-
-    verb: str
-    fields: dict[str, Json]
-    at: Path
-    path: str
-    id: str
-    chain: Chain
-    next: str | None = None
-    blocks: dict[str, list[_Draft]] = field(default_factory=dict)  # body -> steps
-    reject: list[_Draft] = field(default_factory=list)
-    catch: list[_Clause] = field(default_factory=list)
-
-    @property
-    def parent(self) -> str:
-        return self.chain[-1][0] if self.chain else ""
-
-    @property
-    def body(self) -> str:
-        return self.chain[-1][1] if self.chain else ""
-
-    def inside(self) -> Iterator[_Draft]:
-        """Every step nested in this one, handlers included."""
-        lists = [*self.blocks.values(), self.reject, *(clause.steps for clause in self.catch)]
-        for steps in lists:
-            for step in steps:
-                yield step
-                yield from step.inside()
-
-
-@dataclass(slots=True)
-class _Clause:
-    fields: dict[str, Json]
-    at: Path
-    steps: list[_Draft]
-
-
-class _Compiler(Verbs):
+class _Compiler(Verbs, Triggers):
     def __init__(self, document: Document, reader: Reader, source: bytes) -> None:
         super().__init__(reader)
         self.document = document
         self.source = source
-        self.ids: dict[str, _Draft] = {}
-        self.tolerated: set[str] = set()  # ids inside of what can't be compiled: no reference to them is reported
-        self.types = Types({}, {})
-        self.outputs: dict[str, Json] = {}
-        self.approvals: dict[str, Json] = {}
+        self.outline = Outline(reader)
         self.steps: dict[str, plan.Step] = {}
-        self.default_timeout: int | None = None
+        self.order: dict[str, int] = {}  # path -> place in the document; a loop's body stands behind the loop
 
     # -- the document ----------------------------------------------------------------------------------------------
 
@@ -124,20 +86,30 @@ class _Compiler(Verbs):
         fields = self.reader.fields(model.DocumentShape, self.document.value, (), "the workflow")
         if not fields:
             return None
-        self._defaults(fields.get("defaults", {}))
-        default_retry = self._retry(fields.get("defaults", {}), ("defaults",))
-        self._read_tools(fields.get("tools", {}))
-        self._read_state(fields.get("state", {}))
-        input_schema = self._input(fields.get("input", {}))
-        outline = self._outline(fields.get("steps", []), ("steps",), "", ())
-        clauses = self._outline_catch(fields, (), "", ())
-        self._drop_unknown_outputs()
-        self.types = Types(input_schema.raw, _state_raw(self.state), self.outputs, self.approvals)
-        names = Names(self.types, ALWAYS, explain=self._explain(()))
-        visible = self._compile_list(outline, names)
-        after = replace(names, visible=visible)
-        catch = self._compile_catch(clauses, after)
-        output = self._template(fields["output"], ("output",), after) if "output" in fields else None
+        self.read_state(fields.get("state", {}))
+        input_schema = self.read_input(fields.get("input", {}))
+        steps, clauses, finally_ = self.outline.document(fields)
+        self.fail_codes = self.outline.fail_codes
+        types = Types(input_schema.raw, state_raw(self.state))
+        first = self._names(types, Place(self.outline, (), 0))
+        self.read_models(fields.get("models", {}), first)
+        default_retry, notify = self.read_defaults(fields.get("defaults", {}), first)
+        self.read_tools(fields.get("tools", {}), first)
+        self.read_roles(fields.get("roles", {}))
+        triggers = self.read_triggers(fields.get("triggers", ()), first, input_schema)
+        limits = self.read_limits(fields.get("limits", {}))
+        concurrency = self.read_concurrency(fields["concurrency"], first) if "concurrency" in fields else None
+        types = self._types(input_schema)
+        top = self._names(types, Place(self.outline, (), 0))
+        default_notify = self.notify({"notify": notify}, ("defaults",), top)
+        self._compile_list(steps, top)
+        catch = self._compile_catch(clauses, top)
+        self._compile_list(finally_, top)
+        output = None
+        if "output" in fields:
+            output = self.template(fields["output"], ("output",), self._names(types, Place(self.outline, (), END)))
+        for each in (steps, *(clause.steps for clause in clauses), finally_):
+            lint(self, each)
         if "steps" not in fields or "name" not in fields or "version" not in fields:
             return None
         return plan.Plan(
@@ -149,350 +121,107 @@ class _Compiler(Verbs):
             description=fields.get("description", ""),
             input=input_schema,
             state={name: variable for name, variable in self.state.items() if variable is not None},
-            state_schema=_schema_or_any(_state_raw(self.state)),
+            state_schema=_schema_or_any(state_raw(self.state)),
             tools={name: tool for name, tool in self.tools.items() if tool is not None},
-            steps=self.steps,
-            ids={name: draft.path for name, draft in self.ids.items()},
-            first=outline[0].path if outline else "",
+            steps=dict(sorted(self.steps.items(), key=lambda entry: self.order[entry[0]])),
+            ids={name: draft.path for name, draft in self.outline.ids.items()},
+            first=steps[0].path if steps else "",
             output=output,
             catch=catch,
+            finally_=finally_[0].path if finally_ else None,
+            models={name: each for name, each in self.models.items() if each is not None},
+            roles={name: members for name, members in self.roles.items() if members is not None},
+            triggers=triggers,
+            limits=limits,
+            concurrency=concurrency,
             default_retry=default_retry,
+            default_notify=default_notify,
             warnings=tuple(sorted(self.reader.findings, key=lambda finding: (finding.line, finding.column))),
         )
 
-    def _defaults(self, value: Json) -> None:
-        fields = self.reader.fields(model.DefaultsShape, value, ("defaults",), "`defaults`")
-        self.default_timeout = self._duration(fields, "timeout", ("defaults",))
-        self.default_deadline = self._duration(fields, "deadline", ("defaults",)) or DEADLINE_DEFAULT
+    def _names(self, types: Types, place: Place, base: Names | None = None) -> Names:
+        """What may be named at a place. `base` has the roots and guards of what is around."""
+        if base is None:
+            return Names(types, ALWAYS, visible=place, explain=place.explain, absent=place)
+        return Names(base.types, base.roots, place, base.guarded, place.explain, place)
 
-    def _input(self, raw: Json) -> JsonSchema:
-        if not raw:
-            return JsonSchema({"type": "object", "additionalProperties": False})
-        if raw.get("type", "object") != "object" or "type" not in raw:
-            found = f"`{raw['type']}`" if isinstance(raw.get("type"), str) else "none"
-            self.reader.error(("input",), "input.type", f"expected `type: object` at the top of `input`, found {found}")
-        compiled = self._schema(raw, ("input",))
-        return JsonSchema(closed(compiled.raw)) if compiled else JsonSchema({})
+    def _at(self, names: Names, draft: Draft, chain: Chain, order: int, **more: Any) -> Names:
+        """What may be named at another place of the same step."""
+        return self._names(names.types, Place(self.outline, chain, order, **more), names)
 
-    def _read_state(self, value: Mapping[str, Json]) -> None:
-        for name, raw in value.items():
-            at = ("state", name)
-            fault = model.name_fault(name, capitals=True, roots=False)
-            if fault:
-                self.reader.error(at, "name.invalid", fault, key=True)
-            self.state[name] = self._state_variable(name, raw, at)
+    # -- types -----------------------------------------------------------------------------------------------------
 
-    def _state_variable(self, name: str, raw: Json, at: Path) -> plan.StateVariable | None:
-        if not isinstance(raw, Mapping):
-            self.reader.error(at, "shape.type", f"expected a schema for the state `{name}`, found {kind_of(raw)}")
-            return None
-        extras = self.reader.fields(
-            model.StateExtras, {"reduce": raw["reduce"]} if "reduce" in raw else {"reduce": "max"}, at, "`state`"
-        )
-        schema = self._schema({key: part for key, part in raw.items() if key != "reduce"}, at)
-        if schema is None:
-            return None
-        reduce = extras.get("reduce") if "reduce" in raw else None
-        self._check_reduce(reduce, raw, at)
-        return plan.StateVariable(name, schema, schema.with_defaults(raw.get("default")), reduce)
+    def _types(self, input_schema: JsonSchema) -> Types:
+        """What is known of the type of each step's output and approval."""
+        outputs: dict[str, Json] = {}
+        approvals: dict[str, Json] = {}
+        ungated: set[str] = set()
+        for name, draft in self.outline.ids.items():
+            outputs[name] = self._output_type(draft)
+            gate = draft.fields.get("approve" if draft.verb == "approve" else "approval")
+            if isinstance(gate, Mapping):
+                approvals[name] = _envelope(gate)
+                if draft.verb == "approve":
+                    outputs[name] = approvals[name]
+            elif draft.verb:
+                ungated.add(name)
+        return Types(input_schema.raw, state_raw(self.state), outputs, approvals, {}, ungated)
 
-    def _check_reduce(self, reduce: Json, raw: Mapping[str, Json], at: Path) -> None:
-        wanted = {"append": ("array",), "merge": ("object",), "max": ("number", "integer")}.get(reduce or "", ())
-        given = raw.get("type")
-        if reduce and isinstance(given, str) and given not in wanted:
-            self.reader.error(
-                (*at, "reduce"),
-                "state.reduce",
-                f"`reduce: {reduce}` needs `type: {' or '.join(wanted)}`, found `{given}`",
-            )
-
-    # -- tools -----------------------------------------------------------------------------------------------------
-
-    def _read_tools(self, value: Mapping[str, Json]) -> None:
-        for name, raw in value.items():
-            fault = model.name_fault(name, capitals=True, roots=False)
-            if fault:
-                self.reader.error(("tools", name), "name.invalid", fault, key=True)
-            self.tools[name] = self._tool(name, raw, ("tools", name))
-
-    def _tool(self, name: str, raw: Json, at: Path) -> plan.Tool | None:
-        if not isinstance(raw, Mapping):
-            self.reader.error(at, "shape.type", f"expected a mapping for the tool `{name}`, found {kind_of(raw)}")
-            return None
-        kinds = [kind for kind in ("python", "frontend", "mcp", "http") if kind in raw]
-        if len(kinds) != 1:
-            self._no_tool_kind(name, raw, kinds, at)
-            return None
-        if kinds[0] in ("mcp", "http"):
-            self.reader.not_yet((*at, kinds[0]), kinds[0])
-            return None
-        return self._python_tool(name, raw, at) if kinds[0] == "python" else self._frontend_tool(name, raw, at)
-
-    def _no_tool_kind(self, name: str, raw: Mapping[str, Json], kinds: Sequence[str], at: Path) -> None:
-        message = f"expected one of `python`, `frontend` in the tool `{name}`, found {' and '.join(kinds) or 'none'}"
-        stranger = next((key for key in raw if suggestion(key, ("python", "frontend"))), None) if not kinds else None
-        if stranger is not None:
-            message += suggestion(stranger, ("python", "frontend"))
-        self.reader.error(at, "tool.kind", message, key=True)
-
-    def _python_tool(self, name: str, raw: Json, at: Path) -> plan.Tool | None:
-        fields = self.reader.fields(model.PythonToolShape, raw, at, f"the tool `{name}`")
-        target = fields.get("python")
-        if target is None:
-            return None
-        if target == "registered":
-            return plan.PythonTool(name, "", fields.get("effect", "write"), "effect" in fields)
-        if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?", target):
-            message = (
-                f"expected a module (`pkg.mod`), a function (`pkg.mod:fn`) or `registered`, found `{shorten(target)}`"
-            )
-            self.reader.error((*at, "python"), "tool.python", message)
-            return None
-        return plan.PythonTool(name, target, fields.get("effect", "write"), "effect" in fields)
-
-    def _frontend_tool(self, name: str, raw: Json, at: Path) -> plan.Tool | None:
-        outer = self.reader.fields(model.FrontendToolShape, raw, at, f"the tool `{name}`")
-        if "frontend" not in outer:
-            return None
-        at = (*at, "frontend")
-        fields = self.reader.fields(model.FrontendShape, outer["frontend"], at, f"the frontend tool `{name}`")
-        parameters = self._schema(fields["parameters"], (*at, "parameters")) if "parameters" in fields else None
-        result = self._schema(fields["result"], (*at, "result")) if "result" in fields else None
-        deadline = self._duration(fields, "deadline", at) or self.default_deadline
-        return plan.FrontendTool(name, fields.get("description", ""), parameters, result, deadline)
-
-    # -- the outline -----------------------------------------------------------------------------------------------
-
-    def _outline(self, value: Sequence[Json], at: Path, prefix: str, chain: Chain) -> list[_Draft]:
-        """The steps of one list. Every step gets a path and its id, also a wrong one."""
-        drafts: list[_Draft] = []
-        counts: dict[str, int] = {}
-        for index, raw in enumerate(value):
-            drafts.append(self._outline_step(raw, (*at, index), prefix, chain, counts))
-        for draft, following in pairwise(drafts):
-            draft.next = following.path
-        self._warn_unreachable(drafts)
-        return drafts
-
-    def _outline_step(self, raw: Json, at: Path, prefix: str, chain: Chain, counts: dict[str, int]) -> _Draft:
-        verb = self._verb(raw, at)
-        word = verb or "step"
-        counts[word] = counts.get(word, 0) + 1
-        runnable = verb in model.STEP_SHAPES
-        fields: dict[str, Json] = {}
-        if runnable:
-            fields = self.reader.fields(model.STEP_SHAPES[verb], raw, at, f"a `{verb}` step")
-        elif isinstance(raw, Mapping):
-            self.tolerated.update(_nested_ids(raw))
-        given = raw.get("id") if isinstance(raw, Mapping) else None
-        usable = isinstance(given, str) and model.name_fault(given) is None
-        own = given if usable and isinstance(given, str) else f"{word}#{counts[word]}"
-        draft = _Draft(verb if runnable else "", fields, at, f"{prefix}{own}", own, chain)
-        if usable:
-            self._declare(draft, at)
-        if runnable:
-            self._outline_inside(draft)
-        return draft
-
-    def _declare(self, draft: _Draft, at: Path) -> None:
-        first = self.ids.setdefault(draft.id, draft)
-        if first is not draft:
-            line = self.document.position((*first.at, "id"), key=True)[0]
-            message = f"the id `{draft.id}` is used twice (first at line {line}); ids are unique in the document"
-            self.reader.error((*at, "id"), "id.duplicate", message)
-
-    def _verb(self, raw: Json, at: Path) -> str:
-        """The step's verb; "" after a finding."""
-        if not isinstance(raw, Mapping):
-            self.reader.error(at, "step.type", f"expected a step (a mapping with one verb), found {kind_of(raw)}")
-            return ""
-        verbs = [key for key in raw if key in model.VERBS]
-        if len(verbs) == 1:
-            if verbs[0] in model.NOT_YET_VERBS:
-                self.reader.not_yet((*at, verbs[0]), verbs[0])
-            return verbs[0]
-        if verbs:
-            names = " and ".join(f"`{verb}`" for verb in verbs)
-            message = f"expected exactly one verb in a step, found {names}; make it {len(verbs)} steps"
-            self.reader.error((*at, verbs[1]), "step.two_verbs", message, key=True)
-            return ""
-        self._no_verb(raw, at)
-        return ""
-
-    def _no_verb(self, raw: Mapping[str, Json], at: Path) -> None:
-        strangers = [key for key in raw if key not in model.STEP_KEYS]
-        if strangers:
-            hint = suggestion(strangers[0], model.VERBS) or f"; the verbs are {', '.join(sorted(model.STEP_SHAPES))}"
-            message = f"expected exactly one verb in a step, found the unknown key `{strangers[0]}`{hint}"
-            self.reader.error((*at, strangers[0]), "step.no_verb", message, key=True)
-            return
-        found = f"only {', '.join(f'`{key}`' for key in raw)}" if raw else "nothing"
-        message = (
-            f"expected exactly one verb in a step, found {found}; the verbs are {', '.join(sorted(model.STEP_SHAPES))}"
-        )
-        self.reader.error(at, "step.no_verb", message)
-
-    def _outline_inside(self, draft: _Draft) -> None:
-        """The lists inside a step: blocks, the reject handler, catch clauses."""
-        fields, at, prefix = draft.fields, draft.at, f"{draft.path}/"
-        match draft.verb:
-            case "switch" if "switch" in fields:
-                self._outline_cases(draft)
-            case "parallel" if "parallel" in fields:
-                self._outline_branches(draft)
-            case "approve" if "on_reject" in fields:
-                inner = (*draft.chain, (draft.path, "~reject"))
-                draft.reject = self._outline(fields["on_reject"], (*at, "on_reject"), f"{prefix}~reject/", inner)
-            case "fail":
-                code = fields["fail"].get("code") if isinstance(fields.get("fail"), Mapping) else "fail"
-                self.fail_codes.add(code if isinstance(code, str) else "fail")
-            case _:
-                pass
-        draft.catch = self._outline_catch(fields, at, prefix, draft.chain, draft.path)
-        if draft.verb in ("ask", "approve", "call"):
-            self._note_output(draft)
-
-    def _outline_catch(
-        self, fields: Mapping[str, Json], at: Path, prefix: str, chain: Chain, owner: str = ""
-    ) -> list[_Clause]:
-        clauses: list[_Clause] = []
-        for number, raw in enumerate(fields.get("catch", ())):
-            place = (*at, "catch", number)
-            given = (
-                {**raw, "errors": [raw["errors"]]}
-                if isinstance(raw, Mapping) and isinstance(raw.get("errors"), str)
-                else raw
-            )
-            clause = self.reader.fields(model.CatchShape, given, place, "a `catch` clause")
-            inner = (*chain, (owner, f"~catch/{number}"))
-            steps = self._outline(clause.get("steps", ()), (*place, "steps"), f"{prefix}~catch/{number}/", inner)
-            clauses.append(_Clause(clause, place, steps))
-        return clauses
-
-    def _outline_cases(self, draft: _Draft) -> None:
-        cases = draft.fields["switch"]
-        for number, raw in enumerate(cases):
-            at = (*draft.at, "switch", number)
-            is_default = isinstance(raw, Mapping) and "default" in raw and "when" not in raw
-            shape = model.DefaultCaseShape if is_default else model.CaseShape
-            fields = self.reader.fields(shape, raw, at, "the default case" if is_default else "a case of `switch`")
-            if is_default and number < len(cases) - 1:
-                self.reader.error(
-                    (*at, "default"),
-                    "switch.default",
-                    "expected the default case last: nothing after it would run",
-                    key=True,
-                )
-            inner = (*draft.chain, (draft.path, str(number)))
-            draft.blocks[str(number)] = self._outline(
-                fields.get("steps", ()), (*at, "steps"), f"{draft.path}/{number}/", inner
-            )
-
-    def _outline_branches(self, draft: _Draft) -> None:
-        for name, raw in draft.fields["parallel"].items():
-            at = (*draft.at, "parallel", name)
-            fault = model.name_fault(name)
-            if fault:
-                self.reader.error(at, "name.invalid", fault, key=True)
-            if not isinstance(raw, list) or not raw:
-                found = "an empty list" if raw == [] else kind_of(raw)
-                self.reader.error(at, "shape.type", f"expected a list of steps in the branch `{name}`, found {found}")
-                continue
-            inner = (*draft.chain, (draft.path, name))
-            draft.blocks[name] = self._outline(raw, at, f"{draft.path}/{name}/", inner)
-
-    def _note_output(self, draft: _Draft) -> None:
-        """What is known of the type of this step's output."""
+    def _output_type(self, draft: Draft) -> Json:
         value = draft.fields.get(draft.verb)
-        if draft.verb == "call":
-            tool = self.tools.get(value.partition(".")[0]) if isinstance(value, str) else None
-            if isinstance(tool, plan.FrontendTool) and tool.result is not None:
-                self.outputs[draft.id] = tool.result.raw
-        elif isinstance(value, Mapping):
-            form = value.get("form")
-            form = form if isinstance(form, Mapping) else {}
-            if draft.verb == "ask":
-                self.outputs[draft.id] = form
-            else:
-                properties = {**ENVELOPE["properties"], "values": {**form, "type": ["object", "null"]}}
-                self.outputs[draft.id] = self.approvals[draft.id] = {**ENVELOPE, "properties": properties}
+        match draft.verb:
+            case "call":
+                tool = self.tools.get(value.partition(".")[0]) if isinstance(value, str) else None
+                return tool.result.raw if isinstance(tool, plan.FrontendTool) and tool.result is not None else {}
+            case "http":
+                return _record(status={"type": "integer"}, headers={}, json={}, text=_TEXT, url=_TEXT)
+            case "llm" | "agent" if isinstance(value, Mapping):
+                schema = value.get("output", _TEXT)
+                return schema if isinstance(schema, Mapping) else {}
+            case "ask" if isinstance(value, Mapping):
+                form = value.get("form")
+                return literal_form(form) if isinstance(form, Mapping) else {}
+            case "switch":
+                return _record(case={})
+            case "parallel":
+                return _record(winner={})
+            case "repeat":
+                return _record(count={"type": "integer"})
+            case "for_each":
+                return {"type": "array", "items": _record(key=_TEXT, status=_TEXT, output={}, error={})}
+            case "wait_for" if isinstance(value, Mapping):
+                if isinstance(value.get("on_deadline"), Mapping):  # the default may be anything
+                    return {}
+                return {"type": "array", "items": _EVENT} if "all" in value else _EVENT
+            case _:
+                return {}
 
-    def _drop_unknown_outputs(self) -> None:
-        """Ids that are used twice have no one type."""
-        self.outputs = {name: schema for name, schema in self.outputs.items() if name in self.ids}
-        self.approvals = {name: schema for name, schema in self.approvals.items() if name in self.ids}
+    # -- lists and steps -------------------------------------------------------------------------------------------
 
-    def _warn_unreachable(self, drafts: Sequence[_Draft]) -> None:
-        for draft, following in pairwise(drafts):
-            if draft.verb in ("return", "fail") and "if" not in draft.fields:
-                message = f"this step can't be reached: `{draft.verb}` before it always ends the list"
-                self.reader.warning(following.at, "step.unreachable", message)
-                return
-
-    # -- visibility ------------------------------------------------------------------------------------------------
-
-    def _explain(self, chain: Chain, own: str = "") -> Callable[[str], tuple[str, str] | None]:
-        """A function that says why a step can't be named from the place `chain`; None where nothing needs saying."""
-
-        def explain(name: str) -> tuple[str, str] | None:
-            target = self.ids.get(name)
-            if target is None:
-                if name in self.tolerated:
-                    return None
-                return "expression.unknown_step", f"there is no step `{name}`{suggestion(name, self.ids)}"
-            if name == own:
-                return "expression.own_step", f"a step can't use itself: `{name}` has no output yet"
-            split = _parting(chain, target.chain)
-            if split is not None:
-                return self._sibling(name, *split)
-            line = self.document.position(target.at)[0]
-            return "expression.later_step", f"step `{name}` comes later (line {line}); only steps before can be used"
-
-        return explain
-
-    def _sibling(self, name: str, block: str, body: str) -> tuple[str, str]:
-        if body.isdigit():
-            message = f"step `{name}` is in another case of `{block}`, which doesn't run when this one does"
-        elif body.startswith("~"):
-            message = f"step `{name}` is in another handler ({block}/{body}), which doesn't run with this one"
-        else:
-            message = (
-                f"step `{name}` is in the branch `{body}` of `{block}`; parallel branches don't see each other, "
-                f"use it after the block"
-            )
-        return "expression.sibling_step", message
-
-    # -- the compilation -------------------------------------------------------------------------------------------
-
-    def _compile_list(self, drafts: Sequence[_Draft], names: Names) -> frozenset[str]:
-        """Compile one list; the ids visible after it."""
-        visible = frozenset(names.visible)
+    def _compile_list(self, drafts: Sequence[Draft], names: Names) -> None:
         for draft in drafts:
-            here = replace(names, visible=visible, explain=self._explain(draft.chain, draft.id))
-            self._compile_step(draft, here)
-            # Ids that were made up (`say#1`) can't be named: they would move with every step put before them.
-            visible |= {draft.id, *(step.id for step in draft.inside())} & self.ids.keys()
-        return visible
+            place = Place(self.outline, draft.chain, draft.order, draft)
+            self._compile_step(draft, self._names(names.types, place, names))
 
-    def _compile_step(self, draft: _Draft, names: Names) -> None:
+    def _compile_step(self, draft: Draft, names: Names) -> None:
         fields, at = draft.fields, draft.at
-        condition = self._condition(fields["if"], (*at, "if"), names) if "if" in fields else None
-        names = names.with_guards(condition)
-        whens = self._compile_blocks(draft, names)
-        nested = {step.id for steps in draft.blocks.values() for top in steps for step in (top, *top.inside())}
-        handlers = replace(names.with_roots("error"), visible=frozenset({*names.visible, draft.id, *nested}))
-        self._compile_list(draft.reject, handlers)
-        catch = self._compile_catch(draft.catch, handlers)
-        if not draft.verb:
-            return
-        verb = self._compile_verb(draft, names, whens)
-        title = self._text(fields, "title", at, names)
-        retry = self._retry(fields, at)
-        timeout = self._duration(fields, "timeout", at)
-        if timeout is None and isinstance(verb, plan.Call) and isinstance(verb.tool, plan.PythonTool):
-            timeout = self.default_timeout  # never on people: a frontend tool has a deadline
+        condition = None
+        if "if" in fields:
+            condition = self.condition(fields["if"], (*at, "if"), names)
+            names = names.with_guards(condition)
+        verb = self._compile_verb(draft, names)
+        gate = self._gate(draft, names) if "approval" in fields else None
+        handlers = self._compile_handlers(draft, names)
+        catch = self._compile_catch(draft.catch, names)
+        self._compile_list(draft.finally_, names)
+        undo = self._compile_undo(draft.undo, names)
+        title = self.text(fields, "title", at, names)
+        retry = self.retry(fields, at, names)
+        timeout = self._timeout(draft, verb, names)
+        key = self.text(fields, "idempotency_key", at, names)
         if verb is None:
             return
+        self.order[draft.path] = 2 * draft.order
         self.steps[draft.path] = plan.Step(
             path=draft.path,
             id=draft.id,
@@ -504,103 +233,192 @@ class _Compiler(Verbs):
             condition=condition,
             retry=retry,
             timeout=timeout,
-            expose=fields.get("expose", False),
+            idempotency_key=key,
+            delivery=fields.get("delivery", "at_least_once"),
+            approval=gate,
+            handlers=handlers,
+            undo=undo,
             catch=catch,
-            handlers={"reject": draft.reject[0].path} if draft.reject else {},
+            finally_=draft.finally_[0].path if draft.finally_ else None,
+            expose=fields.get("expose", False),
             line=self.document.position(at)[0],
         )
 
-    def _compile_catch(self, clauses: Sequence[_Clause], names: Names) -> tuple[plan.CatchClause, ...]:
+    def _timeout(self, draft: Draft, verb: plan.Verb | None, names: Names) -> plan.Duration | None:
+        """The step's own timeout, its tool's, or the default of its kind. Never for people: they have a deadline."""
+        if "timeout" in draft.fields:
+            return self.duration(draft.fields, "timeout", draft.at, names)
+        if draft.verb not in model.EFFECTS:
+            return None
+        if isinstance(verb, plan.Call):
+            if isinstance(verb.tool, plan.FrontendTool):
+                return None
+            if verb.tool.timeout is not None:
+                return verb.tool.timeout
+        return self.default_timeout if self.default_timeout is not None else _TIMEOUTS.get(draft.verb)
+
+    def _gate(self, draft: Draft, names: Names) -> plan.Approval | None:
+        value = draft.fields["approval"]
+        given = draft.fields.get("http" if draft.verb == "http" else "with", {})
+        arguments: list[str] = [str(key) for key in given] if isinstance(given, Mapping) else []
+        if draft.verb == "http":
+            arguments = ["method", "url", *arguments]
+        return self.approval(value, (*draft.at, "approval"), names, arguments)
+
+    def _compile_handlers(self, draft: Draft, names: Names) -> dict[str, str]:
+        for option, steps in draft.handlers.items():
+            self._compile_list(steps, names.with_roots("error") if option == "reject" else names)
+        return {option: steps[0].path for option, steps in draft.handlers.items() if steps}
+
+    def _compile_catch(self, clauses: Sequence[Clause], names: Names) -> tuple[plan.CatchClause, ...]:
         compiled: list[plan.CatchClause] = []
-        inner = names.with_roots("error")
         for clause in clauses:
-            self._compile_list(clause.steps, inner)
+            self._compile_list(clause.steps, names.with_roots("error"))
             errors = clause.fields.get("errors", ())
-            self._check_patterns(errors, (*clause.at, "errors"))
+            self.patterns(errors, (*clause.at, "errors"))
             if clause.steps:
                 compiled.append(plan.CatchClause(tuple(errors), clause.steps[0].path))
         return tuple(compiled)
 
-    def _compile_blocks(self, draft: _Draft, names: Names) -> dict[str, CompiledExpression | None]:
-        """Compile the lists of a block; the conditions of a switch's cases by their number."""
-        whens: dict[str, CompiledExpression | None] = {}
-        for body, steps in draft.blocks.items():
-            whens[body] = self._when(draft, int(body), names) if draft.verb == "switch" else None
-            self._compile_list(steps, names.with_guards(whens[body]))
-        return whens
-
-    def _when(self, draft: _Draft, number: int, names: Names) -> CompiledExpression | None:
-        case = draft.fields["switch"][number]
-        when = case.get("when") if isinstance(case, Mapping) else None
-        at = (*draft.at, "switch", number, "when")
-        return self._condition(when, at, names) if isinstance(when, (str, bool)) else None
-
-    def _compile_verb(
-        self, draft: _Draft, names: Names, whens: Mapping[str, CompiledExpression | None]
-    ) -> plan.Verb | None:
-        if draft.verb not in draft.fields:
+    def _compile_undo(self, draft: Draft | None, names: Names) -> str | None:
+        if draft is None:
             return None
-        value, at = draft.fields[draft.verb], (*draft.at, draft.verb)
+        self._compile_step(draft, self._names(names.types, Place(self.outline, draft.chain, draft.order, draft), names))
+        return draft.path if draft.path in self.steps else None
+
+    # -- blocks ----------------------------------------------------------------------------------------------------
+
+    def _compile_verb(self, draft: Draft, names: Names) -> plan.Verb | None:
         match draft.verb:
-            case "call":
-                return self._call(draft, value, at, names)
-            case "say":
-                return self._say(value, at, names)
-            case "ask":
-                return self._ask(value, at, names)
-            case "approve":
-                return self._approve(value, at, names)
-            case "set":
-                return self._set(value, at, names)
+            case word if not word or word not in draft.fields:
+                return None
             case "switch":
-                return plan.Switch(tuple((whens[n], steps[0].path) for n, steps in draft.blocks.items() if steps))
+                return self._switch(draft, names)
             case "parallel":
+                for steps in draft.blocks.values():
+                    self._compile_list(steps, names)
                 branches = tuple((name, steps[0].path) for name, steps in draft.blocks.items() if steps)
                 return plan.Parallel(branches, draft.fields.get("join", "all"))
-            case "wait":
-                return self._wait(value, at, names)
-            case "return":
-                return plan.Return(self._template(value, at, names))
+            case "try":
+                self._compile_list(draft.blocks[""], names)
+                return plan.Try(draft.blocks[""][0].path)
+            case "for_each":
+                return self._for_each(draft, names)
+            case "repeat":
+                return self._repeat(draft, names)
             case _:
-                return self._fail(value, at, names)
+                return self.verb(draft, names)
+
+    def _switch(self, draft: Draft, names: Names) -> plan.Verb:
+        cases: list[tuple[CompiledExpression | None, str]] = []
+        for body, steps in draft.blocks.items():
+            raw = draft.fields["switch"][int(body)]
+            when = raw.get("when") if isinstance(raw, Mapping) else None
+            condition = None
+            if isinstance(when, (str, bool)):
+                condition = self.condition(when, (*draft.at, "switch", int(body), "when"), names)
+            self._compile_list(steps, names.with_guards(condition))
+            if steps:
+                cases.append((condition, steps[0].path))
+        return plan.Switch(tuple(cases))
+
+    def _for_each(self, draft: Draft, names: Names) -> plan.Verb | None:
+        params, at = draft.params, (*draft.at, "for_each")
+        self._check_items(params, at)
+        items = self.template(params["items"], (*at, "items"), names) if "items" in params else None
+        variable = self._loop_variable(params, at, names)
+        element = names.element_schema(params.get("items"))
+        inside = names.with_roots("index", schemas={variable: element})
+        key = self.text(params, "key", at, inside)
+        self._compile_list(draft.blocks[""], inside)
+        output = None
+        if "output" in params:
+            frame = self._frame(draft)
+            here = self._at(inside, draft, (*draft.chain, frame), draft.body_end, at_end=True)
+            output = self.template(params["output"], (*at, "output"), here)
+        iteration = self._iteration(draft, output)
+        if items is None or iteration is None:
+            return None
+        return plan.ForEach(
+            items,
+            iteration,
+            variable,
+            key,
+            params.get("max_parallel", 1),
+            params.get("on_failure", "stop"),
+            params.get("rollback", "item"),
+        )
+
+    def _check_items(self, params: Mapping[str, Json], at: Path) -> None:
+        items = params.get("items", [])
+        if isinstance(items, list) or (isinstance(items, str) and "${{" in items):
+            return
+        hint = "; write it as a hole: ${{ ... }}" if isinstance(items, str) else ""
+        message = f"expected a list or a hole that gives one, found {kind_of(items)}{hint}"
+        self.reader.error((*at, "items"), "for_each.items", message)
+
+    def _loop_variable(self, params: Mapping[str, Json], at: Path, names: Names) -> str:
+        variable = params.get("as", "item")
+        if variable in names.roots and (variable == "item" or variable not in ROOTS):
+            message = f"`{variable}` is the variable of a loop around already; name this one with `as`"
+            self.reader.error((*at, "as"), "for_each.as", message, key="as" not in params)
+        return variable
+
+    def _repeat(self, draft: Draft, names: Names) -> plan.Verb | None:
+        params, at = draft.params, (*draft.at, "repeat")
+        if "while" in params and "until" in params:
+            message = "expected `while` or `until`, found both; one loop has one condition"
+            self.reader.error((*at, "until"), "repeat.conditions", message, key=True)
+        inside = names.with_roots("index")
+        chain = (*draft.chain, self._frame(draft))
+        again = None
+        if "while" in params:
+            here = self._at(inside, draft, chain, draft.body_end, at_end=True, before=draft)
+            again = self.condition(params["while"], (*at, "while"), here)
+        self._compile_list(draft.blocks[""], inside.with_guards(again) if again else inside)
+        done = None
+        if "until" in params:
+            here = self._at(inside, draft, chain, draft.body_end, at_end=True)
+            done = self.condition(params["until"], (*at, "until"), here)
+        iteration = self._iteration(draft, None)
+        if "max" not in params or iteration is None:
+            return None
+        return plan.Repeat(params["max"], iteration, again, done)
+
+    def _frame(self, draft: Draft) -> Frame:
+        """The body of a loop, as its steps have it."""
+        steps = draft.blocks[""]
+        return steps[0].chain[-1] if steps else Frame(draft, "", f"{draft.path}[]")
+
+    def _iteration(self, draft: Draft, output: plan.Template | None) -> str | None:
+        """The pseudo-step of a loop's body; None where it has no steps."""
+        steps = draft.blocks[""]
+        if not steps:
+            return None
+        path = f"{draft.path}[]"
+        self.order[path] = 2 * draft.order + 1
+        self.steps[path] = plan.Step(
+            path=path,
+            id=f"{draft.id}[]",
+            verb=plan.Iteration(steps[0].path, output),
+            parent=draft.path,
+            body="[]",
+            line=self.document.position(draft.at)[0],
+        )
+        return path
 
 
-def _nested_ids(value: Json) -> Iterable[str]:
-    """Ids of all steps inside something that is not compiled."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            if key == "id" and isinstance(item, str):
-                yield item
-            else:
-                yield from _nested_ids(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _nested_ids(item)
+def _record(**properties: Json) -> dict[str, Json]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _parting(reader: Chain, target: Chain) -> tuple[str, str] | None:
-    """Where the target's place parts from the reader's inside one block: (block, the target's list), else None."""
-    for mine, other in zip(reader, target, strict=False):
-        if mine != other:
-            return other if mine[0] == other[0] else None
-    return None
-
-
-def _state_raw(state: Mapping[str, plan.StateVariable | None]) -> dict[str, Json]:
-    """The schema of all of `state`. A variable without default starts null, so null is among its types."""
-    properties: dict[str, Json] = {}
-    required: list[str] = []
-    for name, variable in state.items():
-        if variable is None:
-            properties[name] = {}
-            continue
-        raw = variable.schema.raw
-        if "default" in raw:
-            required.append(name)
-            properties[name] = raw
-        else:
-            properties[name] = {"anyOf": [raw, {"type": "null"}]}
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+def _envelope(gate: Mapping[str, Json]) -> Json:
+    """The type of an approval's envelope, with the values of its form."""
+    form = gate.get("form")
+    values: Json = {}
+    if isinstance(form, Mapping):
+        values = {**literal_form(form), "type": ["object", "null"]}
+    return {**ENVELOPE, "properties": {**ENVELOPE["properties"], "values": values}}
 
 
 def _schema_or_any(raw: Json) -> JsonSchema:

@@ -89,9 +89,18 @@ class Types:
     outputs: Mapping[str, Json] = field(default_factory=dict)  # id -> schema of steps.ID.output
     approvals: Mapping[str, Json] = field(default_factory=dict)  # id -> schema of steps.ID.approval; else ENVELOPE
     roots: Mapping[str, Json] = field(default_factory=dict)  # of roots that exist at some places only: item, args, ...
+    ungated: Container[str] = ()  # ids of steps that nobody approves: they have no `approval`
+    _looks: dict[tuple[Segment, ...], Look] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def look(self, path: Sequence[Segment]) -> Look:
         """What the schemas know about `path`."""
+        key = tuple(path)
+        look = self._looks.get(key)
+        if look is None:
+            look = self._looks[key] = self._look(key)
+        return look
+
+    def _look(self, path: tuple[Segment, ...]) -> Look:
         root = str(path[0])
         if root == "steps":
             return self._look_at_step(path)
@@ -196,7 +205,7 @@ class Names:
     """What may be named at one place. `explain(id)` gives (code, message) for a step id that is not `visible` here.
 
     `absent` says of visible steps why they may have no output when this place is reached: a clause such as
-    "the step has an `if`".
+    "the step has an `if`". Its keys are ids, or `id.member` where only that member may be absent.
     """
 
     types: Types
@@ -207,7 +216,7 @@ class Names:
         "expression.unknown_step",
         f"there is no step `{name}`",
     )
-    absent: Mapping[str, str] = field(default_factory=dict)  # id -> reason
+    absent: Mapping[str, str] = field(default_factory=dict)  # id, or id.member -> reason
 
     def with_roots(self, *names: str, schemas: Mapping[str, Json] | None = None) -> Names:
         """The same place with further roots: `names`, and those of `schemas` with their types."""
@@ -239,7 +248,7 @@ class Names:
         """
         path, absent = chain.path, None
         if path[0] == "steps" and len(path) > 2 and path[2] in _MAY_BE_ABSENT:
-            absent = self.absent.get(str(path[1]))
+            absent = self.absent.get(f"{path[1]}.{path[2]}") or self.absent.get(str(path[1]))
             if absent is not None and not self._is_known(path[:3], known):
                 return Fault(chain.start, "expression.unguarded", _absent_step(path, absent))
         look = self.types.look(path)
@@ -287,6 +296,9 @@ class Names:
                 or f"; it has {', '.join(STEP_MEMBERS)}"
             )
             message = f"a step has no `{member}`{hint.replace('X', name)}"
+            return Fault(_segment_offset(source, chain, 2), "expression.step_member", message)
+        if member == "approval" and name in self.types.ungated:
+            message = f"nobody approves the step `{name}`: only `approve` steps and steps with an `approval` have one"
             return Fault(_segment_offset(source, chain, 2), "expression.step_member", message)
         return None
 
@@ -841,7 +853,8 @@ def split_holes(text: str) -> list[str | _Hole]:
             at = begin + 3
             continue
         literal.append(text[at:begin])
-        end = _hole_end(text, begin + 3)
+        simple = _SIMPLE_HOLE.match(text, begin)
+        end = simple.end() - 2 if simple else _hole_end(text, begin + 3)
         if end is None:
             message = "the hole that begins here has no end `}}`; a ` #` cuts unquoted text off, so quote it or use `|`"
             raise Faults([Fault(begin, "expression.open_hole", message)])
@@ -855,6 +868,7 @@ def split_holes(text: str) -> list[str | _Hole]:
     return pieces
 
 
+_SIMPLE_HOLE = re.compile(r"\$\{\{[^{}'\"]*\}\}")  # without quotes and braces inside
 _LEXEME = re.compile(
     r"[rR][bB]?(?:\"\"\".*?\"\"\"|'''.*?'''|\"[^\"\n]*\"|'[^'\n]*')"  # raw strings have no escapes
     r"|\"\"\"(?:\\.|.)*?\"\"\"|'''(?:\\.|.)*?'''|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"

@@ -3,20 +3,20 @@
 Every mapping of the language is a flat pydantic model here; what is nested is read by the compiler, mapping by mapping,
 so that an error always knows its key. `Reader.fields` turns errors into findings with a place and gives back the fields
 that were right: one mistake is one finding, and the rest of the document is still checked.
-
-A key that flow/v1 has but this release cannot run yet is in NOT_YET: it is known, and answered as such.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from hai_flow.definition.document import FINDINGS_MAX, Document, Path, kind_of, suggestion
+from hai_flow.definition.document import FINDINGS_MAX, Document, Path, kind_of
 from hai_flow.definition.expressions import ROOTS
 from hai_flow.errors import Finding
 
@@ -65,10 +65,16 @@ class DocumentShape(_Shape):
     description: str = ""
     input: dict[str, Any] = Field(default_factory=dict)
     state: dict[str, Any] = Field(default_factory=dict)
+    models: dict[str, Any] = Field(default_factory=dict)
     tools: dict[str, Any] = Field(default_factory=dict)
+    roles: dict[str, Any] = Field(default_factory=dict)
+    triggers: list[Any] = Field(default_factory=list, min_length=1)
     defaults: dict[str, Any] = Field(default_factory=dict)
+    limits: dict[str, Any] = Field(default_factory=dict)
+    concurrency: dict[str, Any] = Field(default_factory=dict)
     steps: list[Any] = Field(min_length=1)
-    catch: list[Any] = Field(default_factory=list)
+    catch: list[Any] = Field(default_factory=list, min_length=1)
+    finally_: list[Any] = Field(default_factory=list, alias="finally", min_length=1)
     output: Any = None
 
 
@@ -76,6 +82,37 @@ class DefaultsShape(_Shape):
     retry: dict[str, Any] = Field(default_factory=dict)
     timeout: str = ""
     deadline: str = ""
+    model: str = ""
+    notify: list[str] = Field(default_factory=list)
+
+
+class LimitsShape(_Shape):
+    tokens: int = Field(default=1, ge=1)
+    cost_usd: float = Field(default=1, gt=0)
+    tool_calls: int = Field(default=1, ge=1)
+    duration: str = ""
+    steps: int = Field(default=1, ge=1)
+
+
+class ConcurrencyShape(_Shape):
+    key: str
+    limit: int = Field(default=1, ge=1)
+    on_conflict: Literal["queue", "reject", "cancel_running"] = "queue"
+
+
+class EventTriggerShape(_Shape):
+    type: str = Field(min_length=1)
+    match: str | bool = ""
+    dedupe: str = ""
+    input: Any = None
+
+
+class ScheduleTriggerShape(_Shape):
+    cron: str
+    timezone: str
+    missed: Literal["skip", "once", "all"] = "skip"
+    overlap: Literal["queue", "skip", "cancel_running"] = "skip"
+    input: Any = None
 
 
 class RetryShape(_Shape):
@@ -98,9 +135,37 @@ class StateExtras(_Shape):
     reduce: Literal["append", "merge", "max"]
 
 
-class PythonToolShape(_Shape):
-    python: str
+class ModelShape(_Shape):
+    provider: str = Field(min_length=1)
+    model: str = Field(min_length=1)
+    base_url: str = ""
+    api_key: str = ""
+    temperature: float = Field(default=0, ge=0)
+    max_tokens: int = Field(default=1, ge=1)
+
+
+class _ToolShape(_Shape):
     effect: Literal["read", "write"] = "write"
+    timeout: str = ""
+
+
+class PythonToolShape(_ToolShape):
+    python: str
+
+
+class McpToolShape(_ToolShape):
+    mcp: str = Field(min_length=1)
+    allow: list[str] = Field(default_factory=list, min_length=1)
+    auth: Any = None
+    headers: dict[str, Any] = Field(default_factory=dict)
+    env: dict[str, Any] = Field(default_factory=dict)
+
+
+class HttpToolShape(_ToolShape):
+    http: Any
+    allow: list[str] = Field(default_factory=list, min_length=1)
+    auth: Any = None
+    headers: dict[str, Any] = Field(default_factory=dict)
 
 
 class FrontendToolShape(_Shape):
@@ -115,6 +180,9 @@ class FrontendShape(_Shape):
     deadline: str = ""
 
 
+# -- steps: the common keys by kind of step, then one shape for each verb ------------------------------------------
+
+
 class _StepShape(_Shape):
     id: Identifier = ""
     title: str = ""
@@ -123,47 +191,105 @@ class _StepShape(_Shape):
 
 class _CatchingShape(_StepShape):
     catch: list[Any] = Field(default_factory=list, min_length=1)
+    finally_: list[Any] = Field(default_factory=list, alias="finally", min_length=1)
 
 
-class CallShape(_CatchingShape):
-    call: str
-    with_: dict[str, Any] = Field(default_factory=dict, alias="with")
+class _DecidedShape(_Shape):
+    """Steps that people decide about: approvals and gates."""
+
+    on_decision: dict[str, Any] = Field(default_factory=dict, min_length=1)
+    on_reject: list[Any] = Field(default_factory=list, min_length=1)
+
+
+class _EffectShape(_CatchingShape):
     retry: dict[str, Any] = Field(default_factory=dict)
     timeout: str = ""
     expose: bool = False
+    undo: dict[str, Any] = Field(default_factory=dict)
+
+
+class _GatedShape(_EffectShape, _DecidedShape):
+    approval: dict[str, Any] = Field(default_factory=dict)
+
+
+class _BlockShape(_CatchingShape):
+    timeout: str = ""
+
+
+class CallShape(_GatedShape):
+    call: str
+    with_: dict[str, Any] = Field(default_factory=dict, alias="with")
     stream: Literal["text", "none"] = "none"
+    idempotency_key: str = ""
+    delivery: Literal["at_least_once", "at_most_once"] = "at_least_once"
+
+
+class HttpShape(_GatedShape):
+    http: dict[str, Any]
+    idempotency_key: str = ""
+    delivery: Literal["at_least_once", "at_most_once"] = "at_least_once"
+
+
+class RunShape(_GatedShape):
+    run: str
+    with_: dict[str, Any] = Field(default_factory=dict, alias="with")
+
+
+class LlmShape(_EffectShape):
+    llm: dict[str, Any]
+
+
+class AgentShape(_EffectShape):
+    agent: dict[str, Any]
 
 
 class SayShape(_CatchingShape):
     say: str | dict[str, Any]
 
 
+class EmitShape(_CatchingShape):
+    emit: dict[str, Any]
+
+
 class AskShape(_CatchingShape):
     ask: dict[str, Any]
 
 
-class ApproveShape(_CatchingShape):
+class ApproveShape(_CatchingShape, _DecidedShape):
     approve: dict[str, Any]
-    on_reject: list[Any] = Field(default_factory=list, min_length=1)
 
 
 class SetShape(_CatchingShape):
     set: dict[str, Any] | list[Any]
 
 
-class SwitchShape(_CatchingShape):
+class SwitchShape(_BlockShape):
     switch: list[Any] = Field(min_length=1)
-    timeout: str = ""
 
 
-class ParallelShape(_CatchingShape):
+class ParallelShape(_BlockShape):
     parallel: dict[str, Any] = Field(min_length=2, max_length=64)
     join: Literal["all", "any"] = "all"
-    timeout: str = ""
+
+
+class TryShape(_BlockShape):
+    try_: list[Any] = Field(alias="try", min_length=1)
+
+
+class ForEachShape(_BlockShape):
+    for_each: dict[str, Any]
+
+
+class RepeatShape(_BlockShape):
+    repeat: dict[str, Any]
 
 
 class WaitShape(_CatchingShape):
     wait: dict[str, Any]
+
+
+class WaitForShape(_CatchingShape):
+    wait_for: dict[str, Any]
 
 
 class ReturnShape(_StepShape):
@@ -172,6 +298,60 @@ class ReturnShape(_StepShape):
 
 class FailShape(_StepShape):
     fail: str | dict[str, Any]
+
+
+class UndoShape(_Shape):
+    """`undo`: exactly one of the first three."""
+
+    call: str = ""
+    http: dict[str, Any] = Field(default_factory=dict)
+    run: str = ""
+    with_: dict[str, Any] = Field(default_factory=dict, alias="with")
+    retry: dict[str, Any] = Field(default_factory=dict)
+    timeout: str = ""
+    idempotency_key: str = ""
+
+
+# -- parameters of verbs -------------------------------------------------------------------------------------------
+
+
+class HttpParametersShape(_Shape):
+    """`http`: exactly one of the methods, at most one of `body`, `form`, `text`."""
+
+    get: str = ""
+    post: str = ""
+    put: str = ""
+    patch: str = ""
+    delete: str = ""
+    head: str = ""
+    query: Any = None
+    headers: Any = None
+    auth: Any = None
+    body: Any = None
+    form: Any = None
+    text: Any = None
+    expect: str | bool = ""
+
+
+class LlmParametersShape(_Shape):
+    model: str = ""
+    system: str = ""
+    prompt: str = ""
+    messages: Any = None
+    output: dict[str, Any] = Field(default_factory=dict)
+    stream: Literal["text", "none"] = "text"
+
+
+class AgentParametersShape(_Shape):
+    model: str = ""
+    system: str = ""
+    prompt: str = ""
+    messages: Any = None
+    tools: list[str]
+    output: dict[str, Any] = Field(default_factory=dict)
+    max_turns: int = Field(default=25, ge=1, le=1000)
+    approvals: dict[str, Any] = Field(default_factory=dict)
+    stream: Literal["text", "steps", "none"] = "text"
 
 
 class MessageShape(_Shape):
@@ -192,28 +372,91 @@ class FoldShape(_Shape):
     position: str = ""
 
 
-class AskParametersShape(_Shape):
+class EmitParametersShape(_Shape):
+    """`emit`: exactly one."""
+
+    custom: dict[str, Any] = Field(default_factory=dict)
+    raw: dict[str, Any] = Field(default_factory=dict)
+    collaboration: dict[str, Any] = Field(default_factory=dict)
+
+
+class CustomShape(_Shape):
+    name: str = Field(min_length=1)
+    value: Any = None
+
+
+class RawShape(_Shape):
+    event: Any
+    source: str = ""
+
+
+class CollaborationShape(_Shape):
+    from_: str = Field(alias="from")
+    to: str
+    task: dict[str, Any]
+
+
+class TaskShape(_Shape):
+    id: str
+    name: str
+
+
+class _PersonShape(_Shape):
+    """What approvals, gates and forms have in common."""
+
+    from_: Any = Field(default=None, alias="from")
+    notify: list[str] = Field(default_factory=list)
+    remind: list[str] = Field(default_factory=list)
+    deadline: str = ""
+    on_deadline: Any = None
+    pause_clock: Literal["run", "stop"] = "run"
+
+
+class AskParametersShape(_PersonShape):
     title: str
     message: str = ""
     form: dict[str, Any]
-    from_: Any = Field(default=None, alias="from")
-    exclude: Any = None
-    quorum: Any = None
-    deadline: str = ""
-    on_deadline: Any = None
 
 
-class ApproveParametersShape(_Shape):
-    title: str
+class _ApprovalShape(_PersonShape):
     message: str = ""
-    evidence: Any = None
-    form: dict[str, Any] = Field(default_factory=dict)
     from_: Any = Field(alias="from")
     exclude: Any = None
     quorum: Any = None
+    reject_when: Any = None
     options: list[str] = Field(default_factory=list)
-    deadline: str = ""
-    on_deadline: Any = None
+    form: dict[str, Any] = Field(default_factory=dict)
+    combine: dict[str, Any] = Field(default_factory=dict)
+
+
+class ApproveParametersShape(_ApprovalShape):
+    title: str
+    evidence: Any = None
+
+
+class ApprovalShape(_ApprovalShape):
+    """The gate in front of an effect."""
+
+    title: str = ""
+    when: str | bool = ""
+    edit: bool | list[str] = False
+
+
+class EscalateShape(_Shape):
+    deadline: str
+    from_: Any = Field(default=None, alias="from")
+    exclude: Any = None
+    quorum: Any = None
+    notify: list[str] = Field(default_factory=list)
+    remind: list[str] = Field(default_factory=list)
+
+
+class RejectShape(_Shape):
+    reason: str = ""
+
+
+class EmptyShape(_Shape):
+    pass
 
 
 class CaseShape(_Shape):
@@ -226,9 +469,42 @@ class DefaultCaseShape(_Shape):
     steps: list[Any] = Field(min_length=1)
 
 
-class WaitForShape(_Shape):
+class ForEachParametersShape(_Shape):
+    items: Any
+    as_: Identifier = Field(default="item", alias="as")
+    key: str = ""
+    max_parallel: int = Field(default=1, ge=1, le=256)
+    steps: list[Any] = Field(min_length=1)
+    output: Any = None
+    on_failure: Literal["stop", "isolate"] = "stop"
+    rollback: Literal["item", "all", "none"] = "item"
+
+
+class RepeatParametersShape(_Shape):
+    max: int = Field(ge=1, le=10_000)
+    while_: str | bool = Field(default="", alias="while")
+    until: str | bool = ""
+    steps: list[Any] = Field(min_length=1)
+
+
+class WaitParametersShape(_Shape):
     for_: str = Field(default="", alias="for")
     until: str = ""
+
+
+class SubscriptionShape(_Shape):
+    event: str = Field(min_length=1)
+    match: str | bool = ""
+
+
+class WaitForParametersShape(_Shape):
+    event: str = Field(default="", min_length=1)
+    match: str | bool = ""
+    any: list[Any] = Field(default_factory=list, min_length=1)
+    all: list[Any] = Field(default_factory=list, min_length=1)
+    deadline: str = ""
+    on_deadline: Any = None
+    pause_clock: Literal["run", "stop"] = "run"
 
 
 class FailParametersShape(_Shape):
@@ -248,41 +524,36 @@ class OperationShape(_Shape):
 
 STEP_SHAPES: Final[dict[str, type[_StepShape]]] = {
     "call": CallShape,
+    "http": HttpShape,
+    "llm": LlmShape,
+    "agent": AgentShape,
+    "run": RunShape,
     "say": SayShape,
+    "emit": EmitShape,
     "ask": AskShape,
     "approve": ApproveShape,
     "set": SetShape,
     "switch": SwitchShape,
     "parallel": ParallelShape,
+    "try": TryShape,
+    "for_each": ForEachShape,
+    "repeat": RepeatShape,
     "wait": WaitShape,
+    "wait_for": WaitForShape,
     "return": ReturnShape,
     "fail": FailShape,
 }
-NOT_YET_VERBS: Final = frozenset(("for_each", "repeat", "try", "run", "llm", "agent", "http", "emit", "wait_for"))
-VERBS: Final = frozenset(STEP_SHAPES) | NOT_YET_VERBS
-
-_NOT_YET_STEP: Final = frozenset(("finally", "undo", "approval", "on_decision", "idempotency_key", "delivery"))
-_NOT_YET_TOOL: Final = frozenset(("allow", "auth", "headers", "env", "timeout"))
-_NOT_YET_PERSON: Final = frozenset(("notify", "remind", "pause_clock"))
-NOT_YET: Final[dict[type[_Shape], frozenset[str]]] = {
-    DocumentShape: frozenset(("models", "roles", "triggers", "limits", "concurrency", "finally")),
-    DefaultsShape: frozenset(("model", "notify")),
-    PythonToolShape: _NOT_YET_TOOL,
-    FrontendToolShape: _NOT_YET_TOOL,
-    AskParametersShape: _NOT_YET_PERSON | {"combine"},
-    ApproveParametersShape: _NOT_YET_PERSON | {"combine", "reject_when"},
-    **dict.fromkeys(STEP_SHAPES.values(), _NOT_YET_STEP),
-}
-STEP_KEYS: Final = (
-    VERBS | _NOT_YET_STEP | {
-        field.alias or name for shape in STEP_SHAPES.values() for name, field in shape.model_fields.items()
-    }
-)  # fmt: skip
+VERBS: Final = frozenset(STEP_SHAPES)
+EFFECTS: Final = frozenset(("call", "http", "llm", "agent", "run"))
 
 
-def keys_of(shape: type[BaseModel]) -> list[str]:
+@cache
+def keys_of(shape: type[BaseModel]) -> tuple[str, ...]:
     """The keys of a mapping of this shape, as they are written."""
-    return [field.alias or name for name, field in shape.model_fields.items()]
+    return tuple(field.alias or name for name, field in shape.model_fields.items())
+
+
+STEP_KEYS: Final = VERBS.union(*map(keys_of, STEP_SHAPES.values()))
 
 
 class TooMany(Exception):
@@ -296,6 +567,7 @@ class Reader:
         self.document = document
         self.findings: list[Finding] = list(document.findings)
         self._left = {"error": FINDINGS_MAX, "warning": FINDINGS_MAX}
+        self._wrong = {(finding.line, finding.column): finding.code for finding in document.findings}
 
     def error(self, path: Path, code: str, message: str, *, key: bool = False) -> None:
         """An error at the value at `path`, or at its key."""
@@ -314,17 +586,19 @@ class Reader:
         self._add("warning", self.document.locate(path, offset), code, message)
 
     def _add(self, severity: Literal["error", "warning"], place: tuple[int, int], code: str, message: str) -> None:
-        """Raises `TooMany` behind the last error worth telling; warnings beyond the limit are dropped."""
+        """Raises `TooMany` behind the last error worth telling; warnings beyond the limit are dropped.
+
+        Where something is wrong already, nothing else is said: it would be a consequence.
+        """
+        if self._wrong.setdefault(place, code) != code:
+            return
+        if severity == "warning":
+            del self._wrong[place]
         self._left[severity] -= 1
         if self._left[severity] >= 0:
             self.findings.append(Finding(self.document.file, *place, severity, code, message))
         elif severity == "error":
             raise TooMany
-
-    def not_yet(self, path: Path, word: str) -> None:
-        """The finding for a key that the language has and this release has not."""
-        message = f"`{word}` is part of flow/v1, but this release cannot run it yet; leave it out"
-        self.error(path, "not_yet", message, key=True)
 
     def fields(self, shape: type[_Shape], value: Json, path: Path, where: str) -> dict[str, Json]:
         """The fields of `value` that are right, by their written keys; everything wrong has become a finding.
@@ -334,24 +608,23 @@ class Reader:
         if not isinstance(value, Mapping):
             self.error(path, "shape.type", f"expected a mapping for {where}, found {kind_of(value)}")
             return {}
-        known = keys_of(shape)
-        later = NOT_YET.get(shape, frozenset())
-        for key in value:
-            if key in later:
-                self.not_yet((*path, key), key)
-        given = {key: item for key, item in value.items() if key not in later}
         try:
-            shape.model_validate(given)
+            shape.__pydantic_validator__.validate_python(value)
         except ValidationError as error:
-            wrong = {str(detail["loc"][0]) for detail in error.errors(include_url=False)}
-            self._explain(error.errors(include_url=False), known, value, path, where)
-            return {key: item for key, item in given.items() if key not in wrong}
-        return given
+            details = error.errors(include_url=False)
+            wrong = {str(detail["loc"][0]) for detail in details}
+            self._explain(details, keys_of(shape), value, path, where)
+            return {key: item for key, item in value.items() if key not in wrong}
+        return dict(value)
 
     def _explain(
-        self, details: list[ErrorDetails], known: list[str], value: Mapping[str, Json], path: Path, where: str
+        self, details: list[ErrorDetails], known: Sequence[str], value: Mapping[str, Json], path: Path, where: str
     ) -> None:
         told: set[str] = set()
+        missing = [str(detail["loc"][0]) for detail in details if detail["type"] == "missing"]
+        for detail in details:  # a key that is misspelt is not missing as well
+            if detail["type"] == "extra_forbidden" and (meant := _meant(str(detail["loc"][0]), known)) in missing:
+                told.add(meant)
         for detail in details:
             key = str(detail["loc"][0])
             if key in told:  # a union reports once for every member
@@ -369,17 +642,57 @@ class Reader:
                 self.error(at, "shape.value", _wrong_value(key, detail, found))
 
 
-def _unknown_key(key: str, known: list[str], where: str) -> str:
+def _unknown_key(key: str, known: Sequence[str], where: str) -> str:
     if key in STEP_KEYS and where.endswith("step"):
         return f"`{key}` does not apply to {where}; its keys are {', '.join(known)}"
-    hint = suggestion(key, known) or f"; the keys are {', '.join(known)}"
-    return f"unknown key `{key}` in {where}{hint}"
+    meant = _meant(key, known)
+    if meant:
+        return f"unknown key `{key}` in {where}; did you mean `{meant}`?"
+    hint = _ADVICE.get(key) or f"the keys are {', '.join(known)}"
+    return f"unknown key `{key}` in {where}; {hint}"
+
+
+# What other languages call it.
+_SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
+    "inputs": ("input", "with"), "outputs": ("output",), "variables": ("state",), "vars": ("state",),
+    "on": ("triggers",), "args": ("with",), "arguments": ("with",), "params": ("with",), "parameters": ("with",),
+    "payload": ("with", "body"),
+    "name": ("id",), "label": ("title",), "when": ("if",), "condition": ("if",), "if": ("when",), "unless": ("if",),
+    "on_error": ("catch",), "on_failure": ("catch",), "except": ("catch",), "always": ("finally",),
+    "compensate": ("undo",), "rollback": ("undo",), "attempts": ("max",), "max_attempts": ("max",),
+    "times": ("max",), "max_iterations": ("max",), "delay": ("every",), "interval": ("every",), "in": ("items",),
+    "over": ("items",), "list": ("items",), "do": ("steps",), "body": ("steps",), "then": ("steps",),
+    "concurrency": ("max_parallel",), "parallelism": ("max_parallel",), "approvers": ("from",), "to": ("from",),
+    "assignee": ("from",), "users": ("from",), "timeout": ("deadline",), "on_timeout": ("on_deadline",),
+    "schema": ("form", "output"), "fields": ("form",), "json": ("body",), "url": ("get",), "params_query": ("query",),
+    "system_prompt": ("system",), "type": ("event",), "expression": ("cron",), "tz": ("timezone",),
+    "choices": ("options",), "allowed_tools": ("tools",), "key": ("idempotency_key",), "code": ("errors",),
+}  # fmt: skip
+_ADVICE: Final = {
+    "tests": "tests stand in a file of their own, NAME.test.yaml",
+    "secrets": "name a secret where it is used, as ${{ secrets.NAME }}",
+    "env": "name a secret where it is used, as ${{ secrets.NAME }}; other values are `input`",
+    "depends_on": "steps run in the order in which they are written; use `parallel` for branches",
+    "needs": "steps run in the order in which they are written; use `parallel` for branches",
+    "next": "steps run in the order in which they are written; use `if` or `switch`",
+    "goto": "there is no goto; use `if`, `repeat` or `return`",
+}
+
+
+def _meant(key: str, known: Sequence[str]) -> str:
+    """The known key that was meant by an unknown one; "" where nobody can tell."""
+    synonym = next((word for word in _SYNONYMS.get(key, ()) if word in known), None)
+    if synonym is not None:
+        return synonym
+    near = [] if key in _ADVICE else difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    return near[0] if near else ""
 
 
 _EXPECTED: Final = {
     "string_type": "text",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
+    "float_type": "a number",
     "bool_type": "true or false",
     "dict_type": "a mapping",
     "list_type": "a list",
@@ -401,7 +714,7 @@ def _wrong_value(key: str, detail: ErrorDetails, found: Json) -> str:
             bound = f"at least {context['ge']}" if "ge" in context else f"at most {context['le']}"
             return f"`{key}`: expected {bound}, found {found}"
         case kind if kind in _EXPECTED:
-            return f"`{key}`: expected {_expected(key, detail)}, found {kind_of(found)}{_quote_hint(kind, found)}"
+            return f"`{key}`: expected {_expected(key, detail)}, found {kind_of(found)}{_quote_hint(kind, key, found)}"
         case _:
             return f"`{key}`: {detail['msg']}"
 
@@ -411,10 +724,15 @@ def _expected(key: str, detail: ErrorDetails) -> str:
         "say": "text or a mapping", "fail": "text or a mapping", "set": "a mapping or a list of operations",
         "thinking": "text or a mapping", "if": "an expression", "when": "an expression",
         "timeout": "a duration such as 90s", "deadline": "a duration such as 7d", "every": "a duration such as 1s",
-        "max_delay": "a duration such as 5m",
+        "max_delay": "a duration such as 5m", "duration": "a duration such as 1h", "for": "a duration such as 10m",
     }  # fmt: skip
     return union[key] if len(detail["loc"]) < 3 and key in union else _EXPECTED[detail["type"]]
 
 
-def _quote_hint(kind: str, found: Json) -> str:
-    return "; quote it" if kind == "string_type" and isinstance(found, (int, float)) else ""
+_DURATIONS: Final = ("timeout", "deadline", "every", "max_delay", "duration", "for", "remind")
+
+
+def _quote_hint(kind: str, key: str, found: Json) -> str:
+    if kind != "string_type" or isinstance(found, bool) or not isinstance(found, (int, float)):
+        return ""
+    return f"; give it a unit: `{found}s`" if key in _DURATIONS else "; quote it"

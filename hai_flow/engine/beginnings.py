@@ -99,10 +99,9 @@ def _begin_effect(draft: Draft, step: Step, verb: Call | Http | Llm | Agent | Ru
     if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool):
         people.begin_frontend_call(draft, step, verb.tool, args)
         return
-    approved = known is not None and known.approval is not None and known.args == args
-    gate = None if approved else step.approval
+    gate = None if people.is_approved(draft.state, step, args) else step.approval
     if gate is not None and people.needs_gate(draft, step, gate, args):
-        draft.started(step, args=args, key=_idempotency_key(draft, step))
+        draft.started(step, timed=False, args=args, key=_idempotency_key(draft, step))
         people.open_gate(draft, step, gate, args)
         return
     attempt = known.attempt + 1 if known else 1
@@ -210,13 +209,7 @@ def _begin_again_inside(draft: Draft, step: Step) -> None:
     """A Retry goes on inside a block that had finished, or inside an iteration."""
     draft.pure_steps += 1
     frontier = resumption.inside(draft, step)
-    draft.emit(
-        e.StepReopened,
-        path=step.path,
-        reopened=tuple(frontier.reopened),
-        ready=tuple(frontier.ready),
-        branches=frontier.branches,
-    )
+    draft.emit(e.StepReopened, path=step.path, **frontier.fields())
     if not frontier.ready:
         assert isinstance(step.verb, Iteration), f"{step.path} has nothing left to do"
         endings.iteration_done(draft, step)

@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 
 from hai_flow.definition.plan import Plan
-from hai_flow.engine.events import UserMessage
+from hai_flow.engine.events import Error, Parent, Pin, UserMessage
 
 Json: TypeAlias = Any
 
@@ -48,7 +48,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Start(Command, frozen=True):
-    """`input` is what the caller gave (defaults are filled in by the engine)."""
+    """`input` is what the caller gave (defaults are filled in by the engine). `pins`, `parent` and `timeout` as in the
+    event `run_started`; the pins are found by whoever stores the run."""
 
     run_id: UUID
     thread_id: str
@@ -59,6 +60,9 @@ class Start(Command, frozen=True):
     trigger: str = "api"
     dev: bool = False
     turn: Turn = Turn()
+    pins: dict[str, Pin] = {}
+    parent: Parent | None = None
+    timeout: int | None = None
 
 
 class StepSucceeded(Command, frozen=True):
@@ -118,9 +122,31 @@ class Answer(Command, frozen=True):
 
 
 class Signal(Command, frozen=True):
+    """An event from outside is offered to the run. `name` is its type, `sent_at` when it was stored (ms since 1970)."""
+
     id: str
     name: str
     data: Json = None
+    sent_at: int = 0
+
+
+class ChildMoved(Command, frozen=True):
+    """The child run of attempt `attempt` of the step `path` has begun to wait for something, or works again."""
+
+    path: str
+    attempt: int
+    working: bool
+
+
+class ChildEnded(Command, frozen=True):
+    """The child run of attempt `attempt` of the step `path` has ended as `status` says (finished, failed, stopped)."""
+
+    path: str
+    attempt: int
+    status: str
+    output: Json = None
+    error: Error | None = None
+    reason: str = ""
 
 
 class TimerFired(Command, frozen=True):
@@ -162,15 +188,16 @@ class Retry(Command, frozen=True):
 
 class Migrate(Command, frozen=True):
     """Go on with another version, `to`, of the same workflow. `paths`: ids or paths of steps, old -> new, where they
-    are called otherwise there."""
+    are called otherwise there. `pins`: the workflows of its children, of which those are kept that the run has."""
 
     to: Plan
     by: str
     paths: Mapping[str, str] = {}
     dev: bool = False
+    pins: Mapping[str, Pin] = {}
 
 
 AnyCommand: TypeAlias = (
-    Start | StepSucceeded | StepFailed | StepLost | Answer | Signal | TimerFired | Continue | NeedAttention | Pause
-    | Resume | Stop | Terminate | Retry | Migrate
+    Start | StepSucceeded | StepFailed | StepLost | Answer | Signal | ChildMoved | ChildEnded | TimerFired | Continue
+    | NeedAttention | Pause | Resume | Stop | Terminate | Retry | Migrate
 )  # fmt: skip

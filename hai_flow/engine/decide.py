@@ -19,11 +19,11 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from hai_flow.definition.plan import Plan, Step, WaitFor
-from hai_flow.engine import beginnings, endings, migration, people, resumption, signals
+from hai_flow.engine import beginnings, children, endings, migration, people, resumption, signals
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import DEFAULT_LIMITS, RUN_END, Decision, Draft, Limits
-from hai_flow.engine.jobs import TIMERS_WHILE_HALTED, next_ready
+from hai_flow.engine.jobs import TIMERS_WHILE_HALTED, is_working, next_ready, performed
 from hai_flow.engine.retry import LOST_IN_A_ROW_MAX, RETRIABLE
 from hai_flow.engine.state import Ending, RunState, Timer, in_cleanup
 from hai_flow.errors import Rejected
@@ -39,6 +39,7 @@ def decide(plan: Plan, state: RunState, command: c.Command, now: int, limits: Li
         raise Rejected(404, "run_unknown", f"there is no run {state.run_id}.")
     draft = Draft(plan, state, max(now, state.at), limits)
     outcome = _RULES[type(command)](draft, command)
+    children.tell_parent(draft, state)
     return draft.decision(outcome)
 
 
@@ -71,6 +72,9 @@ def _start(draft: Draft, command: c.Start) -> Json:
         trigger=command.trigger,
         dev=command.dev,
         ready=(draft.plan.first,),
+        pins=command.pins,
+        parent=command.parent,
+        timeout=command.timeout,
     )
     if draft.plan.limits.duration is not None:
         draft.emit(e.TimerSet, path="", kind="limit", due=draft.now + draft.plan.limits.duration)
@@ -82,7 +86,7 @@ def _start(draft: Draft, command: c.Start) -> Json:
 
 
 def _step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
-    step = _attempt(draft, command.path, command.attempt)
+    step = _outcome_of(draft, command.path, command.attempt)
     endings.close_message(draft, step.path)
     endings.resolve_call(draft, step, command.output, None)
     endings.finish(draft, step, command.output)
@@ -91,10 +95,14 @@ def _step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
 
 
 def _step_failed(draft: Draft, command: c.StepFailed) -> Json:
-    step = _attempt(draft, command.path, command.attempt)
+    step = _outcome_of(draft, command.path, command.attempt)
     retriable = command.code in RETRIABLE if command.retriable is None else command.retriable
     error = draft.error(command.code, command.message, step.path, command.data, retriable=retriable)
-    endings.attempt_failed(draft, step, error, command.retry_after)
+    if step.path in draft.state.attempts:
+        endings.attempt_failed(draft, step, error, command.retry_after)
+    else:  # it was in doubt, and is never tried again by itself
+        endings.resolve_call(draft, step, None, error)
+        endings.fail(draft, step, error)
     _go_on(draft)
     return None
 
@@ -102,13 +110,16 @@ def _step_failed(draft: Draft, command: c.StepFailed) -> Json:
 def _step_lost(draft: Draft, command: c.StepLost) -> Json:
     step = _attempt(draft, command.path, command.attempt)
     endings.close_message(draft, step.path, aborted=True)
-    alone = len(draft.state.attempts) == 1
+    alone = len(performed(draft.state)) == 1
     draft.cut = True
     stopping = draft.state.status == "stopping"
     if stopping and not in_cleanup(step.path):
         endings.stop_leaf(draft, step, "lost")
-    elif step.delivery == "at_most_once":
+    elif step.delivery == "at_most_once" and not in_cleanup(step.path):
         people.open_doubt(draft, step)
+    elif step.delivery == "at_most_once":  # what cleans up waits for nobody
+        message = "The process that performed the step is gone, and nobody knows whether it happened."
+        endings.attempt_failed(draft, step, draft.error("step.in_doubt", message, step.path))
     else:
         error = draft.error("step.lost", "The process that performed the step is gone.", step.path, retriable=True)
         draft.emit(e.StepRetried, path=step.path, attempt=command.attempt, error=error, lost=True)
@@ -152,11 +163,21 @@ def _answer(draft: Draft, command: c.Answer) -> Json:
 
 def _signal(draft: Draft, command: c.Signal) -> Json:
     _demand_active(draft)
-    if any(signal.id == command.id for signal in draft.state.signals):
-        draft.already = True
-    else:
-        draft.emit(e.SignalReceived, id=command.id, name=command.name, data=command.data)
-    return {"id": command.id}
+    outcome = signals.arrived(draft, command)
+    _go_on(draft)
+    return outcome
+
+
+def _child_moved(draft: Draft, command: c.ChildMoved) -> Json:
+    children.moved(draft, command)
+    _go_on(draft)
+    return None
+
+
+def _child_ended(draft: Draft, command: c.ChildEnded) -> Json:
+    children.ended(draft, command)
+    _go_on(draft)
+    return None
 
 
 def _timer_fired(draft: Draft, command: c.TimerFired) -> Json:
@@ -195,6 +216,7 @@ def _pause(draft: Draft, command: c.Pause) -> Json:
     if status not in ("queued", "running", "waiting"):
         raise _not_now(draft, "pause")
     draft.emit(e.RunPaused, by=command.by, reason=command.reason)
+    children.pass_down(draft, "pause", command.by, command.reason)
     _go_on(draft)
     return _run_outcome(draft)
 
@@ -207,6 +229,7 @@ def _resume(draft: Draft, command: c.Resume) -> Json:
         return _run_outcome(draft)
     status = "running" if draft.state.turn_open else "queued" if draft.state.slot else "waiting"
     draft.emit(e.RunResumed, by=command.by, status=status)
+    children.pass_down(draft, "resume", command.by)
     if status != "queued":
         _fire_timers(draft)
         _go_on(draft)
@@ -220,6 +243,7 @@ def _stop(draft: Draft, command: c.Stop) -> Json:
     _demand_active(draft)
     in_flight = len(draft.state.attempts)
     draft.emit(e.RunStopping, by=command.by, reason=command.reason, in_flight=in_flight)
+    children.pass_down(draft, "stop", command.by, command.reason)
     endings.begin_stop(draft, "the run is being stopped")
     if in_flight:
         draft.emit(e.TimerSet, path="", kind="grace", due=draft.now + draft.limits.stop_grace)
@@ -233,6 +257,7 @@ def _terminate(draft: Draft, command: c.Terminate) -> Json:
         return _run_outcome(draft)
     _demand_active(draft)
     in_flight = len(draft.state.attempts)
+    children.pass_down(draft, "terminate", command.by, command.reason)
     endings.cut_everything(draft, "the run was terminated")
     draft.end_turn("stopped")
     draft.emit(e.RunStopped, by=command.by, reason=command.reason, terminated=True)
@@ -254,14 +279,7 @@ def _retry(draft: Draft, command: c.Retry) -> Json:
         lost, ready = draft.state.steps, draft.state.ready
         running = [path for path in ready if path in lost and lost[path].status == "running"]
         frontier = resumption.Frontier(running, list(ready))
-    draft.emit(
-        e.RunRetried,
-        by=command.by,
-        reopened=tuple(frontier.reopened),
-        ready=tuple(frontier.ready),
-        branches=frontier.branches,
-        redo=redo,
-    )
+    draft.emit(e.RunRetried, by=command.by, redo=redo, **frontier.fields())
     if not draft.state.turn_open:
         draft.open_turn(c.Turn())
     _fire_timers(draft)
@@ -289,6 +307,7 @@ def _migrate(draft: Draft, command: c.Migrate) -> Json:
         sha256=plan.sha256.hex(),
         dev=command.dev,
         paths=move.paths,
+        pins={name: pin for name, pin in command.pins.items() if name not in state.pins},
         input=move.input,
         state=move.state,
     )
@@ -317,9 +336,23 @@ def _demand_active(draft: Draft) -> None:
         raise _not_now(draft, "change")
 
 
+def _outcome_of(draft: Draft, path: str, attempt: int) -> Step:
+    """As `_attempt`; but the outcome of an effect that may happen at most once is taken as long as people are asked
+    what became of it."""
+    doubt = people.doubt_of(draft.state, path, attempt)
+    if doubt is None:
+        return _attempt(draft, path, attempt)
+    people.settle_doubt(draft, doubt)
+    return draft.step(path)
+
+
 def _attempt(draft: Draft, path: str, attempt: int) -> Step:
-    """The step whose open attempt this is. A result of any other attempt is refused (STORE H4)."""
-    if draft.state.attempts.get(path) != attempt:
+    """The step whose open attempt this is, or was, if nobody knows yet what became of it. A result of any other attempt
+    is refused (STORE H4)."""
+    doubt = people.doubt_of(draft.state, path, attempt)
+    if doubt is not None:
+        people.settle_doubt(draft, doubt)
+    elif draft.state.attempts.get(path) != attempt:
         raise Rejected(
             409,
             "attempt_closed",
@@ -373,7 +406,7 @@ def _stop_on(draft: Draft) -> None:
 def _suspend(draft: Draft) -> None:
     """End the turn if nothing but people, or a distant timer, can move the run."""
     state = draft.state
-    if not state.turn_open or state.attempts:
+    if not state.turn_open or is_working(state):
         return
     if state.status == "running" and not state.ready:
         near = draft.now + draft.limits.turn_linger
@@ -448,6 +481,9 @@ def _fire_timeouts(draft: Draft) -> bool:
     for path in sorted(late, key=lambda path: path.count("/")):
         if path not in draft.state.timeouts:  # it was stopped with the block around it
             continue
+        if path == "":  # a child run that has no time left
+            _stop(draft, children.time_out())
+            return True
         step = draft.step(path)
         error = draft.error("step.timeout", "The step took longer than its timeout.", path, retriable=True)
         if path in draft.state.attempts:
@@ -465,6 +501,8 @@ _RULES: Final[dict[type[c.Command], Callable[[Draft, Any], Json]]] = {
     c.StepLost: _step_lost,
     c.Answer: _answer,
     c.Signal: _signal,
+    c.ChildMoved: _child_moved,
+    c.ChildEnded: _child_ended,
     c.TimerFired: _timer_fired,
     c.Continue: _continue,
     c.NeedAttention: _need_attention,

@@ -115,10 +115,11 @@ class Draft:
         """What this commit wants of another run (STORE H5)."""
         self.outbox.append(Message(kind, target, body))
 
-    def started(self, step: Step, /, **fields: Any) -> None:
-        """Note that `step` has begun; its title and its timeout are rendered now."""
+    def started(self, step: Step, /, *, timed: bool = True, **fields: Any) -> None:
+        """Note that `step` has begun; its title and its timeout are rendered now. Not `timed`: it begins with people,
+        whose time no timeout counts."""
         title = None if step.title is None else self.text(step.title, step)
-        timeout = None if step.timeout is None else self.milliseconds(step.timeout, step)
+        timeout = None if step.timeout is None or not timed else self.milliseconds(step.timeout, step)
         self.emit(e.StepStarted, path=step.path, verb=step.verb_name, title=title, timeout=timeout, **fields)
 
     def milliseconds(self, duration: Duration, step: Step) -> int:

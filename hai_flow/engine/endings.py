@@ -84,7 +84,7 @@ def finish(draft: Draft, step: Step, output: Json, approval: Json = None) -> Non
         return
     fields: dict[str, Any] = {"path": step.path, "output": output, "approval": approval}
     fields["undoable"] = step.undo is not None
-    if draft.state.status == "stopping" and not in_cleanup(step.path):
+    if _left_to_the_stop(draft, step.path):
         draft.emit(e.StepFinished, **fields)
         note_finally(draft, step)
         return
@@ -120,7 +120,7 @@ def _behind(draft: Draft, step: Step) -> tuple[tuple[str, ...], Step | None]:
         if not step.body.startswith(("~catch", "~finally")):
             return ((RUN_END,), None) if step.parent == "" and step.body == "" else ((), step)
         owner = draft.step(step.parent)
-        if step.body.startswith("~catch") and owner.finally_ is not None:
+        if _left_to_the_stop(draft, owner.path) or (step.body.startswith("~catch") and owner.finally_ is not None):
             return (), step
         if not _goes_on(draft, owner):
             return (), step
@@ -152,6 +152,11 @@ def _goes_on(draft: Draft, step: Step) -> bool:
     """Whether the flow goes on behind a step whose last handler has ended."""
     known = draft.state.steps[step.path]
     return known.status in ("finished", "skipped") or known.handled
+
+
+def _left_to_the_stop(draft: Draft, path: str) -> bool:
+    """Whether the run is being stopped, and looks for itself what comes behind the step (`stop_on`)."""
+    return draft.state.status == "stopping" and not in_cleanup(path)
 
 
 def _is_ending(draft: Draft, path: str) -> bool:
@@ -193,8 +198,8 @@ def _handler_ended(draft: Draft, owner: Step, body: str) -> None:
 def _finally_ended(draft: Draft, owner: Step) -> None:
     """The step's `finally` has run and the flow does not go on behind it: what it interrupted goes on."""
     known = draft.state.steps[owner.path]
-    if draft.state.status == "stopping":
-        return  # the stop looks for itself what comes next
+    if _left_to_the_stop(draft, owner.path):
+        return
     if known.status == "failed" and not known.handled:
         assert known.error is not None
         _raise_from(draft, owner, known.error)
@@ -249,11 +254,13 @@ def _stop_others(draft: Draft, step: Step, error: e.Error) -> None:
 
 def _handle(draft: Draft, step: Step, error: e.Error, approval: Json = None, *, told: bool = False) -> None:
     """What comes behind the undo of a failed step. `told`: an event has said already that it failed."""
-    caught = catching(step.catch, error.code)
+    known = draft.state.steps.get(step.path)
+    cleaned = known is not None and known.cleaned and told
+    caught = None if cleaned else catching(step.catch, error.code)
     handler, ready = None, ()
     if caught is not None:
         handler, ready = f"~catch/{caught[0]}", (caught[1].first,)
-    elif step.finally_ is not None:
+    elif step.finally_ is not None and not cleaned:
         handler, ready = "~finally", (step.finally_,)
     if handler is not None and told:
         draft.emit(e.HandlerStarted, path=step.path, handler=handler, ready=ready)
@@ -283,7 +290,7 @@ def _raise_from(draft: Draft, step: Step, error: e.Error) -> None:
 
 
 def _raise_out_of_handler(draft: Draft, owner: Step, error: e.Error, handler: str) -> None:
-    if draft.state.status == "stopping":
+    if _left_to_the_stop(draft, owner.path):
         return
     known = draft.state.steps[owner.path]
     if handler == "~finally":
@@ -293,8 +300,7 @@ def _raise_out_of_handler(draft: Draft, owner: Step, error: e.Error, handler: st
         elif known.status == "stopped":
             _finally_ended(draft, owner)
         else:
-            draft.emit(e.StepFailed, path=owner.path, error=error)
-            _raise_from(draft, owner, error)
+            _failed_behind_finally(draft, owner, error)
     elif handler == "~undo":
         _undo_ended(draft, owner)
     elif handler.startswith("~catch"):
@@ -309,6 +315,17 @@ def _raise_out_of_handler(draft: Draft, owner: Step, error: e.Error, handler: st
         fail(draft, owner, _replacing(draft, owner.path, error))
     else:
         fail(draft, owner, error)
+
+
+def _failed_behind_finally(draft: Draft, owner: Step, error: e.Error) -> None:
+    """A step that had finished fails by its own `finally`: what it did is undone, and no `catch` of it is asked."""
+    undo = next_undo(draft, owner.path) if _is_undo_scope(draft, owner) else None
+    if undo is not None:
+        draft.emit(e.StepFailed, path=owner.path, error=error, handler="~undo", ready=(undo,))
+        return
+    if owner.path:
+        draft.emit(e.StepFailed, path=owner.path, error=error)
+    _raise_from(draft, owner, error)
 
 
 def _replacing(draft: Draft, path: str, error: e.Error) -> e.Error:
@@ -331,11 +348,11 @@ def _branch_failed(draft: Draft, parallel: Step, branch: str, error: e.Error) ->
 def attempt_failed(draft: Draft, step: Step, error: e.Error, retry_after: int | None = None) -> None:
     """An attempt of an effect failed: another one after a while, or the step fails."""
     close_message(draft, step.path, aborted=True)
-    if draft.state.status == "stopping" and not in_cleanup(step.path):
+    if _left_to_the_stop(draft, step.path):
         resolve_call(draft, step, None, error)
         stop_leaf(draft, step, error.message)
         return
-    attempt = draft.state.attempts[step.path]
+    attempt = draft.state.steps[step.path].attempt
     failures = draft.state.steps[step.path].failures
     seed = (draft.state.run_id, step.path, attempt)
     try:
@@ -466,15 +483,15 @@ def _undoing_scope(draft: Draft, owner: Step) -> Step | None:
 def _undo_over(draft: Draft, owner: Step) -> None:
     """Everything inside the scope is undone, or could not be."""
     scope = _undoing_scope(draft, owner)
-    if scope is None or draft.state.status == "stopping":
+    if scope is None or _left_to_the_stop(draft, scope.path):
         return
     known = draft.state.steps[scope.path]
     failed = [path for path in draft.state.undo_failed if is_inside(path, scope.path)]
     if failed:
         fail_undo(draft, scope, known.error)
     elif known.status == "stopped":
-        _stopped(draft, scope)
-        _settle_around(draft, scope)
+        if _stopped(draft, scope):
+            _settle_around(draft, scope)
     else:
         assert known.error is not None
         _handle(draft, scope, known.error, told=True)
@@ -483,7 +500,7 @@ def _undo_over(draft: Draft, owner: Step) -> None:
 def fail_undo(draft: Draft, scope: Step, cause: e.Error | None) -> None:
     """Some of it could not be undone: no `catch` takes that, and the run ends with it."""
     error = undo_error(draft, scope.path, cause)
-    if scope.finally_ is not None:
+    if scope.finally_ is not None and not draft.state.steps[scope.path].cleaned:
         draft.emit(e.StepFailed, path=scope.path, error=error, handler="~finally", ready=(scope.finally_,))
         return
     if scope.path and not isinstance(scope.verb, Iteration):
@@ -625,8 +642,8 @@ def _apply(draft: Draft, step: Step, ending: Ending) -> None:
         assert ending.error is not None
         fail(draft, step, ending.error)
     elif ending.outcome == "stopped":
-        _stopped(draft, step, ending.reason)
-        _settle_around(draft, step)
+        if _stopped(draft, step, ending.reason):
+            _settle_around(draft, step)
     else:
         finish(draft, step, ending.output)
 
@@ -634,17 +651,15 @@ def _apply(draft: Draft, step: Step, ending: Ending) -> None:
 def _settle(draft: Draft, step: Step) -> None:
     """Something inside a step that is ending has ended: perhaps that was the last."""
     ending = draft.state.steps[step.path].ending
-    if draft.state.status == "stopping" or ending is None or is_open_inside(draft, step.path):
+    if _left_to_the_stop(draft, step.path) or ending is None or is_open_inside(draft, step.path):
         return
     _apply(draft, step, ending)
 
 
 def _settle_around(draft: Draft, step: Step) -> None:
-    known = draft.state.steps.get(step.path)
-    if step.path and (known is None or known.handler not in ("~undo", "~finally")):
-        around = draft.step(step.parent)
-        if _is_ending(draft, around.path):
-            _settle(draft, around)
+    around = draft.step(step.parent)
+    if step.path and _is_ending(draft, around.path):
+        _settle(draft, around)
 
 
 def cut(draft: Draft, scope: str, reason: str, *, around: Iterable[str] = (), attempts: bool = True) -> None:
@@ -732,22 +747,26 @@ def _blocks_around(draft: Draft, paths: Iterable[str], scope: str) -> set[str]:
     return blocks
 
 
-def _stopped(draft: Draft, step: Step, reason: str = "") -> None:
-    """A step that was cut off has nothing open inside: it is undone (an item), its `finally` runs, or it is over."""
+def _stopped(draft: Draft, step: Step, reason: str = "") -> bool:
+    """A step that was cut off has nothing open inside: it is undone (an item), its `finally` runs, or it is over.
+
+    Returns whether it is over.
+    """
     known = draft.state.steps.get(step.path)
     handler = None if known is None else known.handler
     if handler is None and isinstance(step.verb, Iteration) and _is_undo_scope(draft, step):
         undo = next_undo(draft, step.path)
         if undo is not None:
             draft.emit(e.StepStopped, path=step.path, reason=reason, handler="~undo", ready=(undo,))
-            return
+            return False
     if step.finally_ is not None and known is not None and handler != "~finally":
         if known.status in ("running", "waiting"):
             draft.emit(e.StepStopped, path=step.path, reason=reason, handler="~finally", ready=(step.finally_,))
         else:
             draft.emit(e.HandlerStarted, path=step.path, handler="~finally", ready=(step.finally_,))
-        return
+        return False
     _note_stopped(draft, step, reason)
+    return True
 
 
 def _note_stopped(draft: Draft, step: Step, reason: str) -> None:
@@ -755,7 +774,10 @@ def _note_stopped(draft: Draft, step: Step, reason: str) -> None:
         draft.emit(e.IterationEnded, path=step.path, status="stopped")
         return
     known = draft.state.steps.get(step.path)
-    if known is None or known.handler is None or known.ending is not None:
+    is_open = known is None or known.status in ("running", "waiting")
+    if known is not None and known.ending is not None and not is_open:  # it had ended before, all but its `finally`
+        draft.emit(e.HandlerStarted, path=step.path, handler=known.handler or "~finally")
+    elif known is None or is_open or known.handler is None or step.path in draft.state.ready:
         draft.emit(e.StepStopped, path=step.path, reason=reason)
 
 
@@ -809,7 +831,7 @@ def stop_on(draft: Draft) -> None:
             draft.emit(e.HandlerStarted, path=path, handler="~finally", ready=(step.finally_,))
             return
         if known.status in ("running", "waiting") or known.ending is not None:
-            _end_in_stop(draft, step)
+            _note_stopped(draft, step, "the run is being stopped")
     if draft.plan.finally_ is not None and (root is None or root.handler != "~finally"):
         draft.emit(
             e.StepStopped, path="", reason=draft.state.stop_reason, handler="~finally", ready=(draft.plan.finally_,)
@@ -832,13 +854,3 @@ def _open_steps(draft: Draft) -> Iterator[str]:
     for path, known in draft.state.steps.items():
         if path and (known.status in ("running", "waiting") or known.ending is not None):
             yield path
-
-
-def _end_in_stop(draft: Draft, step: Step) -> None:
-    known = draft.state.steps[step.path]
-    if isinstance(step.verb, Iteration):
-        draft.emit(e.IterationEnded, path=step.path, status="stopped")
-    elif known.status in ("running", "waiting"):
-        draft.emit(e.StepStopped, path=step.path, reason="the run is being stopped")
-    else:  # it has ended, and its `finally` has run
-        draft.emit(e.HandlerStarted, path=step.path, handler=known.handler or "~finally")

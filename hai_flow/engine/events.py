@@ -40,6 +40,24 @@ class Error(msgspec.Struct, frozen=True, omit_defaults=True):
     cause: Error | None = None
 
 
+class Pin(msgspec.Struct, frozen=True):
+    """A workflow as it was when the run started. `sha256` is in hex; `dev`: a copy, loaded while it is edited."""
+
+    version: int
+    sha256: str
+    dev: bool = False
+
+
+class Parent(msgspec.Struct, frozen=True):
+    """Whose child a run is: attempt `attempt` of the step `path` waits for it. `depth` 1: a child of a run that has no
+    parent itself."""
+
+    run_id: str
+    path: str
+    attempt: int
+    depth: int
+
+
 class UserMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message that a client posted and the thread keeps. `content` is text or a list of content parts."""
 
@@ -66,7 +84,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
 
 class RunStarted(Event, frozen=True):
-    """`input` has its defaults filled in; `state` holds the variables' defaults."""
+    """`input` has its defaults filled in; `state` holds the variables' defaults.
+
+    `pins` says which workflow each `run: name` and `run: name@version` means, in this run and in its children. Of a
+    child: its `parent`, and `timeout`, the working time that the parent's step allows (ms).
+    """
 
     workflow: str
     version: int
@@ -79,6 +101,9 @@ class RunStarted(Event, frozen=True):
     trigger: str = "api"
     dev: bool = False
     ready: tuple[str, ...] = ()
+    pins: dict[str, Pin] = {}
+    parent: Parent | None = None
+    timeout: int | None = None
 
 
 class RunQueued(Event, frozen=True):
@@ -134,13 +159,14 @@ class RunRetried(Event, frozen=True):
     """The run goes on from where it failed: `reopened` steps are running again, `ready` ones begin anew.
 
     `redo` are the undone steps that the flow will come by again; `branches` says of each reopened parallel step how
-    many of its branches have something left to do.
+    many of its branches have something left to do; `handling` are the steps that go on in a `catch`, with its name.
     """
 
     by: str
     reopened: tuple[str, ...] = ()
     ready: tuple[str, ...] = ()
     branches: dict[str, int] = {}
+    handling: dict[str, str] = {}
     redo: tuple[str, ...] = ()
 
 
@@ -148,7 +174,8 @@ class Migrated(Event, frozen=True):
     """The run goes on with another version of its workflow, from where it stands.
 
     `paths`: steps of the plan that are called otherwise now, old -> new; what stands inside them goes with them.
-    `input` and `state` are there where the version's defaults add to them. Open questions follow: `pending_restamped`.
+    `input` and `state` are there where the version's defaults add to them; `pins` are those of further children. Open
+    questions follow: `pending_restamped`.
     """
 
     by: str
@@ -156,6 +183,7 @@ class Migrated(Event, frozen=True):
     sha256: str
     dev: bool = False
     paths: dict[str, str] = {}
+    pins: dict[str, Pin] = {}
     input: Json = None
     state: Json = None
 
@@ -284,6 +312,7 @@ class StepReopened(Event, frozen=True):
     reopened: tuple[str, ...] = ()
     ready: tuple[str, ...] = ()
     branches: dict[str, int] = {}
+    handling: dict[str, str] = {}
 
 
 class StepUndone(Event, frozen=True):
@@ -536,14 +565,26 @@ class TimerFired(Event, frozen=True):
     kind: TimerKind
 
 
+class SignalsAwaited(Event, frozen=True):
+    """The step `path` (a `wait_for`) waits for signals of these types."""
+
+    path: str
+    types: tuple[str, ...]
+
+
 class SignalReceived(Event, frozen=True):
-    """The step `path` (a `wait_for`) consumed an external event. `sent_at` is when it was stored, ms since 1970."""
+    """The step `path` (a `wait_for`) has taken a signal. `sent_at` is when it was stored, ms since 1970.
+
+    `subscription` is the place of what it fits in the step's list, from 0; `awaits` are the types still waited for.
+    """
 
     id: str
     name: str
     data: Json = None
     path: str = ""
     sent_at: int = 0
+    subscription: int = 0
+    awaits: tuple[str, ...] = ()
 
 
 class CustomEmitted(Event, frozen=True):
@@ -559,12 +600,13 @@ class RawEmitted(Event, frozen=True):
 
 
 class CollaborationStarted(Event, frozen=True):
-    """One agent (`from_`) hands a task to another (`to`); for a child run: its parent and itself."""
+    """One agent (`from_`) hands a task to another (`to`); for a child run (`run_id`): its parent and itself."""
 
     path: str
     from_: str = msgspec.field(name="from")
     to: str
     task: Json = None
+    run_id: str | None = None
 
 
 class CollaborationEnded(Event, frozen=True):
@@ -572,6 +614,14 @@ class CollaborationEnded(Event, frozen=True):
     from_: str = msgspec.field(name="from")
     to: str
     task: Json = None
+    run_id: str | None = None
+
+
+class ChildMoved(Event, frozen=True):
+    """The child run of the step `path` has begun to wait (for people, signals, time), or it works again."""
+
+    path: str
+    working: bool
 
 
 class WarningRaised(Event, frozen=True):
@@ -584,13 +634,13 @@ AnyEvent: TypeAlias = (
     RunStarted | RunQueued | RunPaused | RunResumed | RunStopping | RunStopped | RunFinished | RunFailed
     | RunNeedsAttention | RunRetried | Migrated | TurnStarted | TurnEnded | MessagesChanged | StepStarted
     | AttemptStarted | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding | StepReopened
-    | StepUndone | HandlerStarted
-    | BranchEnded | IterationStarted | IterationEnded | MessageStarted | MessageChunk
+    | StepUndone | HandlerStarted | BranchEnded | IterationStarted | IterationEnded | MessageStarted | MessageChunk
     | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded | ToolCallResolved
     | PendingOpened | VoteCast | PendingEdited | PendingEscalated | PendingReminded
     | PendingRestamped | PendingDecided | PendingVoided
     | StateChanged | TimerSet | TimerFired
-    | SignalReceived | CustomEmitted | RawEmitted | CollaborationStarted | CollaborationEnded | WarningRaised
+    | SignalsAwaited | SignalReceived | ChildMoved | CustomEmitted | RawEmitted
+    | CollaborationStarted | CollaborationEnded | WarningRaised
 )  # fmt: skip
 
 EVENT_TYPES: tuple[type[Event], ...] = AnyEvent.__args__  # type: ignore[attr-defined]

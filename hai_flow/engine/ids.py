@@ -33,6 +33,12 @@ def run_of_pending(id: str) -> UUID | None:
         return None
 
 
+def child_run_id(run_id: str, path: str, attempt: int) -> str:
+    """The id of the child run that attempt `attempt` of the step `path` starts: the same, however often it starts."""
+    bits = int(_digest(run_id, path, attempt)[:32], 16) & ~(0xF << 76) | 8 << 76  # version 8 (RFC 9562): our own making
+    return str(UUID(int=bits & ~(0b11 << 62) | 0b10 << 62))
+
+
 def turn_id(run_id: str, turn: int) -> str:
     """The id of a run's n-th turn: what HAI and AG-UI call runId when no client named it."""
     return f"{run_id}.{turn}"

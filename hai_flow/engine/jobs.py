@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 import msgspec
@@ -33,15 +34,27 @@ def open_jobs(state: RunState) -> list[Job]:
     """Everything that a holder of the run should be doing now."""
     jobs: list[Job] = []
     if state.status in _ACTIVE:
-        jobs.extend(Perform(path, attempt) for path, attempt in state.attempts.items())
+        jobs.extend(Perform(path, attempt) for path, attempt in performed(state).items())
     if state.status in ("running", "stopping") and next_ready(state) is not None:
         jobs.append(Continue())
     return jobs
 
 
+def performed(state: RunState) -> Mapping[str, int]:
+    """The open attempts that a process performs: all but child runs, which are runs of their own."""
+    if not state.children:
+        return state.attempts
+    return {path: attempt for path, attempt in state.attempts.items() if path not in state.children}
+
+
+def is_working(state: RunState) -> bool:
+    """Whether an effect is in flight: one that is performed, or a child run that does not wait for something itself."""
+    return any(path not in state.idle for path in state.attempts)
+
+
 def is_busy(state: RunState) -> bool:
     """Whether somebody must hold the run: an attempt is in flight, or a decision goes on."""
-    return bool(state.attempts) or (state.status in ("running", "stopping") and bool(state.ready))
+    return bool(performed(state)) or (state.status in ("running", "stopping") and bool(state.ready))
 
 
 def next_ready(state: RunState) -> str | None:
@@ -50,7 +63,7 @@ def next_ready(state: RunState) -> str | None:
     A step that was lost three times in a row runs alone: if it takes its process down again, it condemns itself and not
     its neighbours (STORE H4).
     """
-    attempts, steps, ready = state.attempts, state.steps, state.ready
+    attempts, steps, ready = performed(state), state.steps, state.ready
     if not ready or (attempts and any(steps[path].lost >= SUSPECT_AFTER_LOST for path in attempts)):
         return None
     for path in ready:

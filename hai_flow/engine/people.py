@@ -14,15 +14,11 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from hai_flow import values
-from hai_flow.definition.durations import NotADuration
-from hai_flow.definition.durations import milliseconds as duration_ms
 from hai_flow.definition.plan import (
     Approval,
     Approve,
     Ask,
     Call,
-    Duration,
-    Escalate,
     Expiry,
     FrontendTool,
     Http,
@@ -49,18 +45,13 @@ from hai_flow.engine.approval import (
 from hai_flow.engine.ballot import Rules, rules_of
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.ids import pending_id
+from hai_flow.engine.policies import milliseconds, rules_for
 from hai_flow.engine.selectors import (
-    ANYONE,
     REQUESTER,
-    NotASelector,
     World,
     barred,
-    could_match,
     matched,
-    people_of,
     person_of,
-    selectors_of,
-    surely_matches,
 )
 from hai_flow.engine.state import PendingState, RunState
 from hai_flow.errors import Rejected
@@ -78,7 +69,7 @@ _EXPIRED_CODES: Final = {"tool": "tool.expired", "ask": "ask.expired"}
 
 def begin_ask(draft: Draft, step: Step, verb: Ask) -> None:
     """The step begins by asking. Raises `Raised`: it fails instead."""
-    rules = _rules(draft, step, verb.policy, {}, may_exclude=False)
+    rules = rules_for(draft, step, verb.policy, {}, may_exclude=False)
     shown = _question(draft, step, verb.title, verb.message)
     shown["schema"] = _form(draft, step, verb.policy.form, {})
     draft.started(step)
@@ -87,7 +78,7 @@ def begin_ask(draft: Draft, step: Step, verb: Ask) -> None:
 
 def begin_approve(draft: Draft, step: Step, verb: Approve) -> None:
     """The step begins by asking for approval. Raises `Raised`: it fails instead."""
-    rules = _rules(draft, step, verb.policy, {})
+    rules = rules_for(draft, step, verb.policy, {})
     shown = _question(draft, step, verb.title, verb.message)
     if verb.evidence is not None:
         shown["evidence"] = draft.json_text(draft.render(verb.evidence, step))
@@ -102,7 +93,7 @@ def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str)
     if findings:
         faults = "; ".join(f"{f['path'] or '/'}: {f['message']}" for f in findings)
         raise Raised("tool.invalid_arguments", f"{tool.name} was called with wrong arguments: {faults}.")
-    rules = Rules(from_=(REQUESTER,), deadline=_milliseconds(draft, step, tool.deadline, {}))
+    rules = Rules(from_=(REQUESTER,), deadline=milliseconds(draft, step, tool.deadline, {}))
     if not is_approved(draft.state, step, args):  # behind a gate it has begun already
         draft.started(step, args=args)
     id = new_pending_id(draft, step)
@@ -135,7 +126,7 @@ def needs_gate(draft: Draft, step: Step, gate: Approval, args: str) -> bool:
 def open_gate(draft: Draft, step: Step, gate: Approval, args: str) -> None:
     """Ask for approval of these very arguments. The step has begun (attempt 0). Raises `Raised`: it fails instead."""
     roots = {"args": values.loads(args)}
-    rules = _rules(draft, step, gate.policy, roots)
+    rules = rules_for(draft, step, gate.policy, roots)
     name = _effect_name(step, roots["args"])
     known = draft.state.steps[step.path]
     title = f"{name}?" if gate.title is None else draft.text(gate.title, step, **roots)
@@ -209,7 +200,12 @@ def _approved_gate(state: RunState, step: Step) -> PendingState | None:
 
 
 def open_doubt(draft: Draft, step: Step) -> None:
-    """An effect that may happen at most once was lost: only a person can find out what became of it."""
+    """An effect that may happen at most once was lost: only a person can find out what became of it. (Not while the run
+    is being stopped: a stop always ends.)"""
+    if draft.state.status == "stopping":
+        message = "The process that performed the step is gone, and its outcome with it."
+        endings.fail(draft, step, draft.error("step.in_doubt", message, step.path))
+        return
     known = draft.state.steps[step.path]
     args = values.loads(known.args or "{}")
     name = _effect_name(step, args)
@@ -330,116 +326,6 @@ def _set_reminder(draft: Draft, step: Step) -> None:
         draft.emit(e.TimerSet, path=step.path, kind="remind", due=due)
 
 
-# --- rules ------------------------------------------------------------------------------------------------------------
-
-
-def _rules(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json], *, may_exclude: bool = True) -> Rules:
-    """The policy with the holes of all its stages filled: what is asked of whom must not change while they decide."""
-    first = _first_stage(draft, step, policy, roots, may_exclude=may_exclude)
-    stages = [first]
-    for change in policy.escalations:
-        stages.append(_next_stage(draft, step, stages[-1], change, roots))
-    world = _world(draft.plan, draft.state)
-    first, *later = (_worked_out(stage, world) for stage in stages)
-    rules = msgspec.structs.replace(first, escalations=tuple(later))
-    draft.take(len(msgspec.json.encode(rules)))
-    return rules
-
-
-def _first_stage(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json], *, may_exclude: bool) -> Rules:
-    from_, fault = _selectors(draft, step, policy.from_, roots, "from")
-    exclude: tuple[str, ...] = ()
-    if may_exclude and policy.exclude is not None:
-        exclude, wrong = _selectors(draft, step, policy.exclude, roots, "exclude")
-        fault = fault or wrong
-    elif may_exclude and not {REQUESTER, ANYONE} & set(from_):
-        exclude = (REQUESTER,)
-    return Rules(
-        from_=from_,
-        exclude=exclude,
-        fault=fault,
-        quorum=_plain(policy.quorum),
-        reject_when=policy.reject_when,
-        deadline=_milliseconds(draft, step, policy.deadline, roots),
-        edit=policy.edit,
-        combine=dict(policy.combine),
-        notify=_texts(draft, step, policy.notify or draft.plan.default_notify, roots),
-        remind=_delays(draft, step, policy.remind, roots),
-        pause_clock=policy.pause_clock,
-    )
-
-
-def _next_stage(draft: Draft, step: Step, before: Rules, change: Escalate, roots: dict[str, Json]) -> Rules:
-    """The stage before with what `change` replaces of it."""
-    given: dict[str, Any] = {"deadline": _milliseconds(draft, step, change.deadline, roots)}
-    faults = [before.fault]
-    if change.from_ is not None:
-        given["from_"], wrong = _selectors(draft, step, change.from_, roots, "from")
-        faults = [wrong]
-    if change.exclude is not None:
-        given["exclude"], wrong = _selectors(draft, step, change.exclude, roots, "exclude", editor=True)
-        faults.append(wrong)
-    if change.quorum is not None:
-        given["quorum"] = _plain(change.quorum)
-    if change.notify is not None:
-        given["notify"] = _texts(draft, step, change.notify, roots)
-    if change.remind is not None:
-        given["remind"] = _delays(draft, step, change.remind, roots)
-    return msgspec.structs.replace(before, **given, fault="; ".join(filter(None, faults)))
-
-
-def _worked_out(stage: Rules, world: World) -> Rules:
-    """The stage with those who may vote in it, where they can be listed."""
-    asked = any(surely_matches(each, world.requester, world) for each in stage.from_)
-    kept_out = any(surely_matches(each, world.requester, world) for each in stage.exclude)
-    stage = msgspec.structs.replace(stage, asks_requester=asked and not kept_out)
-    listed = people_of(stage.from_, world)
-    if listed is None:
-        fault = "" if stage.quorum != "all" else "`quorum: all` needs people that can be listed; `from` has others"
-        return msgspec.structs.replace(stage, people=None, everyone=(), fault=stage.fault or fault)
-    counted = stage.selectors()
-    people = {
-        id: tuple(each for each in counted if could_match(each, id, world))
-        for id in listed
-        if not any(surely_matches(each, id, world) for each in stage.exclude)
-    }
-    return msgspec.structs.replace(stage, people=people, everyone=listed if stage.quorum == "all" else ())
-
-
-def _plain(quorum: Any) -> Any:
-    return quorum if isinstance(quorum, int | str) else dict(quorum)
-
-
-def _selectors(
-    draft: Draft, step: Step, template: Template, roots: dict[str, Json], key: str, *, editor: bool = False
-) -> tuple[tuple[str, ...], str]:
-    """The selectors, and why they name nobody ("" if they do)."""
-    value = draft.render(template, step, **roots)
-    try:
-        found = selectors_of(value, editor=editor or key == "exclude")
-    except NotASelector as error:
-        return (), f"`{key}`: {error}"
-    return found, "" if found or key == "exclude" else "`from` names nobody"
-
-
-def _milliseconds(draft: Draft, step: Step, duration: Duration, roots: dict[str, Json]) -> int:
-    if isinstance(duration, int):
-        return duration
-    text = draft.render(duration, step, **roots)
-    try:
-        return duration_ms(text)
-    except (NotADuration, TypeError) as error:
-        raise Raised("expression.error", f"{step.path}: {error}.") from None
-
-
-def _delays(draft: Draft, step: Step, remind: tuple[Duration, ...], roots: dict[str, Json]) -> tuple[int, ...]:
-    return tuple(sorted(_milliseconds(draft, step, each, roots) for each in remind))
-
-
-def _texts(draft: Draft, step: Step, notify: tuple[Template, ...], roots: dict[str, Json]) -> tuple[str, ...]:
-    return tuple(draft.text(each, step, **roots) for each in notify)
-
-
 def _world(plan: Plan, state: RunState) -> World:
     return World(state.requester, plan.roles)
 
@@ -537,7 +423,8 @@ def _is_known(pending: PendingState, reading: Reading, by: c.Principal) -> bool:
     """Whether the answer is the one that decided, or the vote that this person has cast already."""
     if pending.status not in ("open", "expired", "voided") and reading.sha == pending.answer_sha:
         return True
-    return any(vote.by == by.id and vote.answer_sha == reading.sha for vote in pending.votes)
+    mine = (by.id, by.on_behalf_of, reading.sha)
+    return any((vote.by, vote.on_behalf_of, vote.answer_sha) == mine for vote in pending.votes)
 
 
 def _demand_open(draft: Draft, pending: PendingState) -> None:

@@ -7,6 +7,7 @@ everything that failed or was cut off. What finished and was not undone stays as
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from hai_flow.definition.plan import BLOCKS, ForEach, Iteration, Parallel, Plan, Repeat, Step, Switch, Try
 from hai_flow.engine.draft import RUN_END, Draft
@@ -16,28 +17,37 @@ from hai_flow.engine.state import RunState, StepState, in_cleanup, is_inside
 
 @dataclass(slots=True)
 class Frontier:
-    """Where to go on: blocks that are `reopened`, steps that are `ready` in them, and how many branches of a parallel
-    step have something left to do."""
+    """Where to go on: blocks that are `reopened`, steps that are `ready` in them, how many branches of a parallel step
+    have something left to do, and which `catch` goes on of a step that has failed."""
 
     reopened: list[str] = field(default_factory=list)
     ready: list[str] = field(default_factory=list)
     branches: dict[str, int] = field(default_factory=dict)
+    handling: dict[str, str] = field(default_factory=dict)
 
     def take(self, other: Frontier) -> None:
         self.reopened += other.reopened
         self.ready += other.ready
         self.branches |= other.branches
+        self.handling |= other.handling
+
+    def fields(self) -> dict[str, Any]:
+        """As an event has it."""
+        return {
+            "reopened": tuple(self.reopened),
+            "ready": tuple(self.ready),
+            "branches": self.branches,
+            "handling": self.handling,
+        }
 
 
 def resumed(draft: Draft, redo: tuple[str, ...]) -> Frontier:
     """Where a Retry of the whole run goes on, in the plan's order; `redo` are the undone steps that run again."""
     walk, root = _Walk(draft, redo), draft.state.steps.get("")
-    frontier = Frontier([] if root is None else [""])
-    if root is not None and root.handled:
-        done = walk.handlers_done(draft.step(""), frontier)
-    else:
-        done = walk.list_done(draft.plan.first, frontier)
-    if done:  # all but the output, which failed
+    frontier = Frontier() if root is None else walk.inside(draft.step(""), root)
+    if root is None and not walk.list_done(draft.plan.first, frontier):
+        return frontier
+    if not frontier.ready:  # all is done but the output, which failed
         frontier.ready.append(RUN_END)
     return frontier
 
@@ -115,27 +125,32 @@ class _Walk:
         return any(is_inside(each, path) for each in self.redo)
 
     def inside(self, step: Step, known: StepState) -> Frontier:
-        """Where it goes on inside the step: in its handlers where those took over, else in the lists of a block."""
-        if known.handled or not isinstance(step.verb, BLOCKS):
-            found = Frontier()
-            self.handlers_done(step, found)
-        else:
+        """Where it goes on inside the step: in a `catch` that was cut off or has failed, in the lists of a block, in
+        what else follows on a step that is over."""
+        for number, clause in enumerate(step.catch):
+            found = Frontier(handling={step.path: f"~catch/{number}"})
+            if self._is_begun(clause.first) and not self.list_done(clause.first, found):
+                return found
+        if isinstance(step.verb, BLOCKS) and not known.handled:
             found = Frontier([step.path])
             self._lists(step, known, found)
+            return found
+        found = Frontier()
+        if known.status in ("finished", "skipped") or known.handled:
+            firsts = (first for first in (*step.handlers.values(), step.finally_) if first is not None)
+            all(self.list_done(first, found) for first in firsts if self._is_begun(first))
         return found
 
-    def handlers_done(self, step: Step, frontier: Frontier) -> bool:
-        """Whether every handler of the step that was begun is done; notes where it goes on in the first that is not."""
-        firsts = [*step.handlers.values(), *(clause.first for clause in step.catch), step.finally_]
-        begun = (first for first in firsts if first is not None and first in self.draft.state.steps)
-        return all(self.list_done(first, frontier) for first in begun)
+    def _is_begun(self, path: str) -> bool:
+        known = self.draft.state.steps.get(path)
+        return known is not None and known.status != "pending"
 
     def _lists(self, step: Step, known: StepState, frontier: Frontier) -> None:
         """Note where the lists of a block go on."""
         verb = step.verb
         if isinstance(verb, Switch) and known.case is not None:
             self.list_done(verb.cases[known.case][1], frontier)
-        elif isinstance(verb, Try | Iteration) and known.verb:
+        elif isinstance(verb, Try | Iteration) and (known.verb or not step.path):
             self.list_done(verb.first, frontier)
         elif isinstance(verb, Parallel) and known.verb:
             won = known.winner if verb.join == "any" else None  # a race that is over goes on in the branch that won

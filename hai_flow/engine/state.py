@@ -120,8 +120,9 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     pendings it ever opened, `rounds` how often it was done before this time (and undone, or done by a handler that runs
     once more after a Retry); `key` is its idempotency key where it is not the default.
     `timeout` is that of a block, kept so that a Retry can start its clock anew. `handler` is the list inside it that
-    goes on, or went on last; `handled` says that a `catch` took its error. Of a parallel step: `left` counts the
-    branches that have not finished, `dropped` those of them that failed out of a `join: any`.
+    goes on, or went on last; `handled` says that a `catch` took its error, `cleaned` that its `finally` has begun. Of a
+    parallel step: `left` counts the branches that have not finished, `dropped` those of them that failed out of a
+    `join: any`. `received`: the signals that a `wait_for` has taken.
     """
 
     status: StepStatus
@@ -138,10 +139,12 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     approval: Json = None
     handler: str | None = None
     handled: bool = False
+    cleaned: bool = False
     ending: Ending | None = None
     timeout: int | None = None
     key: str | None = None
     rounds: int = 0
+    received: tuple[e.SignalReceived, ...] = ()
     loop: LoopState | None = None
     index: int = 0
     case: int | None = None
@@ -239,6 +242,8 @@ class RunState(msgspec.Struct, frozen=True, gc=False):
     dev: bool = False
     thread_id: str = ""
     requester: str = ""
+    parent: e.Parent | None = None
+    pins: dict[str, e.Pin] = {}
     trigger: str = ""
     message: str = ""
     started_at: int = 0
@@ -259,9 +264,10 @@ class RunState(msgspec.Struct, frozen=True, gc=False):
     tool_calls: Map[str, ToolCallState] = Map()
     entries: int = 0  # messages and tool calls so far: the next one's n
     last_message: Map[str, str] = Map()  # step list -> last assistant message ended in this turn
-    signals: tuple[e.SignalReceived, ...] = ()
+    signals: Map[str, str] = Map()  # signals that were taken -> the steps that took them
     subscriptions: Map[str, tuple[str, ...]] = Map()  # steps that wait for signals -> their types
     children: Map[str, str] = Map()  # steps that wait for a child run -> its id
+    idle: tuple[str, ...] = ()  # those of them whose child waits for something itself
     ready: tuple[str, ...] = ()
     inside: Map[str, tuple[str, ...]] = Map()  # iteration -> the steps that are kept of it
     undoables: Map[str, int] = Map()  # finished steps that an error undoes -> seq of their end
@@ -467,6 +473,8 @@ def _closed_step(state: RunState, event: Any, /, **changes: Any) -> RunState:
     handler = getattr(event, "handler", None)
     if state.retried and handler is not None and handler != "~undo":
         state = _set(state, steps=_begun_anew(state, f"{path}/{handler}" if path else handler))
+    if handler == "~finally":
+        changes["cleaned"] = True
     return _next(
         state,
         event,
@@ -484,7 +492,16 @@ def _begun_anew(state: RunState, place: str) -> Map[str, StepState]:
     for path, step in state.steps.items():
         if path.startswith(place + "/"):
             rounds = step.rounds + (step.status == "finished")
-            again = _set(step, status="pending", rounds=rounds, args=None, approval=None, handler=None, handled=False)
+            again = _set(
+                step,
+                status="pending",
+                rounds=rounds,
+                args=None,
+                approval=None,
+                handler=None,
+                handled=False,
+                cleaned=False,
+            )
             steps = steps.set(path, again)
     return steps
 
@@ -520,6 +537,9 @@ def _run_started(state: RunState, event: e.RunStarted) -> RunState:
         dev=event.dev,
         thread_id=event.thread_id,
         requester=event.requester,
+        parent=event.parent,
+        pins=event.pins,
+        timeouts=Map() if event.timeout is None else Map({"": event.timeout}),
         trigger=event.trigger,
         message=event.message,
         started_at=event.at,
@@ -562,6 +582,7 @@ def _run_stopping(state: RunState, event: e.RunStopping) -> RunState:
         **_moved(state, event),
         timeouts=Map(kept),
         timers=tuple(timer for timer in state.timers if timer.kind != "limit"),
+        ready=_without(state.ready, ""),
         stop_by=event.by,
         stop_reason=event.reason,
     )
@@ -616,6 +637,7 @@ def _reopened(state: RunState, event: e.RunRetried | e.StepReopened) -> RunState
             status="running",
             error=None,
             handler=step.handler if step.handled else None,
+            cleaned=False,
             ending=None,
             lost=0,
             dropped=0,
@@ -625,6 +647,9 @@ def _reopened(state: RunState, event: e.RunRetried | e.StepReopened) -> RunState
         steps = steps.set(path, changed)
         if step.timeout is not None:
             timeouts = timeouts.set(path, state.worked_at(event.at) + step.timeout)
+    for path, handler in event.handling.items():
+        changed = _set(steps[path], status="failed", handler=handler, handled=True, cleaned=False, ending=None)
+        steps = steps.set(path, changed)
     return _set(state, steps=steps, timeouts=timeouts)
 
 
@@ -658,6 +683,7 @@ def _migrated(state: RunState, event: e.Migrated) -> RunState:
         version=event.version,
         sha256=event.sha256,
         dev=event.dev,
+        pins={**state.pins, **event.pins},
         input=state.input if event.input is None else event.input,
         state=state.state if event.state is None else event.state,
     )
@@ -693,9 +719,10 @@ def _renamed(state: RunState, paths: dict[str, str]) -> RunState:
         open_messages=Map({id: new(path) for id, path in state.open_messages.items()}),
         tool_calls=Map({id: entry(call) for id, call in state.tool_calls.items()}),
         last_message=keys(state.last_message),
-        signals=tuple(_set(signal, path=new(signal.path)) for signal in state.signals),
+        signals=Map({id: new(path) for id, path in state.signals.items()}),
         subscriptions=keys(state.subscriptions),
         children=keys(state.children),
+        idle=all_of(state.idle),
         ready=all_of(state.ready),
         inside=Map({new(path): all_of(found) for path, found in state.inside.items()}),
         undoables=keys(state.undoables),
@@ -903,7 +930,9 @@ def _handler_started(state: RunState, event: e.HandlerStarted) -> RunState:
     changes: dict[str, Any] = {"handler": event.handler, "ending": None}
     if event.handler.startswith("~catch"):
         changes["handled"] = True
-    if state.retried and event.handler != "~undo":
+    if event.handler == "~finally":
+        changes["cleaned"] = True
+    if state.retried and event.ready and event.handler != "~undo":
         place = f"{event.path}/{event.handler}" if event.path else event.handler
         state = _set(state, steps=_begun_anew(state, place))
     return _next(state, event, steps=_step(state, event.path, **changes), ready=(*state.ready, *event.ready))
@@ -1185,15 +1214,47 @@ def _raw_emitted(state: RunState, event: e.RawEmitted) -> RunState:
 
 
 def _collaboration_started(state: RunState, event: e.CollaborationStarted) -> RunState:
-    return _next(state, event)
+    """A child run watches its timeout itself."""
+    if event.run_id is None:
+        return _next(state, event)
+    return _next(
+        state,
+        event,
+        children=state.children.set(event.path, event.run_id),
+        idle=_without(state.idle, event.path),
+        timeouts=_dropped(state.timeouts, event.path),
+    )
 
 
 def _collaboration_ended(state: RunState, event: e.CollaborationEnded) -> RunState:
-    return _next(state, event)
+    if event.run_id is None:
+        return _next(state, event)
+    return _next(state, event, children=state.children.delete(event.path), idle=_without(state.idle, event.path))
+
+
+def _child_moved(state: RunState, event: e.ChildMoved) -> RunState:
+    idle = _without(state.idle, event.path)
+    return _next(state, event, idle=idle if event.working else (*idle, event.path))
+
+
+def _signals_awaited(state: RunState, event: e.SignalsAwaited) -> RunState:
+    return _next(
+        state,
+        event,
+        steps=_step(state, event.path, status="waiting"),
+        subscriptions=state.subscriptions.set(event.path, event.types),
+    )
 
 
 def _signal_received(state: RunState, event: e.SignalReceived) -> RunState:
-    return _next(state, event, signals=(*state.signals, event))
+    received = (*state.steps[event.path].received, event)
+    return _next(
+        state,
+        event,
+        steps=_step(state, event.path, received=received),
+        signals=state.signals.set(event.id, event.path),
+        subscriptions=state.subscriptions.set(event.path, event.awaits),
+    )
 
 
 def _warning_raised(state: RunState, event: e.WarningRaised) -> RunState:

@@ -1,7 +1,8 @@
 """The imperative shell: the only place where engine, store and steps meet.
 
-`committer` decides and commits, `worker` performs, `sweeper` claims what is due or lost, `fanout` shows what was
-committed, `service` is the contract of everything that starts and stops; `catalog` turns stored workflows into plans.
+`committer` decides and commits, `worker` performs, `sweeper` claims what is due or lost, `courier` brings runs what
+other runs want of them and what is sent to them, `fanout` shows what was committed, `service` is the contract of
+everything that starts and stops; `catalog` turns stored workflows into plans.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import structlog
 from hai_flow.engine.decide import Limits
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Committer
+from hai_flow.runtime.courier import Courier, CourierConfig
 from hai_flow.runtime.fanout import Fanout, FanoutConfig
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.sweeper import Sweeper, SweeperConfig
@@ -35,6 +37,7 @@ class Runtime(Service):
     database: Database
     committer: Committer
     catalog: Catalog
+    courier: Courier
     fanout: Fanout
     worker: Worker | None
 
@@ -43,7 +46,7 @@ class Runtime(Service):
         self.dsn = dsn
         self.settings = settings
         self.performs = performs
-        self.registry = Registry({"call": PythonRunner()})
+        self.registry = Registry({"python": PythonRunner()})
 
     async def _start(self) -> None:
         settings = self.settings
@@ -59,6 +62,7 @@ class Runtime(Service):
         self.committer = Committer(
             self.database,
             find_plan=self.catalog.plan,
+            find_pins=self.catalog.pins,
             lanes=settings.lanes,
             entries_max=settings.batch_entries_max,
             bytes_max=settings.batch_bytes_max,
@@ -69,7 +73,9 @@ class Runtime(Service):
             ),
         )
         self.fanout = Fanout(self.database, self.committer, FanoutConfig())
-        self._services: list[Service] = [self.committer, self.fanout]
+        config = CourierConfig(poll_seconds=settings.poll_seconds)
+        self.courier = Courier(self.database, self.committer, self.catalog, config)
+        self._services: list[Service] = [self.committer, self.fanout, self.courier]
         self.worker = None
         if self.performs:
             self.worker = Worker(self.database, self.committer, self.registry, _worker_config(settings))

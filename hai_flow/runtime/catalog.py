@@ -9,7 +9,11 @@ from typing import Final
 from uuid import UUID
 
 from hai_flow.definition.compiler import compile_workflow
-from hai_flow.definition.plan import Plan
+from hai_flow.definition.document import suggestion
+from hai_flow.definition.plan import Plan, Run
+from hai_flow.definition.readiness import missing_runners
+from hai_flow.engine.children import reference_of
+from hai_flow.engine.events import Pin
 from hai_flow.errors import DefinitionError, Finding, Rejected, StoreError
 from hai_flow.steps.runner import Registry
 from hai_flow.store import workflows
@@ -27,6 +31,7 @@ class Catalog:
         self.database = database
         self.registry = registry
         self._plans: OrderedDict[bytes, Plan] = OrderedDict()
+        self._runs: dict[bytes, tuple[Run, ...]] = {}
 
     async def plan(self, tenant: UUID, digest: bytes) -> Plan:
         """The plan that a run is pinned to. Raises StoreError if its document is gone: that must never happen."""
@@ -70,10 +75,12 @@ class Catalog:
         if other bytes have its name and version.
         """
         plan = compile_workflow(source, file)
-        faults = [
+        faults = missing_runners(plan, self.registry.kinds, file)
+        faults += [
             Finding(file, step.line, 1, "error", "step.unavailable", f"step {step.path}: {fault}")
             for step, fault in self.registry.faults(plan)
         ]
+        faults += await self._unknown_children(tenant, plan, file)
         if faults:
             raise DefinitionError(faults)
         stored = await workflows.publish_workflow(
@@ -87,6 +94,54 @@ class Catalog:
         )
         self._keep(plan)
         return stored, plan
+
+    async def pins(self, tenant: UUID, plan: Plan) -> dict[str, Pin]:
+        """What each `run: name` and `run: name@version` of the plan means now, and of those that they lead to.
+
+        Raises Rejected 404 where there is no such workflow.
+        """
+        found: dict[str, Pin] = {}
+        left = list(self._runs_of(plan))
+        while left:
+            reference = reference_of(left.pop())
+            if reference not in found:
+                stored, child = await self.resolve(tenant, reference)
+                found[reference] = Pin(stored.version, stored.sha256.hex(), stored.dev)
+                left.extend(self._runs_of(child))
+        return found
+
+    async def plan_of_child(self, tenant: UUID, reference: str, digest: str | None) -> Plan:
+        """The plan of a child run: the one that its parent pinned, else what the reference means now."""
+        if digest is not None:
+            return await self.plan(tenant, bytes.fromhex(digest))
+        return (await self.resolve(tenant, reference))[1]
+
+    async def _unknown_children(self, tenant: UUID, plan: Plan, file: str) -> list[Finding]:
+        """The child runs whose workflow is not published. A workflow may run itself."""
+        faults = []
+        for step in plan.steps.values():
+            if not isinstance(step.verb, Run) or (step.verb.workflow, step.verb.version or plan.version) == (
+                plan.name,
+                plan.version,
+            ):
+                continue
+            reference = reference_of(step.verb)
+            try:
+                await self.resolve(tenant, reference)
+            except Rejected:
+                known = [each.name for each in await workflows.list_workflows(self.database.api, tenant)]
+                message = f"step {step.path}: there is no workflow {reference!r}{suggestion(step.verb.workflow, known)}"
+                faults.append(Finding(file, step.line, 1, "error", "run.unknown", message))
+        return faults
+
+    def _runs_of(self, plan: Plan) -> tuple[Run, ...]:
+        known = self._runs.get(plan.sha256)
+        if known is None:
+            if len(self._runs) >= PLANS_MAX:
+                self._runs.clear()
+            known = tuple(step.verb for step in plan.steps.values() if isinstance(step.verb, Run))
+            self._runs[plan.sha256] = known
+        return known
 
     def _compiled(self, source: bytes, file: str) -> Plan:
         plan = self._plans.get(sha256(source).digest())

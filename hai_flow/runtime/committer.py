@@ -20,7 +20,7 @@ import math
 import os
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -149,6 +149,7 @@ class _Draft:
     state: RunState
     events: list[e.Event] = field(default_factory=list)
     cut: bool = False
+    outbox: list[runs.OutboxRow] = field(default_factory=list)
     decides: bool = False
     answers: list[tuple[Ask, Outcome | Rejected]] = field(default_factory=list)
     commands: list[runs.CommandRow] = field(default_factory=list)
@@ -167,7 +168,8 @@ class Committer(Service):
     """The lanes, the loader, and the cache of hot states.
 
     `worker_id` is this process's in the workers table, None while it performs nothing. `on_commit` is called with every
-    committed piece of a log in order of seq; `on_state` after a win or a load, when jobs may have changed.
+    committed piece of a log in order of seq; `on_state` after a win or a load, when jobs may have changed; `on_outbox`
+    after a win that wants something of another run. `find_pins` gives the workflows that a run's children will be of.
     """
 
     def __init__(
@@ -180,6 +182,7 @@ class Committer(Service):
         cache_bytes_max: int = 64 * 1024 * 1024,
         limits: Limits = DEFAULT_LIMITS,
         find_plan: Callable[[UUID, bytes], Any],
+        find_pins: Callable[[UUID, Plan], Awaitable[dict[str, e.Pin]]] | None = None,
     ) -> None:
         super().__init__()
         self.database = database
@@ -187,11 +190,13 @@ class Committer(Service):
         self.worker_id: int | None = None
         self.on_commit: Callable[[Hot, int, Sequence[e.Event]], None] = lambda hot, first, events: None
         self.on_state: Callable[[Hot], None] = lambda hot: None
+        self.on_outbox: Callable[[], object] = lambda: None
         self._limits = limits
         self._entries_max = entries_max
         self._bytes_max = bytes_max
         self._cache_bytes_max = cache_bytes_max
         self._find_plan = find_plan
+        self._find_pins = find_pins
         self._hot: OrderedDict[UUID, Hot] = OrderedDict()
         self._cache_bytes = 0
         self._lanes = [_Lane() for _ in range(lanes)]
@@ -220,6 +225,10 @@ class Committer(Service):
 
         `command_id` makes a repetition safe: the first outcome again, or 409 if `body_sha` differs.
         """
+        if birth is not None and self._find_pins is not None and isinstance(command, c.Start) and not command.parent:
+            command = msgspec.structs.replace(command, pins=await self._find_pins(tenant, birth.plan))
+        if self._find_pins is not None and isinstance(command, c.Migrate):
+            command = msgspec.structs.replace(command, pins=await self._find_pins(tenant, command.to))
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._ask(run_id, tenant, Ask(command, time.monotonic(), command_id, body_sha, answer, birth, tenant))
         self._answers.add(answer)
@@ -465,6 +474,7 @@ class Committer(Service):
     def _take(self, draft: _Draft, decision: Decision) -> None:
         draft.state = decision.state
         draft.events.extend(decision.events)
+        draft.outbox.extend(runs.OutboxRow(each.kind, each.target, values.dumps(each.body)) for each in decision.outbox)
         draft.cut = draft.cut or decision.cut
         draft.decides = True
 
@@ -524,6 +534,7 @@ class Committer(Service):
             cut=draft.cut,
             result=_result(state) if ended else None,
             commands=draft.commands,
+            outbox=draft.outbox,
             **fields,
         )
 
@@ -571,6 +582,8 @@ class Committer(Service):
             hot.loaded_at = -1.0
             self._settle(draft)
         self._hint_at(hot, unclaimed=won.worker is None and is_busy(draft.state))
+        if draft.outbox:
+            self.on_outbox()
         self._release(hot)
 
     def _tell_commit(self, hot: Hot, first_seq: int, events: Sequence[e.Event]) -> None:
@@ -979,6 +992,8 @@ def _born(draft: _Draft) -> runs.Born:
         workflow_name=hot.plan.name,
         workflow_version=hot.plan.version,
         dev=state.dev,
+        parent_id=None if state.parent is None else UUID(state.parent.run_id),
+        parent_path=None if state.parent is None else state.parent.path,
         thread_id=state.thread_id,
         queue=birth.queue,
         slot=birth.slot,

@@ -30,7 +30,7 @@ from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.engine.ids import message_id
 from hai_flow.engine.instances import standing_at
-from hai_flow.engine.jobs import next_ready, wake_at
+from hai_flow.engine.jobs import next_ready, performed, wake_at
 from hai_flow.engine.state import in_cleanup
 from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.committer import Chunk, Committer, Hot
@@ -294,7 +294,7 @@ class Worker(Service):
             suspect = self._claims.pop(hot.id, suspect)
         if suspect and self._declare_lost(hot):
             return
-        for path, attempt in state.attempts.items():
+        for path, attempt in performed(state).items():
             if path not in hot.tasks:
                 self._begin(hot, path, attempt)
         if state.status == "stopping":
@@ -315,7 +315,7 @@ class Worker(Service):
 
     def _declare_lost(self, hot: Hot) -> bool:
         """The open attempts may have been begun by somebody who is gone; ours are known and stay."""
-        lost = [(path, attempt) for path, attempt in hot.state.attempts.items() if path not in hot.tasks]
+        lost = [(path, attempt) for path, attempt in performed(hot.state).items() if path not in hot.tasks]
         for path, attempt in lost:
             hot.tasks[path] = Performing(attempt, None)
             self.committer.tell(hot, c.StepLost(path=path, attempt=attempt))

@@ -37,6 +37,11 @@ class _Rows:
     def pending(self, event: _OfPending, position: int) -> None:
         self.pendings[event.id] = _pending_row(self.state.pendings[event.id])
 
+    def resumed(self, event: e.RunResumed, position: int) -> None:
+        """A pause has put off the deadlines that it halts."""
+        for id in self.state.open_pendings.values():
+            self.pendings[id] = _pending_row(self.state.pendings[id])
+
     def vote(self, event: e.VoteCast, position: int) -> None:
         self.votes.append(VoteRow(event.id, event.by, _encode(event)))
 
@@ -71,6 +76,7 @@ _PROJECTED: Final[dict[type[e.Event], Callable[[_Rows, Any, int], None]]] = {
     e.PendingRestamped: _Rows.pending,
     e.PendingDecided: _Rows.pending,
     e.PendingVoided: _Rows.pending,
+    e.RunResumed: _Rows.resumed,
     e.VoteCast: _Rows.vote,
     e.TurnStarted: _Rows.turn_started,
     e.TurnEnded: _Rows.turn_ended,

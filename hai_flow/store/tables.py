@@ -219,9 +219,104 @@ slots: Final = sa.Table(
     _uuid("tenant"),
     _text("slot"),
     _uuid("run_id"),
+    _time("taken_at", now=True),
     _key("slots", "tenant", "slot"),
 )
 sa.Index("slots_by_run", slots.c.run_id)
+
+slot_waiters: Final = sa.Table(
+    "slot_waiters",
+    metadata,
+    _uuid("tenant"),
+    _text("key"),
+    _uuid("run_id"),
+    _int("seats"),  # how many may hold the key at once
+    # Not now(): a statement that began after another was answered must get the later time, also in a transaction.
+    sa.Column("queued_at", TIMESTAMP(timezone=True), nullable=False, server_default=sa.text("statement_timestamp()")),
+    _key("slot_waiters", "tenant", "key", "run_id"),
+)
+
+schedules: Final = sa.Table(
+    "schedules",
+    metadata,
+    _uuid("id"),
+    _uuid("tenant"),
+    _text("workflow_name"),
+    _int("position"),  # of its trigger in the document
+    _bytes("workflow"),  # the sha256 of the version that it starts: the latest
+    _text("cron", null=True),
+    _text("timezone"),
+    _bigint("every_ms", null=True),  # instead of cron; no document can say it
+    _text("missed"),
+    _text("overlap"),
+    _bytes("input"),
+    sa.Column("paused", sa.Boolean, nullable=False, server_default=sa.text("false")),
+    _time("next_fire_at", null=True),
+    _time("last_fire_at", null=True),
+    _uuid("last_run_id", null=True),
+    _key("schedules", "id"),
+    sa.CheckConstraint("(cron IS NULL) <> (every_ms IS NULL)", name="schedules_one_timing"),
+)
+sa.Index(
+    "schedules_by_workflow",
+    schedules.c.tenant,
+    schedules.c.workflow_name,
+    schedules.c.position,
+    unique=True,
+)
+sa.Index("schedules_due", schedules.c.next_fire_at, postgresql_where=sa.text("NOT paused"))
+
+fires: Final = sa.Table(
+    "fires",
+    metadata,
+    _uuid("schedule_id"),
+    _time("fire_at"),
+    _uuid("tenant"),
+    _time("due_at"),  # when it is given out (again) to be started
+    _key("fires", "schedule_id", "fire_at"),
+)
+sa.Index("fires_due", fires.c.due_at)
+
+event_triggers: Final = sa.Table(
+    "event_triggers",
+    metadata,
+    _uuid("tenant"),
+    _text("workflow_name"),
+    _int("position"),
+    _bytes("workflow"),
+    _text("type"),
+    _key("event_triggers", "tenant", "workflow_name", "position"),
+)
+sa.Index("event_triggers_by_type", event_triggers.c.tenant, event_triggers.c.type)
+
+signals: Final = sa.Table(
+    "signals",
+    metadata,
+    _uuid("tenant"),
+    _text("id"),
+    _text("type"),
+    _uuid("run_id", null=True),  # whom it is for; null: whoever waits for the type
+    _bytes("data"),
+    sa.Column("sent_at", TIMESTAMP(timezone=True), nullable=False, server_default=sa.text("clock_timestamp()")),
+    sa.Column(
+        "due_at", TIMESTAMP(timezone=True), server_default=_NOW
+    ),  # null: all who waited then have been offered it
+    _key("signals", "tenant", "id"),
+)
+sa.Index("signals_by_type", signals.c.tenant, signals.c.type, signals.c.sent_at)
+sa.Index("signals_due", signals.c.due_at, postgresql_where=sa.text("due_at IS NOT NULL"))
+
+subscriptions: Final = sa.Table(
+    "subscriptions",
+    metadata,
+    _uuid("run_id"),
+    _text("path"),
+    _text("type"),
+    _uuid("tenant"),
+    _bigint("opened_seq"),  # of the commit that opened it
+    _key("subscriptions", "run_id", "path", "type"),
+)
+sa.Index("subscriptions_by_type", subscriptions.c.tenant, subscriptions.c.type)
 
 workflows: Final = sa.Table(
     "workflows",

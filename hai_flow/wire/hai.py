@@ -604,7 +604,9 @@ IGNORED: Final[frozenset[type[e.Event]]] = frozenset(
         e.PendingVoided,
         e.TimerSet,  # the engine's own
         e.TimerFired,
+        e.SignalsAwaited,
         e.SignalReceived,
+        e.ChildMoved,
         e.WarningRaised,
     }
 )

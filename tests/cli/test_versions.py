@@ -46,7 +46,7 @@ def test_who_names_nobody_is_wrong_usage() -> None:
     for command in (["decide", "call_x", "approve"], ["stop", "x"], ["run", "workflows/cleanup.flow.yaml"]):
         wrong = run(*command, "--as", "ann", HAI_FLOW_URL="http://127.0.0.1:9")
         assert wrong.returncode == 2
-        assert "--as: expected user:ann, role:controller" in wrong.stderr
+        assert "--as: expected user:, role:, group:" in wrong.stderr
 
 
 def test_migrate_without_both_versions_is_wrong_usage() -> None:
@@ -103,7 +103,7 @@ def test_versions_are_published_and_runs_move_between_them(database_url: str, tm
         (pending,) = [each for each in ask("pendings")["items"] if each["run_id"] == runs[0]]
         assert ask("decide", pending["id"], "approve", "--as", "user:eve,role:lead", code=1)["status"] == 403
         decided = ask("decide", pending["id"], "approve", "--as", "user:lea,role:lead")
-        assert decided["value"]["votes"][0]["via"] == "rest+act_as"
+        assert decided["value"]["votes"][0]["via"] == "rest (act as)"
         shown = ask("show", runs[0])
         assert (shown["output"], shown["version"]["version"]) == ("from version 2", 2)
         assert dev.end(signal.SIGINT) == 0

@@ -126,7 +126,7 @@ def test_neither_a_delegate_nor_the_other_may_be_excluded() -> None:
 def test_a_delegate_and_the_other_have_one_vote_together(again: c.Principal) -> None:
     ask = asked(quorum=3)
     ask.vote(who("dan", "boss", for_="ann"))
-    assert ask.refusal(again, reason="once more").code == "vote_final"
+    assert ask.refusal(again).code == "vote_final"
     assert not ask.can(again)
 
 

@@ -147,6 +147,16 @@ def test_earlier_votes_of_those_who_may_still_decide_count_and_others_are_kept()
     assert [vote["counts"] for vote in ask.envelope["votes"]] == [True, False, True, True]
 
 
+def test_an_earlier_vote_counts_by_a_role_that_only_the_later_stage_asks_for() -> None:
+    stage = escalate(DAY, from_=["role:cfo"], quorum={"role:cfo": 1, "role:vp": 1})
+    ask = asked(quorum=3, escalations=(stage,))
+    ask.vote(who("ann", "boss", "vp", "cfo"))
+    ask.advance(HOUR)
+    assert (ask.needs["votes"][0]["counts"], ask.needs["missing"]["people"]) == (True, 1)
+    ask.vote(CFO)
+    assert ask.status == "finished"
+
+
 def test_an_escalation_decides_at_once_if_the_earlier_votes_are_enough() -> None:
     ask = asked(quorum=2, escalations=(escalate(DAY, quorum=1),))
     ask.vote(ANN, reason="fine")
@@ -184,6 +194,14 @@ def test_a_last_stage_that_nobody_can_decide_raises_that_it_is_impossible() -> N
     ask = asked(escalations=(escalate(DAY, from_=["user:ann"], quorum=2),), expiry=Expiry("approve"))
     ask.advance(HOUR)
     assert (ask.status, ask.error, ask.pending.status) == ("failed", "approval.impossible", "expired")
+
+
+@pytest.mark.parametrize("wrong", [["bob"], [None], "someone", 7])
+def test_an_exclusion_that_names_nobody_lets_nobody_in_at_any_stage(wrong: Any) -> None:
+    rules = policy(escalations=(escalate(DAY, exclude=wrong),))
+    assert failure(approving(rules)).code == "approval.impossible"
+    later = policy(exclude=wrong, escalations=(escalate(DAY, from_=["role:cfo"]),))
+    assert failure(approving(later)).code == "approval.impossible"
 
 
 def test_the_rules_of_all_stages_are_filled_in_when_the_question_is_opened() -> None:

@@ -128,13 +128,6 @@ def test_a_wait_that_is_not_due_goes_on_after_resume() -> None:
     assert (play.status, play.timers) == ("waiting", [("w", "wait", 9 * MINUTE)])
 
 
-def test_a_signal_is_stored_while_paused() -> None:
-    play = Play(APPROVAL)
-    play.pause()
-    play.signal("s-1", data={"n": 1})
-    assert (play.status, [signal.id for signal in play.state.signals]) == ("paused", ["s-1"])
-
-
 def test_no_new_branch_or_step_of_a_block_begins_while_paused() -> None:
     play = Play(
         """

@@ -124,7 +124,7 @@ def test_an_undo_is_tried_again_and_then_given_up_without_stopping_the_others() 
     play.fail("c")
     for _ in range(6):
         play.fail("b/~undo", "tool.unavailable")
-        play.advance(HOUR)
+        play.advance(MINUTE)
     assert set(play.open) == {"a/~undo"}
     play.succeed("a/~undo")
     assert (play.status, play.error.code) == ("failed", "undo.failed")

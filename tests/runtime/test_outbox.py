@@ -35,8 +35,8 @@ def letters(monkeypatch: pytest.MonkeyPatch) -> list[runs.OutboxRow]:
     return rows
 
 
-def signal(target: UUID, number: int = 0) -> runs.OutboxRow:
-    return runs.OutboxRow("signal", str(target), b'{"name": "ping", "data": %d}' % number)
+def control(kind: str, target: UUID, reason: str = "") -> runs.OutboxRow:
+    return runs.OutboxRow(kind, str(target), b'{"by": "run:parent", "reason": "%s"}' % reason.encode())
 
 
 async def left(eye: Connection) -> int:
@@ -47,8 +47,9 @@ async def nothing_left(eye: Connection) -> bool:
     return not await left(eye)
 
 
-async def signals_of(eye: Connection, run_id: UUID) -> list[Any]:
-    return [event.data for event in await log_of(eye, run_id) if isinstance(event, e.SignalReceived)]
+async def pauses_of(eye: Connection, run_id: UUID) -> list[str]:
+    """The reasons for which the run was paused, in order."""
+    return [event.reason for event in await log_of(eye, run_id) if isinstance(event, e.RunPaused)]
 
 
 async def send(runtime: Runtime, letters: list[runs.OutboxRow], *rows: runs.OutboxRow) -> None:
@@ -61,9 +62,12 @@ async def test_messages_are_delivered_in_order_and_only_once_by_two_sweepers_at_
 ) -> None:
     a, _ = await make(performs=True), await make(performs=True)
     target = (await start(a, ASKING)).run_id
-    await send(a, letters, *(signal(target, number) for number in range(10)))
+    for number in range(10):
+        letters += [control("pause", target, str(number)), control("resume", target)]
+    await send(a, letters)
     await until(lambda: nothing_left(eye))
-    assert await signals_of(eye, target) == list(range(10))
+    assert await pauses_of(eye, target) == [str(number) for number in range(10)]
+    assert await status_of(a, target) == "waiting"
 
 
 async def test_who_dies_between_the_receivers_commit_and_the_delete_is_finished_by_another(
@@ -75,16 +79,16 @@ async def test_who_dies_between_the_receivers_commit_and_the_delete_is_finished_
         if died.is_set():
             return await real(connection, message)
         died.set()
-        await eye.execute("UPDATE outbox SET due_at = now()")
+        await connection.execute("UPDATE outbox SET due_at = now()")
         raise ConnectionError("the process died")
 
     monkeypatch.setattr(outbox, "delete_message", die)
     a = await make(performs=True)
     target = (await start(a, ASKING)).run_id
-    await send(a, letters, signal(target, 1))
+    await send(a, letters, control("pause", target, "once"))
     await until(lambda: nothing_left(eye))
     assert died.is_set()
-    assert await signals_of(eye, target) == [1]
+    assert await pauses_of(eye, target) == ["once"]
 
 
 async def test_a_run_is_paused_resumed_and_stopped_by_messages(
@@ -93,10 +97,10 @@ async def test_a_run_is_paused_resumed_and_stopped_by_messages(
     runtime = await make(performs=True)
     target = (await start(runtime, ASKING)).run_id
     for kind, status in (("pause", "paused"), ("resume", "waiting"), ("stop", "stopped")):
-        await send(runtime, letters, runs.OutboxRow(kind, str(target), b"{}"))
+        await send(runtime, letters, control(kind, target))
         await until(lambda status=status: is_now(runtime, target, status))
     other = (await start(runtime, ASKING)).run_id
-    await send(runtime, letters, runs.OutboxRow("terminate", str(other), b"{}"))
+    await send(runtime, letters, control("terminate", other))
     await until(lambda: is_now(runtime, other, "stopped"))
     await until(lambda: nothing_left(eye))
 
@@ -106,7 +110,8 @@ async def test_what_is_refused_for_good_is_dropped_and_an_unknown_kind_is_left(
 ) -> None:
     runtime = await make(performs=True)
     target = (await start(runtime, ASKING)).run_id
-    await send(runtime, letters, signal(uuid4()), runs.OutboxRow("sing", str(target), b"{}"), signal(target, 2))
+    stranger = control("pause", uuid4())
+    await send(runtime, letters, stranger, runs.OutboxRow("sing", str(target), b"{}"), control("pause", target))
     await until(lambda: one_left(eye))
     assert await eye.fetchval("SELECT kind FROM outbox WHERE kind = 'sing'") == "sing"
     assert await status_of(runtime, target) == "waiting"
@@ -114,4 +119,4 @@ async def test_what_is_refused_for_good_is_dropped_and_an_unknown_kind_is_left(
 
 async def one_left(eye: Connection) -> bool:
     """The one that nobody understands, and the one behind it for the same receiver (they go in order)."""
-    return [row[0] for row in await eye.fetch("SELECT kind FROM outbox ORDER BY n")] == ["sing", "signal"]
+    return [row[0] for row in await eye.fetch("SELECT kind FROM outbox ORDER BY n")] == ["sing", "pause"]

@@ -21,14 +21,14 @@ def _fold(patch: pytest.MonkeyPatch, kind: type[e.Event], fold: Callable[..., An
 
 
 def late_results_are_taken(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(engine, "_attempt", lambda draft, path, attempt: draft.plan.steps[path])
+    patch.setattr(engine, "_attempt", lambda draft, path, attempt: draft.step(path))
 
 
 def the_second_answer_wins(patch: pytest.MonkeyPatch) -> None:
     reading = people._reading
 
-    def reopened(draft: Any, answer: Any) -> Any:
-        pending, read, _ = reading(draft, answer)
+    def reopened(draft: Any, answer: Any, by: Any) -> Any:
+        pending, read, _ = reading(draft, answer, by)
         return pending, read, False
 
     patch.setattr(people, "_reading", reopened)
@@ -49,14 +49,14 @@ def steps_begin_while_paused(patch: pytest.MonkeyPatch) -> None:
 
     def also_paused(draft: Any) -> None:
         if draft.state.status == "paused" and draft.state.ready and draft.state.ready[0]:
-            beginnings.begin(draft, draft.plan.steps[draft.state.ready[0]])
+            beginnings.begin(draft, draft.step(draft.state.ready[0]))
         go_on(draft)
 
     patch.setattr(engine, "_go_on", also_paused)
 
 
 def losers_of_a_race_go_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(endings, "stop_inside", lambda draft, prefix, reason, **more: None)
+    patch.setattr(endings, "cut", lambda draft, scope, reason, **more: None)
 
 
 def what_began_stays_ready(patch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def a_rejection_falls_through(patch: pytest.MonkeyPatch) -> None:
 
     def forgiving(draft: Any, last: Any) -> None:
         if last.body == "~reject":
-            endings.finish(draft, draft.plan.steps[last.parent], None)
+            endings.finish(draft, draft.step(last.parent), None)
         else:
             list_ended(draft, last)
 
@@ -149,7 +149,53 @@ def a_snapshot_forgets_what_began(patch: pytest.MonkeyPatch) -> None:
 
 def a_retry_forgets_the_siblings(patch: pytest.MonkeyPatch) -> None:
     resumed = resumption.resumed
-    patch.setattr(resumption, "resumed", lambda draft: (resumed(draft)[0], resumed(draft)[1][:1]))
+
+    def forgetful(draft: Any, redo: Any) -> Any:
+        frontier = resumed(draft, redo)
+        return resumption.Frontier(frontier.reopened, frontier.ready[:1], frontier.branches)
+
+    patch.setattr(resumption, "resumed", forgetful)
+
+
+def the_oldest_is_undone_first(patch: pytest.MonkeyPatch) -> None:
+    finished = folds._FOLDS[e.StepFinished]
+
+    def backwards(state: Any, event: Any) -> Any:
+        after = finished(state, event)
+        if not event.undoable:
+            return after
+        return folds._set(after, undoables=after.undoables.set(event.path, -after.seq))
+
+    _fold(patch, e.StepFinished, backwards)
+
+
+def an_undo_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(endings, "_following_undo", lambda draft, owner: None)
+
+
+def a_stop_runs_no_finally(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(endings, "note_finally", lambda draft, step: None)
+
+
+def a_stop_undoes_nothing(patch: pytest.MonkeyPatch) -> None:
+    undo = endings.next_undo
+    patch.setattr(
+        endings, "next_undo", lambda draft, scope: None if draft.state.status == "stopping" else undo(draft, scope)
+    )
+
+
+def one_item_too_many_is_open(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(beginnings, "first_iterations", lambda path, keys, verb: tuple(f"{path}[{key}]" for key in keys))
+
+
+def an_iteration_is_left_out(patch: pytest.MonkeyPatch) -> None:
+    from hai_flow.engine import loops
+
+    def hasty(path: Any, loop: Any) -> Any:
+        following = loops.next_iteration(path, loop)
+        return following if loop.begun != 2 else ()
+
+    patch.setattr(endings, "next_iteration", hasty)
 
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -169,4 +215,10 @@ MUTANTS: tuple[Mutant, ...] = (
     chance_is_drawn_again_at_replay,
     a_snapshot_forgets_what_began,
     a_retry_forgets_the_siblings,
+    the_oldest_is_undone_first,
+    an_undo_is_forgotten,
+    a_stop_runs_no_finally,
+    a_stop_undoes_nothing,
+    one_item_too_many_is_open,
+    an_iteration_is_left_out,
 )

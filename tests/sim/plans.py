@@ -35,6 +35,7 @@ class _Author:
     def __init__(self, random: Random) -> None:
         self.random = random
         self.count = 0
+        self.simple = self.chance(0.5)  # no loops and nothing to clean up: so that people, time and races stay common
         self.cleaning = False  # what cleans up asks nobody, waits for nothing and never returns
 
     def document(self) -> dict[str, Any]:
@@ -43,7 +44,7 @@ class _Author:
             document["catch"] = self.clauses(1)
         if self.chance(0.5):
             document["output"] = "${{ state.log }}" if self.chance(0.8) else "${{ 1 / state.zero }}"
-        if self.chance(0.15):
+        if not self.simple and self.chance(0.15):
             document["finally"] = self.clean_up()
         if self.chance(0.1):
             document["limits"] = {"steps": self.random.randint(3, 12)}
@@ -65,14 +66,16 @@ class _Author:
             flat += [self.pick, self.ask, self.approve, self.wait]
         if self.chance(0.12):
             flat = [self.fail, self.broken] if self.cleaning else [self.fail, self.end, self.broken]
-        blocks = [self.switch, self.parallel, self.parallel, self.try_, self.try_, self.for_each, self.repeat]
+        blocks = [self.switch, self.parallel, self.parallel]
+        if not self.simple:
+            blocks += [self.try_, self.try_, self.for_each, self.for_each, self.repeat]
         verb = self.random.choice(flat if depth == 0 else [*flat, *blocks])
         step = {"id": f"s{self.count}", **verb(depth)}
         if self.chance(0.1):
             step["if"] = self.random.choice(["size(state.log) > 0", "1 / state.zero > 0"])
         if depth and self.chance(0.4) and not {"return", "fail"} & step.keys():
             step["catch"] = self.clauses(depth - 1)
-        if self.chance(0.15) and not {"return", "fail"} & step.keys():
+        if not self.simple and self.chance(0.15) and not {"return", "fail"} & step.keys():
             step["finally"] = self.clean_up()
         return step
 
@@ -97,13 +100,17 @@ class _Author:
 
     def call(self, depth: int) -> dict[str, Any]:
         step: dict[str, Any] = {"call": "t.f", "with": {"n": "${{ size(state.log) }}"}}
-        if self.chance(0.4):
+        if self.chance(0.15):
+            step["delivery"] = "at_most_once"
+        elif self.chance(0.4):
             step["retry"] = self.retry()
+        if self.chance(0.15) and not self.cleaning:
+            step["approval"] = {"from": "anyone", "deadline": "30m", "when": "size(state.log) < 3"}
         if self.chance(0.3):
             step["timeout"] = "90s"
         if self.chance(0.3):
             step["expose"] = True
-        if self.chance(0.35):
+        if not self.simple and self.chance(0.35):
             step["undo"] = {"call": "t.back", "with": {"n": 1}}
             if self.chance(0.6):
                 step["undo"]["retry"] = self.retry()
@@ -159,6 +166,7 @@ class _Author:
 
     def for_each(self, depth: int) -> dict[str, Any]:
         loop: dict[str, Any] = {"items": list(range(self.random.randint(0, 4))), "steps": self.steps(depth - 1)[:2]}
+        loop["as"] = f"item{self.count}"
         if self.chance(0.6):
             loop["max_parallel"] = self.random.randint(1, 3)
         if self.chance(0.5):

@@ -32,7 +32,7 @@ FAULTS_MAX = 3
 REPEATABLE = (c.Continue, c.TimerFired, c.Retry, c.NeedAttention)
 MOVES_MAX = 60
 QUIESCENCE_MAX = 600
-BOB, EVE = c.Principal("user:bob"), c.Principal("user:eve")
+EVE = c.Principal("user:eve")
 TIGHT = Limits(pure_steps=1, events=80)
 
 
@@ -48,7 +48,7 @@ class Simulation:
         self.play = Play(self.plan, run_id=run_id, limits=limits, start=False, decide=self._decide)
         self.states: list[RunState] = [self.play.state]
         self.gone: list[tuple[str, int]] = []  # attempts whose performer still wants to report
-        self.answered: dict[str, c.PendingAnswer] = {}
+        self.answered: dict[str, c.Answer] = {}
         self.reached: Counter[str] = Counter()
 
     def _decide(self, *args: Any) -> Decision:
@@ -152,8 +152,8 @@ class Simulation:
             self.send(c.StepFailed(path=path, attempt=attempt, code=code, message="No.", retry_after=retry_after))
 
     def decide_pending(self, id: str) -> None:
-        given = self.right_answer(id)
-        decision = self.send(c.Answer(answers=(given,), by=BOB))
+        given = c.Answer(answers=(self.right_answer(id),), by=self.play.decider(id))
+        decision = self.send(given)
         if decision is not None:
             assert self.play.state.pendings[id].status not in ("open", "voided"), "an accepted answer is not recorded"
             self.answered[id] = given
@@ -161,7 +161,9 @@ class Simulation:
     def right_answer(self, id: str) -> c.PendingAnswer:
         kind = self.play.state.pendings[id].opened.kind
         spelled: list[dict[str, Any]]
-        if kind == "approve":
+        if kind == "doubt":
+            spelled = [{"decision": "happened", "result": {"n": 1}}, {"decision": "again"}, {"decision": "fail"}]
+        elif kind in ("approve", "gate"):
             spelled = [{"decision": "approve"}, {"content": "true"}, {"content": '{"approved": false}'}]
             spelled += [{"decision": "approve", "reason": "fine"}, {"decision": "reject", "reason": "no"}]
         elif kind == "ask":
@@ -208,7 +210,9 @@ class Simulation:
         known = sorted(self.play.state.open_pendings.values())
         if known:
             id = self.random.choice(known)
-            self._must_be_refused(c.Answer(answers=(c.PendingAnswer(id=id, content='{"x": [1]}'),), by=EVE), 422)
+            self._must_be_refused(
+                c.Answer(answers=(c.PendingAnswer(id=id, content='{"x": [1]}'),), by=self.play.decider(id)), 422
+            )
         strange = c.PendingAnswer(id="call_aaaaaaaaaaaaaaaaaaaaaaaaaa_0", content="true")
         self._must_be_refused(c.Answer(answers=(strange,), by=EVE), 404)
         self.reached["wrong_answer"] += 1
@@ -223,10 +227,11 @@ class Simulation:
         self.reached["answer_again"] += 1
         first = self.answered.get(id)
         if first is not None:
-            same = self.play.do(c.Answer(answers=(first,), by=BOB))
+            same = self.play.do(first)
             assert same.already, "the same answer again was taken for a new one"
         kind = self.play.state.pendings[id].opened.kind
-        other = {"approve": {"decision": "approve", "reason": "other"}, "ask": {"values": {"n": 77}}}
+        choice = {"decision": "fail" if kind == "doubt" else "approve", "reason": "other"}
+        other = {**dict.fromkeys(("approve", "gate", "doubt"), choice), "ask": {"values": {"n": 77}}}
         given = c.PendingAnswer(id=id, **other.get(kind, {"result": 77}))
         self._must_be_refused(c.Answer(answers=(given,), by=EVE), 410 if status == "expired" else 409)
 

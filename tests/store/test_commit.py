@@ -259,7 +259,7 @@ async def test_what_belongs_together_is_written_together_with_the_run_s_own_numb
     await commit(
         db,
         decision(
-            start.run_id, 2, pendings=[PendingRow("p", "approve", "a/b", b"digest", None, b"{}")],
+            start.run_id, 2, pendings=[PendingRow("p", "approve", "a/b", b"edited", None, b"[1]")],
             messages=[MessageRow(0, "m", "user", b"new", 1)],
         ),
     )  # fmt: skip
@@ -267,7 +267,8 @@ async def test_what_belongs_together_is_written_together_with_the_run_s_own_numb
     assert list(map(tuple, turns)) == [(1, "t1", "w1", 2, 4), (2, "t1", None, 5, 7)]
     outbox = await db.api.fetch("SELECT last_seq, n, target FROM outbox ORDER BY n")
     assert list(map(tuple, outbox)) == [(7, 0, "x"), (7, 1, "y")]
-    assert tuple(await db.api.fetchrow("SELECT status, opened_seq, tenant FROM pendings")) == ("approve", 7, TENANT)
+    pending = await db.api.fetchrow("SELECT status, opened_seq, tenant, digest, body FROM pendings")
+    assert tuple(pending) == ("approve", 7, TENANT, b"edited", b"[1]")
     assert tuple(await db.api.fetchrow("SELECT body, seq, thread_id FROM messages")) == (b"new", 6, "t1")
 
 

@@ -12,12 +12,22 @@ from typing import Any
 from uuid import UUID
 
 from hai_flow.definition.compiler import compile_workflow
-from hai_flow.definition.plan import Plan
+from hai_flow.definition.plan import ForEach, Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import DEFAULT_LIMITS, Decision, Limits, decide
 from hai_flow.engine.instances import filled, keys_of, plan_path, standing_at
-from hai_flow.engine.jobs import TIMERS_WHILE_HALTED, Continue, Perform, is_busy, next_ready, open_jobs, wake_at
+from hai_flow.engine.jobs import (
+    TIMERS_WHILE_HALTED,
+    Continue,
+    Perform,
+    is_busy,
+    is_working,
+    next_ready,
+    open_jobs,
+    wake_at,
+)
+from hai_flow.engine.people import may_decide
 from hai_flow.engine.retry import UNDO_RETRY
 from hai_flow.engine.snapshot import decode_state, encode_state
 from hai_flow.engine.state import RunState, evolve, fold, in_cleanup, is_inside
@@ -75,7 +85,7 @@ class Play:
         """Decide, check, and take over what was decided. `Continue` is up to the test (see `settle`)."""
         before = self.state
         decision = self._decide(self.plan, before, command, self.now, self.limits)
-        self._book.check_decision(before, decision, self.limits)
+        self._book.check_decision(before, command, decision, self.limits)
         if decision.events:
             self.commands.append((command, self.now))
             self.log.append(decision.events)
@@ -102,13 +112,22 @@ class Play:
     def lose(self, path: str, attempt: int | None = None) -> Decision:
         return self.do(c.StepLost(path=path, attempt=attempt or self.attempt(path)))
 
-    def answer(self, path: str, by: str | c.Principal = "user:bob", **fields: Any) -> Decision:
-        """Answer the pending that the step `path` has open (or had open last)."""
+    def answer(self, path: str, by: str | c.Principal | None = None, **fields: Any) -> Decision:
+        """Answer the pending that the step `path` has open (or had open last), as somebody who may."""
         return self.answer_all({path: fields}, by=by)
 
-    def answer_all(self, answers: dict[str, dict[str, Any]], by: str | c.Principal = "user:bob") -> Decision:
+    def answer_all(self, answers: dict[str, dict[str, Any]], by: str | c.Principal | None = None) -> Decision:
         given = tuple(c.PendingAnswer(id=self.pending(path), **fields) for path, fields in answers.items())
-        return self.do(c.Answer(answers=given, by=c.Principal(by) if isinstance(by, str) else by))
+        principal = c.Principal(by) if isinstance(by, str) else by or self.decider(*(answer.id for answer in given))
+        return self.do(c.Answer(answers=given, by=principal))
+
+    def decider(self, *ids: str) -> c.Principal:
+        """Bob, if he may decide all of these; an operator, if there is a doubt; else ann, who started the run."""
+        bob, known = c.Principal("user:bob"), self.state.pendings
+        if any(id in known and known[id].opened.kind == "doubt" for id in ids):
+            return c.LOCAL_PRINCIPAL
+        may = all(may_decide(self.plan, self.state, known[id], bob) for id in ids if id in known)
+        return bob if may else c.Principal("user:ann")
 
     def advance(self, ms: int) -> Decision | None:
         """Let time pass, then fire what is due, as a worker would that slept until then."""
@@ -117,7 +136,7 @@ class Play:
         return self.do(c.TimerFired()) if due is not None and due <= self.now else None
 
     def signal(self, id: str, name: str = "ping", data: Any = None) -> Decision:
-        return self.do(c.Signal(id=id, name=name, data=data))
+        return self.do(c.Signal(id=id, name=name, data=data, sent_at=self.now))
 
     def pause(self, by: str = "user:op", reason: str = "") -> Decision:
         return self.do(c.Pause(by=by, reason=reason))
@@ -136,15 +155,12 @@ class Play:
 
     def migrate(self, to: Plan, paths: dict[str, str] | None = None, by: str = "user:op") -> Decision:
         """Go on with another version: every later command is decided with its plan."""
-        decision = self._decide(
-            self.plan, self.state, c.Migrate(to=to, by=by, paths=paths or {}), self.now, self.limits
-        )
+        command = c.Migrate(to=to, by=by, paths=paths or {})
+        decision = self._decide(self.plan, self.state, command, self.now, self.limits)
         if decision.events:
             self.plan = to
-            book = Book(to)
-            book.ids, book.attempts, book.failures = self._book.ids, self._book.attempts, self._book.failures
-            self._book = book
-            self._book.check_decision(self.state, decision, self.limits)
+            self._book.move_to(to)
+            self._book.check_decision(self.state, command, decision, self.limits)
             self.log.append(decision.events)
             self.state = decision.state
         self.last = decision.events
@@ -250,14 +266,22 @@ class Book:
     """What must hold of every decision of one run. It remembers the ids and attempts that were given away."""
 
     def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.before = {step.next: step for step in plan.steps.values() if step.next is not None}
+        self.move_to(plan)
         self.ids: set[str] = set()
         self.attempts: set[tuple[str, int]] = set()
         self.failures: dict[str, int] = {}
+        self.order: dict[str, int] = {}  # finished steps that have an undo -> how many had finished before
+        self.owed: set[str] = set()  # steps that have begun, and whose `finally` has not
+        self.spared = False  # an operator cut the run off: nothing was cleaned up
 
-    def check_decision(self, before: RunState, decision: Decision, limits: Limits) -> None:
+    def move_to(self, plan: Plan) -> None:
+        self.plan = plan
+        self.before = {step.next: step for step in plan.steps.values() if step.next is not None}
+
+    def check_decision(self, before: RunState, command: c.Command, decision: Decision, limits: Limits) -> None:
         after, events = decision.state, decision.events
+        if isinstance(command, c.NeedAttention) and before.status == "stopping":
+            self.spared = True
         assert decision.already == (not events), "a decision without events is an 'already so', and nothing else is"
         state = before
         for number, event in enumerate(events):
@@ -293,6 +317,9 @@ class Book:
                 self._check_turn_has_come(state, event.path)
                 if isinstance(event, e.StepStarted):
                     self.failures.pop(event.path, None)
+                    self._check_undo_order(state, event.path)
+                    if standing_at(self.plan, event.path).finally_ is not None:
+                        self.owed.add(event.path)
                 if event.attempt:
                     self._new_attempt(event.path, event.attempt)
             case e.StepRetried(lost=False):
@@ -313,17 +340,60 @@ class Book:
                 inside = [path for path in _open_steps(state) if event.path and is_inside(path, event.path)]
                 assert not inside, f"{event.type} of {event.path} before {inside}"
                 assert event.path not in state.open_pendings
+                if isinstance(event, e.StepFinished) and event.path:
+                    known = state.steps.get(event.path)
+                    assert known is None or known.status in OPEN, f"{event.path} finishes, which is {known.status}"
                 if not isinstance(event, e.StepFailed):  # a handled failure can fail again, in its handler
                     known = state.steps.get(event.path)
                     going_on = known is None or known.status in OPEN or known.handler is not None
                     assert going_on or event.path in state.ready, f"{event.type} of {event.path}, which is over"
+            case e.IterationStarted():
+                self._check_room(state, event.path)
+            case e.RunFailed() | e.RunFinished():
+                self._check_cleaned_up(state, undone=isinstance(event, e.RunFailed))
+            case e.RunStopped():
+                if not event.terminated:
+                    self._check_cleaned_up(state, undone=True)
             case e.PendingOpened() | e.ToolCallStarted() if getattr(event, "executor", "") != "frontend":
                 self._new_id(event.id if isinstance(event, e.PendingOpened) else event.tool_call_id)
             case e.MessageStarted():
                 self._new_id(event.message_id)
             case _:
                 pass
+        if isinstance(event, e.StepFinished) and event.undoable:
+            self.order[event.path] = len(self.order)
+        if getattr(event, "handler", None) == "~finally":
+            self.owed.discard(getattr(event, "path", ""))
         assert event.turn == (state.turn.n if state.turn else 0)
+
+    def _check_undo_order(self, state: RunState, path: str) -> None:
+        """What an undo takes back finished last of all that its scope has left to undo."""
+        if not path.endswith("/~undo"):
+            return
+        owner = scope = path.removesuffix("/~undo")
+        while scope and not (scope != owner and scope in state.steps and state.steps[scope].handler == "~undo"):
+            scope = standing_at(self.plan, scope).parent
+        left = [p for p in state.undoables if is_inside(p, scope) and not in_cleanup(p[len(scope) :])]
+        newer = [p for p in left if self.order[p] > self.order[owner]]
+        assert not newer, f"{owner} is undone before {newer}, which finished later"
+
+    def _check_room(self, state: RunState, path: str) -> None:
+        verb = standing_at(self.plan, path[: path.rindex("[")]).verb
+        most = verb.max_parallel if isinstance(verb, ForEach) else 1
+        loop = path[: path.rindex("[")]
+        open_ones = [
+            p
+            for p, step in state.steps.items()
+            if p.startswith(loop + "[") and "/" not in p[len(loop) :] and step.status in OPEN
+        ]
+        assert len(open_ones) < most, f"{path} begins beside {open_ones}"
+
+    def _check_cleaned_up(self, state: RunState, *, undone: bool) -> None:
+        if self.spared:
+            return
+        assert not self.owed, f"the finally of {self.owed} has not run"
+        left = [path for path in state.undoables if not in_cleanup(path)]
+        assert not undone or not left, f"{left} are not undone"
 
     def _check_turn_has_come(self, state: RunState, path: str) -> None:
         """The step before `path` is done, and the step around it is open: its block runs, or its handler does."""
@@ -383,7 +453,7 @@ def check_state(plan: Plan, state: RunState) -> None:
         assert len(due) == (0 if opened.deadline is None else 1), f"the deadline of {path}"
     _check_timers(state)
     for path in state.timeouts:
-        assert steps[path].status == "running", f"a timeout of {path}, which is {steps[path].status}"
+        assert path == "" or steps[path].status == "running", f"a timeout of {path}, which is {steps[path].status}"
     assert len(set(state.ready)) == len(state.ready), "ready twice"
     for path in state.ready:
         assert path == "" or plan_path(path) in plan.steps
@@ -394,9 +464,9 @@ def check_state(plan: Plan, state: RunState) -> None:
     _check_nothing_forgotten(state)
     _check_status(state)
     performing = [job.path for job in open_jobs(state) if isinstance(job, Perform)]
-    assert sorted(performing) == sorted(attempts)
+    assert sorted(performing) == sorted(set(attempts) - set(state.children))
     going_on = status in ("running", "stopping") and next_ready(state) is not None
-    assert is_busy(state) == bool(attempts or going_on)
+    assert is_busy(state) == bool(performing or going_on)
 
 
 def _check_timers(state: RunState) -> None:
@@ -432,7 +502,7 @@ def _moved(state: RunState) -> set[str]:
 
 
 def _check_status(state: RunState) -> None:
-    status, idle = state.status, not state.attempts
+    status, idle = state.status, not is_working(state)
     if state.ended:
         left = [state.ready, state.timers, state.open_pendings, state.open_messages, state.timeouts, state.attempts]
         assert not any(left), "something outlives the run"

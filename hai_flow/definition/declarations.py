@@ -1,0 +1,244 @@
+"""What a document declares: defaults, input, state, models, tools and roles (LANGUAGE sections 1, 8)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from hai_flow.definition import model, plan
+from hai_flow.definition.document import Path, kind_of, shorten, suggestion
+from hai_flow.definition.expressions import Names
+from hai_flow.definition.pieces import DEADLINE_DEFAULT, Pieces
+from hai_flow.definition.schemas import JsonSchema, closed
+
+Json: TypeAlias = Any
+
+_TOOL_KINDS: Final = ("python", "mcp", "http", "frontend")
+_TARGET: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
+_MEMBER: Final = re.compile(r"(user|group):.+")
+
+
+class Declarations(Pieces):
+    """Reads declarations into the tables of `Pieces`."""
+
+    # -- input and state -------------------------------------------------------------------------------------------
+
+    def read_input(self, raw: Json) -> JsonSchema:
+        """The schema of the input; one that takes nothing where there is none."""
+        if not raw:
+            return JsonSchema({"type": "object", "additionalProperties": False})
+        if raw.get("type", "object") != "object" or "type" not in raw:
+            given = raw.get("type")
+            found = f"`{given}`" if isinstance(given, str) else "none"
+            hint = "; put the properties under `properties`" if not isinstance(given, str) else ""
+            message = f"expected `type: object` at the top of `input`, found {found}{hint}"
+            self.reader.error(("input",), "input.type", message)
+            if "properties" not in raw and "type" not in raw:
+                return JsonSchema({})
+        compiled = self.schema(raw, ("input",))
+        return JsonSchema(closed(compiled.raw)) if compiled else JsonSchema({})
+
+    def read_state(self, value: Mapping[str, Json]) -> None:
+        """Fill `self.state`."""
+        for name, raw in value.items():
+            at = ("state", name)
+            self._name(name, at)
+            self.state[name] = self._state_variable(name, raw, at)
+
+    def _name(self, name: str, at: Path) -> None:
+        fault = model.name_fault(name, capitals=True, roots=False)
+        if fault:
+            self.reader.error(at, "name.invalid", fault, key=True)
+
+    def _state_variable(self, name: str, raw: Json, at: Path) -> plan.StateVariable | None:
+        if not isinstance(raw, Mapping):
+            hint = f"; write `{name}: {{type: ..., default: ...}}`"
+            message = f"expected a schema for the state `{name}`, found {kind_of(raw)}{hint}"
+            self.reader.error(at, "shape.type", message)
+            return None
+        reduce = None
+        if "reduce" in raw:
+            extras = self.reader.fields(model.StateExtras, {"reduce": raw["reduce"]}, at, "`state`")
+            reduce = extras.get("reduce")
+            self._check_reduce(reduce, raw, at)
+        schema = self.schema({key: part for key, part in raw.items() if key != "reduce"}, at)
+        if schema is None:
+            return None
+        return plan.StateVariable(name, schema, schema.with_defaults(raw.get("default")), reduce)
+
+    def _check_reduce(self, reduce: Json, raw: Mapping[str, Json], at: Path) -> None:
+        wanted = {"append": ("array",), "merge": ("object",), "max": ("number", "integer")}.get(reduce or "", ())
+        given = raw.get("type")
+        if reduce and isinstance(given, str) and given not in wanted:
+            message = f"`reduce: {reduce}` needs `type: {' or '.join(wanted)}`, found `{given}`; change one of them"
+            self.reader.error((*at, "reduce"), "state.reduce", message)
+
+    # -- defaults, models, roles -----------------------------------------------------------------------------------
+
+    def read_defaults(self, value: Json, names: Names) -> tuple[plan.Retry | None, tuple[Json, ...]]:
+        """Fill the defaults; `retry` and the texts of `notify` as written."""
+        at = ("defaults",)
+        fields = self.reader.fields(model.DefaultsShape, value, at, "`defaults`")
+        self.default_timeout = self.duration(fields, "timeout", at, names)
+        self.default_deadline = self.duration(fields, "deadline", at, names) or DEADLINE_DEFAULT
+        retry = self.retry(fields, at, names)
+        self.has_default_retry = retry is not None
+        if "model" in fields and self.check_model(fields["model"], (*at, "model")):
+            self.default_model = fields["model"]
+        return retry, tuple(fields.get("notify", ()))
+
+    def check_model(self, name: str, at: Path) -> bool:
+        """Whether a model of this name is declared."""
+        if name in self.models:
+            return True
+        hint = suggestion(name, self.models) or "; declare it under `models`"
+        self.reader.error(at, "model.unknown", f"there is no model `{shorten(name)}`{hint}")
+        return False
+
+    def read_models(self, value: Mapping[str, Json], names: Names) -> None:
+        """Fill `self.models`."""
+        for name, raw in value.items():
+            at = ("models", name)
+            self._name(name, at)
+            fields = self.reader.fields(model.ModelShape, raw, at, f"the model `{name}`")
+            key = self.text(fields, "api_key", at, names.with_roots("secrets"))
+            self.models[name] = None
+            if "provider" in fields and "model" in fields:
+                self.models[name] = plan.Model(
+                    name,
+                    fields["provider"],
+                    fields["model"],
+                    fields.get("base_url"),
+                    key,
+                    fields.get("temperature"),
+                    fields.get("max_tokens"),
+                )
+
+    def read_roles(self, value: Mapping[str, Json]) -> None:
+        """Fill `self.roles`."""
+        for name, raw in value.items():
+            at = ("roles", name)
+            self._name(name, at)
+            members = raw if isinstance(raw, list) else [raw]
+            sound = True
+            for index, member in enumerate(members):
+                if isinstance(member, str) and _MEMBER.fullmatch(member) and "${{" not in member:
+                    continue
+                sound = False
+                place = (*at, index) if isinstance(raw, list) else at
+                hint = f"; did you mean `user:{member}`?" if isinstance(member, str) and ":" not in member else ""
+                message = f"expected user:ID or group:NAME in the role `{name}`, found {kind_of(member)}{hint}"
+                self.reader.error(place, "role.member", message)
+            self.roles[name] = tuple(members) if sound else None
+
+    # -- tools -----------------------------------------------------------------------------------------------------
+
+    def read_tools(self, value: Mapping[str, Json], names: Names) -> None:
+        """Fill `self.tools`."""
+        for name, raw in value.items():
+            at = ("tools", name)
+            self._name(name, at)
+            self.tools[name] = self._tool(name, raw, at, names)
+
+    def _tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
+        if not isinstance(raw, Mapping):
+            hint = f"; write `{name}: {{python: {raw}}}`" if isinstance(raw, str) and _TARGET.fullmatch(raw) else ""
+            message = f"expected a mapping for the tool `{name}`, found {kind_of(raw)}{hint}"
+            self.reader.error(at, "shape.type", message)
+            return None
+        kinds = [kind for kind in _TOOL_KINDS if kind in raw]
+        if len(kinds) != 1:
+            self._no_tool_kind(name, raw, kinds, at)
+            return None
+        match kinds[0]:
+            case "python":
+                return self._python_tool(name, raw, at, names)
+            case "mcp":
+                return self._mcp_tool(name, raw, at, names)
+            case "http":
+                return self._http_tool(name, raw, at, names)
+            case _:
+                return self._frontend_tool(name, raw, at, names)
+
+    def _no_tool_kind(self, name: str, raw: Mapping[str, Json], kinds: Sequence[str], at: Path) -> None:
+        listed = ", ".join(f"`{kind}`" for kind in _TOOL_KINDS)
+        found = " and ".join(f"`{kind}`" for kind in kinds) or "none"
+        message = f"expected one of {listed} in the tool `{name}`, found {found}"
+        stranger = next((key for key in raw if suggestion(key, _TOOL_KINDS)), None) if not kinds else None
+        if stranger is not None:
+            self.reader.error((*at, stranger), "tool.kind", message + suggestion(stranger, _TOOL_KINDS), key=True)
+        else:
+            self.reader.error((*at, kinds[1]) if kinds else at, "tool.kind", message, key=True)
+
+    def _python_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
+        fields = self.reader.fields(model.PythonToolShape, raw, at, f"the tool `{name}`")
+        target = fields.get("python")
+        timeout = self.duration(fields, "timeout", at, names)
+        if target is None:
+            return None
+        if not _TARGET.fullmatch(target):
+            message = (
+                f"expected a module (`pkg.mod`), a function (`pkg.mod:fn`) or `registered`, found `{shorten(target)}`"
+            )
+            self.reader.error((*at, "python"), "tool.python", message)
+            return None
+        target = "" if target == "registered" else target
+        return plan.PythonTool(name, target, fields.get("effect", "write"), "effect" in fields, timeout)
+
+    def _settings(self, fields: Mapping[str, Json], at: Path, names: Names) -> dict[str, plan.Template | None]:
+        """`auth`, `headers` and `env`, which may name secrets."""
+        names = names.with_roots("secrets")
+        return {
+            key: self.template(fields[key], (*at, key), names) for key in ("auth", "headers", "env") if key in fields
+        }
+
+    def _mcp_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
+        fields = self.reader.fields(model.McpToolShape, raw, at, f"the tool `{name}`")
+        timeout = self.duration(fields, "timeout", at, names)
+        settings = self._settings(fields, at, names)
+        if "mcp" not in fields:
+            return None
+        if "${{" in fields["mcp"]:
+            self.reader.error((*at, "mcp"), "tool.hole", "a server's address is literal: holes are not filled here")
+            return None
+        allow = tuple(fields["allow"]) if "allow" in fields else None
+        return plan.McpTool(name, fields["mcp"], allow, fields.get("effect"), timeout=timeout, **settings)
+
+    def _http_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
+        fields = self.reader.fields(model.HttpToolShape, raw, at, f"the tool `{name}`")
+        timeout = self.duration(fields, "timeout", at, names)
+        settings = self._settings(fields, at, names)
+        if not isinstance(fields.get("http"), (str, Mapping)):
+            if "http" in fields:
+                message = f"expected a URL or a mapping, found {kind_of(fields['http'])}"
+                self.reader.error((*at, "http"), "shape.value", message)
+            return None
+        allow = tuple(fields["allow"]) if "allow" in fields else None
+        effect = fields.get("effect", "write")
+        return plan.HttpTool(name, fields["http"], effect, allow, timeout=timeout, **settings)
+
+    def _frontend_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
+        outer = self.reader.fields(model.FrontendToolShape, raw, at, f"the tool `{name}`")
+        if "frontend" not in outer:
+            return None
+        at = (*at, "frontend")
+        fields = self.reader.fields(model.FrontendShape, outer["frontend"], at, f"the frontend tool `{name}`")
+        parameters = self.schema(fields["parameters"], (*at, "parameters")) if "parameters" in fields else None
+        result = self.schema(fields["result"], (*at, "result")) if "result" in fields else None
+        deadline = self.duration(fields, "deadline", at, names) or self.default_deadline
+        return plan.FrontendTool(name, fields.get("description", ""), parameters, result, deadline)
+
+
+def state_raw(state: Mapping[str, plan.StateVariable | None]) -> dict[str, Json]:
+    """The schema of all of `state`. A variable without default starts null, so null is among its types."""
+    properties: dict[str, Json] = {}
+    required: list[str] = []
+    for name, variable in state.items():
+        if variable is None:
+            properties[name] = {}
+            continue
+        raw = variable.schema.raw
+        required.append(name)
+        properties[name] = raw if "default" in raw else {"anyOf": [raw, {"type": "null"}]}
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}

@@ -1,0 +1,194 @@
+"""What is wrong or doubtful about steps together: steps that can't be reached, writes at once, what a stop forbids.
+
+Everything here reads the outline alone; each rule looks at a list, a block or a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final, TypeAlias
+
+from hai_flow.definition import plan
+from hai_flow.definition.document import Path, suggestion
+from hai_flow.definition.outline import Draft, Frame, always_ends
+from hai_flow.definition.pieces import Pieces
+
+Json: TypeAlias = Any
+
+_WAITING: Final = ("ask", "approve", "wait", "wait_for", "return")
+
+
+def lint(pieces: Pieces, steps: Sequence[Draft]) -> None:
+    """Look at every step of these lists and of all lists inside, and report to the reader of `pieces`."""
+    _Linter(pieces).list(steps)
+
+
+class _Linter:
+    def __init__(self, pieces: Pieces) -> None:
+        self.pieces = pieces
+        self.reader = pieces.reader
+
+    def list(self, steps: Sequence[Draft]) -> None:
+        self._unreachable(steps)
+        for step in steps:
+            self._step(step)
+            for inner in step.lists():
+                self.list(inner)
+
+    def _unreachable(self, steps: Sequence[Draft]) -> None:
+        for before, following in pairwise(steps):
+            if "if" not in before.fields and always_ends([before]):
+                message = f"this step can't be reached: `{before.verb}` before it always ends the list; remove one"
+                self.reader.warning(following.at, "step.unreachable", message)
+                return
+
+    def _step(self, step: Draft) -> None:
+        if step.verb == "return" and (loop := _loop_around(step)) is not None:
+            message = (
+                f"`return` ends the whole run, not the iteration of `{loop.id}`; use `if` to skip the rest of an "
+                f"iteration"
+            )
+            self.reader.warning((*step.at, "return"), "return.in_for_each", message, key=True)
+        if step.verb in ("parallel", "for_each"):
+            self._writes_at_once(step)
+        self._cleanup(step)
+        self._delivery(step)
+        self._decisions(step)
+
+    # -- cleaning up -----------------------------------------------------------------------------------------------
+
+    def _cleanup(self, step: Draft) -> None:
+        """`undo` and `finally` may not wait for anybody: a stop always ends."""
+        body = next((frame.body for frame in step.chain if frame.body in ("~undo", "~finally")), None)
+        if body is None:
+            return
+        word = body[1:]
+        found = step.verb if step.verb in _WAITING else "approval" if "approval" in step.fields else ""
+        if found:
+            message = f"`{word}` can't contain `{found}`: a stop always has to end; move it out"
+            self.reader.error((*step.at, found), "cleanup.waits", message, key=True)
+        elif step.verb == "call" and self._is_frontend(step.fields.get("call")):
+            message = f"`{word}` can't call the frontend tool `{step.fields['call']}`: a stop always has to end"
+            self.reader.error((*step.at, "call"), "cleanup.waits", message)
+        elif step.verb == "agent":
+            tools = step.fields["agent"].get("tools") if isinstance(step.fields.get("agent"), Mapping) else None
+            for index, tool in enumerate(tools if isinstance(tools, list) else ()):
+                if self._is_frontend(tool):
+                    message = f"`{word}` can't offer the frontend tool `{tool}`: a stop always has to end; remove it"
+                    self.reader.error((*step.at, "agent", "tools", index), "cleanup.waits", message)
+
+    def _is_frontend(self, name: Json) -> bool:
+        return isinstance(name, str) and isinstance(self.pieces.tools.get(name.partition(".")[0]), plan.FrontendTool)
+
+    # -- deliveries and decisions ----------------------------------------------------------------------------------
+
+    def _delivery(self, step: Draft) -> None:
+        if step.fields.get("delivery") == "at_most_once" and "retry" in step.fields:
+            message = "`retry` would perform it again, and `delivery: at_most_once` forbids that; remove one of them"
+            self.reader.error((*step.at, "retry"), "delivery.retry", message, key=True)
+        key = step.fields.get("idempotency_key")
+        if isinstance(key, str) and "${{" not in key and not 1 <= len(key) <= 255:
+            message = f"expected an idempotency key of 1 to 255 characters, found {len(key)}"
+            self.reader.error((*step.at, "idempotency_key"), "idempotency_key.length", message)
+
+    def _decisions(self, step: Draft) -> None:
+        """Handlers and options fit each other."""
+        word = "approve" if step.verb == "approve" else "approval"
+        gate = step.fields.get(word)
+        if gate is None and step.handlers:
+            key = "on_reject" if "on_reject" in step.fields else "on_decision"
+            message = f"`{key}` needs an `approval`: nobody decides about this step"
+            self.reader.error((*step.at, key), "decision.no_approval", message, key=True)
+        if not isinstance(gate, Mapping):
+            return
+        given = gate.get("options", ["approve", "reject"])
+        options = [option for option in given if isinstance(option, str)] if isinstance(given, list) else []
+        for option in step.handlers:
+            self._handler(step, option, options)
+        for index, option in enumerate(options):
+            if option not in ("approve", "reject") and option not in step.handlers and option not in options[:index]:
+                message = f"the option `{option}` needs steps: write `on_decision: {{{option}: [...]}}`"
+                self.reader.error((*step.at, word, "options", index), "decision.no_handler", message)
+
+    def _handler(self, step: Draft, option: str, options: Sequence[str]) -> None:
+        at = (*step.at, "on_decision", option)
+        if option == "approve":
+            message = "`approve` has no handler: the flow goes on; write the next step instead"
+            self.reader.error(at, "decision.approve", message, key=True)
+        elif option not in options and option != "reject":
+            hint = suggestion(option, [o for o in options if o != "approve"]) or f"; they are {', '.join(options)}"
+            self.reader.error(at, "decision.option", f"there is no option `{option}`{hint}", key=True)
+        elif option != "reject" and not _is_in_repeat(step.chain) and not always_ends(step.handlers[option]):
+            message = (
+                f"outside of a `repeat` the handler of `{option}` must end in `return` or `fail`: nothing but approval "
+                f"goes on to the next step"
+            )
+            self.reader.error(at, "decision.falls_through", message, key=True)
+
+    # -- writes at once --------------------------------------------------------------------------------------------
+
+    def _writes_at_once(self, block: Draft) -> None:
+        if block.verb == "for_each":
+            if block.params.get("max_parallel", 1) == 1:
+                return
+            written = [write for steps in block.blocks.values() for write in self._writes(steps)]
+            for place, path in written:
+                self._warn_write(place, path, f"iterations of `{block.id}` that run at once set")
+            return
+        seen: dict[str, tuple[tuple[str, ...], ...]] = {}
+        for branch, steps in block.blocks.items():
+            written = list(self._writes(steps))
+            for place, path in written:
+                other = next((name for name, paths in seen.items() if any(_overlap(path, p) for p in paths)), None)
+                if other is not None:
+                    self._warn_write(place, path, f"the branches `{other}` and `{branch}` both set")
+            seen[branch] = tuple(path for _, path in written)
+
+    def _warn_write(self, place: Path, path: tuple[str, ...], who: str) -> None:
+        message = f"{who} `{'/'.join(path)}`, and the last one wins; give `{path[0]}` a `reduce`, or set it afterwards"
+        self.reader.warning(place, "set.parallel", message, key=isinstance(place[-1], str) and place[-1] != "path")
+
+    def _writes(self, steps: Sequence[Draft]) -> Iterator[tuple[Path, tuple[str, ...]]]:
+        """Every path of `state` that steps of this list, or inside it, set without `reduce`, with its place."""
+        for step in steps:
+            for each in (step, *step.inside()):
+                yield from self._writes_of(each)
+
+    def _writes_of(self, step: Draft) -> Iterator[tuple[Path, tuple[str, ...]]]:
+        if step.verb != "set":
+            return
+        value, at = step.fields.get("set"), (*step.at, "set")
+        if isinstance(value, Mapping):
+            targets = [((*at, key), key if key.startswith("/") else f"/{key}") for key in value]
+        else:
+            rows = enumerate(value if isinstance(value, list) else ())
+            targets = [
+                ((*at, index, "path"), raw["path"])
+                for index, raw in rows
+                if isinstance(raw, Mapping) and isinstance(raw.get("path"), str) and raw.get("op") != "test"
+            ]
+        for place, pointer in targets:
+            path = tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])
+            variable = self.pieces.state.get(path[0]) if path else None
+            if variable is not None and variable.reduce is None:
+                yield place, path
+
+
+def _overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    shared = min(len(one), len(other))
+    return one[:shared] == other[:shared]
+
+
+def _loop_around(step: Draft) -> Draft | None:
+    return next((frame.owner for frame in reversed(step.chain) if frame.is_item), None)
+
+
+def _is_in_repeat(chain: Sequence[Frame]) -> bool:
+    """Whether the nearest loop or parallel block around is a `repeat`, with no handler between."""
+    for frame in reversed(chain):
+        if frame.owner is None or frame.is_handler or frame.owner.verb in ("for_each", "parallel"):
+            return False
+        if frame.owner.verb == "repeat":
+            return True
+    return False

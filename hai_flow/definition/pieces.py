@@ -1,0 +1,251 @@
+"""What the compilation of every part of a document shares: texts, expressions, durations, retries, schemas.
+
+Also the declarations of the document, which the parts are checked against.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from hai_flow.definition import model, plan
+from hai_flow.definition.document import Path, shorten, suggestion
+from hai_flow.definition.durations import NotADuration, milliseconds
+from hai_flow.definition.expressions import (
+    DOUBTS,
+    CompiledExpression,
+    CompiledTemplate,
+    Fault,
+    Faults,
+    Names,
+    compile_expression,
+    compile_template,
+    split_holes,
+)
+from hai_flow.definition.model import Reader
+from hai_flow.definition.schemas import JsonSchema, compile_schema
+
+Json: TypeAlias = Any
+
+DEADLINE_DEFAULT: Final = 7 * 24 * 3_600_000  # milliseconds
+
+KNOWN_CODES: Final = frozenset((
+    "input.invalid", "state.invalid", "expression.error", "expression.absent", "expression.budget",
+    "expression.too_large", "step.timeout", "step.lost", "step.in_doubt", "tool.failed", "tool.unavailable",
+    "tool.invalid_arguments", "tool.invalid_result", "tool.expired", "tool.declined", "http.status",
+    "http.connection", "http.expect", "http.refused", "http.too_large", "llm.rate_limited", "llm.timeout",
+    "llm.unavailable", "llm.truncated", "llm.invalid_output", "llm.refused", "agent.max_turns", "approval.rejected",
+    "approval.expired", "approval.impossible", "ask.expired", "wait_for.expired", "for_each.duplicate_key",
+    "repeat.exhausted", "run.failed", "run.stopped", "undo.failed", "limit.tokens", "limit.cost",
+    "limit.tool_calls", "limit.duration", "limit.steps",
+))  # fmt: skip
+RESERVED_PREFIXES: Final = frozenset(code.partition(".")[0] for code in KNOWN_CODES)
+CODE: Final = re.compile(r"[a-z][a-z0-9_]{0,62}(\.[a-z0-9_]{1,63}){0,3}")
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """plan.Template: a value that the compiler itself wrote."""
+
+    value: Json
+
+    @property
+    def roots(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def steps(self) -> frozenset[str]:
+        return frozenset()
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        """The value."""
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """plan.Template: a mapping of which each value is a template of its own."""
+
+    parts: tuple[tuple[str, plan.Template], ...]
+
+    @property
+    def roots(self) -> frozenset[str]:
+        return frozenset[str]().union(*(part.roots for _, part in self.parts))
+
+    @property
+    def steps(self) -> frozenset[str]:
+        return frozenset[str]().union(*(part.steps for _, part in self.parts))
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        """The mapping with every hole filled. Raises `ExpressionError`."""
+        return {key: part.render(scope) for key, part in self.parts}
+
+
+class Pieces:
+    """Compiles the parts that occur everywhere. The declarations are filled in before the first step."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.fail_codes: set[str] = set()  # what the document's own `fail` steps raise
+        self.tools: dict[str, plan.Tool | None] = {}  # None: declared, but wrong
+        self.models: dict[str, plan.Model | None] = {}
+        self.roles: dict[str, tuple[str, ...] | None] = {}
+        self.state: dict[str, plan.StateVariable | None] = {}
+        self.default_deadline: plan.Duration = DEADLINE_DEFAULT
+        self.default_timeout: plan.Duration | None = None
+        self.default_model: str | None = None
+        self.has_default_retry = False
+        self.starts_alone: str | None = None  # the trigger (event, schedule) whose runs `system` starts
+
+    def retry(self, owner: Mapping[str, Json], at: Path, names: Names) -> plan.Retry | None:
+        """The `retry` of a step or of `defaults`; None where there is none, or after a finding."""
+        if not isinstance(owner, Mapping) or not isinstance(owner.get("retry"), Mapping):
+            return None
+        at = (*at, "retry")
+        fields = self.reader.fields(model.RetryShape, owner["retry"], at, "`retry`")
+        errors = fields.get("errors")
+        if errors is not None:
+            self.patterns(errors, (*at, "errors"))
+        every = self.duration(fields, "every", at, names, shortest=1)
+        max_delay = self.duration(fields, "max_delay", at, names)
+        if "max" not in fields:
+            return None
+        return plan.Retry(
+            max=fields["max"],
+            errors=tuple(errors) if errors is not None else None,
+            backoff=fields.get("backoff", "fixed"),
+            every=every if every is not None else plan.Retry(0).every,
+            max_delay=max_delay if max_delay is not None else plan.Retry(0).max_delay,
+            jitter=fields.get("jitter", True),
+        )
+
+    def patterns(self, patterns: Sequence[str], at: Path) -> None:
+        for index, pattern in enumerate(patterns):
+            place = (*at, index)
+            prefix = pattern.partition(".")[0]
+            if pattern == "*" or pattern in KNOWN_CODES or pattern in self.fail_codes:
+                continue
+            if pattern.endswith(".*") and CODE.fullmatch(pattern[:-2]):
+                if prefix in RESERVED_PREFIXES or any(code.startswith(pattern[:-1]) for code in self.fail_codes):
+                    continue
+            elif not CODE.fullmatch(pattern):
+                message = f"expected an error code, `prefix.*` or `*`, found `{shorten(pattern)}`"
+                self.reader.error(place, "errors.pattern", message)
+                continue
+            self._doubt_pattern(pattern, prefix, place)
+
+    def _doubt_pattern(self, pattern: str, prefix: str, at: Path) -> None:
+        """A code that nobody is known to raise. Python tools may raise codes of their own: those need a near match."""
+        known = KNOWN_CODES | self.fail_codes | {f"{word}.*" for word in RESERVED_PREFIXES}
+        hint = suggestion(pattern, known)
+        tools_may_raise = any(isinstance(tool, plan.PythonTool) or tool is None for tool in self.tools.values())
+        if prefix in RESERVED_PREFIXES or hint or not tools_may_raise:
+            self.reader.warning(at, "errors.unknown_code", f"nothing raises the error code `{pattern}`{hint}")
+
+    def duration(
+        self, fields: Mapping[str, Json], key: str | int, at: Path, names: Names | None, shortest: int = 1_000
+    ) -> plan.Duration | None:
+        """The duration under `key`; None where there is none, or after a finding. Without `names` it is literal."""
+        text = fields.get(key)  # type: ignore[call-overload]
+        return self.duration_of(text, (*at, key), names, shortest) if isinstance(text, str) else None
+
+    def duration_of(self, text: str, at: Path, names: Names | None, shortest: int = 1_000) -> plan.Duration | None:
+        """`text` as a duration: milliseconds, or a template where it is one whole hole."""
+        key = next((part for part in reversed(at) if isinstance(part, str)), "")
+        if is_hole(text) and names is not None:
+            return self.template(text, at, names, text=True)
+        try:
+            return milliseconds(text, shortest=shortest)
+        except NotADuration as error:
+            hint = "; here it is written out, without holes" if "${{" in text and names is None else ""
+            self.reader.error(at, "duration.invalid", f"`{key}`: {error}{hint}")
+            return None
+
+    def condition(self, value: Json, at: Path, names: Names) -> CompiledExpression | None:
+        """A bare expression that must be true or false; None after a finding."""
+        source = value if isinstance(value, str) else str(value).lower()
+        try:
+            compiled = compile_expression(source, names, condition=True)
+            for doubt in compiled.doubts:
+                self.reader.warning_inside(at, doubt.offset, doubt.code, doubt.message)
+            return compiled
+        except Faults as faults:
+            for fault in faults.faults:
+                self.reader.error_inside(at, fault.offset, fault.code, fault.message)
+            return None
+
+    def text(self, fields: Mapping[str, Json], key: str, at: Path, names: Names) -> CompiledTemplate | None:
+        """The text under `key` with its holes; None where there is none."""
+        return self.template(fields[key], (*at, key), names, text=True) if key in fields else None
+
+    def literal(self, value: Json) -> plan.Template:
+        """`value` itself as a template."""
+        return Literal(value)
+
+    def template(
+        self, value: Json, at: Path, names: Names, *, text: bool = False, wrapped: bool = False
+    ) -> CompiledTemplate:
+        """`value` compiled; `text`: as text; `wrapped`: the document has only the one item of the list `value`."""
+
+        def report(path: Path, fault: Fault) -> None:
+            place = (*at, *(path[1:] if wrapped else path))
+            if fault.code == "expression.hole_in_key":
+                self.reader.error(place, fault.code, fault.message, key=True)
+            elif fault.code in DOUBTS:
+                self.reader.warning_inside(place, fault.offset, fault.code, fault.message)
+            else:
+                self.reader.error_inside(place, fault.offset, fault.code, fault.message)
+
+        self._warn_braces(value, at)
+        return compile_template(value, names, report, text=text)
+
+    def _warn_braces(self, value: Json, at: Path) -> None:
+        """`{{ x }}` is what other languages write for a hole."""
+        for path, text in texts(value, at):
+            found = re.search(r"(?<![${])\{\{[^{}]*\}\}", text)
+            if found and "${{" not in text:
+                message = "`{{ }}` is plain text here; a hole is written ${{ }}"
+                self.reader.warning_inside(path, found.start(), "text.braces", message)
+
+    def schema(self, raw: Json, at: Path) -> JsonSchema | None:
+        """`raw` compiled; None after findings. Holes are findings."""
+        clean = True
+        for path, text in texts(raw, at):
+            if "${{" in text.replace("$${{", ""):
+                clean = False
+                self.reader.error(path, "schema.hole", "a schema is literal: holes `${{ }}` are not filled here")
+        compiled = self.compiled_schema(raw, at)
+        return compiled if clean else None
+
+    def compiled_schema(self, raw: Json, at: Path) -> JsonSchema | None:
+        """`raw` compiled; None after findings."""
+
+        def report(path: Path, code: str, message: str) -> None:
+            self.reader.error((*at, *path), code, message, key=code == "schema.unknown_keyword")
+
+        return compile_schema(raw, report)
+
+
+def is_hole(text: str) -> bool:
+    """Whether `text` is exactly one hole."""
+    if not text.strip().startswith("${{"):
+        return False
+    try:
+        pieces = split_holes(text.strip())
+    except Faults:
+        return True  # open: the template's own finding says so
+    return len(pieces) == 1 and not isinstance(pieces[0], str)
+
+
+def texts(value: Json, at: Path) -> Iterator[tuple[Path, str]]:
+    """Every text inside `value`, with its path."""
+    if isinstance(value, str):
+        yield at, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from texts(item, (*at, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from texts(item, (*at, index))

@@ -1,0 +1,50 @@
+"""Whether a server can perform every step of a plan. Dry validation never asks; publishing does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hai_flow.definition.plan import Agent, Call, Http, HttpTool, Llm, McpTool, Plan, PythonTool, Step
+from hai_flow.errors import Finding
+
+_NEEDS: dict[type, str] = {Http: "http", Llm: "llm", Agent: "agent"}
+_TOOLS: dict[type, str] = {PythonTool: "python", McpTool: "mcp", HttpTool: "http"}
+
+
+def missing_runners(plan: Plan, known: frozenset[str], file: str = "<workflow>") -> list[Finding]:
+    """A finding for each step that needs a runner the server does not have, in document order.
+
+    `known` has the kinds of effects that it performs: `python` and `mcp` (calls of such tools), `http` (the verb, and
+    calls of such tools), `llm`, `agent`. Frontend tools and child runs need none.
+    """
+    findings: list[Finding] = []
+    for step in plan.steps.values():
+        for kind, what in _needed(plan, step):
+            if kind not in known:
+                message = (
+                    f"step {step.path}: this server has no runner for {what}; publish it on one that has, or write the "
+                    f"step in another way (validating it works everywhere)"
+                )
+                findings.append(Finding(file, step.line, 1, "error", "step.unavailable", message))
+                break
+    return findings
+
+
+def runner_kind(step: Step) -> str | None:
+    """The kind of runner that performs the step's effect: python, mcp, http, llm or agent. None: it needs none."""
+    verb = step.verb
+    if isinstance(verb, Call):
+        return _TOOLS.get(type(verb.tool))
+    return _NEEDS.get(type(verb))
+
+
+def _needed(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
+    """Each kind of runner that the step needs, and for what."""
+    kind, verb = runner_kind(step), step.verb
+    if kind is not None:
+        yield kind, f"the {kind} tool `{verb.tool.name}`" if isinstance(verb, Call) else f"`{step.verb_name}`"
+    if isinstance(verb, Agent):
+        for name in verb.tools:
+            tool = plan.tools.get(name.partition(".")[0])
+            if type(tool) in _TOOLS:
+                yield _TOOLS[type(tool)], f"the {_TOOLS[type(tool)]} tool `{name}`"

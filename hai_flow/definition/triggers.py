@@ -1,0 +1,171 @@
+"""What starts runs and what bounds them: `triggers`, `limits`, `concurrency` (LANGUAGE sections 1, 10)."""
+
+from __future__ import annotations
+
+import zoneinfo
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+from cronsim import CronSim, CronSimError
+
+from hai_flow.definition import model, plan
+from hai_flow.definition.document import Path, kind_of, shorten, suggestion
+from hai_flow.definition.expressions import Names
+from hai_flow.definition.pieces import Pieces, texts
+from hai_flow.definition.schemas import JsonSchema
+
+Json: TypeAlias = Any
+
+_KINDS: Final = ("api", "event", "schedule")
+_EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)  # any: only the fields are read
+
+
+class Triggers(Pieces):
+    """Reads triggers, limits and concurrency."""
+
+    def read_triggers(self, value: Json, names: Names, input: JsonSchema) -> tuple[plan.Trigger, ...]:
+        """The triggers; `api` alone where the document names none."""
+        triggers: list[plan.Trigger] = []
+        for index, raw in enumerate(value):
+            trigger = self._trigger(raw, ("triggers", index), names, input)
+            triggers += [trigger] if trigger is not None else []
+        return tuple(triggers) or (plan.ApiTrigger(),)
+
+    def _trigger(self, raw: Json, at: Path, names: Names, input: JsonSchema) -> plan.Trigger | None:
+        kind = self._kind(raw, at)
+        if kind is None:
+            return None
+        body = raw[kind] if isinstance(raw, Mapping) else {}
+        at = (*at, kind)
+        match kind:
+            case "api":
+                self.reader.fields(model.EmptyShape, {} if body is None else body, at, "`api`")
+                return plan.ApiTrigger()
+            case "event":
+                self.starts_alone = self.starts_alone or "event"
+                return self._event(body, at, names)
+            case _:
+                self.starts_alone = self.starts_alone or "schedule"
+                return self._schedule(body, at, input)
+
+    def _kind(self, raw: Json, at: Path) -> str | None:
+        """Which trigger this is; None after a finding."""
+        keys = list(raw) if isinstance(raw, Mapping) else []
+        if len(keys) == 1 and keys[0] in _KINDS:
+            return keys[0]
+        found = " and ".join(f"`{key}`" for key in keys) if keys else kind_of(raw)
+        known = [key for key in keys if key in _KINDS]
+        stranger = next((key for key in keys if key not in _KINDS), raw if isinstance(raw, str) else "")
+        hint = suggestion(stranger, _KINDS) if stranger else ""
+        if isinstance(raw, str) and raw in _KINDS:
+            hint = f"; write `{raw}: {{}}`"
+        elif known and stranger:
+            hint = f"; indent its keys under `{known[0]}`"
+        elif stranger in ("cron", "timezone"):
+            hint = "; put it under `schedule`"
+        message = f"expected one of `api`, `event`, `schedule`, found {found}{hint}"
+        place = (*at, stranger) if stranger in keys else at
+        self.reader.error(place, "trigger.kind", message, key=place != at)
+        return None
+
+    def _event(self, body: Json, at: Path, names: Names) -> plan.Trigger | None:
+        """There is no run yet: its expressions see only `event`."""
+        names = Names(names.types, frozenset(("event", "now")), explain=names.explain)
+        fields = self.reader.fields(model.EventTriggerShape, body, at, "`event`")
+        match = self.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
+        dedupe = self.text(fields, "dedupe", at, names)
+        given = self.template(fields["input"], (*at, "input"), names) if "input" in fields else None
+        return plan.EventTrigger(fields["type"], match, dedupe, given) if "type" in fields else None
+
+    def _schedule(self, body: Json, at: Path, input: JsonSchema) -> plan.Trigger | None:
+        fields = self.reader.fields(model.ScheduleTriggerShape, body, at, "`schedule`")
+        sound = True
+        if "cron" in fields and (fault := _cron_fault(fields["cron"])):
+            sound = False
+            self.reader.error((*at, "cron"), "schedule.cron", fault)
+        if "timezone" in fields and not _is_timezone(fields["timezone"]):
+            sound = False
+            name = fields["timezone"]
+            message = f"expected an IANA timezone such as Europe/Berlin, found `{shorten(name)}`{_near_zone(name)}"
+            self.reader.error((*at, "timezone"), "schedule.timezone", message)
+        self._check_input(fields.get("input"), fields, at, input)
+        if not sound or "cron" not in fields or "timezone" not in fields:
+            return None
+        missed, overlap = fields.get("missed", "skip"), fields.get("overlap", "skip")
+        return plan.ScheduleTrigger(fields["cron"], fields["timezone"], missed, overlap, fields.get("input"))
+
+    def _check_input(self, value: Json, fields: Mapping[str, Json], at: Path, input: JsonSchema) -> None:
+        place = (*at, "input") if "input" in fields else at
+        for path, text in texts(value, place):
+            if "${{" in text.replace("$${{", ""):
+                self.reader.error(path, "schedule.hole", "a schedule's input is literal: holes are not filled here")
+                return
+        given = {} if value is None else value
+        faults = input.findings(input.with_defaults(given))
+        if faults:
+            pointer = faults[0]["path"]
+            where = f" at {pointer}" if pointer else ""
+            message = f"the schedule's input does not fit the workflow's `input`{where}: {faults[0]['message']}"
+            self.reader.error(place, "schedule.input", message, key=True)
+
+    # -- bounds ----------------------------------------------------------------------------------------------------
+
+    def read_limits(self, value: Json) -> plan.Limits:
+        """The limits of one run."""
+        at = ("limits",)
+        fields = self.reader.fields(model.LimitsShape, value, at, "`limits`")
+        duration = self.duration(fields, "duration", at, None)
+        return plan.Limits(
+            tokens=fields.get("tokens"),
+            cost_usd=fields.get("cost_usd"),
+            tool_calls=fields.get("tool_calls"),
+            duration=duration if isinstance(duration, int) else None,
+            steps=fields.get("steps"),
+        )
+
+    def read_concurrency(self, value: Json, names: Names) -> plan.Concurrency | None:
+        """How many runs of one key there may be; None where the document does not say, or after a finding."""
+        at = ("concurrency",)
+        fields = self.reader.fields(model.ConcurrencyShape, value, at, "`concurrency`")
+        here = Names(names.types, frozenset(("input", "run", "thread")), explain=names.explain)
+        key = self.text(fields, "key", at, here)
+        if key is None:
+            return None
+        return plan.Concurrency(key, fields.get("limit", 1), fields.get("on_conflict", "queue"))
+
+
+def _cron_fault(text: str) -> str | None:
+    fields = text.split()
+    if len(fields) != 5:
+        hint = ""
+        if len(fields) == 6:
+            hint = "; leave the seconds out"
+        elif text.startswith("@"):
+            hint = "; write `0 0 * * *` for every midnight"
+        return f"expected a cron expression of 5 fields such as `0 6 * * 1-5`, found {text!r}{hint}"
+    try:
+        CronSim(text, _EPOCH)
+    except CronSimError as error:
+        return f"expected a cron expression such as `0 6 * * 1-5`, found {text!r} ({error}); correct that field"
+    return None
+
+
+@cache
+def _zones() -> frozenset[str]:
+    return frozenset(zoneinfo.available_timezones())
+
+
+def _is_timezone(name: str) -> bool:
+    try:
+        zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
+
+
+def _near_zone(name: str) -> str:
+    city = {zone.rpartition("/")[2].lower(): zone for zone in _zones()}
+    meant = city.get(name.rpartition("/")[2].lower().replace(" ", "_"))
+    return f"; did you mean `{meant}`?" if meant else suggestion(name, _zones())

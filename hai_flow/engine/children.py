@@ -1,0 +1,207 @@
+"""Child runs: an effect that no process performs, because it is a run of its own.
+
+A parent and its child never share a commit. What one wants of the other goes through the outbox (STORE H5):
+
+    parent -> child     start_child; pause, resume, stop, terminate as they come to the parent (`pass_down`)
+    child -> parent     child_moved when it begins to wait or goes on, child_ended at its end (`tell_parent`)
+
+The child's id is made from the parent's, the step's path and the number of its attempt. So a start that is delivered
+twice finds the child that is there, and a retry starts another one. `timeout` bounds the child's working time, so it is
+the child who watches it: by a Stop of its own, which its parent knows by the reason.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from hai_flow import values
+from hai_flow.definition.plan import Run, Step
+from hai_flow.engine import commands as c
+from hai_flow.engine import endings
+from hai_flow.engine import events as e
+from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.ids import child_run_id
+from hai_flow.engine.state import RunState, in_cleanup
+from hai_flow.errors import Rejected
+
+Json: TypeAlias = Any
+
+DEPTH_MAX: Final = 8
+START: Final = "start_child"
+ENDED: Final = "child_ended"
+MOVED: Final = "child_moved"
+TIMED_OUT: Final = "the timeout of its parent's step is over"
+_MOVING: Final = frozenset({"new", "running", "stopping"})
+
+
+def command_of(kind: str, target: str, body: Json) -> c.Command | None:
+    """What a message between parent and child asks of its receiver; None for a kind that is none of theirs.
+
+    Raises `msgspec.ValidationError` for a body that no release wrote.
+    """
+    match kind:
+        case "start_child":
+            born = msgspec.convert(body, _Born)
+            return c.Start(
+                run_id=UUID(target),
+                thread_id=born.thread_id,
+                requester=born.requester,
+                input=born.input,
+                message=born.message,
+                trigger="run",
+                dev=born.dev,
+                pins=born.pins,
+                parent=born.parent,
+                timeout=born.timeout,
+            )
+        case "child_ended":
+            return msgspec.convert(body, c.ChildEnded)
+        case "child_moved":
+            return msgspec.convert(body, c.ChildMoved)
+        case "pause" | "resume" | "stop" | "terminate":
+            told = msgspec.convert(body, _Told)
+            if kind == "resume":
+                return c.Resume(by=told.by)
+            return _CONTROL[kind](by=told.by, reason=told.reason)
+    return None
+
+
+class _Born(msgspec.Struct):
+    thread_id: str
+    requester: str
+    input: Json
+    message: str
+    parent: e.Parent
+    pins: dict[str, e.Pin]
+    dev: bool = False
+    timeout: int | None = None
+
+
+class _Told(msgspec.Struct):
+    by: str = "system"
+    reason: str = ""
+
+
+_CONTROL: Final[dict[str, type[c.Pause] | type[c.Stop] | type[c.Terminate]]] = {
+    "pause": c.Pause,
+    "stop": c.Stop,
+    "terminate": c.Terminate,
+}
+
+
+# --- the parent's side ------------------------------------------------------------------------------------------------
+
+
+def start(draft: Draft, step: Step, verb: Run, args: str) -> None:
+    """The attempt that has just begun starts a child with the input `args` (JSON text). Raises `Raised`."""
+    state = draft.state
+    depth = 1 if state.parent is None else state.parent.depth + 1
+    if depth > DEPTH_MAX:
+        raise Raised("run.failed", f"A run may have children down to the {DEPTH_MAX}th generation; this is one more.")
+    attempt = state.attempts[step.path]
+    child = child_run_id(state.run_id, step.path, attempt)
+    timeout = state.timeouts.get(step.path)
+    reference = reference_of(verb)
+    pin = state.pins.get(reference)
+    body = {
+        "workflow": reference,
+        "sha256": None if pin is None else pin.sha256,
+        "dev": pin is not None and pin.dev,
+        "input": values.loads(args),
+        "thread_id": state.thread_id,
+        "requester": state.requester,
+        "message": state.message,
+        "parent": {"run_id": state.run_id, "path": step.path, "attempt": attempt, "depth": depth},
+        "pins": msgspec.to_builtins(state.pins),
+        "timeout": None if timeout is None else max(0, timeout - state.worked_at(draft.now)),
+    }
+    draft.emit(e.CollaborationStarted, **_between(draft, step, verb), run_id=child)
+    draft.send(START, child, body)
+
+
+def reference_of(verb: Run) -> str:
+    """The child's workflow as the author wrote it: `name` or `name@version`. The key of its pin."""
+    return verb.workflow if verb.version is None else f"{verb.workflow}@{verb.version}"
+
+
+def ended(draft: Draft, command: c.ChildEnded) -> None:
+    """The child has ended: its step finishes with its output, fails with its error, or was stopped with it."""
+    step = _awaited(draft, command.path, command.attempt)
+    verb = step.verb
+    assert isinstance(verb, Run)
+    child = draft.state.children[step.path]
+    draft.emit(e.CollaborationEnded, **_between(draft, step, verb), run_id=child)
+    if command.status == "finished":
+        endings.finish(draft, step, command.output)
+        return
+    if command.status == "failed":
+        message = (
+            f"The run of {reference_of(verb)} has failed: {command.error.message if command.error else 'no reason'}"
+        )
+        error = msgspec.structs.replace(draft.error("run.failed", message, step.path), cause=command.error)
+    elif command.reason == TIMED_OUT:
+        message = f"The run of {reference_of(verb)} worked for longer than the step's timeout."
+        error = draft.error("step.timeout", message, step.path, retriable=True)
+    else:
+        message = f"The run of {reference_of(verb)} was stopped{': ' + command.reason if command.reason else ''}."
+        error = draft.error("run.stopped", message, step.path)
+    endings.attempt_failed(draft, step, error)
+
+
+def moved(draft: Draft, command: c.ChildMoved) -> None:
+    """The child waits for people, signals or time, or it goes on: so does its parent, if it does nothing else."""
+    step = _awaited(draft, command.path, command.attempt)
+    if (step.path in draft.state.idle) != command.working:
+        draft.already = True
+        return
+    if command.working and draft.state.status == "waiting":
+        draft.open_turn(c.Turn())
+    draft.emit(e.ChildMoved, path=step.path, working=command.working)
+
+
+def pass_down(draft: Draft, what: str, by: str, reason: str = "") -> None:
+    """Tell the children what the parent was told: "pause", "resume", "stop" or "terminate".
+
+    To be called before the parent's own end closes its steps. A stop spares those that clean up.
+    """
+    for path, child in sorted(draft.state.children.items()):
+        if what != "stop" or not in_cleanup(path):
+            draft.send(what, child, {"by": by, "reason": reason})
+
+
+def _awaited(draft: Draft, path: str, attempt: int) -> Step:
+    if path not in draft.state.children or draft.state.attempts.get(path) != attempt:
+        raise Rejected(409, "attempt_closed", f"step {path} does not wait for the child run of its attempt {attempt}.")
+    return draft.step(path)
+
+
+def _between(draft: Draft, step: Step, verb: Run) -> dict[str, Json]:
+    name = step.id if step.title is None else draft.text(step.title, step)
+    task = {"id": step.path, "name": name}
+    return {"path": step.path, "from_": draft.state.workflow, "to": verb.workflow, "task": task}
+
+
+# --- the child's side -------------------------------------------------------------------------------------------------
+
+
+def tell_parent(draft: Draft, before: RunState) -> None:
+    """What this decision means for the run's parent, if it has one. To be called when nothing follows any more."""
+    state, parent = draft.state, draft.state.parent
+    if parent is None or state.status == before.status:
+        return
+    place = {"path": parent.path, "attempt": parent.attempt}
+    if state.ended:
+        error = None if state.error is None else msgspec.to_builtins(state.error)
+        reason = "" if state.stop_reason is None else state.stop_reason
+        outcome = {"status": state.status, "output": state.output, "error": error, "reason": reason}
+        draft.send(ENDED, parent.run_id, {**place, **outcome})
+    elif (state.status in _MOVING) != (before.status in _MOVING):
+        draft.send(MOVED, parent.run_id, {**place, "working": state.status in _MOVING})
+
+
+def time_out() -> c.Stop:
+    """The Stop with which a child ends that has worked for longer than its parent's step allows."""
+    return c.Stop(by="system", reason=TIMED_OUT)

@@ -1,0 +1,138 @@
+"""A policy of the plan as the rules of one pending: every hole filled, once, at opening (LANGUAGE section 7).
+
+All stages of `on_deadline` are filled in together, so what is asked of whom cannot change while they decide.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from hai_flow.definition.durations import NotADuration
+from hai_flow.definition.durations import milliseconds as duration_ms
+from hai_flow.definition.plan import Duration, Escalate, Policy, Step, Template
+from hai_flow.engine.ballot import Rules
+from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.selectors import (
+    ANYONE,
+    REQUESTER,
+    NotASelector,
+    World,
+    could_match,
+    people_of,
+    selectors_of,
+    surely_matches,
+)
+
+Json: TypeAlias = Any
+
+
+def rules_for(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json], *, may_exclude: bool = True) -> Rules:
+    """The policy with the holes of all its stages filled: what is asked of whom must not change while they decide."""
+    first = _first_stage(draft, step, policy, roots, may_exclude=may_exclude)
+    stages = [first]
+    for change in policy.escalations:
+        stages.append(_next_stage(draft, step, stages[-1], change, roots))
+    world = World(draft.state.requester, draft.plan.roles)
+    first, *later = (_worked_out(stage, world) for stage in stages)
+    rules = msgspec.structs.replace(first, escalations=tuple(later))
+    draft.take(len(msgspec.json.encode(rules)))
+    return rules
+
+
+def _first_stage(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json], *, may_exclude: bool) -> Rules:
+    from_, fault = _deciders(draft, step, policy.from_, roots)
+    exclude: tuple[str, ...] = ()
+    if may_exclude and policy.exclude is not None:
+        exclude = _exclusion(draft, step, policy.exclude, roots)
+    elif may_exclude and not {REQUESTER, ANYONE} & set(from_):
+        exclude = (REQUESTER,)
+    return Rules(
+        from_=from_,
+        exclude=exclude,
+        fault=fault,
+        quorum=_plain(policy.quorum),
+        reject_when=policy.reject_when,
+        deadline=milliseconds(draft, step, policy.deadline, roots),
+        edit=policy.edit,
+        combine=dict(policy.combine),
+        notify=_texts(draft, step, policy.notify or draft.plan.default_notify, roots),
+        remind=_delays(draft, step, policy.remind, roots),
+        pause_clock=policy.pause_clock,
+    )
+
+
+def _next_stage(draft: Draft, step: Step, before: Rules, change: Escalate, roots: dict[str, Json]) -> Rules:
+    """The stage before with what `change` replaces of it."""
+    given: dict[str, Any] = {"deadline": milliseconds(draft, step, change.deadline, roots)}
+    if change.from_ is not None:
+        given["from_"], given["fault"] = _deciders(draft, step, change.from_, roots)
+    if change.exclude is not None:
+        given["exclude"] = _exclusion(draft, step, change.exclude, roots)
+    if change.quorum is not None:
+        given["quorum"] = _plain(change.quorum)
+    if change.notify is not None:
+        given["notify"] = _texts(draft, step, change.notify, roots)
+    if change.remind is not None:
+        given["remind"] = _delays(draft, step, change.remind, roots)
+    return msgspec.structs.replace(before, **given)
+
+
+def _worked_out(stage: Rules, world: World) -> Rules:
+    """The stage with those who may vote in it, where they can be listed."""
+    asked = any(surely_matches(each, world.requester, world) for each in stage.from_)
+    kept_out = any(surely_matches(each, world.requester, world) for each in stage.exclude)
+    stage = msgspec.structs.replace(stage, asks_requester=asked and not kept_out)
+    listed = people_of(stage.from_, world)
+    if listed is None:
+        fault = "" if stage.quorum != "all" else "`quorum: all` needs people that can be listed; `from` has others"
+        return msgspec.structs.replace(stage, people=None, everyone=(), fault=stage.fault or fault)
+    counted = stage.selectors()
+    people = {
+        id: tuple(each for each in counted if could_match(each, id, world))
+        for id in listed
+        if not any(surely_matches(each, id, world) for each in stage.exclude)
+    }
+    return msgspec.structs.replace(stage, people=people, everyone=listed if stage.quorum == "all" else ())
+
+
+def _plain(quorum: Any) -> Any:
+    return quorum if isinstance(quorum, int | str) else dict(quorum)
+
+
+def _deciders(draft: Draft, step: Step, from_: Template, roots: dict[str, Json]) -> tuple[tuple[str, ...], str]:
+    """Whom `from` names, and why it names nobody ("" if it does): then this stage can't be decided."""
+    value = draft.render(from_, step, **roots)
+    try:
+        found = selectors_of(value)
+    except NotASelector as error:
+        return (), f"`from`: {error}"
+    return found, "" if found else "`from` names nobody"
+
+
+def _exclusion(draft: Draft, step: Step, exclude: Template, roots: dict[str, Json]) -> tuple[str, ...]:
+    """Whom `exclude` names. Raises `Raised`: who cannot be read must not be let in."""
+    value = draft.render(exclude, step, **roots)
+    try:
+        return selectors_of(value, editor=True)
+    except NotASelector as error:
+        raise Raised("approval.impossible", f"{step.path}: `exclude`: {error}.") from None
+
+
+def milliseconds(draft: Draft, step: Step, duration: Duration, roots: dict[str, Json]) -> int:
+    if isinstance(duration, int):
+        return duration
+    text = draft.render(duration, step, **roots)
+    try:
+        return duration_ms(text)
+    except (NotADuration, TypeError) as error:
+        raise Raised("expression.error", f"{step.path}: {error}.") from None
+
+
+def _delays(draft: Draft, step: Step, remind: tuple[Duration, ...], roots: dict[str, Json]) -> tuple[int, ...]:
+    return tuple(sorted(milliseconds(draft, step, each, roots) for each in remind))
+
+
+def _texts(draft: Draft, step: Step, notify: tuple[Template, ...], roots: dict[str, Json]) -> tuple[str, ...]:
+    return tuple(draft.text(each, step, **roots) for each in notify)

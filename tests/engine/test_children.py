@@ -1,0 +1,372 @@
+"""A parent and its children, each decided on its own, with what they want of each other delivered between."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import children
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.draft import Message
+from hai_flow.engine.ids import child_run_id
+from hai_flow.engine.jobs import Perform, is_busy, open_jobs
+from hai_flow.errors import Rejected
+from tests.support.runs import HOUR, MINUTE, RUN, Play, plan_of
+
+PARENT = """
+    input: {type: object, properties: {amount: {type: number}}}
+    steps:
+      - id: sub
+        title: Check it
+        run: checks
+        with: {amount: "${{ input.amount }}"}
+    output: ${{ steps.sub.output }}
+"""
+CHILD = """
+    input: {type: object, required: [amount], properties: {amount: {type: number}}}
+    steps:
+      - {id: look, call: t.look, with: {amount: "${{ input.amount }}"}}
+    output: ${{ steps.look.output }}
+"""
+ASKING = """
+    input: {type: object, properties: {amount: {type: number}}}
+    steps:
+      - {id: sure, ask: {title: Sure?, form: {properties: {ok: {type: boolean}}}}}
+    output: ${{ steps.sure.output }}
+"""
+
+
+class Family:
+    """A run, the runs that it starts, and the messages on their way between them (in order, as the outbox keeps it)."""
+
+    def __init__(self, parent: str, child: str, input: Any = None, pins: dict[str, e.Pin] | None = None) -> None:
+        self.child_plan: Plan = plan_of(child)
+        self.plays: dict[str, Play] = {}
+        self.mail: deque[Message] = deque()
+        self.kinds: list[str] = []
+        self.parent = self._new(parent, str(RUN))
+        self.mail.extend(self.parent.start({"amount": 5} if input is None else input, pins=pins or {}).outbox)
+
+    @property
+    def child(self) -> Play:
+        """The run that was started last."""
+        return list(self.plays.values())[-1]
+
+    def _new(self, plan: str | Plan, run_id: str) -> Play:
+        play = self.plays[run_id] = Play(plan, run_id=UUID(run_id), start=False)
+        return play
+
+    def do(self, play: Play, command: c.Command) -> None:
+        self.mail.extend(play.do(command).outbox)
+
+    def deliver(self) -> list[str]:
+        """Deliver what is on its way, until nothing is; the kinds, in order."""
+        kinds = []
+        while self.mail:
+            message = self.mail.popleft()
+            kinds.append(message.kind)
+            command = children.command_of(message.kind, message.target, message.body)
+            assert command is not None
+            if message.target not in self.plays:
+                self._new(self.child_plan, message.target)
+            try:
+                self.do(self.plays[message.target], command)
+            except Rejected as rejected:
+                kinds[-1] += f"!{rejected.status}"
+        return kinds
+
+    def succeed(self, path: str, output: Any = None) -> None:
+        child = self.child
+        self.do(child, c.StepSucceeded(path=path, attempt=child.attempt(path), output=output))
+
+    def fail(self, path: str, code: str = "tool.failed") -> None:
+        child = self.child
+        failed = c.StepFailed(path=path, attempt=child.attempt(path), code=code, message="It broke.", retriable=False)
+        self.do(child, failed)
+
+    def answer(self, path: str) -> None:
+        child = self.child
+        answer = c.PendingAnswer(id=child.pending(path), values={"ok": True})
+        self.do(child, c.Answer(answers=(answer,), by=c.Principal("user:ann")))
+
+    def advance(self, play: Play, ms: int) -> None:
+        for each in self.plays.values():
+            each.now += ms
+        self.do(play, c.TimerFired())
+
+
+def test_a_child_gets_its_input_and_its_output_is_the_steps() -> None:
+    family = Family(PARENT, CHILD)
+    assert family.deliver() == ["start_child"]
+    child = family.child
+    assert str(child.run_id) == child_run_id(str(RUN), "sub", 1)
+    assert (child.state.input, child.state.requester, child.state.thread_id) == ({"amount": 5}, "user:ann", "t-1")
+    assert child.state.parent == e.Parent(str(RUN), "sub", 1, 1)
+    family.succeed("look", {"found": 1})
+    assert family.deliver() == ["child_ended"]
+    assert (family.parent.status, family.parent.output) == ("finished", {"found": 1})
+    for play in family.plays.values():
+        play.replayed()
+
+
+def test_a_child_run_is_shown_as_a_collaboration() -> None:
+    family = Family(PARENT, CHILD)
+    family.deliver()
+    family.succeed("look")
+    family.deliver()
+    (started,), (ended,) = family.parent.of(e.CollaborationStarted), family.parent.of(e.CollaborationEnded)
+    for event in (started, ended):
+        assert (event.from_, event.to, event.task) == ("sample", "checks", {"id": "sub", "name": "Check it"})
+        assert (event.path, event.run_id) == ("sub", str(family.child.run_id))
+
+
+def test_no_process_performs_a_child_run_or_holds_its_parent() -> None:
+    family = Family(PARENT, CHILD)
+    state = family.parent.state
+    assert dict(state.attempts) == {"sub": 1}
+    assert not [job for job in open_jobs(state) if isinstance(job, Perform)]
+    assert not is_busy(state)
+
+
+def test_what_the_pins_say_goes_with_the_start() -> None:
+    pins = {"checks": e.Pin(3, "ab" * 32)}
+    family = Family(PARENT, CHILD, pins=pins)
+    (message,) = family.mail
+    assert (message.body["workflow"], message.body["sha256"]) == ("checks", "ab" * 32)
+    family.deliver()
+    assert family.child.state.pins == pins
+
+
+def test_a_start_that_is_delivered_twice_finds_the_child_that_is_there() -> None:
+    family = Family(PARENT, CHILD)
+    (message,) = family.mail
+    family.deliver()
+    family.mail.append(message)
+    family.deliver()
+    assert len(family.plays) == 2
+    assert family.child.types() == []
+
+
+def test_a_parent_waits_while_its_child_does_and_works_while_it_works() -> None:
+    family = Family(PARENT, ASKING)
+    assert family.parent.status == "running"
+    assert family.deliver() == ["start_child", "child_moved"]
+    assert (family.child.status, family.parent.status) == ("waiting", "waiting")
+    assert not family.parent.state.turn_open
+    family.answer("sure")
+    assert family.deliver() == ["child_ended"]
+    assert (family.parent.status, family.parent.output) == ("finished", {"ok": True})
+
+
+def test_a_parent_works_again_when_its_child_goes_on() -> None:
+    family = Family(PARENT, ASKING.rstrip().replace("    output: ", "      - {id: look, call: t.look}\n    output: "))
+    family.deliver()
+    family.answer("sure")
+    assert family.deliver() == ["child_moved"]
+    assert (family.parent.status, family.parent.state.turn_open) == ("running", True)
+    family.succeed("look")
+    family.deliver()
+    assert family.parent.status == "finished"
+
+
+def test_the_childs_error_is_the_cause_of_the_steps() -> None:
+    family = Family(PARENT, CHILD)
+    family.deliver()
+    family.fail("look", "shop.closed")
+    family.deliver()
+    error = family.parent.error
+    assert (family.parent.status, error.code, error.path) == ("failed", "run.failed", "sub")
+    assert error.cause is not None
+    assert (error.cause.code, error.cause.path) == ("shop.closed", "look")
+
+
+def test_a_child_that_was_stopped_fails_its_step() -> None:
+    family = Family(PARENT, ASKING)
+    family.deliver()
+    family.do(family.child, c.Stop(by="user:op", reason="not needed"))
+    family.deliver()
+    assert (family.parent.status, family.parent.error.code) == ("failed", "run.stopped")
+    assert "not needed" in family.parent.error.message
+
+
+def test_a_retry_of_the_step_starts_another_child() -> None:
+    family = Family(
+        PARENT.replace("        run:", "        retry: {max: 1, errors: [run.failed], jitter: false}\n        run:"),
+        CHILD,
+    )
+    family.deliver()
+    first = family.child
+    family.fail("look")
+    family.deliver()
+    assert (family.parent.status, family.parent.timers) == ("running", [("sub", "retry", 1000)])
+    family.advance(family.parent, 1000)
+    assert family.deliver() == ["start_child"]
+    assert family.child.run_id != first.run_id
+    family.do(first, c.Retry(by="user:op"))  # the first one goes on after all, but nobody waits for it
+    family.mail.extend(first.succeed("look", "late").outbox)
+    assert family.deliver() == ["child_moved!409", "child_ended!409"]
+    family.succeed("look", "in time")
+    family.deliver()
+    assert family.parent.output == "in time"
+
+
+def test_pause_and_resume_pass_down() -> None:
+    family = Family(PARENT, CHILD)
+    family.deliver()
+    family.do(family.parent, c.Pause(by="user:op", reason="hold on"))
+    family.deliver()
+    assert (family.child.status, family.parent.status) == ("paused", "paused")
+    assert not family.parent.state.turn_open
+    family.succeed("look", 1)  # what was in flight is recorded, and nothing follows
+    family.deliver()
+    assert family.child.status == "paused"
+    family.do(family.parent, c.Resume(by="user:op"))
+    family.deliver()
+    assert (family.child.status, family.parent.status) == ("finished", "finished")
+
+
+def test_a_child_that_has_not_begun_when_its_parent_is_paused_is_paused_as_soon_as_it_is_there() -> None:
+    family = Family(PARENT, ASKING)
+    family.do(family.parent, c.Pause(by="user:op"))
+    family.deliver()
+    assert family.child.status == "paused"
+
+
+def test_a_stop_waits_for_the_child_to_stop() -> None:
+    family = Family(PARENT, CHILD)
+    family.deliver()
+    family.do(family.parent, c.Stop(by="user:op", reason="enough"))
+    assert family.parent.status == "stopping"
+    family.deliver()
+    assert (family.child.status, family.parent.status) == ("stopping", "stopping")
+    family.fail("look", "step.cancelled")
+    family.deliver()
+    assert (family.child.status, family.parent.status) == ("stopped", "stopped")
+    assert (family.child.state.stop_by, family.child.state.stop_reason) == ("user:op", "enough")
+    assert family.parent.step("sub") == "stopped"
+
+
+def test_a_child_that_finishes_while_the_stop_is_on_its_way_has_finished() -> None:
+    family = Family(PARENT, CHILD)
+    family.deliver()
+    family.succeed("look", "done")
+    ended = family.mail.popleft()
+    family.do(family.parent, c.Stop(by="user:op"))
+    assert family.deliver() == ["stop!409"]
+    family.mail.append(ended)
+    family.deliver()
+    assert (family.parent.status, family.parent.step("sub")) == ("stopped", "finished")
+
+
+def test_a_stop_does_not_wait_for_longer_than_its_grace() -> None:
+    family = Family(PARENT, CHILD)
+    family.deliver()
+    family.do(family.parent, c.Stop(by="user:op"))
+    family.deliver()
+    family.advance(family.parent, MINUTE)
+    assert family.parent.status == "stopped"
+    family.fail("look")
+    assert family.deliver()[-1] == "child_ended!409"
+
+
+def test_terminate_passes_down() -> None:
+    family = Family(PARENT, CHILD)
+    family.deliver()
+    family.do(family.parent, c.Terminate(by="user:op"))
+    family.deliver()
+    assert (family.child.status, family.parent.status) == ("stopped", "stopped")
+    assert family.child.of(e.RunStopped)[0].terminated
+
+
+def test_a_child_whose_branch_has_lost_is_stopped() -> None:
+    family = Family(
+        """
+        steps:
+          - parallel:
+              child: [{id: sub, run: checks, with: {amount: 1}}]
+              clock: [{id: soon, wait: {for: 1h}}]
+            join: any
+        """,
+        ASKING,
+        input={},
+    )
+    family.deliver()
+    family.advance(family.parent, HOUR)
+    assert family.parent.status == "finished"
+    assert family.deliver() == ["stop", "child_ended!409"]
+    assert family.child.status == "stopped"
+
+
+def test_the_timeout_bounds_the_childs_working_time_and_stops_it() -> None:
+    family = Family(PARENT.replace("        run:", "        timeout: 1m\n        run:"), CHILD)
+    family.deliver()
+    assert not family.parent.state.timeouts
+    family.advance(family.child, MINUTE)
+    assert family.child.status == "stopping"
+    family.fail("look", "step.cancelled")
+    family.deliver()
+    assert (family.child.status, family.parent.error.code) == ("stopped", "step.timeout")
+    assert family.parent.error.retriable
+
+
+def test_the_timeout_does_not_count_what_the_child_waits_for() -> None:
+    family = Family(PARENT.replace("        run:", "        timeout: 1m\n        run:"), ASKING)
+    family.deliver()
+    for play in family.plays.values():
+        play.now += HOUR
+    with pytest.raises(Rejected, match="no timer"):
+        family.child.do(c.TimerFired())
+    family.answer("sure")
+    family.deliver()
+    assert family.parent.status == "finished"
+
+
+def test_a_child_in_the_ninth_generation_is_refused() -> None:
+    play = Play(PARENT, start=False)
+    decision = play.start({"amount": 1}, parent=e.Parent(str(RUN), "sub", 1, children.DEPTH_MAX))
+    assert (play.status, play.error.code) == ("failed", "run.failed")
+    assert [message.kind for message in decision.outbox] == ["child_ended"]
+
+
+def test_a_gate_comes_before_the_child() -> None:
+    family = Family(PARENT.replace("        run:", "        approval: {from: anyone}\n        run:"), CHILD)
+    assert (family.parent.asking, list(family.mail)) == ({"sub"}, [])
+    decided = family.parent.answer("sub", decision="approve")
+    assert [message.kind for message in decided.outbox] == ["start_child"]
+    assert family.parent.open == {"sub": 1}
+
+
+def test_an_undo_may_be_a_child_run_which_a_stop_spares() -> None:
+    family = Family(
+        """
+        steps:
+          - {id: pay, call: t.pay, undo: {run: checks, with: {amount: 1}}}
+          - {id: sure, ask: {title: Sure?, form: {properties: {ok: {type: boolean}}}}}
+        """,
+        CHILD,
+        input={},
+    )
+    family.do(family.parent, c.StepSucceeded(path="pay", attempt=1, output=None))
+    family.do(family.parent, c.Stop(by="user:op"))
+    assert family.deliver() == ["start_child"]
+    assert (family.parent.status, family.parent.open) == ("stopping", {"pay/~undo": 1})
+    family.succeed("look")
+    family.deliver()
+    assert (family.parent.status, family.parent.step("pay")) == ("stopped", "undone")
+
+
+def test_a_step_that_waits_for_a_child_hears_of_no_other() -> None:
+    family = Family(PARENT, CHILD)
+    for command in (
+        c.ChildEnded(path="sub", attempt=2, status="finished"),
+        c.ChildEnded(path="other", attempt=1, status="finished"),
+        c.ChildMoved(path="sub", attempt=2, working=False),
+    ):
+        with pytest.raises(Rejected) as refused:
+            family.parent.do(command)
+        assert (refused.value.status, refused.value.code) == (409, "attempt_closed")

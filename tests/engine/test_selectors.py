@@ -1,0 +1,95 @@
+"""Selectors: whom they mean, who can be listed, and taking somebody for somebody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hai_flow.engine.commands import Principal
+from hai_flow.engine.selectors import (
+    NotASelector,
+    World,
+    acting_as,
+    could_match,
+    people_of,
+    selectors_of,
+    surely_matches,
+)
+
+WORLD = World("user:req", {"board": ("user:ann", "user:bob"), "money": ("user:joe", "group:finance")})
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("user:ann", ("user:ann",)),
+        (["role:a", "requester", "anyone", "role:a"], ("role:a", "requester", "anyone")),
+        ([["user:ann", "user:bob"], "user:ann"], ("user:ann", "user:bob")),
+        ([], ()),
+    ],
+)
+def test_what_is_rendered_is_one_selector_or_a_list_each_once(value: Any, found: tuple[str, ...]) -> None:
+    assert selectors_of(value) == found
+
+
+@pytest.mark.parametrize(
+    "value", ["ann", "user:", "user:a b", "team:x", "editor", 5, None, {}, [1], [["x"]], "", [True]]
+)
+def test_anything_else_names_nobody(value: Any) -> None:
+    with pytest.raises(NotASelector, match="expected a selector"):
+        selectors_of(value)
+
+
+def test_an_exclusion_may_name_the_editor() -> None:
+    assert selectors_of(["editor"], editor=True) == ("editor",)
+
+
+@pytest.mark.parametrize(
+    ("selectors", "people"),
+    [
+        (["user:ann", "requester"], ("user:ann", "user:req")),
+        (["role:board", "user:bob"], ("user:ann", "user:bob")),
+        (["role:money"], None),  # it has a group
+        (["role:elsewhere"], None),
+        (["group:finance"], None),
+        (["anyone"], None),
+    ],
+)
+def test_people_and_roles_that_list_people_can_be_listed(selectors: list[str], people: tuple[str, ...] | None) -> None:
+    assert people_of(selectors, WORLD) == people
+
+
+@pytest.mark.parametrize(
+    ("selector", "id", "surely", "perhaps"),
+    [
+        ("user:ann", "user:ann", True, True),
+        ("user:ann", "user:bob", False, False),
+        ("role:board", "user:ann", True, True),
+        ("role:board", "user:joe", False, False),
+        ("role:money", "user:joe", True, True),
+        ("role:money", "user:ann", False, True),
+        ("role:elsewhere", "user:ann", False, True),
+        ("group:finance", "user:ann", False, True),
+        ("requester", "user:req", True, True),
+        ("anyone", "user:ann", True, True),
+    ],
+)
+def test_of_somebody_known_by_id_alone_it_is_told_what_is_sure(
+    selector: str, id: str, surely: bool, perhaps: bool
+) -> None:
+    assert surely_matches(selector, id, WORLD) == surely
+    assert could_match(selector, id, WORLD) == perhaps
+
+
+def test_somebody_is_taken_for_somebody_with_roles_and_groups() -> None:
+    assert acting_as("user:ann") == Principal("user:ann")
+    assert acting_as("user:ann, role:controller,role:sre,group:finance,for=user:bob") == Principal(
+        "user:ann", ("controller", "sre"), ("finance",), "user:bob"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "role:boss", "user:ann,user:bob", "ann", "user:ann,boss", "user:ann,for:bob"])
+def test_whoever_is_not_exactly_one_user_is_nobody(text: str) -> None:
+    with pytest.raises(NotASelector):
+        acting_as(text)

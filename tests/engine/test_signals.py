@@ -1,0 +1,227 @@
+"""A `wait_for` takes what fits, once, in time; and the engine tells whom to look for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hai_flow import values
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.errors import Rejected
+from tests.support.runs import DAY, HOUR, NOON, Play
+
+ONE = """
+    steps:
+      - id: paid
+        wait_for: {event: payment, match: 'event.data.order == "A1"', deadline: 2d}
+    output: ${{ steps.paid.output }}
+"""
+ALL = """
+    steps:
+      - id: both
+        wait_for: {all: [{event: signed}, {event: paid}, {event: signed}], deadline: 2d}
+    output: ${{ steps.both.output }}
+"""
+
+
+def send(play: Play, id: str, type: str = "payment", data: Any = None, sent_at: int | None = None) -> Any:
+    """Offer a signal; what the run said to it."""
+    at = play.now if sent_at is None else sent_at
+    return play.do(c.Signal(id=id, name=type, data=data, sent_at=at)).outcome
+
+
+def shown(id: str, type: str, data: Any = None, at: int = NOON) -> dict[str, Any]:
+    return {"id": id, "type": type, "data": data, "at": values.rfc3339(at)}
+
+
+def test_a_step_that_waits_says_so_and_the_turn_ends() -> None:
+    play = Play(ONE, start=False)
+    decision = play.start()
+    assert play.types() == ["run_started", "turn_started", "step_started", "signals_awaited", "timer_set", "turn_ended"]
+    (message,) = decision.outbox
+    assert (message.kind, message.target) == ("subscribe", str(play.run_id))
+    assert message.body == {"path": "paid", "types": ["payment"], "since": NOON}
+    assert (play.status, play.step("paid"), play.timers) == ("waiting", "waiting", [("paid", "deadline", 2 * DAY)])
+
+
+def test_the_signal_that_fits_finishes_the_step_with_the_event() -> None:
+    play = Play(ONE)
+    play.now += HOUR
+    assert send(play, "s1", data={"order": "A1", "sum": 5}) == {"id": "s1", "taken": True, "awaits": []}
+    assert play.types() == ["turn_started", "signal_received", "step_finished", "turn_ended", "run_finished"]
+    assert play.output == shown("s1", "payment", {"order": "A1", "sum": 5}, NOON + HOUR)
+    play.replayed()
+
+
+@pytest.mark.parametrize(
+    ("type", "data", "sent_at"),
+    [
+        ("refund", {"order": "A1"}, NOON),  # another type
+        ("payment", {"order": "B2"}, NOON),  # match is false
+        ("payment", {"order": "A1"}, NOON - 1),  # from before the run's start
+    ],
+)
+def test_a_signal_that_does_not_fit_changes_nothing(type: str, data: Any, sent_at: int) -> None:
+    play = Play(ONE)
+    assert send(play, "s1", type, data, sent_at) == {"id": "s1", "taken": False, "awaits": ["payment"]}
+    assert (play.types(), play.status) == ([], "waiting")
+    assert send(play, "s2", data={"order": "A1"})["taken"]
+
+
+def test_a_match_that_errors_is_no_match_and_a_warning() -> None:
+    play = Play(ONE)
+    assert not send(play, "s1", data={"sum": 5})["taken"]
+    (warning,) = play.of(e.WarningRaised)
+    assert (warning.code, warning.path) == ("match_failed", "paid")
+    assert "s1" in warning.message
+    assert (play.types(), play.status) == (["warning_raised"], "waiting")
+
+
+def test_a_run_takes_a_signal_once() -> None:
+    play = Play("""
+        steps:
+          - repeat:
+              max: 2
+              steps:
+                - {id: paid, wait_for: {event: payment, deadline: 2d}}
+    """)
+    assert send(play, "s1")["taken"]
+    assert send(play, "s1") == {"id": "s1", "taken": True, "awaits": ["payment"]}  # delivered twice
+    assert (play.types(), play.status) == ([], "waiting")
+    assert send(play, "s2")["awaits"] == []
+    assert play.status == "finished"
+    assert [event.path for event in play.of(e.SignalReceived)] == ["repeat#1[0]/paid", "repeat#1[1]/paid"]
+
+
+def test_of_two_steps_that_wait_for_a_type_the_one_that_waited_longer_takes_it() -> None:
+    play = Play("""
+        steps:
+          - parallel:
+              late:
+                - {id: pause, wait: {for: 1h}}
+                - {id: second, wait_for: {event: ping, deadline: 2d}}
+              soon:
+                - {id: first, wait_for: {event: ping, deadline: 2d}}
+    """)
+    play.advance(HOUR)
+    assert send(play, "s1", "ping") == {"id": "s1", "taken": True, "awaits": ["ping"]}
+    assert (play.step("parallel#1/soon/first"), play.step("parallel#1/late/second")) == ("finished", "waiting")
+    send(play, "s2", "ping")
+    assert play.status == "finished"
+
+
+def test_any_is_met_by_the_first_that_comes() -> None:
+    play = Play("""
+        steps:
+          - id: some
+            wait_for: {any: [{event: signed}, {event: paid, match: event.data == "all"}], deadline: 2d}
+        output: ${{ steps.some.output.type }}
+    """)
+    assert not send(play, "s1", "paid", "half")["taken"]
+    send(play, "s2", "paid", "all")
+    assert play.output == "paid"
+
+
+def test_all_takes_one_signal_for_each_of_its_list_and_lists_them_as_written() -> None:
+    play = Play(ALL)
+    assert send(play, "s1", "signed", 1) == {"id": "s1", "taken": True, "awaits": ["paid", "signed"]}
+    assert send(play, "s2", "paid", 2) == {"id": "s2", "taken": True, "awaits": ["signed"]}
+    assert not send(play, "s3", "paid", 3)["taken"]
+    assert (play.status, play.step("both")) == ("waiting", "waiting")
+    send(play, "s4", "signed", 4)
+    assert play.output == [shown("s1", "signed", 1), shown("s2", "paid", 2), shown("s4", "signed", 4)]
+    play.replayed()
+
+
+def test_the_deadline_fails_the_step() -> None:
+    play = Play(ALL)
+    send(play, "s1", "paid")
+    play.advance(2 * DAY)
+    assert (play.status, play.error.code, play.error.path) == ("failed", "wait_for.expired", "both")
+    assert "signed" in play.error.message
+    with pytest.raises(Rejected, match="failed"):
+        send(play, "s2", "signed")
+
+
+def test_the_deadline_gives_the_default() -> None:
+    play = Play("""
+        steps:
+          - {id: paid, wait_for: {event: payment, deadline: 2d, on_deadline: {default: {paid: "${{ run.id != '' }}"}}}}
+        output: ${{ steps.paid.output }}
+    """)
+    play.advance(2 * DAY)
+    assert (play.status, play.output) == ("finished", {"paid": True})
+
+
+def test_a_signal_is_taken_while_the_run_is_paused_and_its_consequences_wait() -> None:
+    play = Play("""
+        steps:
+          - {id: paid, wait_for: {event: payment, deadline: 2d}}
+          - {say: Thank you.}
+    """)
+    play.pause()
+    assert send(play, "s1")["taken"]
+    assert (play.status, play.step("paid"), play.said) == ("paused", "finished", [])
+    play.advance(3 * DAY)  # it was in time
+    play.resume()
+    assert (play.status, play.said) == ("finished", ["Thank you."])
+
+
+@pytest.mark.parametrize("clock", ["run", "stop"])
+def test_the_deadline_goes_on_during_a_pause_unless_its_clock_is_to_stop(clock: str) -> None:
+    play = Play(f"""
+        steps:
+          - id: paid
+            wait_for: {{event: payment, deadline: 2d, pause_clock: {clock}}}
+            catch: [{{errors: [wait_for.expired], steps: [{{say: Too late.}}]}}]
+    """)
+    play.advance(DAY)
+    play.pause()
+    play.advance(5 * DAY)
+    expired = clock == "run"
+    assert (play.status, play.step("paid")) == ("paused", "failed" if expired else "waiting")
+    play.resume()
+    assert play.status == ("finished" if expired else "waiting")
+    if not expired:
+        play.advance(DAY - 1)
+        assert play.status == "waiting"
+        play.advance(1)
+    assert (play.status, play.said) == ("finished", ["Too late."])
+
+
+def test_a_stop_voids_the_wait() -> None:
+    play = Play(ONE)
+    play.stop()
+    assert (play.status, play.step("paid")) == ("stopped", "stopped")
+    assert not play.state.subscriptions
+    with pytest.raises(Rejected, match="stopped"):
+        send(play, "s1", data={"order": "A1"})
+
+
+def test_a_branch_that_loses_the_race_waits_no_more() -> None:
+    play = Play("""
+        steps:
+          - parallel:
+              quick: [{id: soon, wait: {for: 1h}}]
+              slow: [{id: paid, wait_for: {event: payment, deadline: 2d}}]
+            join: any
+          - {id: later, wait_for: {event: other, deadline: 2d}}
+    """)
+    play.advance(HOUR)
+    assert play.step("parallel#1/slow/paid") == "stopped"
+    assert send(play, "s1") == {"id": "s1", "taken": False, "awaits": ["other"]}
+
+
+def test_a_retried_run_waits_anew_and_does_not_take_again_what_it_has_taken() -> None:
+    play = Play(ALL)
+    send(play, "s1", "signed")
+    play.advance(2 * DAY)
+    assert play.status == "failed"
+    decision = play.retry()
+    assert [message.kind for message in decision.outbox] == ["subscribe"]
+    assert send(play, "s1", "signed") == {"id": "s1", "taken": True, "awaits": ["paid", "signed"]}
+    for id, type in (("s2", "signed"), ("s3", "paid"), ("s4", "signed")):
+        send(play, id, type)
+    assert [event["id"] for event in play.output] == ["s2", "s3", "s4"]

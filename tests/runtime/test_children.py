@@ -1,0 +1,287 @@
+"""Child runs over a real database: several runs, several processes, and what happens when one dies in between."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.ids import child_run_id
+from hai_flow.errors import DefinitionError
+from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.committer import Birth, Committer
+from hai_flow.store import outbox, runs
+from tests.runtime.conftest import TOOLS, Connection, Make, answer, is_now, open_pending, state_of
+from tests.support import effects
+from tests.support.ledger import check_all, log_of
+from tests.support.waiting import until
+
+HEAD = "hai: flow/v1\nname: {name}\nversion: {version}\n"
+ASK = "  - {{id: sure, ask: {{title: Sure?, from: anyone, form: {{properties: {{ok: {{type: boolean}}}}}}}}}}\n"
+CHILDREN = {
+    "echo": "input: {type: object, required: [value], properties: {value: {type: string}}}\n"
+    + TOOLS
+    + 'steps:\n  - {id: look, call: fx.echo, with: {value: "${{ input.value }}"}}\noutput: ${{ steps.look.output }}\n',
+    "gated": TOOLS + "steps:\n  - {id: look, call: fx.gated}\noutput: ${{ steps.look.output }}\n",
+    "asking": "steps:\n" + ASK.replace("{{", "{").replace("}}", "}") + "output: ${{ steps.sure.output.ok }}\n",
+    "failing": "steps:\n  - {fail: {message: No luck., code: luck}}\n",
+}
+PARENT = "steps:\n  - {{id: sub, run: {child}, with: {args}}}\noutput: ${{{{ steps.sub.output }}}}\n"
+
+
+async def publish(runtime: Runtime, name: str, body: str, version: int = 1) -> Any:
+    source = HEAD.format(name=name, version=version) + body
+    return (await runtime.catalog.publish(LOCAL_TENANT, source.encode()))[1]
+
+
+async def begin(runtime: Runtime, child: str, args: str = "{}", body: str | None = None) -> UUID:
+    """Start a parent whose step `sub` runs the child; the parent's id."""
+    for name in dict.fromkeys((child.partition("@")[0], "echo")):
+        await publish(runtime, name, CHILDREN[name])
+    plan = await publish(runtime, f"parent_{child.partition('@')[0]}", body or PARENT.format(child=child, args=args))
+    run_id = uuid4()
+    start = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={})
+    await runtime.committer.submit(run_id, LOCAL_TENANT, start, birth=Birth(plan, slot=f"thread:{run_id}"))
+    return run_id
+
+
+def child_of(parent: UUID, attempt: int = 1) -> UUID:
+    return UUID(child_run_id(str(parent), "sub", attempt))
+
+
+async def is_there(runtime: Runtime, run_id: UUID, *statuses: str) -> bool:
+    state = await runtime.fanout.state_at(LOCAL_TENANT, run_id, 2**53)
+    return state is not None and state.status in statuses
+
+
+async def ask(runtime: Runtime, run_id: UUID, command: c.Command) -> None:
+    await runtime.committer.submit(run_id, LOCAL_TENANT, command)
+
+
+async def test_a_parent_gets_its_childs_output_and_the_child_knows_its_parent(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    parent = await begin(runtime, "echo", "{value: hello}")
+    await until(lambda: is_now(runtime, parent, "finished"))
+    assert (await state_of(runtime, parent)).output == "hello"
+    row = await runs.get_run(runtime.database.api, LOCAL_TENANT, child_of(parent))
+    assert row is not None
+    assert (row.parent_id, row.parent_path, row.thread_id, row.slot) == (parent, "sub", str(parent), None)
+    assert not await eye.fetchval("SELECT count(*) FROM outbox")
+    assert len(await check_all(eye)) == 2
+
+
+async def test_a_parent_waits_with_its_child_and_nobody_holds_either(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    parent = await begin(runtime, "asking")
+    await until(lambda: is_now(runtime, parent, "waiting"))
+    child = child_of(parent)
+    assert await eye.fetchval("SELECT count(*) FROM runs WHERE worker IS NOT NULL") == 0
+    pending = await open_pending(runtime, child)
+    await ask(runtime, child, answer(pending, by=c.LOCAL_PRINCIPAL))
+    await until(lambda: is_now(runtime, parent, "finished"))
+    assert (await state_of(runtime, parent)).output is True
+
+
+async def test_a_child_that_fails_is_the_cause_of_its_parents_failure(make: Make) -> None:
+    runtime = await make(performs=True)
+    parent = await begin(runtime, "failing")
+    await until(lambda: is_now(runtime, parent, "failed"))
+    error = (await state_of(runtime, parent)).error
+    assert error is not None
+    assert error.cause is not None
+    assert (error.code, error.cause.code, error.cause.message) == ("run.failed", "luck", "No luck.")
+
+
+async def test_an_input_that_the_child_does_not_take_fails_the_step(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    parent = await begin(runtime, "echo", "{value: 5}")
+    await until(lambda: is_now(runtime, parent, "failed"))
+    error = (await state_of(runtime, parent)).error
+    assert error is not None
+    assert error.cause is not None
+    assert (error.code, error.cause.code) == ("run.failed", "input.invalid")
+    assert error.cause.data[0]["path"] == "/value"
+    assert await runtime.fanout.state_at(LOCAL_TENANT, child_of(parent), 2**53) is None
+    assert not await eye.fetchval("SELECT count(*) FROM outbox")
+
+
+async def test_a_child_that_is_stopped_fails_its_step(make: Make) -> None:
+    runtime = await make(performs=True)
+    parent = await begin(runtime, "asking")
+    await until(lambda: is_there(runtime, child_of(parent), "waiting"))
+    await ask(runtime, child_of(parent), c.Stop(by="user:op"))
+    await until(lambda: is_now(runtime, parent, "failed"))
+    error = (await state_of(runtime, parent)).error
+    assert error is not None
+    assert error.code == "run.stopped"
+
+
+@pytest.mark.parametrize("command", [c.Stop(by="user:op"), c.Terminate(by="user:op")])
+async def test_a_parent_that_is_stopped_stops_its_child(make: Make, command: c.Command) -> None:
+    runtime = await make(performs=True)
+    parent = await begin(runtime, "gated")
+    await until(lambda: len(effects.begun) == 1)
+    await ask(runtime, parent, command)
+    for run_id in (child_of(parent), parent):
+        await until(lambda run_id=run_id: is_now(runtime, run_id, "stopped"))
+
+
+async def test_a_parent_that_is_paused_pauses_its_child_and_resumes_it(make: Make) -> None:
+    runtime = await make(performs=True)
+    parent = await begin(runtime, "gated")
+    await until(lambda: len(effects.begun) == 1)
+    await ask(runtime, parent, c.Pause(by="user:op"))
+    await until(lambda: is_now(runtime, child_of(parent), "paused"))
+    effects.gate.set()
+    await until(lambda: step_is_done(runtime, child_of(parent)))
+    assert (await state_of(runtime, child_of(parent))).status == "paused"
+    await ask(runtime, parent, c.Resume(by="user:op"))
+    await until(lambda: is_now(runtime, parent, "finished"))
+    assert (await state_of(runtime, parent)).output == "through the gate"
+
+
+async def step_is_done(runtime: Runtime, run_id: UUID) -> bool:
+    return (await state_of(runtime, run_id)).steps["look"].status == "finished"
+
+
+async def test_a_restart_in_the_middle_changes_nothing(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    parent = await begin(runtime, "asking")
+    await until(lambda: is_now(runtime, parent, "waiting"))
+    await runtime.stop()
+    again = await make(performs=True)
+    pending = await open_pending(again, child_of(parent))
+    await ask(again, child_of(parent), answer(pending, by=c.LOCAL_PRINCIPAL))
+    await until(lambda: is_now(again, parent, "finished"))
+    assert await eye.fetchval("SELECT count(*) FROM runs") == 2
+
+
+async def test_what_a_process_that_performs_nothing_has_committed_is_delivered_by_itself(make: Make) -> None:
+    serving = await make(performs=False)
+    parent = await begin(serving, "asking")
+    await until(lambda: is_there(serving, child_of(parent), "waiting"))
+
+
+async def test_who_dies_after_the_child_was_started_starts_no_second_one(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, deaths = outbox.delete_message, []
+
+    async def die(connection: Any, message: outbox.OutboxMessage) -> None:
+        if message.kind in deaths:
+            return await real(connection, message)
+        deaths.append(message.kind)
+        await connection.execute("UPDATE outbox SET due_at = now()")
+        raise ConnectionError("the process died")
+
+    monkeypatch.setattr(outbox, "delete_message", die)
+    runtime = await make(performs=True)
+    parent = await begin(runtime, "echo", "{value: hello}")
+    await until(lambda: is_now(runtime, parent, "finished"))
+    assert deaths == ["start_child", "child_ended"]
+    assert await eye.fetchval("SELECT count(*) FROM runs") == 2
+    ends = [event for event in await log_of(eye, parent) if isinstance(event, e.CollaborationEnded)]
+    assert len(ends) == 1
+
+
+async def test_what_a_dead_process_left_in_the_outbox_is_delivered_by_the_next(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = outbox.due_messages
+
+    async def nothing(*arguments: Any) -> list[outbox.OutboxMessage]:
+        return []
+
+    monkeypatch.setattr(outbox, "due_messages", nothing)
+    first = await make(performs=True)
+    parent = await begin(first, "echo", "{value: hello}")
+    await first.stop()
+    monkeypatch.setattr(outbox, "due_messages", real)
+    second = await make(performs=True)
+    await until(lambda: is_now(second, parent, "finished"))
+
+
+async def test_a_retry_of_the_step_starts_a_second_child(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    retried = "steps:\n  - {id: sub, run: failing, retry: {max: 1, errors: [run.failed], every: 1s, jitter: false}}\n"
+    parent = await begin(runtime, "failing", body=retried)
+    await until(lambda: is_now(runtime, parent, "failed"))
+    assert await is_there(runtime, child_of(parent, 1), "failed")
+    assert await is_there(runtime, child_of(parent, 2), "failed")
+
+
+async def test_a_child_is_of_the_version_that_was_the_latest_when_its_parent_started(make: Make) -> None:
+    runtime = await make(performs=True)
+    asked_first = "steps:\n" + CHILDREN["asking"].partition("\n")[2].partition("output")[0]
+    asked_first += "  - {id: sub, run: echo, with: {value: x}}\noutput: ${{ steps.sub.output }}\n"
+    parent = await begin(runtime, "echo", body=asked_first)
+    state = await state_of(runtime, parent)
+    await publish(runtime, "echo", CHILDREN["failing"], version=2)
+    await ask(runtime, parent, answer(await open_pending(runtime, parent), by=c.LOCAL_PRINCIPAL))
+    await until(lambda: is_now(runtime, parent, "finished"))
+    child = await state_of(runtime, child_of(parent))
+    assert (child.version, child.sha256) == (1, state.pins["echo"].sha256)
+
+
+async def test_grandchildren_are_pinned_when_the_outermost_run_starts(make: Make) -> None:
+    runtime = await make(performs=True)
+    await publish(runtime, "echo", CHILDREN["echo"])
+    await publish(runtime, "middle", PARENT.format(child="echo@1", args="{value: deep}"))
+    parent = await begin(runtime, "echo", body=PARENT.format(child="middle", args="{}"))
+    await until(lambda: is_now(runtime, parent, "finished"))
+    state = await state_of(runtime, parent)
+    assert sorted(state.pins) == ["echo@1", "middle"]
+    assert state.output == "deep"
+    middle = await state_of(runtime, child_of(parent))
+    assert middle.pins == state.pins
+    grandchild = await state_of(runtime, child_of(child_of(parent)))
+    assert grandchild.parent is not None
+    assert grandchild.parent.depth == 2
+
+
+async def test_publishing_names_a_child_that_nobody_has_published_but_a_workflow_may_run_itself(make: Make) -> None:
+    runtime = await make()
+    await publish(runtime, "echo", CHILDREN["echo"])
+    with pytest.raises(DefinitionError) as refused:
+        await publish(runtime, "parent", PARENT.format(child="ecko", args="{}"))
+    (finding,) = refused.value.findings
+    assert (finding.code, finding.severity) == ("run.unknown", "error")
+    assert "did you mean `echo`" in finding.message
+    with pytest.raises(DefinitionError, match="echo@2"):
+        await publish(runtime, "parent", PARENT.format(child="echo@2", args="{}"))
+    await publish(runtime, "again", PARENT.format(child="again", args="{}"))
+
+
+async def test_a_run_that_runs_itself_for_ever_ends_at_the_eighth_generation(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    plan = await publish(runtime, "again", PARENT.format(child="again", args="{}"))
+    run_id = uuid4()
+    start = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={})
+    await runtime.committer.submit(run_id, LOCAL_TENANT, start, birth=Birth(plan))
+    await until(lambda: is_now(runtime, run_id, "failed"))
+    assert await eye.fetchval("SELECT count(*) FROM runs") == 9
+
+
+async def test_a_commit_of_unknown_outcome_starts_one_child(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, broken = runs.commit, asyncio.Event()
+
+    async def commit(connection: Any, entries: Any, *rest: Any) -> Any:
+        done = await real(connection, entries, *rest)
+        if any(entry.outbox for entry in entries) and not broken.is_set():
+            broken.set()
+            raise ConnectionResetError("the answer was lost")
+        return done
+
+    monkeypatch.setattr(runs, "commit", commit)
+    runtime = await make(performs=True)
+    assert isinstance(runtime.committer, Committer)
+    parent = await begin(runtime, "echo", "{value: hello}")
+    await until(lambda: is_now(runtime, parent, "finished"))
+    assert broken.is_set()
+    assert await eye.fetchval("SELECT count(*) FROM runs") == 2

@@ -1,0 +1,208 @@
+"""A signal reaches every run that waits for it, whenever it was sent and whoever dies on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.errors import Rejected
+from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.courier import Courier
+from hai_flow.store import signals as store
+from tests.runtime.conftest import ASKING, Connection, Make, answer, is_now, open_pending, start, state_of, status_of
+from tests.support.ledger import log_of
+from tests.support.waiting import until
+
+WAITING = (
+    "steps:\n  - {id: paid, wait_for: {event: payment, match: 'event.data.for == 1.0', deadline: 1d}}\n"
+    "output: ${{ steps.paid.output }}\n"
+)
+ANY = "steps:\n  - {id: paid, wait_for: {event: payment, deadline: 1d}}\noutput: ${{ steps.paid.output.id }}\n"
+THREE = (
+    "steps:\n  - id: thrice\n    repeat:\n      max: 3\n      steps:\n"
+    "        - {id: paid, wait_for: {event: payment, deadline: 1d}}\n"
+)
+LATER = ASKING + "  - {id: paid, wait_for: {event: payment, deadline: 1d}}\noutput: ${{ steps.paid.output.id }}\n"
+
+
+async def send(runtime: Runtime, id: str, type: str = "payment", data: Any = None, run_id: UUID | None = None) -> bool:
+    """Whether it had been sent before."""
+    return (await runtime.courier.send(LOCAL_TENANT, id, type, {"for": 1} if data is None else data, run_id))[1]
+
+
+async def settled(eye: Connection) -> bool:
+    """Nothing is on its way any more."""
+    return not await eye.fetchval(
+        "SELECT (SELECT count(*) FROM signals WHERE due_at IS NOT NULL) + count(*) FROM outbox"
+    )
+
+
+async def subscribed(eye: Connection, *run_ids: UUID) -> bool:
+    found = await eye.fetch("SELECT DISTINCT run_id FROM subscriptions WHERE run_id = ANY($1::uuid[])", list(run_ids))
+    return len(found) == len(run_ids)
+
+
+async def taken_by(eye: Connection, run_id: UUID) -> list[str]:
+    return [event.id for event in await log_of(eye, run_id) if isinstance(event, e.SignalReceived)]
+
+
+async def test_a_signal_finishes_the_step_that_waits_for_it(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, WAITING)).run_id
+    await until(lambda: subscribed(eye, run_id))
+    await send(runtime, "other", data={"for": 2})
+    await send(runtime, "ours", data={"for": 1})
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    output = (await state_of(runtime, run_id)).output
+    assert (output["id"], output["type"], output["data"]) == ("ours", "payment", {"for": 1})
+    assert not await send(runtime, "late")
+    await until(lambda: settled(eye))
+    assert not await eye.fetchval("SELECT count(*) FROM subscriptions")
+
+
+async def test_a_signal_that_was_sent_before_the_step_began_is_there_when_it_begins(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make(performs=True)
+    await send(runtime, "from before the start")
+    run_id = (await start(runtime, LATER)).run_id
+    for id in ("first", "second"):
+        await send(runtime, id, run_id=run_id if id == "second" else None)
+    await until(lambda: settled(eye))
+    await runtime.committer.submit(run_id, LOCAL_TENANT, answer_to(await open_pending(runtime, run_id)))
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    assert (await state_of(runtime, run_id)).output == "first"
+
+
+def answer_to(pending: str) -> c.Answer:
+    return answer(pending, by=c.LOCAL_PRINCIPAL)
+
+
+async def test_two_runs_take_the_same_signal_and_one_that_is_addressed_only_its_addressee(
+    make: Make, eye: Connection
+) -> None:
+    runtime, other = await make(performs=True), await make(performs=True)
+    a, b = (await start(runtime, ANY)).run_id, (await start(other, ANY)).run_id
+    await until(lambda: subscribed(eye, a, b))
+    await send(runtime, "for b", run_id=b)
+    await until(lambda: is_now(runtime, b, "finished"))
+    assert await status_of(runtime, a) == "waiting"
+    c_ = (await start(runtime, ANY)).run_id
+    await until(lambda: subscribed(eye, a, c_))
+    await send(other, "for all")
+    for run_id in (a, c_):
+        await until(lambda run_id=run_id: is_now(runtime, run_id, "finished"))
+        assert (await state_of(runtime, run_id)).output == "for all"
+
+
+async def test_signals_are_taken_once_each_and_the_oldest_first(make: Make, eye: Connection) -> None:
+    a, b = await make(performs=True), await make(performs=True)
+    run_id = (await start(a, THREE)).run_id
+    for number in range(5):
+        await send((a, b)[number % 2], f"s{number}")
+    await until(lambda: is_now(a, run_id, "finished"))
+    assert await taken_by(eye, run_id) == ["s0", "s1", "s2"]
+
+
+async def test_the_same_signal_again_changes_nothing_and_another_with_its_id_is_refused(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, THREE)).run_id
+    assert not await send(runtime, "s1")
+    assert await send(runtime, "s1")
+    with pytest.raises(Rejected, match="another signal has the id"):
+        await send(runtime, "s1", data={"for": 2})
+    await until(lambda: settled(eye))
+    assert await taken_by(eye, run_id) == ["s1"]
+
+
+async def test_a_signal_whose_sender_dies_before_it_is_offered_is_offered_by_another(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, ANY)).run_id
+    await until(lambda: subscribed(eye, run_id))
+    await store.store_signal(runtime.database.api, LOCAL_TENANT, "s1", "payment", b"1")  # and nobody is told
+    await until(lambda: is_now(runtime, run_id, "finished"))
+
+
+async def test_a_run_whose_process_dies_before_its_subscription_is_written_still_gets_its_signal(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, died = Courier._subscribe, asyncio.Event()
+
+    async def die(self: Courier, message: Any) -> None:
+        if died.is_set():
+            return await real(self, message)
+        died.set()
+        await self.database.api.execute("UPDATE outbox SET due_at = now()")
+        raise ConnectionError("the process died")
+
+    monkeypatch.setattr(Courier, "_subscribe", die)
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, ANY)).run_id
+    await send(runtime, "s1")
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    assert died.is_set()
+    assert await taken_by(eye, run_id) == ["s1"]
+
+
+async def test_who_dies_between_the_runs_commit_and_the_settling_offers_twice_and_it_is_taken_once(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, died = store.settle_signal, asyncio.Event()
+
+    async def die(connection: Any, signal: store.Signal) -> None:
+        if died.is_set():
+            return await real(connection, signal)
+        died.set()
+        await connection.execute("UPDATE signals SET due_at = now() WHERE due_at IS NOT NULL")
+        raise ConnectionError("the process died")
+
+    monkeypatch.setattr(store, "settle_signal", die)
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, THREE)).run_id
+    await until(lambda: subscribed(eye, run_id))
+    await send(runtime, "s1")
+    await until(lambda: settled(eye))
+    assert died.is_set()
+    assert await taken_by(eye, run_id) == ["s1"]
+
+
+async def test_a_run_that_waits_goes_on_waiting_after_a_restart(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, ANY)).run_id
+    await until(lambda: subscribed(eye, run_id))
+    await runtime.stop()
+    again = await make(performs=True)
+    await send(again, "s1")
+    await until(lambda: is_now(again, run_id, "finished"))
+
+
+async def test_signals_and_waits_that_cross_each_other_always_meet(make: Make, eye: Connection) -> None:
+    """Each run gets one signal, sent while its `wait_for` is being committed, or its subscription written."""
+    a, b = await make(performs=True), await make(performs=True)
+
+    async def cross(number: int) -> UUID:
+        mine, other = (a, b) if number % 2 else (b, a)
+        run_id = (await start(mine, LATER)).run_id
+        answered = answer_to(await open_pending(mine, run_id))
+        answering = asyncio.create_task(mine.committer.submit(run_id, LOCAL_TENANT, answered))
+        for _ in range(number % 7):
+            await asyncio.sleep(0)
+        if number % 3 == 0:
+            await answering
+        await send((mine, other)[number % 4 // 2], f"s{number}", run_id=run_id)
+        await answering
+        return run_id
+
+    run_ids = await asyncio.gather(*map(cross, range(40)))
+    for run_id in run_ids:
+        await until(lambda run_id=run_id: is_now(a, run_id, "finished"))
+    await until(lambda: settled(eye))

@@ -1,0 +1,106 @@
+"""Signals are kept, given out until they are settled, and found by whoever waits for them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import pytest
+
+from hai_flow.errors import Rejected
+from hai_flow.store import signals
+from hai_flow.store.database import Database
+from tests.store.conftest import STRANGER, TENANT, birth, commit, decision
+
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+AT_ONCE = timedelta(0)
+
+
+async def keep(db: Database, id: str, type: str = "paid", run_id: UUID | None = None) -> signals.Signal:
+    stored, already = await signals.store_signal(db.api, TENANT, id, type, b'{"id": "%s"}' % id.encode(), run_id)
+    assert not already
+    return stored
+
+
+async def found_by(db: Database, run_id: UUID, *types: str, **how: object) -> list[str]:
+    query = {"since": LONG_AGO, "without": (), "limit": 10} | how
+    found = await signals.signals_for(db.api, TENANT, run_id, types, **query)  # type: ignore[arg-type]
+    return [signal.id for signal in found]
+
+
+async def test_the_same_signal_again_is_recognised_and_another_one_with_its_id_is_refused(db: Database) -> None:
+    first = await keep(db, "s1")
+    assert await signals.store_signal(db.api, TENANT, "s1", "paid", first.data) == (first, True)
+    for other in (("refunded", first.data, None), ("paid", b"2", None), ("paid", first.data, uuid4())):
+        with pytest.raises(Rejected) as refused:
+            await signals.store_signal(db.api, TENANT, "s1", *other)
+        assert (refused.value.status, refused.value.code) == (409, "signal_exists")
+    stored, already = await signals.store_signal(db.api, STRANGER, "s1", "paid", b"2")
+    assert (stored.tenant, already) == (STRANGER, False)
+    assert await signals.get_signal(db.api, uuid4(), "s1") is None
+
+
+async def test_a_signal_is_given_out_again_until_it_is_settled(db: Database) -> None:
+    for id in ("s1", "s2"):
+        await keep(db, id)
+    assert [signal.id for signal in await signals.due_signals(db.api, 10)] == ["s1", "s2"]
+    assert await signals.due_signals(db.api, 10) == []  # somebody has them
+    await db.api.execute("UPDATE signals SET due_at = now() WHERE due_at IS NOT NULL")  # who is gone by now
+    first, second = await signals.due_signals(db.api, 10, AT_ONCE)
+    await signals.settle_signal(db.api, first)
+    assert await signals.due_signals(db.api, 10) == [second]
+
+
+async def test_a_signal_finds_the_runs_that_wait_for_its_type_or_only_its_addressee(db: Database) -> None:
+    a, b, c = sorted(uuid4() for _ in range(3))
+    await signals.subscribe(db.api, TENANT, a, "one", ["paid", "shipped"], 3)
+    await signals.subscribe(db.api, TENANT, a, "two", ["paid"], 7)
+    await signals.subscribe(db.api, TENANT, b, "one", ["paid"], 2)
+    await signals.subscribe(db.api, STRANGER, c, "one", ["paid"], 2)
+    to_all, to_b = await keep(db, "s1"), await keep(db, "s2", run_id=b)
+    assert await signals.subscribers(db.api, to_all) == [signals.Subscriber(a, 7), signals.Subscriber(b, 2)]
+    assert await signals.subscribers(db.api, to_b) == [signals.Subscriber(b, 2)]
+    assert await signals.subscribers(db.api, await keep(db, "s3", "paid", c)) == []
+
+
+async def test_a_subscription_that_was_opened_since_is_not_removed_with_the_one_before(db: Database) -> None:
+    run_id = uuid4()
+    signal = await keep(db, "s1")
+    await signals.subscribe(db.api, TENANT, run_id, "one", ["paid"], 3)
+    await signals.subscribe(db.api, TENANT, run_id, "one", ["paid"], 8)
+    await signals.subscribe(db.api, TENANT, run_id, "one", ["paid"], 3)  # the message of before, delivered once more
+    await signals.unsubscribe(db.api, run_id, "paid", 3)
+    assert await signals.subscribers(db.api, signal) == [signals.Subscriber(run_id, 8)]
+    await signals.unsubscribe(db.api, run_id, "paid", 8)
+    assert await signals.subscribers(db.api, signal) == []
+
+
+async def test_a_run_finds_the_signals_for_it_oldest_first_without_those_it_has_taken(db: Database) -> None:
+    run_id = uuid4()
+    before = await keep(db, "s1")
+    await keep(db, "s2", run_id=run_id)
+    await keep(db, "s3", run_id=uuid4())
+    await keep(db, "s4", "shipped")
+    await keep(db, "s5", "lost")
+    assert await found_by(db, run_id, "paid", "shipped") == ["s1", "s2", "s4"]
+    assert await found_by(db, run_id, "paid", without=["s1"]) == ["s2"]
+    assert await found_by(db, run_id, "paid", limit=1) == ["s1"]
+    assert await found_by(db, run_id, "paid", limit=1, after=before) == ["s2"]
+    assert await found_by(db, run_id, "paid", since=before.sent_at + timedelta(microseconds=1)) == ["s2"]
+
+
+async def test_what_nobody_can_take_any_more_is_forgotten(db: Database) -> None:
+    await keep(db, "before")
+    live, ended = birth(), birth()
+    await commit(db, live, ended)
+    await commit(db, decision(ended.run_id, 1, status="finished", busy=False))
+    await keep(db, "since")
+    await keep(db, "due")
+    for run in (live, ended):
+        await signals.subscribe(db.api, TENANT, run.run_id, "one", ["paid"], 1)
+    await db.api.execute("UPDATE signals SET due_at = NULL WHERE id <> 'due'")
+    await signals.forget(db.api)
+    assert [row[0] for row in await db.api.fetch("SELECT id FROM signals ORDER BY id")] == ["before", "due", "since"]
+    assert [row[0] for row in await db.api.fetch("SELECT run_id FROM subscriptions")] == [live.run_id]
+    await signals.forget(db.api, kept_for=AT_ONCE)
+    assert [row[0] for row in await db.api.fetch("SELECT id FROM signals ORDER BY id")] == ["due", "since"]
