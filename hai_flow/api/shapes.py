@@ -198,6 +198,59 @@ class WorkflowPage(Shape):
     next_cursor: str | None
 
 
+class ChangedPart(Shape):
+    """One key that says something else. null: not there."""
+
+    key: str
+    from_: Any = Field(alias="from")
+    to: Any
+
+
+class Change(Shape):
+    """What became of one step. `was`: where a step that moved stood before."""
+
+    kind: Literal["added", "removed", "moved", "changed"]
+    path: str
+    verb: str
+    was: str | None = None
+    parts: list[ChangedPart]
+
+
+class Diff(Shape):
+    """`document`: keys outside of the steps. `steps`: in the order of the new version, then what was removed."""
+
+    from_: Version = Field(alias="from")
+    to: Version
+    document: list[ChangedPart]
+    steps: list[Change]
+
+
+class Obstacle(Shape):
+    """Why a run can't move. `path`: the step, as the old version calls it, or "" for the run itself."""
+
+    code: str
+    path: str
+    message: str
+
+
+class MigratedRun(Shape):
+    id: str
+    status: RunStatus
+    movable: bool
+    moved: bool
+    obstacles: list[Obstacle]
+
+
+class Migration(Shape):
+    """`more`: there are runs that this request did not look at; send it again."""
+
+    from_: Version = Field(alias="from")
+    to: Version
+    dry_run: bool
+    runs: list[MigratedRun]
+    more: bool
+
+
 class Validation(Shape):
     valid: bool
     findings: list[Finding]

@@ -628,12 +628,13 @@ class _Part(Protocol):
 
 
 class CompiledTemplate:
-    """plan.Template: a YAML value with its holes compiled."""
+    """plan.Template: a YAML value with its holes compiled. `written` is that value."""
 
-    __slots__ = ("_render", "is_literal", "roots", "steps")
+    __slots__ = ("_render", "is_literal", "roots", "steps", "written")
 
-    def __init__(self, part: _Part, paths: Sequence[tuple[Segment, ...]]) -> None:
+    def __init__(self, part: _Part, paths: Sequence[tuple[Segment, ...]], written: Json) -> None:
         self.roots, self.steps = _used(paths)
+        self.written = written
         self.is_literal = isinstance(part, _Literal)
         self._render: Callable[[Mapping[str, Json]], Json] = part.render
 
@@ -736,7 +737,7 @@ def compile_template(value: Json, names: Names, report: Reporter, *, text: bool 
     """
     compiler = _TemplateCompiler(names, report)
     part = compiler.part(value, ())
-    return CompiledTemplate(part if not text or isinstance(part, _Literal) else _Text((part,)), compiler.paths)
+    return CompiledTemplate(part if not text or isinstance(part, _Literal) else _Text((part,)), compiler.paths, value)
 
 
 class _TemplateCompiler:
