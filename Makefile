@@ -19,6 +19,7 @@ docs: ## Write the pages that are generated
 	python3 cli.py install
 	.venv/bin/python -m hai_flow.engine.states_doc > docs/run-states.md
 	.venv/bin/python -m docs.settings_page > docs/settings.md
+	.venv/bin/python -m docs.language_page
 
 lock: ## Resolve requirements.lock anew
 	uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header --python-version 3.11 -o requirements.lock

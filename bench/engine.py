@@ -33,7 +33,7 @@ class Engine:
         committer = self.runtime.committer
         run_id = new_run_id(committer.now_ms())
         thread_id = str(run_id)
-        start = c.Start(run_id=run_id, thread_id=thread_id, requester=c.LOCAL_PRINCIPAL, input={})
+        start = c.Start(run_id=run_id, thread_id=thread_id, requester=c.LOCAL_PRINCIPAL.id, input={})
         await committer.submit(run_id, LOCAL_TENANT, start, birth=Birth(self.plan, slot=f"thread:{thread_id}"))
         return run_id
 

@@ -1,7 +1,7 @@
 """The Python tools of the example workflows: small, harmless, and different in kind.
 
 `answer` streams, `get_weather` and `deploy` are coroutines, `delete_files` is an ordinary function with a Context.
-None of them touches anything outside the process.
+Those at the end stand in for what `workflows/examples` calls. None of them touches anything outside the process.
 """
 
 from __future__ import annotations
@@ -37,3 +37,38 @@ def delete_files(folder: str, count: int, context: Context) -> dict[str, object]
 async def deploy(release: str) -> dict[str, str]:
     """Pretend to deploy a release."""
     return {"release": release, "url": f"https://example.com/{release}"}
+
+
+# --- a company's services, for workflows/examples -----------------------------------------------------------------
+
+_RATES = {"EUR": 1.0, "USD": 0.9, "CNY": 0.125}
+
+
+def to_eur(amount: float, currency: str) -> dict[str, float]:
+    """An amount in euros, at rates that never change."""
+    return {"eur": round(amount * _RATES[currency], 2)}
+
+
+def send(to: str, subject: str, body: str, context: Context) -> dict[str, object]:
+    """Pretend to send an e-mail."""
+    return {"sent": True, "to": to, "message_id": context.idempotency_key}
+
+
+def book_expense(employee: str, amount: float, cost_center: str, context: Context) -> dict[str, str]:
+    """Pretend to book an expense. The number is the same for every attempt."""
+    return {"booking_id": f"{cost_center}/{context.idempotency_key}"}
+
+
+async def deploy_canary(service: str, release: str) -> dict[str, str]:
+    """Pretend to deploy a release beside the one that is live; which one that is."""
+    return {"service": service, "release": release, "previous_release": "v1.0.0"}
+
+
+async def rollback(service: str, to: str) -> dict[str, str]:
+    """Pretend to go back to an older release."""
+    return {"service": service, "release": to}
+
+
+async def promote(service: str, release: str) -> dict[str, str]:
+    """Pretend to make a release the one that is live."""
+    return {"service": service, "release": release}

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 import hai_flow
-from hai_flow.api import dialects, events, pendings, problems, runs, shapes, workflows
+from hai_flow.api import dialects, events, pendings, problems, runs, shapes, signals, workflows
 from hai_flow.api.admission import Admission
 from hai_flow.api.deps import CurrentAccess
 from hai_flow.api.guard import Guard
@@ -45,7 +45,7 @@ def create_app(settings: Settings, runtime: Runtime) -> FastAPI:
     app.state.settings = settings
     app.state.admission = Admission()
     problems.install(app)
-    for module in (runs, events, pendings, workflows, dialects):
+    for module in (runs, events, pendings, signals, workflows, dialects):
         app.include_router(module.router)
     app.add_api_route("/healthz", healthz, tags=["operations"], response_model=None, responses=_of(shapes.Health))
     app.add_api_route("/readyz", readyz, tags=["operations"], response_model=None, responses=_of(shapes.Readiness))

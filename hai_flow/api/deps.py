@@ -14,12 +14,13 @@ from hai_flow.api.admission import Admission
 from hai_flow.api.bodies import read_body
 from hai_flow.api.stream import EventStream
 from hai_flow.engine import commands as c
+from hai_flow.engine.selectors import NotASelector, acting_as
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.committer import Birth, Outcome
 from hai_flow.runtime.fanout import Piece
-from hai_flow.settings import Settings
+from hai_flow.settings import Settings, is_loopback
 from hai_flow.store import runs
 from hai_flow.wire.dialect import Dialect, Profile
 
@@ -33,14 +34,42 @@ Pieces: TypeAlias = AsyncGenerator[Sequence[Piece]]
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who asks. Until identity exists there is one: `user:local` of the one tenant."""
+    """Who asks. Until identity exists that is `user:local` of the one tenant, unless the request says that it acts as
+    somebody else, which only a server that other machines can't reach believes. What was done so is marked."""
 
-    id: str
+    who: c.Principal
     tenant: UUID
+    acting: bool = False
+
+    @property
+    def id(self) -> str:
+        return self.who.id
+
+    def via(self, way: str) -> str:
+        """Over which way somebody answered, as it is recorded."""
+        return f"{way} (act as)" if self.acting else way
 
 
-def get_principal() -> Principal:
-    return Principal(c.LOCAL_PRINCIPAL, LOCAL_TENANT)
+def get_principal(
+    request: Request,
+    act_as: Annotated[
+        str | None,
+        Header(
+            alias="HAI-Act-As",
+            description="development only: `user:ann,role:controller,group:finance`, and `for:user:bob` for a delegate",
+        ),
+    ] = None,
+) -> Principal:
+    """Who asks. Raises Rejected 403 and 422."""
+    if act_as is None:
+        return Principal(c.LOCAL_PRINCIPAL, LOCAL_TENANT)
+    settings: Settings = request.app.state.settings
+    if settings.allow_remote or not is_loopback(settings.host):
+        raise Rejected(403, "act_as.forbidden", "HAI-Act-As: only a server that listens on loopback alone takes it.")
+    try:
+        return Principal(acting_as(act_as), LOCAL_TENANT, acting=True)
+    except NotASelector as error:
+        raise Rejected(422, "act_as.invalid", f"HAI-Act-As: {error}.") from None
 
 
 @dataclass(frozen=True, slots=True)

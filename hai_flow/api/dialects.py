@@ -233,8 +233,8 @@ class _Conversation:
         self, last: RunSummary, answers: tuple[c.PendingAnswer, ...], messages: tuple[UserMessage, ...]
     ) -> Pieces:
         """The turn that the answers open, from its start; or, where they open none, what the thread is now."""
-        by = self.access.principal.id
-        answer = c.Answer(answers=answers, by=by, via=self.dialect.name, messages=messages, turn=self.posted.turn())
+        by, via = self.access.principal.who, self.access.principal.via(self.dialect.name)
+        answer = c.Answer(answers=answers, by=by, via=via, messages=messages, turn=self.posted.turn())
         outcome = await self._submit(last.id, answer)
         turn = None if outcome.already else await self._turn()
         return await self._attach(last) if turn is None else await self._from_start(turn)

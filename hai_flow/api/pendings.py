@@ -27,11 +27,14 @@ router = APIRouter(prefix="/v1/pendings", tags=["pendings"], route_class=Checked
 
 
 class DecideBody(Body):
-    """approve: `decision` with `reason` and `values`; ask: `values`; a frontend tool: `result` or `error`."""
+    """approve, gate: `decision` with `reason`, `values`, `edits`; ask: `values`; a frontend tool: `result` or `error`;
+    a call in doubt: `decision`, with its `result` if it happened. With `digest` only what still has it is answered."""
 
     decision: str | None = Field(default=None, max_length=100)
     reason: str | None = Field(default=None, max_length=10_000)
     values: Any = None
+    edits: Any = None
+    digest: str | None = Field(default=None, max_length=64)
     result: Any = None
     error: str | None = Field(default=None, max_length=10_000)
 
@@ -81,12 +84,14 @@ async def decide_pending(pending_id: str, body: DecideBody, access: CurrentAcces
         decision=body.decision,
         reason=body.reason,
         error=body.error,
+        digest=body.digest,
+        edits=given.get("edits", msgspec.UNSET),
         values=given.get("values", msgspec.UNSET),
         result=given.get("result", msgspec.UNSET),
     )
     outcome = await access.submit(
         run_id,
-        c.Answer(answers=(answer,), by=access.principal.id, via="rest"),
+        c.Answer(answers=(answer,), by=access.principal.who, via=access.principal.via("rest")),
         command_id=key,
         body_sha=sha256(values.dumps([pending_id, given])).digest(),
     )

@@ -147,6 +147,17 @@ class Snapshot(Shape):
     error: dict[str, Any] | None
 
 
+class Signal(Shape):
+    """An event from outside. `run_id`: whom it is for; null: every run that waits for its type. `already`: it had been
+    sent before, and nothing has happened now."""
+
+    id: str
+    type: str
+    run_id: str | None
+    sent_at: str
+    already: bool
+
+
 class WorkflowSummary(Version):
     name: str
     title: str | None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import asyncio
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Response
 
@@ -11,6 +12,7 @@ from hai_flow.api.deps import CurrentAccess, RawBody
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.views import workflow_view
 from hai_flow.definition.compiler import check_workflow
+from hai_flow.graph import Format, draw
 from hai_flow.store import workflows
 
 router = APIRouter(prefix="/v1/workflows", tags=["workflows"])
@@ -80,3 +82,27 @@ async def get_source(reference: str, access: CurrentAccess) -> Response:
     """The document's bytes, as they were published."""
     stored, _ = await access.runtime.catalog.resolve(access.tenant, reference)
     return Response(stored.source, media_type="application/yaml")
+
+
+_MEDIA_TYPES: Final[dict[Format, str]] = {"mermaid": "text/vnd.mermaid", "svg": "image/svg+xml"}
+# A picture opened as a page of its own may style itself, and nothing else.
+_PICTURE_HEADERS: Final = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+
+
+@router.get(
+    "/{reference}/graph",
+    response_class=Response,
+    responses={
+        **documented(404),
+        200: {"content": {media_type: {"schema": {"type": "string"}} for media_type in _MEDIA_TYPES.values()}},
+    },
+)
+async def get_graph(
+    reference: str,
+    access: CurrentAccess,
+    form: Annotated[Format, Query(alias="format", description="text for Mermaid, or a picture")] = "mermaid",
+) -> Response:
+    """The workflow as a picture: its steps, branches, loops, handlers, and who decides what."""
+    stored, _ = await access.runtime.catalog.resolve(access.tenant, reference)
+    picture = await asyncio.to_thread(draw, stored.source, form)
+    return Response(picture, media_type=_MEDIA_TYPES[form], headers=_PICTURE_HEADERS)

@@ -1,7 +1,8 @@
 """The command line: `hai-flow`. A composition root.
 
-`dev serve worker migrate run` are processes over a database; `validate` and `version` need nothing; every other command
-speaks REST to a server, never SQL, so that who may do what is checked in one place (DESIGN section 11).
+`dev serve worker migrate run` are processes over a database; `validate`, the commands for authors and `version` need
+nothing; every other command speaks REST to a server, never SQL, so that who may do what is checked in one place (DESIGN
+section 11).
 
 Nothing heavy is imported up here: a command imports what it needs when it runs, so that `--help` is quick and a worker
 never sees a web framework.
@@ -14,7 +15,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from hai_flow.cli import author, dev, operate, processes, run
+from hai_flow.cli import author, dev, drafting, operate, processes, run, signal
+from hai_flow.cli import test as tests
 from hai_flow.cli.terminal import EPILOG, exit_code_of, explain, program
 from hai_flow.errors import HaiFlowError
 
@@ -46,14 +48,16 @@ app = typer.Typer(
 
 for _panel, _commands in (
     ("Start here", (dev.dev, run.run, author.validate)),
+    ("Authors", (drafting.new, drafting.fmt, drafting.graph, drafting.schema, drafting.grammar)),
     ("Processes", (processes.serve, processes.worker, processes.migrate)),
     ("Runs of a server", (operate.runs, operate.show, operate.events)),
     ("People", (operate.pendings, operate.decide)),
-    ("Control", (operate.pause, operate.resume, operate.stop, operate.terminate, operate.retry)),
+    ("Control", (operate.pause, operate.resume, operate.stop, operate.terminate, operate.retry, signal.signal)),
     ("Other", (author.version,)),
 ):
     for _command in _commands:
         app.command(rich_help_panel=_panel, epilog=EPILOG)(_command)
+app.command("test", rich_help_panel="Start here", epilog=EPILOG)(tests.play)
 
 
 def main() -> None:

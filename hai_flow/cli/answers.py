@@ -61,7 +61,7 @@ class Prompt:
 
 async def answer(pending: dict[str, Json], prompt: Prompt) -> dict[str, Json]:
     """The person's answer to `pending`, as `POST /v1/pendings/{id}/decide` takes it."""
-    if pending["kind"] == "approve":
+    if pending["kind"] in ("approve", "gate", "doubt"):
         return await _choice(pending, prompt)
     if pending["kind"] == "ask":
         return {"values": await _form(pending.get("schema"), prompt)}
@@ -74,6 +74,8 @@ async def _choice(pending: dict[str, Json], prompt: Prompt) -> dict[str, Json]:
     body: dict[str, Json] = {"decision": decision}
     if decision == "approve" and pending.get("schema") is not None:
         body["values"] = await _form(pending["schema"], prompt)
+    if decision == "happened":
+        body["result"] = tool_result(await prompt.line("its result, as JSON or text: "), {})
     reason = await prompt.line("reason (may be empty): ")
     return {**body, "reason": reason} if reason else body
 

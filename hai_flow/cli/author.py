@@ -14,6 +14,7 @@ from hai_flow.cli.terminal import FAILED, UsageError, err, out, plural, print_fi
 from hai_flow.errors import Finding
 
 SUFFIXES: Final = (".yaml", ".yml")
+TEST_SUFFIXES: Final = (".test.yaml", ".test.yml")
 STDIN: Final = "-"
 
 
@@ -24,7 +25,7 @@ def validate(
     """Check workflows offline: every mistake at once, with file, line and column."""
     from hai_flow.definition.compiler import check_workflow
 
-    sources = dict(_sources(files))
+    sources = dict(sources_of(files))
     found = {name: check_workflow(source, name) for name, source in sources.items()}
     findings = [finding for each in found.values() for finding in each]
     if as_json:
@@ -37,7 +38,7 @@ def validate(
         raise typer.Exit(FAILED)
 
 
-def _sources(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+def sources_of(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     """Every document that was named, as (name, bytes). Raises UsageError for a name that leads nowhere."""
     for name in names:
         if name == STDIN:
@@ -48,13 +49,18 @@ def _sources(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
 
 
 def workflow_files(place: Path) -> list[Path]:
-    """The workflow files at `place`: itself, or everything in the folder with a YAML suffix. Raises UsageError."""
+    """The workflow files at `place`: itself, or all YAML files in the folder but tests. Raises UsageError."""
     if not place.is_dir():
         return [place]
-    files = sorted(path for path in place.rglob("*") if path.suffix in SUFFIXES and path.is_file())
+    files = sorted(path for path in place.rglob("*") if is_workflow_name(path) and path.is_file())
     if not files:
         raise UsageError(f"{place}: expected workflow files ({', '.join(SUFFIXES)}) in the folder, found none.")
     return files
+
+
+def is_workflow_name(path: Path) -> bool:
+    """Whether a file in a folder of workflows is one, by its name: tests of workflows lie beside them."""
+    return path.suffix in SUFFIXES and not path.name.endswith(TEST_SUFFIXES)
 
 
 def read(path: Path) -> bytes:

@@ -57,10 +57,15 @@ class Remote:
 
 
 class Local:
-    """This process's own runtime does it."""
+    """This process's own runtime does it. Raises NotASelector where `act_as` names nobody."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, *, act_as: str | None = None) -> None:
+        from hai_flow.engine import commands as c
+        from hai_flow.engine.selectors import acting_as
+
         self._runtime = runtime
+        self._who = c.LOCAL_PRINCIPAL if act_as is None else acting_as(act_as)
+        self._via = "cli" if act_as is None else "cli (act as)"
 
     async def publish(self, source: bytes, file: str) -> str:
         from hai_flow.runtime import LOCAL_TENANT
@@ -82,7 +87,7 @@ class Local:
         command = c.Start(
             run_id=run_id,
             thread_id=thread,
-            requester=c.LOCAL_PRINCIPAL,
+            requester=self._who.id,
             input=values.check(input),
             dev=stored.dev,
         )
@@ -127,8 +132,10 @@ class Local:
             decision=given.get("decision"),
             reason=given.get("reason"),
             error=given.get("error"),
+            digest=given.get("digest"),
+            edits=given.get("edits", msgspec.UNSET),
             values=given.get("values", msgspec.UNSET),
             result=given.get("result", msgspec.UNSET),
         )
-        command = c.Answer(answers=(answer,), by=c.LOCAL_PRINCIPAL, via="cli")
+        command = c.Answer(answers=(answer,), by=self._who, via=self._via)
         await self._runtime.committer.submit(run_id, LOCAL_TENANT, command)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from hai_flow.cli.terminal import Problem, Unreachable, note, program
@@ -31,7 +31,8 @@ class Server:
     Raises Problem for what the server refuses and Unreachable where none answers.
     """
 
-    def __init__(self, url: str | None = None) -> None:
+    def __init__(self, url: str | None = None, *, act_as: str | None = None) -> None:
+        self.act_as = act_as
         self.url = (url or Settings.from_environment().url).rstrip("/")
         self._client: httpx2.AsyncClient | None = None
 
@@ -41,6 +42,7 @@ class Server:
         try:
             self._client = httpx2.AsyncClient(
                 base_url=self.url,
+                headers={} if self.act_as is None else {"HAI-Act-As": self.act_as},
                 timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
                 # A proxy of the environment cannot know what runs on this machine.
                 trust_env=not is_loopback(urlsplit(self.url).hostname or ""),
@@ -58,6 +60,10 @@ class Server:
     async def get(self, path: str, **parameters: Json) -> Json:
         given = {name: value for name, value in parameters.items() if value is not None}
         return await self._request("GET", path, params=given)
+
+    async def text(self, path: str, **parameters: Json) -> str:
+        """What is not JSON: a picture, a source."""
+        return (await self._response("GET", path, params=parameters)).text
 
     async def post(self, path: str, body: Json = None, *, content: bytes | None = None, **parameters: Json) -> Json:
         given: dict[str, Json] = {"params": parameters}
@@ -131,6 +137,9 @@ class Server:
                 yield event
 
     async def _request(self, method: str, path: str, **given: Json) -> Json:
+        return (await self._response(method, path, **given)).json()
+
+    async def _response(self, method: str, path: str, **given: Json) -> httpx2.Response:
         import httpx2
 
         assert self._client is not None
@@ -138,11 +147,9 @@ class Server:
             response = await self._client.request(method, path, **given)
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             raise self._unreachable(str(error)) from None
-        if response.is_success:
-            return response.json()
-        return self._refuse(response)
+        return response if response.is_success else self._refuse(response)
 
-    def _refuse(self, response: httpx2.Response) -> Json:
+    def _refuse(self, response: httpx2.Response) -> NoReturn:
         if response.headers.get("content-type", "").startswith("application/problem+json"):
             raise Problem(response.json())
         raise Unreachable(

@@ -28,14 +28,38 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for script
 ServerOption = Annotated[str | None, typer.Option("--server", metavar="URL", help="Default: HAI_FLOW_URL.")]
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The most to show.")]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.")]
+
+
+def _checked_who(text: str | None) -> str | None:
+    from hai_flow.engine.selectors import NotASelector, acting_as
+
+    if text is not None:
+        try:
+            acting_as(text)
+        except NotASelector as error:
+            raise UsageError(f"--as: {error}.") from None
+    return text
+
+
+ActAsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--as",
+        metavar="WHO",
+        callback=_checked_who,
+        help="Act as somebody, for trying out: user:ann,role:controller,group:money.",
+    ),
+]
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it is recorded.")]
 
 
-def ask(server: str | None, as_json: bool, work: Callable[[Server], Awaitable[Result]]) -> Result:
+def ask(
+    server: str | None, as_json: bool, work: Callable[[Server], Awaitable[Result]], *, act_as: str | None = None
+) -> Result:
     """What `work` gets from the server. With --json a refusal is also printed as the problem that it came as."""
 
     async def asked() -> Result:
-        async with Server(server) as opened:
+        async with Server(server, act_as=act_as) as opened:
             return await work(opened)
 
     try:
@@ -189,24 +213,26 @@ def decide(
     decision: Annotated[str | None, typer.Argument(help="approve, reject, or another of its options.")] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Why; it is recorded.")] = None,
     values: Annotated[str | None, typer.Option("--values", metavar="JSON", help="The form's values.")] = None,
+    edits: Annotated[str | None, typer.Option("--edits", metavar="JSON", help="Arguments of a call, changed.")] = None,
     result: Annotated[str | None, typer.Option("--result", metavar="JSON", help="A frontend tool's result.")] = None,
     error: Annotated[str | None, typer.Option("--error", metavar="TEXT", help="Why the tool gives no result.")] = None,
+    act_as: ActAsOption = None,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Answer what waits for a person: approve or reject, fill in a form, or give a frontend tool's result."""
     body: dict[str, Json] = {"decision": decision, "reason": reason, "error": error}
     body = {name: value for name, value in body.items() if value is not None}
-    for name, text in (("values", values), ("result", result)):
+    for name, text in (("values", values), ("edits", edits), ("result", result)):
         if text is not None:
             body[name] = parse_json(text, f"--{name}")
-    if not body.keys() - {"reason"}:
+    if not body.keys() - {"reason", "edits"}:
         raise UsageError("expected an answer: a decision (approve, reject), --values, --result or --error.")
 
     async def work(api: Server) -> Json:
         return await api.post(f"/v1/pendings/{pending}/decide", body)
 
-    answered = ask(server, as_json, work)
+    answered = ask(server, as_json, work, act_as=act_as)
     if as_json:
         print_json(answered)
         return

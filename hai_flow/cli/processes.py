@@ -106,10 +106,11 @@ def configure_logs(level: str) -> None:
     logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
     on_terminal = sys.stderr.isatty()
     shown: list[Any] = (
-        [structlog.dev.ConsoleRenderer()]
+        [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
         if on_terminal
         else [
-            structlog.processors.dict_tracebacks,
+            # Without local variables: they hold inputs, arguments and secrets.
+            structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False)),
             structlog.processors.JSONRenderer(),
         ]
     )

@@ -17,6 +17,7 @@ from hai_flow.cli.author import STDIN, print_definition_error, read
 from hai_flow.cli.backend import Backend, Local, Remote
 from hai_flow.cli.client import Server
 from hai_flow.cli.follow import Narrator, question_of
+from hai_flow.cli.operate import ActAsOption
 from hai_flow.cli.processes import DataDirOption
 from hai_flow.cli.terminal import (
     FAILED,
@@ -60,6 +61,7 @@ def run(
         str | None, typer.Option("--server", metavar="URL", help="Let this server perform it, instead of this process.")
     ] = None,
     data_dir: DataDirOption = None,
+    act_as: ActAsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only how it stands at the end, as JSON.")] = False,
 ) -> None:
     """Start a workflow file and follow it here; answer here what it asks.
@@ -73,12 +75,12 @@ def run(
     conversation = Conversation(
         name, source, input, thread, where=_where(server, data_dir), interactive=interactive, quiet=as_json
     )
-    raise typer.Exit(_converse(conversation, server, data_dir))
+    raise typer.Exit(_converse(conversation, server, data_dir, act_as))
 
 
-def _converse(conversation: Conversation, server: str | None, data_dir: Path | None) -> int:
+def _converse(conversation: Conversation, server: str | None, data_dir: Path | None, act_as: str | None) -> int:
     if server is not None:
-        return processes.live(lambda: _on_server(conversation, server), interrupted=INTERRUPTED)
+        return processes.live(lambda: _on_server(conversation, server, act_as), interrupted=INTERRUPTED)
     settings = processes.load_settings(data_dir=data_dir)
     processes.configure_logs("error")
     with processes.open_database(settings, interrupted=INTERRUPTED) as database:
@@ -87,13 +89,13 @@ def _converse(conversation: Conversation, server: str | None, data_dir: Path | N
             if database.postgres is not None:
                 await processes.migrated(database)
             async with processes.running_runtime(database, settings, performs=True) as runtime:
-                return await conversation.hold(Local(runtime))
+                return await conversation.hold(Local(runtime, act_as=act_as))
 
         return processes.live(here, interrupted=INTERRUPTED)
 
 
-async def _on_server(conversation: Conversation, url: str) -> int:
-    async with Server(url) as server:
+async def _on_server(conversation: Conversation, url: str, act_as: str | None) -> int:
+    async with Server(url, act_as=act_as) as server:
         return await conversation.hold(Remote(server))
 
 

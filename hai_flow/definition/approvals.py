@@ -173,7 +173,7 @@ class Approvals(Pieces):
                 clean = False
                 message = f"a form's holes can stand in {', '.join(_HOLED)} only; write this out"
                 self.reader.error((*place, *path), "schema.hole", message)
-        if self.compiled_schema(literal, place) is None or not clean:
+        if not clean or self.compiled_schema(literal, place) is None:
             return None, None
         return self.template({"type": "object", **form}, place, names), literal
 
@@ -415,7 +415,7 @@ class Approvals(Pieces):
                 "nobody's answer counts as approval here: when the deadline passes, the effect happens; prefer "
                 "`reject` or `escalate`"
             )
-            self.reader.warning(at, "approval.by_deadline", message, key=True)
+            self.reader.warning(at, "approval.by_deadline", message, key=at[-1] == "approve")
         if word == "default":
             return plan.Expiry("default", value=self.template(body, at, names))
         reason = None

@@ -551,18 +551,23 @@ class Program:
         """The JSON value; timestamps, durations and bytes as text. Raises `ExpressionError`."""
         data: dict[str, Json] = {}
         sizes: dict[str, Size] = {}
+        unreadable: dict[str, ExpressionError] = {}  # an error only if it is read: `a != null && a.b` does not
         for binding in self._bindings:
-            value = look_up(scope, binding.path)
+            try:
+                value = look_up(scope, binding.path)
+            except ExpressionError as error:
+                unreadable[binding.name] = error
+                continue
             if value is not MISSING:
                 data[binding.name], sizes[binding.name] = self._bound(binding, value)
         self._growth.check(sizes)
         try:
             value = self._program.eval(data=data)
-            return self._result(value)
+            return self._result(value, unreadable)
         except ExpressionError:
             raise
         except Exception as error:  # pybind raises RuntimeError, TypeError or SystemError
-            raise self._failure(str(error)) from None
+            raise self._failure(str(error), unreadable) from None
 
     def _bound(self, binding: Binding, value: Json) -> tuple[Json, Size]:
         if binding.fields is not None and type(value) is dict:
@@ -574,14 +579,16 @@ class Program:
                 "expression.error", f"expected {_spoken(binding.kind)} in {spell(binding.path)}, found another type"
             ) from None
 
-    def _result(self, value: cel.Value) -> Json:
+    def _result(self, value: cel.Value, unreadable: Mapping[str, ExpressionError]) -> Json:
         if value.type() == cel.Type.ERROR:
-            raise self._failure(str(value.value()))
+            raise self._failure(str(value.value()), unreadable)
         return finished(_plain(value))
 
-    def _failure(self, text: str) -> ExpressionError:
+    def _failure(self, text: str, unreadable: Mapping[str, ExpressionError]) -> ExpressionError:
         """The library's run-time message as an error of the language."""
         missing = re.search(r'No value with name "(\w+)" found', text)
+        if missing and missing[1] in unreadable:
+            return unreadable[missing[1]]
         if missing and missing[1] in self._by_name:
             return absent(self._by_name[missing[1]].path)
         key = re.search(r"Key not found in map : (.*)", text)

@@ -364,10 +364,19 @@ class _Builder:
             )
         elif key == "<<":
             self.find_at(mark, "yaml.merge_key", "merge keys (`<<`) are not part of flow/v1; write the keys out")
+            self._merge(target, node)
         else:
             target.keys[key] = mark
             target.children[key] = node
             target.value[key] = node.value
+
+    def _merge(self, target: Node, other: Node) -> None:
+        """Do what the merge key meant, so that nothing is reported as missing."""
+        for key, mark in other.keys.items():
+            if key not in target.keys:
+                target.keys[key] = mark
+                target.children[key] = other.children[key]
+                target.value[key] = other.children[key].value
 
     def _key(self, event: yaml.ScalarEvent, mark: Mark) -> None:
         if event.tag is not None:

@@ -90,9 +90,17 @@ class Types:
     approvals: Mapping[str, Json] = field(default_factory=dict)  # id -> schema of steps.ID.approval; else ENVELOPE
     roots: Mapping[str, Json] = field(default_factory=dict)  # of roots that exist at some places only: item, args, ...
     ungated: Container[str] = ()  # ids of steps that nobody approves: they have no `approval`
+    _looks: dict[tuple[Segment, ...], Look] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def look(self, path: Sequence[Segment]) -> Look:
         """What the schemas know about `path`."""
+        key = tuple(path)
+        look = self._looks.get(key)
+        if look is None:
+            look = self._looks[key] = self._look(key)
+        return look
+
+    def _look(self, path: tuple[Segment, ...]) -> Look:
         root = str(path[0])
         if root == "steps":
             return self._look_at_step(path)
@@ -844,7 +852,8 @@ def split_holes(text: str) -> list[str | _Hole]:
             at = begin + 3
             continue
         literal.append(text[at:begin])
-        end = _hole_end(text, begin + 3)
+        simple = _SIMPLE_HOLE.match(text, begin)
+        end = simple.end() - 2 if simple else _hole_end(text, begin + 3)
         if end is None:
             message = "the hole that begins here has no end `}}`; a ` #` cuts unquoted text off, so quote it or use `|`"
             raise Faults([Fault(begin, "expression.open_hole", message)])
@@ -858,6 +867,7 @@ def split_holes(text: str) -> list[str | _Hole]:
     return pieces
 
 
+_SIMPLE_HOLE = re.compile(r"\$\{\{[^{}'\"]*\}\}")  # without quotes and braces inside
 _LEXEME = re.compile(
     r"[rR][bB]?(?:\"\"\".*?\"\"\"|'''.*?'''|\"[^\"\n]*\"|'[^'\n]*')"  # raw strings have no escapes
     r"|\"\"\"(?:\\.|.)*?\"\"\"|'''(?:\\.|.)*?'''|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from hai_flow.definition.document import FINDINGS_MAX, Document, Path, kind_of, suggestion
+from hai_flow.definition.document import FINDINGS_MAX, Document, Path, kind_of
 from hai_flow.definition.expressions import ROOTS
 from hai_flow.errors import Finding
 
@@ -567,6 +567,7 @@ class Reader:
         self.document = document
         self.findings: list[Finding] = list(document.findings)
         self._left = {"error": FINDINGS_MAX, "warning": FINDINGS_MAX}
+        self._wrong = {(finding.line, finding.column): finding.code for finding in document.findings}
 
     def error(self, path: Path, code: str, message: str, *, key: bool = False) -> None:
         """An error at the value at `path`, or at its key."""
@@ -585,7 +586,14 @@ class Reader:
         self._add("warning", self.document.locate(path, offset), code, message)
 
     def _add(self, severity: Literal["error", "warning"], place: tuple[int, int], code: str, message: str) -> None:
-        """Raises `TooMany` behind the last error worth telling; warnings beyond the limit are dropped."""
+        """Raises `TooMany` behind the last error worth telling; warnings beyond the limit are dropped.
+
+        Where something is wrong already, nothing else is said: it would be a consequence.
+        """
+        if self._wrong.setdefault(place, code) != code:
+            return
+        if severity == "warning":
+            del self._wrong[place]
         self._left[severity] -= 1
         if self._left[severity] >= 0:
             self.findings.append(Finding(self.document.file, *place, severity, code, message))
@@ -615,9 +623,8 @@ class Reader:
         told: set[str] = set()
         missing = [str(detail["loc"][0]) for detail in details if detail["type"] == "missing"]
         for detail in details:  # a key that is misspelt is not missing as well
-            if detail["type"] == "extra_forbidden":
-                meant = difflib.get_close_matches(str(detail["loc"][0]), known, n=1, cutoff=0.6)
-                told.update(word for word in meant if word in missing)
+            if detail["type"] == "extra_forbidden" and (meant := _meant(str(detail["loc"][0]), known)) in missing:
+                told.add(meant)
         for detail in details:
             key = str(detail["loc"][0])
             if key in told:  # a union reports once for every member
@@ -638,14 +645,54 @@ class Reader:
 def _unknown_key(key: str, known: Sequence[str], where: str) -> str:
     if key in STEP_KEYS and where.endswith("step"):
         return f"`{key}` does not apply to {where}; its keys are {', '.join(known)}"
-    hint = suggestion(key, known) or f"; the keys are {', '.join(known)}"
-    return f"unknown key `{key}` in {where}{hint}"
+    meant = _meant(key, known)
+    if meant:
+        return f"unknown key `{key}` in {where}; did you mean `{meant}`?"
+    hint = _ADVICE.get(key) or f"the keys are {', '.join(known)}"
+    return f"unknown key `{key}` in {where}; {hint}"
+
+
+# What other languages call it.
+_SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
+    "inputs": ("input", "with"), "outputs": ("output",), "variables": ("state",), "vars": ("state",),
+    "on": ("triggers",), "args": ("with",), "arguments": ("with",), "params": ("with",), "parameters": ("with",),
+    "payload": ("with", "body"),
+    "name": ("id",), "label": ("title",), "when": ("if",), "condition": ("if",), "if": ("when",), "unless": ("if",),
+    "on_error": ("catch",), "on_failure": ("catch",), "except": ("catch",), "always": ("finally",),
+    "compensate": ("undo",), "rollback": ("undo",), "attempts": ("max",), "max_attempts": ("max",),
+    "times": ("max",), "max_iterations": ("max",), "delay": ("every",), "interval": ("every",), "in": ("items",),
+    "over": ("items",), "list": ("items",), "do": ("steps",), "body": ("steps",), "then": ("steps",),
+    "concurrency": ("max_parallel",), "parallelism": ("max_parallel",), "approvers": ("from",), "to": ("from",),
+    "assignee": ("from",), "users": ("from",), "timeout": ("deadline",), "on_timeout": ("on_deadline",),
+    "schema": ("form", "output"), "fields": ("form",), "json": ("body",), "url": ("get",), "params_query": ("query",),
+    "system_prompt": ("system",), "type": ("event",), "expression": ("cron",), "tz": ("timezone",),
+    "choices": ("options",), "allowed_tools": ("tools",), "key": ("idempotency_key",), "code": ("errors",),
+}  # fmt: skip
+_ADVICE: Final = {
+    "tests": "tests stand in a file of their own, NAME.test.yaml",
+    "secrets": "name a secret where it is used, as ${{ secrets.NAME }}",
+    "env": "name a secret where it is used, as ${{ secrets.NAME }}; other values are `input`",
+    "depends_on": "steps run in the order in which they are written; use `parallel` for branches",
+    "needs": "steps run in the order in which they are written; use `parallel` for branches",
+    "next": "steps run in the order in which they are written; use `if` or `switch`",
+    "goto": "there is no goto; use `if`, `repeat` or `return`",
+}
+
+
+def _meant(key: str, known: Sequence[str]) -> str:
+    """The known key that was meant by an unknown one; "" where nobody can tell."""
+    synonym = next((word for word in _SYNONYMS.get(key, ()) if word in known), None)
+    if synonym is not None:
+        return synonym
+    near = [] if key in _ADVICE else difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    return near[0] if near else ""
 
 
 _EXPECTED: Final = {
     "string_type": "text",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
+    "float_type": "a number",
     "bool_type": "true or false",
     "dict_type": "a mapping",
     "list_type": "a list",
@@ -667,7 +714,7 @@ def _wrong_value(key: str, detail: ErrorDetails, found: Json) -> str:
             bound = f"at least {context['ge']}" if "ge" in context else f"at most {context['le']}"
             return f"`{key}`: expected {bound}, found {found}"
         case kind if kind in _EXPECTED:
-            return f"`{key}`: expected {_expected(key, detail)}, found {kind_of(found)}{_quote_hint(kind, found)}"
+            return f"`{key}`: expected {_expected(key, detail)}, found {kind_of(found)}{_quote_hint(kind, key, found)}"
         case _:
             return f"`{key}`: {detail['msg']}"
 
@@ -677,10 +724,15 @@ def _expected(key: str, detail: ErrorDetails) -> str:
         "say": "text or a mapping", "fail": "text or a mapping", "set": "a mapping or a list of operations",
         "thinking": "text or a mapping", "if": "an expression", "when": "an expression",
         "timeout": "a duration such as 90s", "deadline": "a duration such as 7d", "every": "a duration such as 1s",
-        "max_delay": "a duration such as 5m",
+        "max_delay": "a duration such as 5m", "duration": "a duration such as 1h", "for": "a duration such as 10m",
     }  # fmt: skip
     return union[key] if len(detail["loc"]) < 3 and key in union else _EXPECTED[detail["type"]]
 
 
-def _quote_hint(kind: str, found: Json) -> str:
-    return "; quote it" if kind == "string_type" and isinstance(found, (int, float)) else ""
+_DURATIONS: Final = ("timeout", "deadline", "every", "max_delay", "duration", "for", "remind")
+
+
+def _quote_hint(kind: str, key: str, found: Json) -> str:
+    if kind != "string_type" or isinstance(found, bool) or not isinstance(found, (int, float)):
+        return ""
+    return f"; give it a unit: `{found}s`" if key in _DURATIONS else "; quote it"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hai_flow.definition.plan import Agent, Call, FrontendTool, Http, HttpTool, Llm, McpTool, Plan, PythonTool, Step
+from hai_flow.definition.plan import Agent, Call, Http, HttpTool, Llm, McpTool, Plan, PythonTool, Step
 from hai_flow.errors import Finding
 
 _NEEDS: dict[type, str] = {Http: "http", Llm: "llm", Agent: "agent"}
@@ -30,21 +30,21 @@ def missing_runners(plan: Plan, known: frozenset[str], file: str = "<workflow>")
     return findings
 
 
-def _needed(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
-    """Each kind of runner that the step needs, and for what."""
+def runner_kind(step: Step) -> str | None:
+    """The kind of runner that performs the step's effect: python, mcp, http, llm or agent. None: it needs none."""
     verb = step.verb
     if isinstance(verb, Call):
-        yield from _tool(verb.tool)
-    elif type(verb) in _NEEDS:
-        yield _NEEDS[type(verb)], f"`{step.verb_name}`"
+        return _TOOLS.get(type(verb.tool))
+    return _NEEDS.get(type(verb))
+
+
+def _needed(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
+    """Each kind of runner that the step needs, and for what."""
+    kind, verb = runner_kind(step), step.verb
+    if kind is not None:
+        yield kind, f"the {kind} tool `{verb.tool.name}`" if isinstance(verb, Call) else f"`{step.verb_name}`"
     if isinstance(verb, Agent):
         for name in verb.tools:
             tool = plan.tools.get(name.partition(".")[0])
-            if tool is not None:
-                yield from _tool(tool)
-
-
-def _tool(tool: PythonTool | McpTool | HttpTool | FrontendTool) -> Iterator[tuple[str, str]]:
-    if not isinstance(tool, FrontendTool):
-        kind = _TOOLS[type(tool)]
-        yield kind, f"the {kind} tool `{tool.name}`"
+            if type(tool) in _TOOLS:
+                yield _TOOLS[type(tool)], f"the {_TOOLS[type(tool)]} tool `{name}`"

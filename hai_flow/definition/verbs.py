@@ -339,7 +339,7 @@ class Verbs(Approvals, Declarations):
 
     def _emit(self, value: Json, at: Path, names: Names) -> plan.Emit | None:
         fields = self.reader.fields(model.EmitParametersShape, value, at, "`emit`")
-        kinds = [kind for kind in _EMITTED if kind in value]
+        kinds: list[Any] = [kind for kind in _EMITTED if kind in value]
         if len(kinds) != 1:
             if kinds or all(key in _EMITTED for key in value):
                 found = " and ".join(f"`{kind}`" for kind in kinds) or "none"
@@ -396,7 +396,7 @@ class Verbs(Approvals, Declarations):
             self.reader.error(at, "shape.missing_key", f"`value` is missing: `{op}` needs one")
         if op in ("move", "copy") and "from" not in fields:
             self.reader.error(at, "shape.missing_key", f"`from` is missing: `{op}` needs one")
-        for key in ("path", "from"):
+        for key in ("path", "from") if op else ():
             if key in fields and fields[key] == "" and op != "test":
                 self.reader.error((*at, key), "set.root", "the whole state can't be replaced; name a variable: /name")
             elif key in fields and fields[key] != "":
@@ -455,7 +455,7 @@ class Verbs(Approvals, Declarations):
                 message = f"expected one of `event`, `any`, `all` in `wait_for`, found {found}"
                 self.reader.error((*at, kinds[1]) if kinds else at, "wait_for.kind", message, key=True)
             return None
-        kind = kinds[0]
+        kind: Any = kinds[0]
         if kind not in fields:
             return None
         here = names.with_roots("event")

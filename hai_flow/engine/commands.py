@@ -185,6 +185,6 @@ class Retry(Command, frozen=True):
 
 
 AnyCommand: TypeAlias = (
-    Start | StepSucceeded | StepFailed | StepLost | Answer | Signal | ChildMoved | ChildEnded | TimerFired | Continue | NeedAttention | Pause
-    | Resume | Stop | Terminate | Retry
+    Start | StepSucceeded | StepFailed | StepLost | Answer | Signal | ChildMoved | ChildEnded | TimerFired | Continue
+    | NeedAttention | Pause | Resume | Stop | Terminate | Retry
 )  # fmt: skip

@@ -41,7 +41,7 @@ class Error(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Pin(msgspec.Struct, frozen=True):
-    """A workflow as it was when the run started. `sha256` is in hex; `dev`: a copy that was loaded while it is edited."""
+    """A workflow as it was when the run started. `sha256` is in hex; `dev`: a copy that is loaded while it is edited."""
 
     version: int
     sha256: str
@@ -615,8 +615,8 @@ class WarningRaised(Event, frozen=True):
 AnyEvent: TypeAlias = (
     RunStarted | RunQueued | RunPaused | RunResumed | RunStopping | RunStopped | RunFinished | RunFailed
     | RunNeedsAttention | RunRetried | TurnStarted | TurnEnded | MessagesChanged | StepStarted | AttemptStarted
-    | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding | StepReopened | StepUndone | HandlerStarted
-    | BranchEnded | IterationStarted | IterationEnded | MessageStarted | MessageChunk
+    | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding | StepReopened | StepUndone
+    | HandlerStarted | BranchEnded | IterationStarted | IterationEnded | MessageStarted | MessageChunk
     | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded | ToolCallResolved
     | PendingOpened | VoteCast | PendingEdited | PendingEscalated | PendingReminded
     | PendingRestamped | PendingDecided | PendingVoided

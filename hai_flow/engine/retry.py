@@ -69,7 +69,8 @@ def delay(
     if not wanted:
         return None
     every, longest = policy.every, policy.max_delay
-    assert isinstance(every, int) and isinstance(longest, int), "durations are rendered before"
+    assert isinstance(every, int), "durations are rendered before"
+    assert isinstance(longest, int), "durations are rendered before"
     wait = min(every * (2**failures if policy.backoff == "exponential" else 1), longest)
     if policy.jitter:
         wait = int(wait * jitter(*seed))

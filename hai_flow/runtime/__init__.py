@@ -46,7 +46,7 @@ class Runtime(Service):
         self.dsn = dsn
         self.settings = settings
         self.performs = performs
-        self.registry = Registry({"call": PythonRunner()})
+        self.registry = Registry({"python": PythonRunner()})
 
     async def _start(self) -> None:
         settings = self.settings

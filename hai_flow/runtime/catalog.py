@@ -11,6 +11,7 @@ from uuid import UUID
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.document import suggestion
 from hai_flow.definition.plan import Plan, Run
+from hai_flow.definition.readiness import missing_runners
 from hai_flow.engine.children import reference_of
 from hai_flow.engine.events import Pin
 from hai_flow.errors import DefinitionError, Finding, Rejected, StoreError
@@ -74,7 +75,8 @@ class Catalog:
         if other bytes have its name and version.
         """
         plan = compile_workflow(source, file)
-        faults = [
+        faults = missing_runners(plan, self.registry.kinds, file)
+        faults += [
             Finding(file, step.line, 1, "error", "step.unavailable", f"step {step.path}: {fault}")
             for step, fault in self.registry.faults(plan)
         ]

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from hai_flow import values
-from hai_flow.definition.plan import Call, FrontendTool, PythonTool, Step
+from hai_flow.definition.plan import Call, PythonTool, Step
 from hai_flow.errors import StepError
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.tools import Context, PythonFunction, find_function
@@ -59,7 +59,7 @@ class PythonRunner:
 
     def fault(self, step: Step) -> str | None:
         call = step.verb
-        if not isinstance(call, Call) or isinstance(call.tool, FrontendTool):
+        if not isinstance(call, Call) or not isinstance(call.tool, PythonTool):
             return None
         try:
             find_function(call.tool.target, call.function, call.tool.name)

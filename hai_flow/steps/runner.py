@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from hai_flow.definition.plan import Plan, Step
+from hai_flow.definition.readiness import runner_kind
 from hai_flow.errors import StepError
 
 Json: TypeAlias = Any
@@ -53,16 +54,22 @@ class Runner(Protocol):
 
 
 class Registry:
-    """The runners of this process by verb."""
+    """The runners of this process by kind: python, mcp, http, llm, agent (`runner_kind`)."""
 
     def __init__(self, runners: dict[str, Runner]) -> None:
         self._runners = runners
 
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of effects that this process performs."""
+        return frozenset(self._runners)
+
     def runner_of(self, step: Step) -> Runner:
-        """Raises StepError if this process performs no such verb."""
-        runner = self._runners.get(step.verb_name)
+        """Raises StepError if this process performs no such effect."""
+        kind = runner_kind(step)
+        runner = self._runners.get(kind or "")
         if runner is None:
-            raise StepError(f"this server performs no {step.verb_name!r} steps", code="tool.unavailable")
+            raise StepError(f"this server performs no {kind or step.verb_name!r} steps", code="tool.unavailable")
         return runner
 
     def close(self) -> None:
@@ -71,10 +78,10 @@ class Registry:
             runner.close()
 
     def faults(self, plan: Plan) -> list[tuple[Step, str]]:
-        """Every effect of the plan that this server could not perform, with the reason."""
+        """Every effect of the plan that this server has a runner for and yet could not perform, with the reason."""
         found = []
         for step in plan.steps.values():
-            runner = self._runners.get(step.verb_name)
+            runner = self._runners.get(runner_kind(step) or "")
             if runner is not None and (fault := runner.fault(step)) is not None:
                 found.append((step, fault))
         return found

@@ -55,6 +55,24 @@ def test_json_is_one_document_of_all_findings(broken: Path) -> None:
     assert (finding["file"], finding["line"], finding["severity"]) == (str(broken), 6, "error")
 
 
+def test_a_folder_means_its_workflows_and_those_below(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    for name, text in {"a.flow.yaml": GOOD, "below/b.flow.yml": GOOD, "a.test.yaml": "x", "compose.yaml": "x"}.items():
+        (tmp_path / name).write_text(text)
+    result = CliRunner().invoke(app, ["validate", str(tmp_path)])
+    assert result.output == "2 files: no findings.\n"
+
+
+def test_a_warning_is_no_failure(tmp_path: Path) -> None:
+    path = tmp_path / "doubtful.flow.yaml"
+    path.write_text(GOOD + '  - say: "{{ input.name }}"\n')
+    result = CliRunner().invoke(app, ["validate", str(path), "--json"])
+    assert result.exit_code == 0
+    (finding,) = json.loads(result.output)["findings"]
+    assert set(finding) == {"file", "line", "column", "severity", "code", "message"}
+    assert (finding["severity"], finding["line"]) == ("warning", 6)
+
+
 def test_a_workflow_may_come_from_standard_input() -> None:
     assert CliRunner().invoke(app, ["validate", "-"], input=GOOD).exit_code == 0
     refused = CliRunner().invoke(app, ["validate", "-"], input=BROKEN)

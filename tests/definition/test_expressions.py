@@ -268,6 +268,10 @@ def test_a_character_of_a_text_is_not_an_item() -> None:
         rendered("${{ steps.a.output.text[0] }}")
 
 
+def test_what_is_not_read_is_no_error() -> None:
+    assert rendered("${{ size(steps.a.output.text) > 0 || steps.a.output.text.deeper == 1 }}") is True
+
+
 def test_faults_of_a_template_tell_where() -> None:
     found: list[tuple[Any, int, str]] = []
     compile_template(

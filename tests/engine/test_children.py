@@ -50,8 +50,7 @@ class Family:
         self.mail: deque[Message] = deque()
         self.kinds: list[str] = []
         self.parent = self._new(parent, str(RUN))
-        given = input or ({"amount": 5} if "input:" in parent else {})
-        self.mail.extend(self.parent.start(given, pins=pins or {}).outbox)
+        self.mail.extend(self.parent.start({"amount": 5} if input is None else input, pins=pins or {}).outbox)
 
     @property
     def child(self) -> Play:
@@ -294,6 +293,7 @@ def test_a_child_whose_branch_has_lost_is_stopped() -> None:
             join: any
         """,
         ASKING,
+        input={},
     )
     family.deliver()
     family.advance(family.parent, HOUR)
@@ -349,6 +349,7 @@ def test_an_undo_may_be_a_child_run_which_a_stop_spares() -> None:
           - {id: sure, ask: {title: Sure?, form: {properties: {ok: {type: boolean}}}}}
         """,
         CHILD,
+        input={},
     )
     family.do(family.parent, c.StepSucceeded(path="pay", attempt=1, output=None))
     family.do(family.parent, c.Stop(by="user:op"))

@@ -175,7 +175,7 @@ async def test_who_dies_after_the_child_was_started_starts_no_second_one(
         if message.kind in deaths:
             return await real(connection, message)
         deaths.append(message.kind)
-        await eye.execute("UPDATE outbox SET due_at = now()")
+        await connection.execute("UPDATE outbox SET due_at = now()")
         raise ConnectionError("the process died")
 
     monkeypatch.setattr(outbox, "delete_message", die)

@@ -79,7 +79,7 @@ async def test_who_dies_between_the_receivers_commit_and_the_delete_is_finished_
         if died.is_set():
             return await real(connection, message)
         died.set()
-        await eye.execute("UPDATE outbox SET due_at = now()")
+        await connection.execute("UPDATE outbox SET due_at = now()")
         raise ConnectionError("the process died")
 
     monkeypatch.setattr(outbox, "delete_message", die)

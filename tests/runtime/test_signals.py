@@ -24,7 +24,7 @@ WAITING = (
 )
 ANY = "steps:\n  - {id: paid, wait_for: {event: payment, deadline: 1d}}\noutput: ${{ steps.paid.output.id }}\n"
 THREE = (
-    "steps:\n  - id: loop\n    repeat:\n      max: 3\n      steps:\n"
+    "steps:\n  - id: thrice\n    repeat:\n      max: 3\n      steps:\n"
     "        - {id: paid, wait_for: {event: payment, deadline: 1d}}\n"
 )
 LATER = ASKING + "  - {id: paid, wait_for: {event: payment, deadline: 1d}}\noutput: ${{ steps.paid.output.id }}\n"
@@ -141,7 +141,7 @@ async def test_a_run_whose_process_dies_before_its_subscription_is_written_still
         if died.is_set():
             return await real(self, message)
         died.set()
-        await eye.execute("UPDATE outbox SET due_at = now()")
+        await self.database.api.execute("UPDATE outbox SET due_at = now()")
         raise ConnectionError("the process died")
 
     monkeypatch.setattr(Courier, "_subscribe", die)
@@ -162,7 +162,7 @@ async def test_who_dies_between_the_runs_commit_and_the_settling_offers_twice_an
         if died.is_set():
             return await real(connection, signal)
         died.set()
-        await eye.execute("UPDATE signals SET due_at = now() WHERE due_at IS NOT NULL")
+        await connection.execute("UPDATE signals SET due_at = now() WHERE due_at IS NOT NULL")
         raise ConnectionError("the process died")
 
     monkeypatch.setattr(store, "settle_signal", die)

@@ -211,7 +211,7 @@ async def test_a_closed_runner_has_no_threads_and_works_again(runner: PythonRunn
     ],
 )
 def test_what_this_server_cannot_perform_is_a_fault_of_the_step(declared: str, call: str, said: str) -> None:
-    registry = Registry({"call": PythonRunner()})
+    registry = Registry({"python": PythonRunner()})
     ((step, fault),) = registry.faults(plan_of(call, declared))
     assert step.path == "s"
     assert re.search(said, fault), fault
@@ -219,7 +219,7 @@ def test_what_this_server_cannot_perform_is_a_fault_of_the_step(declared: str, c
 
 def test_what_it_can_perform_has_no_fault_and_a_verb_without_a_runner_says_so() -> None:
     plan = plan_of("t.add")
-    assert Registry({"call": PythonRunner()}).faults(plan) == []
+    assert Registry({"python": PythonRunner()}).faults(plan) == []
     assert Registry({}).faults(plan) == []
     with pytest.raises(StepError, match="performs no 'call' steps"):
         Registry({}).runner_of(plan.steps["s"])

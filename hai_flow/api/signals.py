@@ -1,0 +1,78 @@
+"""Events from outside: to one run, or by type to every run of the tenant that waits for it."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from fastapi import APIRouter, Response
+from pydantic import Field
+
+from hai_flow import values
+from hai_flow.api import shapes
+from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
+from hai_flow.api.deps import Access, CommandKey, CurrentAccess
+from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.engine.draft import EVENT_BYTES_MAX
+from hai_flow.engine.state import TERMINAL_STATUSES
+from hai_flow.errors import Rejected
+from hai_flow.runtime.committer import new_run_id
+from hai_flow.store import signals
+
+router = APIRouter(prefix="/v1", tags=["signals"], route_class=CheckedRoute)
+
+
+class SignalBody(Body):
+    """`data` is any JSON value. `id`: the same one again changes nothing; made up if there is none."""
+
+    type: str = Field(min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)
+    data: Any = None
+    id: str | None = Field(default=None, min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)
+
+
+def _documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    return {
+        **documented(409, 415, *statuses, *WITH_BODY),
+        200: {"model": shapes.Signal, "description": "it has been sent before"},
+        201: {"model": shapes.Signal, "description": "it is stored"},
+    }
+
+
+@router.post("/signals", status_code=201, response_model=None, responses=_documented())
+async def send_signal(body: SignalBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
+    """Send an event to every run that has started before it and waits, or will wait, for its type."""
+    return await _send(access, body, key, response)
+
+
+@router.post("/runs/{run_id}/signals", status_code=201, response_model=None, responses=_documented(404))
+async def signal_run(
+    run_id: str, body: SignalBody, access: CurrentAccess, key: CommandKey, response: Response
+) -> dict[str, Any]:
+    """Send an event to one run. It is kept until the run waits for its type."""
+    run = await access.run(run_id)
+    id = body.id or key
+    sent_before = id is not None and await signals.get_signal(access.pool, access.tenant, id) is not None
+    if run.status in TERMINAL_STATUSES and not sent_before:
+        winner = {"status": run.status, "seq": run.seq}
+        raise Rejected(409, "run_ended", f"can't signal a run that is {run.status}.", winner=winner)
+    return await _send(access, body, key, response, run.id)
+
+
+async def _send(
+    access: Access, body: SignalBody, key: str | None, response: Response, run_id: UUID | None = None
+) -> dict[str, Any]:
+    size = len(values.dumps(body.data))
+    if size > EVENT_BYTES_MAX:
+        raise Rejected(413, "signal.too_large", f"data: expected at most {EVENT_BYTES_MAX} bytes, found {size}.")
+    id = body.id or key or f"sig_{new_run_id(access.runtime.committer.now_ms())}"
+    with access.admission.command():
+        sent, already = await access.runtime.courier.send(access.tenant, id, body.type, body.data, run_id)
+    if already:
+        response.status_code = 200
+    return {
+        "id": sent.id,
+        "type": sent.type,
+        "run_id": None if sent.run_id is None else str(sent.run_id),
+        "sent_at": values.rfc3339(values.milliseconds(sent.sent_at)),
+        "already": already,
+    }

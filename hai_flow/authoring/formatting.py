@@ -1,0 +1,383 @@
+"""One way to write a document (`hai-flow fmt`). What it means is never changed.
+
+Works on the text itself, guided by where the parser found things, because a YAML writer would lose what authors care
+about: comments, blank lines, quotes, the choice between flow and block. In four passes:
+
+1. A hole in flow style that YAML could not read is quoted: `{a: ${{ x }}}`.
+2. The `${{ }}` around a whole bare expression goes: `if: ${{ x }}`.
+3. Keys of the document and of steps come in their order, each with the comments above it.
+4. No space at the ends of lines, no two empty lines in a row, one line feed at the end.
+
+After each pass the text is read again; a pass that would change a value is not made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, TypeAlias
+
+from hai_flow.authoring.walking import expressions, ordered_mappings
+from hai_flow.definition.document import Document, Node, Path, parse
+from hai_flow.definition.expressions import Faults, split_holes
+from hai_flow.definition.reference import DOCUMENT_ORDER, STEP_ORDER
+from hai_flow.errors import DefinitionError
+
+Json: TypeAlias = Any
+
+_STEP_RANKS: Final = {key: rank for rank, key in enumerate(STEP_ORDER)}
+_DOCUMENT_RANKS: Final = {key: rank for rank, key in enumerate(DOCUMENT_ORDER)}
+
+
+def format_source(source: bytes, file: str = "<workflow>") -> str:
+    """The document in its one form. Raises `DefinitionError` with what YAML can't read."""
+    document = parse(source, file)
+    if document.findings:
+        repaired = parse(_quote_holes(document.text).encode(), file)
+        if repaired.findings:
+            raise DefinitionError(document.findings)
+        document = repaired
+    while (unwrapped := _kept(document, _unwrapped(document))) is not document:
+        document = unwrapped
+    document = _kept(document, _reordered(document))
+    return _kept(document, _trimmed(document)).text
+
+
+def _kept(document: Document, text: str) -> Document:
+    """`text`, read, if it means the same; else `document`."""
+    if text == document.text:
+        return document
+    changed = parse(text.encode(), document.file)
+    return changed if not changed.findings and _meaning(changed) == _meaning(document) else document
+
+
+def _meaning(document: Document) -> Json:
+    """The document's value, its bare expressions without the holes around them."""
+    bare = {path: _inside(text) or text.strip() for path, text in expressions(document.value)}
+
+    def visit(value: Json, path: Path) -> Json:
+        if isinstance(value, dict):
+            return {key: visit(part, (*path, key)) for key, part in value.items()}
+        if isinstance(value, list):
+            return [visit(part, (*path, index)) for index, part in enumerate(value)]
+        return bare.get(path, value)
+
+    return visit(document.value, ())
+
+
+def _at(document: Document, path: Path) -> Node | None:
+    node = document.root
+    for part in path:
+        node = node.children.get(part) if node else None
+    return node
+
+
+# -- bare expressions ----------------------------------------------------------------------------------------------
+
+
+def _unwrapped(document: Document) -> str:
+    """The text without the holes around whole bare expressions."""
+    edits: dict[tuple[int, int], str] = {}
+    for path, text in expressions(document.value):
+        node = _at(document, path)
+        inner = _inside(text)
+        if node is None or inner is None:
+            continue
+        written = document.text[node.start.index : node.end]
+        bare = _written_bare(written, inner, _in_flow(document, path))
+        if bare is not None:
+            edits[node.start.index, node.end] = bare
+    text = document.text
+    for (start, end), bare in sorted(edits.items(), reverse=True):
+        text = text[:start] + bare + text[end:]
+    return text
+
+
+def _inside(text: str) -> str | None:
+    """The expression in a text that is one whole hole; None for any other."""
+    try:
+        pieces = split_holes(text.strip())
+    except Faults:
+        return None
+    if len(pieces) != 1 or isinstance(pieces[0], str):
+        return None
+    return pieces[0].source.strip()
+
+
+def _in_flow(document: Document, path: Path) -> bool:
+    for length in range(len(path)):
+        node = _at(document, path[:length])
+        if (
+            node is not None
+            and node.kind != "scalar"
+            and document.text[node.start.index : node.start.index + 1] in "{["
+        ):
+            return True
+    return False
+
+
+def _written_bare(written: str, inner: str, in_flow: bool) -> str | None:
+    """How `inner` is written in the place of `written`; None where that can't be said."""
+    if written.startswith(("|", ">")):
+        return _block_bare(written)
+    if "\n" in inner:
+        return None
+    for candidate in (inner, _quoted(inner)):
+        sample = f"- {{a: {candidate}, b: 1}}\n" if in_flow else f"- a: {candidate}\n  b: 1\n"
+        read = parse(sample.encode())
+        if not read.findings and read.value == [{"a": inner, "b": 1}]:
+            return candidate
+    return None
+
+
+def _block_bare(written: str) -> str | None:
+    """A block scalar without the marks of its hole, if its first line keeps something."""
+    begin, end = written.find("${{"), written.rfind("}}")
+    if begin < 0 or end < begin or written[begin + 3 :].lstrip(" ").startswith("\n"):
+        return None
+    before = re.sub(r"\$\{\{ *$", "", written[: begin + 3])
+    return before + written[begin + 3 : end].strip(" ") + written[end + 2 :]
+
+
+# -- the order of keys ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A key of a block mapping with all of its lines: `start` the first (comments above included), `key` its own."""
+
+    name: str
+    start: int
+    key: int
+    end: int  # exclusive
+
+
+def _reordered(document: Document) -> str:
+    """The text with the keys of the document and of every step in their order."""
+    lines = document.text.split("\n")
+    mappings = [(node, ranks) for node, ranks in _unordered(document)]
+    # From the bottom up: inner mappings begin later, and a permutation inside an entry moves none of its borders.
+    for node, ranks in sorted(mappings, key=lambda each: each[0].start.index, reverse=True):
+        entries = _entries(document, node, lines)
+        if entries:
+            _permute(lines, entries, ranks, next(iter(node.keys.values())).column - 1)
+    return "\n".join(lines)
+
+
+def _unordered(document: Document) -> Iterator[tuple[Node, dict[str, int]]]:
+    """Every block mapping that has an order and does not keep it, once."""
+    seen: set[int] = set()
+    for path, is_step in ordered_mappings(document.value):
+        node = _at(document, path)
+        ranks = _STEP_RANKS if is_step else _DOCUMENT_RANKS
+        if node is None or node.start.index in seen or document.text[node.start.index : node.start.index + 1] == "{":
+            continue
+        seen.add(node.start.index)
+        keys = list(node.keys)
+        if keys != _sorted_keys(keys, ranks):
+            yield node, ranks
+
+
+def _sorted_keys(keys: Sequence[str], ranks: dict[str, int]) -> list[str]:
+    return sorted(keys, key=lambda key: ranks.get(key, len(ranks)))
+
+
+def _entries(document: Document, node: Node, lines: Sequence[str]) -> list[_Entry]:
+    """The entries of a block mapping; none where two keys share a line or a key is written in an unusual way."""
+    marks = list(node.keys.items())
+    column = marks[0][1].column
+    if any(mark.column != column for _, mark in marks) or len({mark.line for _, mark in marks}) < len(marks):
+        return []
+    starts = [marks[0][1].line - 1]
+    starts += [_first_line(lines, mark.line - 1, column - 1, previous.line - 1)
+               for (_, previous), (_, mark) in pairwise(marks)]  # fmt: skip
+    last = _last_line(document, node, marks[-1][0]) + 1
+    while last < len(lines) and re.match(rf" {{{column - 1},}}#", lines[last]):
+        last += 1
+    ends = [*starts[1:], last]
+    return [
+        _Entry(name, start, mark.line - 1, end) for (name, mark), start, end in zip(marks, starts, ends, strict=True)
+    ]
+
+
+def _first_line(lines: Sequence[str], key: int, indent: int, after: int) -> int:
+    """The first of the empty lines and comments right above a key that are its own: not indented deeper."""
+    first = key
+    while first - 1 > after and re.fullmatch(rf"\s*|\s{{0,{indent}}}#.*", lines[first - 1]):
+        first -= 1
+    return first
+
+
+def _last_line(document: Document, node: Node, key: str) -> int:
+    """The last line (from 0) on which something of the value of `key` stands."""
+    mark = node.keys[key]
+    return max(mark.line - 1, *_last_lines(document.text, node.children[key], mark.index))
+
+
+def _last_lines(text: str, node: Node, after: int) -> Iterator[int]:
+    """The last line of everything below; an alias stands for what is elsewhere, and counts for nothing."""
+    if node.start.index < after:
+        yield -1
+        return
+    yield _end_line(text, node) if not node.children else node.start.line - 1
+    for child in node.children.values():
+        yield from _last_lines(text, child, after)
+
+
+def _end_line(text: str, node: Node) -> int:
+    """The line (from 0) of the last character of a scalar, or of an empty collection."""
+    return node.start.line - 1 + text.count("\n", node.start.index, max(node.start.index, node.end - 1))
+
+
+def _permute(lines: list[str], entries: Sequence[_Entry], ranks: dict[str, int], indent: int) -> None:
+    """Put the entries in order, in place. The number of lines stays."""
+    order = _sorted_keys([entry.name for entry in entries], ranks)
+    by_name = {entry.name: entry for entry in entries}
+    head = entries[0]
+    dash = lines[head.key][:indent]
+    blocks = {name: lines[entry.start : entry.end] for name, entry in by_name.items()}
+    blocks[head.name][0] = " " * indent + lines[head.key][indent:]
+    first = by_name[order[0]]
+    above = blocks[first.name][: first.key - first.start]
+    body = blocks[first.name][first.key - first.start :]
+    if first is head:
+        above, body = [], blocks[first.name]
+    comments = [line for line in above if line.strip()]
+    empty = [line for line in above if not line.strip()]
+    body[0] = dash + body[0][indent:]
+    if dash.strip():
+        comments = [dash[: dash.index("-")] + line.lstrip() for line in comments]
+    rest = [line for name in order[1:] for line in blocks[name]]
+    at = order[1:].index(head.name) if first is not head else 0
+    position = sum(len(blocks[name]) for name in order[1:][:at])
+    rest[position:position] = empty
+    lines[head.start : entries[-1].end] = [*comments, *body, *rest]
+
+
+# -- white space ---------------------------------------------------------------------------------------------------
+
+
+def _trimmed(document: Document) -> str:
+    """The text without what nobody sees."""
+    kept = _lines_of_texts(document)
+    result: list[str] = []
+    for number, line in enumerate(document.text.split("\n")):
+        if number in kept:
+            result.append(line)
+            continue
+        line = line.rstrip()
+        if line or (result and result[-1]):
+            result.append(line)
+    while result and not result[-1]:
+        result.pop()
+    return "\n".join(result) + "\n"
+
+
+def _lines_of_texts(document: Document) -> set[int]:
+    """Every line (from 0) of a text that goes over several: its spaces may be part of it."""
+    lines: set[int] = set()
+
+    def visit(node: Node) -> None:
+        if node.kind == "scalar":
+            first, last = node.start.line - 1, _end_line(document.text, node)
+            if last > first:
+                lines.update(range(first, last + 1))
+        for child in node.children.values():
+            visit(child)
+
+    if document.root:
+        visit(document.root)
+    return lines
+
+
+# -- holes in flow style -------------------------------------------------------------------------------------------
+
+
+def _quote_holes(text: str) -> str:
+    """`text` with every plain scalar of a flow collection quoted that has a hole in it."""
+    result: list[str] = []
+    depth, block = 0, -1
+    for line in text.split("\n"):
+        indent = len(line) - len(line.lstrip(" "))
+        if block >= 0 and (not line.strip() or indent > block):
+            result.append(line)
+            continue
+        block = -1
+        line, depth = _quote_line(line, depth)
+        if depth == 0 and re.search(r"(^|[\s:-])[|>][-+0-9]*\s*(#.*)?$", line):
+            block = indent
+        result.append(line)
+    return "\n".join(result)
+
+
+_QUOTED: Final = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\'\'|[^\'])*\'')
+
+
+def _quote_line(line: str, depth: int) -> tuple[str, int]:
+    """One line with its holes quoted, and how deep in flow style it ends."""
+    out: list[str] = []
+    at = 0
+    fresh = True  # whether a scalar may begin here
+    while at < len(line):
+        character = line[at]
+        quoted = _QUOTED.match(line, at) if fresh else None
+        if quoted:
+            out.append(quoted.group())
+            at, fresh = quoted.end(), False
+        elif character == "#" and (at == 0 or line[at - 1] in " \t"):
+            out.append(line[at:])
+            break
+        elif character in "{[" and (fresh or depth):
+            out.append(character)
+            at, depth, fresh = at + 1, depth + 1, True
+        elif character in "}]" and depth:
+            out.append(character)
+            at, depth, fresh = at + 1, depth - 1, False
+        elif character in " \t" or (character == "," and depth):
+            out.append(character)
+            at, fresh = at + 1, fresh or character == "," or line[at - 1 : at] in (":", "-")
+        elif depth and fresh:
+            end = _scalar_end(line, at)
+            scalar = line[at:end].rstrip()
+            out.append(_quoted(scalar) if "${{" in scalar else scalar)
+            at, fresh = at + len(scalar), False
+        else:
+            out.append(character)
+            at, fresh = at + 1, False
+    return "".join(out), depth
+
+
+def _quoted(text: str) -> str:
+    """`text` in the quotes that need the fewest escapes."""
+    if '"' in text or "\\" in text:
+        return "'" + text.replace("'", "''") + "'"
+    return f'"{text}"'
+
+
+def _scalar_end(line: str, at: int) -> int:
+    """Where a plain scalar of a flow collection ends; a hole in it counts as one character."""
+    while at < len(line):
+        if line.startswith("${{", at):
+            end = _end_of_hole(line, at)
+            if end is None:
+                return len(line)
+            at = end
+        elif line[at] in ",]}" or line.startswith((": ", " #"), at) or line[at:] == ":":
+            return at
+        else:
+            at += 1
+    return at
+
+
+def _end_of_hole(line: str, at: int) -> int | None:
+    """The index behind the `}}` of the hole that begins at `at`."""
+    for end in (match.end() for match in re.finditer(r"\}\}", line[at:])):
+        try:
+            pieces = split_holes(line[at : at + end])
+        except Faults:
+            continue
+        if len(pieces) == 1:
+            return at + end
+    return None

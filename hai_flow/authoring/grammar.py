@@ -1,0 +1,140 @@
+"""The whole language on one page, for a language model that shall write workflows (`hai-flow grammar`).
+
+The keys come from the table; the rest is what models get wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from hai_flow.authoring.scaffold import TemplateName, template
+from hai_flow.definition.reference import COMMON_KEYS, SHAPES, VERBS, Key, Shape
+
+_HEAD: Final = """\
+# hai: flow/v1
+
+A workflow is one YAML file. Write only what is listed here: an unknown key, verb, tool, step or name is an error.
+Check what you wrote with `hai-flow validate FILE`; every finding has a line, a column and the remedy.
+
+Types: lit = literal · text = string with holes `${{ cel }}` · any = any YAML, holes at any depth · cel = bare
+expression, no `${{ }}` · dur = `90s`, `1h30m`, `2d` · schema = JSON Schema, literal · steps = list of steps · sel =
+selector or list: `user:id role:name group:name requester anyone` · `!` = must be there · `= x` = default.
+"""
+
+_RULES: Final = """\
+## Names in expressions
+
+| name | where |
+|---|---|
+| `input` `state` `run` `thread` `now` | everywhere; `thread.message` is the user's text, `run.requester` who started |
+| `steps.ID.output` `.status` `.error` `.approval` | after the step; not into a `for_each`, not into a sibling branch |
+| `item` (or `as`), `index` | in the loop |
+| `error` | in `catch` and `on_reject`: `error.code`, `error.message` |
+| `args` | in `approval`: the arguments of the call |
+| `response` | in `http.expect`: `status headers json text url` |
+| `event` | in `match` and in an event trigger: `id type data at` |
+| `secrets.NAME` | only in `tools.*.auth headers env`, `models.*.api_key`, `http.headers auth` |
+
+Status of a step: `pending running waiting finished skipped failed stopped undone`.
+
+## Expressions are CEL
+
+- A value that is one hole keeps its type: `amount: ${{ input.amount }}`. Otherwise it becomes text.
+- In `{...}` and `[...]` quote holes: `{a: "${{ x }}"}`. Quote every text that has `: ` (each `? :`!) or ` #` in it, or
+  that begins with `! " ' [ { * & @ %`; or write it under `|`.
+- `integer` is int and `number` is double, and they do not mix: `double(i)`, `int(d)`. Only a whole literal goes with
+  both: `input.amount < 100`.
+- What may be absent must be guarded: `has(input.note) ? input.note : ""`, `steps.x.?output.?id.orValue("none")`,
+  `steps.x.status == "finished" && steps.x.output.ok`. Absent may be: an optional property without default, and
+  a step that has `if`, or is inside a `switch`, a handler, a `while` loop or a `join: any`.
+- There are: `&& || ! == != < in ?:`, `size contains startsWith endsWith matches`, `has all exists exists_one filter
+  map`, `int double string bool timestamp duration type`, `split join replace trim lowerAscii upperAscii substring
+  format`, `math.*`.
+- There are not: `and or not`, `??`, `length`, `sum`, `sort`, `len`, `is`, filters with `|`, Jinja's `{{ }}`.
+
+## Do
+
+- Give an `id` to each step that another one refers to. Ids are unique in the whole document.
+- Put `approval:` on the step with the effect: people then decide over exactly its arguments. `approve:` is for
+  decisions that no single call carries out.
+- Declare every tool under `tools`. `call: tool.function` with `with:`; the client's own tools are `frontend`.
+- Handle a rejection in `on_reject` and end it with `return`; otherwise it is raised as `approval.rejected`.
+- Carry values from one iteration of `repeat` to the next in `state`.
+- In a `switch`, let the steps of each case end the run with `return`, or write their results to `state`.
+
+## Don't
+
+- No `goto`, `break`, `continue`, `else`, `depends_on`, `next`, `type: step`. Steps run in the order of the list.
+- No holes in keys, ids, `call`, `run`, `as`, nor in `if when until while match expect` (they are expressions already).
+- No `retry` on blocks or on people, no `timeout` on people (`deadline`), no `deadline` on calls (`timeout`).
+- No `catch` without `errors` to catch a rejection: it takes everything but `approval.*` and `limit.*`. Name it.
+- No `ask approve approval wait wait_for return` inside `undo` and `finally`.
+- No secrets in prompts, state, arguments or texts.
+- No YAML tags, merge keys (`<<`) or tabs; `on_decision.approve` does not exist: write the next step.
+"""
+
+
+def grammar() -> str:
+    """The page, as Markdown."""
+    return "\n".join([_HEAD, *_document(), *_steps(), *_shapes(), _RULES, *_examples()])
+
+
+def _line(key: Key) -> str:
+    word = key.name + ("!" if key.required else "")
+    default = f" = {key.default}" if key.default else ""
+    return f"{word}: {key.type.word}{default}".replace("`", "")
+
+
+def _keys(keys: Iterable[Key]) -> str:
+    return " · ".join(_line(key) for key in keys)
+
+
+def _document() -> Iterator[str]:
+    yield "## The document\n"
+    for key in SHAPES["document"].keys:
+        yield f"- `{_line(key)}`: {key.does}"
+    yield ""
+
+
+def _steps() -> Iterator[str]:
+    yield f"## A step: any of `{' '.join(COMMON_KEYS)}`, exactly one verb, and what goes with it\n"
+    yield "| verb | does | output | goes with |"
+    yield "|---|---|---|---|"
+    for verb in VERBS.values():
+        keys = " ".join(f"`{key}`" for key in verb.keys)
+        yield f"| `{verb.name}: {_plain(verb.type.word)}` | {verb.does} | {verb.output} | {keys} |"
+    yield ""
+    for key in SHAPES["step"].keys:
+        yield f"- `{_line(key)}`: {key.does}"
+    yield ""
+
+
+def _plain(word: str) -> str:
+    return word.replace("`", "")
+
+
+_SHOWN: Final = tuple(
+    name for name in SHAPES if name not in ("document", "step", "api", "nothing", "thinking", "fold", "output", "task")
+)
+
+
+def _shapes() -> Iterator[str]:
+    yield "## Mappings\n"
+    for name in _SHOWN:
+        shape = SHAPES[name]
+        yield f"- **{name}**{_choice(shape)}: {_keys(shape.keys)}"
+    yield ""
+
+
+def _choice(shape: Shape) -> str:
+    if not shape.exactly_one:
+        return ""
+    return f" (one of {' '.join(shape.exactly_one[0])})"
+
+
+def _examples() -> Iterator[str]:
+    yield "## Two whole workflows\n"
+    names: tuple[TemplateName, ...] = ("revise", "loop")
+    for name in names:
+        yield f"```yaml\n{template(name).workflow}```\n"

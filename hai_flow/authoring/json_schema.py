@@ -1,0 +1,294 @@
+"""The JSON Schema (2020-12) of documents and of their tests, for the YAML language server.
+
+Made from the table of keys. It knows shapes and simple values; what needs the whole document (is there such a step,
+does the expression compile) is the compiler's. Everything that the compiler accepts satisfies it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias
+
+import yaml
+
+from hai_flow.definition.reference import COMMON_KEYS, SHAPES, VERBS, Key, Shape, Type
+
+Json: TypeAlias = Any
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_HOLE: Final = r"^\s*\$\{\{[\s\S]*\}\}\s*$"
+_DURATION: Final = (
+    r"^([0-9]+(ms|s|m|h|d|w))+$|^P(?=.)([0-9.]+W)?([0-9.]+D)?(T(?=[0-9])([0-9.]+H)?([0-9.]+M)?([0-9.]+S)?)?$"
+)
+_SELECTOR: Final = r"^((user|role|group):[\s\S]+|requester|anyone|editor)$|\$\{\{"
+_ID: Final = "^[a-z][a-z0-9_]{0,62}$"
+_NAME: Final = "^[A-Za-z][A-Za-z0-9_]{0,62}$"
+
+
+def workflow_schema() -> Json:
+    """The schema of `*.flow.yaml`."""
+    definitions: dict[str, Json] = {"step": _step(), "steps": _steps(), **_scalars()}
+    definitions |= {name: _mapping(shape) for name, shape in SHAPES.items() if name not in ("document", "step")}
+    return {
+        "$schema": DIALECT,
+        "title": "HAI Flow workflow",
+        "description": "A workflow of HAI Flow (`hai: flow/v1`).",
+        **_mapping(SHAPES["document"]),
+        "$defs": definitions,
+    }
+
+
+def _steps() -> Json:
+    return {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/step"}, "description": "Steps, in order."}
+
+
+def _scalars() -> dict[str, Json]:
+    return {
+        "duration": {
+            "type": "string",
+            "anyOf": [{"pattern": _DURATION}, {"pattern": _HOLE}],
+            "examples": ["90s", "1h30m", "2d"],
+        },
+        "selectors": {
+            "oneOf": [
+                {"type": "string", "pattern": _SELECTOR},
+                {"type": "array", "items": {"type": "string", "pattern": _SELECTOR}},
+            ],
+            "examples": ["requester", ["user:ann", "role:controller"]],
+        },
+        "schema": {"type": "object", "description": "A JSON Schema (2020-12)."},
+    }
+
+
+def _mapping(shape: Shape) -> dict[str, Json]:
+    """A mapping of the language. `additionalProperties` is false, so that a misspelt key is underlined."""
+    result: dict[str, Json] = {
+        "type": "object",
+        "properties": {key.name: _property(key) for key in shape.keys},
+        "required": [key.name for key in shape.keys if key.required],
+    }
+    if not shape.open:
+        result["additionalProperties"] = False
+    groups = [{"oneOf": [{"required": [key]} for key in group]} for group in shape.exactly_one]
+    groups += [{"not": {"required": list(pair)}} for group in shape.at_most_one for pair in _pairs(group)]
+    return result | ({"allOf": groups} if groups else {})
+
+
+def _pairs(names: tuple[str, ...]) -> Iterable[tuple[str, str]]:
+    return ((one, other) for number, one in enumerate(names) for other in names[number + 1 :])
+
+
+def _property(key: Key) -> Json:
+    schema = _described(_value(key.type), key.does, key.example)
+    if key.default and "`" not in key.default and key.type.kind in ("enum", "integer", "boolean", "any", "duration"):
+        schema["default"] = _read(key.default)
+    return schema
+
+
+def _described(schema: Json, does: str, example: str) -> dict[str, Json]:
+    described = {"description": does[:1].upper() + does[1:] + ".", **schema}
+    if example:
+        described["examples"] = [_read(example)]
+    return described
+
+
+def _read(text: str) -> Json:
+    return yaml.load(text, Loader=yaml.CSafeLoader)
+
+
+def _step() -> Json:
+    """A step: all keys are offered, exactly one verb is needed, and each verb says which keys go with it."""
+    properties = {key.name: _property(key) for key in SHAPES["step"].keys}
+    properties |= {
+        verb.name: _described(_value(verb.type), f"{verb.does}. Output: {verb.output or 'none'}", verb.example)
+        for verb in VERBS.values()
+    }
+    return {
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+        "oneOf": [{"required": [verb]} for verb in VERBS],
+        "allOf": [
+            {
+                "if": {"required": [verb.name]},
+                "then": {"propertyNames": {"enum": [*COMMON_KEYS, verb.name, *verb.keys]}},
+            }
+            for verb in VERBS.values()
+        ],
+    }
+
+
+def _value(type_: Type) -> dict[str, Json]:
+    match type_.kind:
+        case "text" | "literal":
+            return {"type": "string"}
+        case "cel":
+            return {"type": ["string", "boolean"]}
+        case "duration" | "selectors" | "schema" | "steps":
+            return {"$ref": f"#/$defs/{type_.kind}"}
+        case "shape":
+            return {"$ref": f"#/$defs/{type_.shape}"}
+        case "id":
+            return {"type": "string", "pattern": _ID}
+        case "name":
+            return {"type": "string", "pattern": _NAME}
+        case "boolean":
+            return {"type": "boolean"}
+        case "integer" | "number":
+            return {"type": type_.kind, **_bounds(type_, "minimum", "maximum")}
+        case "enum":
+            return {"enum": list(type_.values)}
+        case "list":
+            return {"type": "array", "items": _value(type_.parts[0]), **_bounds(type_, "minItems", "maxItems")}
+        case "map":
+            return _map(type_)
+        case "either":
+            return {"anyOf": [_value(part) for part in type_.parts]}
+        case _:
+            return {}
+
+
+def _map(type_: Type) -> dict[str, Json]:
+    result = {
+        "type": "object",
+        "additionalProperties": _value(type_.parts[0]),
+        **_bounds(type_, "minProperties", "maxProperties"),
+    }
+    if type_.keys in ("id", "name"):
+        result["propertyNames"] = {"pattern": _ID if type_.keys == "id" else _NAME}
+    return result
+
+
+def _bounds(type_: Type, least: str, most: str) -> dict[str, Json]:
+    bounds = {least: type_.minimum, most: type_.maximum}
+    return {word: int(bound) for word, bound in bounds.items() if bound is not None}
+
+
+# --- tests --------------------------------------------------------------------------------------------------------
+
+
+def tests_schema() -> Json:
+    """The schema of `*.test.yaml`."""
+    return {
+        "$schema": DIALECT,
+        "title": "HAI Flow tests",
+        "description": "Tests of a workflow (`hai: test/v1`): the real engine, scripted people, a virtual clock.",
+        "type": "object",
+        "required": ["hai", "workflow", "cases"],
+        "additionalProperties": False,
+        "properties": {
+            "hai": {"const": "test/v1"},
+            "workflow": {
+                "type": "string",
+                "description": "A path from this file, or a published name@version.",
+                "examples": ["expense.flow.yaml"],
+            },
+            "now": {"type": "string", "description": "The virtual clock.", "default": "2026-01-01T00:00:00Z"},
+            "people": {
+                "type": "object",
+                "description": "Who there is, with the selectors that they match.",
+                "additionalProperties": {"type": "array", "items": {"type": "string"}},
+                "examples": [{"ann": ["role:controller"], "eve": []}],
+            },
+            "mock": {"$ref": "#/$defs/mock"},
+            "cases": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/case"}},
+        },
+        "$defs": _test_definitions(),
+    }
+
+
+def _closed(does: str, required: Iterable[str] = (), **properties: Json) -> dict[str, Json]:
+    return {
+        "type": "object",
+        "description": does,
+        "required": list(required),
+        "additionalProperties": False,
+        "properties": properties,
+    }
+
+
+_TEXT: Final[Json] = {"type": "string"}
+_TEXTS: Final[Json] = {"type": "array", "items": _TEXT}
+_COUNTS: Final[Json] = {"type": "object", "additionalProperties": {"type": "integer"}}
+_CONTROLS: Final = ("pause", "resume", "stop", "restart")
+
+
+def _test_definitions() -> dict[str, Json]:
+    mapping: Json = {"type": "object"}
+    one_reply: Json = {"$ref": "#/$defs/reply"}
+    return {
+        "mock": {
+            "type": "object",
+            "description": "What effects do, by tool (`erp.book`) or by step path; a list = successive calls.",
+            "additionalProperties": {"anyOf": [one_reply, {"type": "array", "items": one_reply}]},
+            "examples": [{"erp.book": [{"error": {"code": "tool.unavailable"}}, {"output": {"booking": "B1"}}]}],
+        },
+        "reply": _closed(
+            "What one call does.", output={}, error={"$ref": "#/$defs/error"}, text=_TEXT, tool_calls={"type": "array"}
+        ),
+        "error": _closed(
+            "How it fails.", code=_TEXT, message=_TEXT, retriable={"type": "boolean"}, data={}, retry_after=_TEXT
+        ),
+        "case": _closed(
+            "One run, and what must come of it.",
+            ["name"],
+            name=_TEXT,
+            requester={"type": "string", "description": "Who starts it, one of `people`."},
+            input=mapping,
+            state=mapping,
+            mock={"$ref": "#/$defs/mock"},
+            script={"type": "array", "items": {"$ref": "#/$defs/line"}},
+            expect={"$ref": "#/$defs/expect"},
+            events=_TEXTS,
+        ),
+        "line": {"anyOf": [{"enum": list(_CONTROLS)}, _script_line()]},
+        "expect": _closed(
+            "Given keys are compared: maps as subsets, lists exactly.",
+            status=_TEXT,
+            pending={"type": "array", "items": _TEXT, "description": "The paths of all open questions."},
+            output={},
+            state=mapping,
+            error={},
+            calls=_COUNTS,
+            not_called=_TEXTS,
+            escalated=_COUNTS,
+            steps=mapping,
+        ),
+    }
+
+
+def _script_line() -> Json:
+    refused = {"type": "integer", "description": "The status with which it must be refused.", "examples": [403]}
+    verbs: dict[str, Json] = {
+        "expect": {"$ref": "#/$defs/expect"},
+        "decide": _closed(
+            "Somebody decides.",
+            ["pending", "decision"],
+            pending=_TEXT,
+            by=_TEXT,
+            decision=_TEXT,
+            reason=_TEXT,
+            values={},
+            edits={"type": "object"},
+            refused=refused,
+        ),
+        "answer": _closed(
+            "A form or a frontend tool is answered.",
+            ["pending"],
+            pending=_TEXT,
+            value={},
+            error=_TEXT,
+            by=_TEXT,
+            refused=refused,
+        ),
+        "signal": _closed("An event from outside.", ["type"], type=_TEXT, data={}),
+        "advance": {"type": "string", "description": "Move the clock on.", "examples": ["2d"]},
+        **{word: {} for word in _CONTROLS},
+    }
+    return {
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 1,
+        "additionalProperties": False,
+        "properties": verbs,
+    }

@@ -1,0 +1,40 @@
+"""The workflows that `hai-flow new` begins with: read from the package's templates and renamed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib import resources
+from typing import Final, Literal, TypeAlias
+
+TemplateName: TypeAlias = Literal["minimal", "approval", "form", "revise", "loop", "schedule"]
+TEMPLATES: Final[dict[TemplateName, str]] = {
+    "minimal": "a message and an output",
+    "approval": "a gate in front of a call, with a deadline",
+    "form": "a question to whoever started the run",
+    "revise": "approve, revise or reject, round by round",
+    "loop": "a list, several at once, failures apart",
+    "schedule": "started by the clock, retries, a fallback",
+}
+DEFAULT: Final[TemplateName] = "approval"
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A workflow and its tests, as text."""
+
+    workflow: str
+    tests: str
+
+
+def template(name: TemplateName, workflow: str | None = None) -> Template:
+    """The template `name`, its workflow called `workflow` (default: as the template)."""
+    folder = resources.files("hai_flow.templates")
+    source = (folder / f"{name}.flow.yaml").read_text(encoding="utf-8")
+    tests = (folder / f"{name}.test.yaml").read_text(encoding="utf-8")
+    if workflow is None:
+        return Template(source, tests)
+    return Template(
+        re.sub(r"^name: \w+$", f"name: {workflow}", source, count=1, flags=re.MULTILINE),
+        tests.replace(f"workflow: {name}.flow.yaml", f"workflow: {workflow}.flow.yaml", 1),
+    )

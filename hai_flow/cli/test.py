@@ -1,0 +1,210 @@
+"""`test`: the tests of workflows, played in memory. Needs no database and no server, unless a test names a version."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.text import Text
+
+from hai_flow.cli.terminal import FAILED, USAGE, UsageError, clean, out, print_findings, print_json, say
+from hai_flow.errors import Finding, HaiFlowError
+
+if TYPE_CHECKING:
+    from hai_flow.cli.processes import Database
+    from hai_flow.testing.loading import Loaded, Loader
+    from hai_flow.testing.runner import Result
+
+WIDTH: Final = 80
+_STYLES: Final = {"plain": "", "dim": "dim", "bold": "bold", "good": "green", "bad": "red"}
+
+
+def play(
+    paths: Annotated[
+        list[str] | None, typer.Argument(help="Test files (*.test.yaml), or folders of them. Default: this folder.")
+    ] = None,
+    keyword: Annotated[
+        str | None, typer.Option("-k", metavar="NAME", help="Only cases whose file or name holds this text.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for each case.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help='Print {"cases": [...], "findings": [...], ...}.')] = False,
+    server: Annotated[
+        str | None, typer.Option("--server", metavar="URL", help="Where published workflows (name@version) are.")
+    ] = None,
+    database: Annotated[
+        str | None, typer.Option("--database", metavar="DSN", help="The database that they are in, instead.")
+    ] = None,
+) -> None:
+    """Run the tests of workflows: the real engine in memory, effects mocked, time passing when it is told to."""
+    from hai_flow.testing.loading import Loader
+
+    if server is not None and database is not None:
+        raise UsageError("--server and --database: expected one of them, found both.")
+    session = _Session(Loader(_Published(server, database).source_of if server or database else None))
+    began = time.perf_counter()
+    for place in _places(paths or ["."]):
+        session.play(place, keyword, verbose=verbose, quiet=as_json)
+    seconds = time.perf_counter() - began
+    if as_json:
+        print_json(session.as_dict(seconds))
+    else:
+        session.report(seconds)
+    if session.findings:
+        raise typer.Exit(USAGE)
+    if any(not result.passed for result in session.results):
+        raise typer.Exit(FAILED)
+
+
+def _places(names: Sequence[str]) -> list[Path]:
+    """Every test file that was named, once. Raises UsageError where there is none."""
+    from hai_flow.testing.loading import find_suites
+
+    found: dict[Path, None] = {}
+    for name in names:
+        place = Path(name)
+        if not place.exists():
+            raise UsageError(f"{name}: expected a test file (*.test.yaml) or a folder of them, found nothing there.")
+        found.update(dict.fromkeys(find_suites(place)))
+    if not found:
+        raise UsageError(f"{', '.join(names)}: expected test files (*.test.yaml), found none.")
+    return list(found)
+
+
+class _Session:
+    """The files of one call, played one after the other."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self.results: list[Result] = []
+        self.findings: list[Finding] = []
+        self._sources: dict[str, str] = {}
+        self._deselected = 0
+
+    def play(self, place: Path, keyword: str | None, *, verbose: bool, quiet: bool) -> None:
+        """Play the cases of a file, and show how they go."""
+        try:
+            loaded = self._loader.load(place)
+        except OSError as error:
+            raise UsageError(f"{place}: expected a test file that can be read: {error.strerror}.") from None
+        self.findings += loaded.findings
+        self._sources |= loaded.sources
+        marks = self._mark_results(loaded, keyword, verbose=verbose)
+        if quiet:
+            for _ in marks:
+                pass
+        elif verbose:
+            for text in marks:
+                say(text, "red" if text.endswith("FAILED") else "green")
+        else:
+            line = out()
+            shown = False
+            for mark in marks:
+                if not shown:
+                    line.print(Text(f"{clean(loaded.file)} "), end="")
+                    shown = True
+                line.print(Text(mark), end="", style="green" if mark == "." else "red")
+            if shown:
+                line.print()
+        if loaded.findings and not quiet:
+            say(f"{loaded.file} can't be run", "red")
+
+    def _mark_results(self, loaded: Loaded, keyword: str | None, *, verbose: bool) -> Iterator[str]:
+        for case in loaded.cases:
+            name = f"{loaded.file}::{case.name}"
+            if keyword is not None and keyword.casefold() not in name.casefold():
+                self._deselected += 1
+                continue
+            result = loaded.run(case)
+            self.results.append(result)
+            if verbose:
+                yield f"{name} {'PASSED' if result.passed else 'FAILED'}"
+            else:
+                yield "." if result.passed else "F"
+
+    def as_dict(self, seconds: float) -> dict[str, object]:
+        """Everything, as `--json` prints it."""
+        failed = sum(not result.passed for result in self.results)
+        return {
+            "cases": [result.as_dict() for result in self.results],
+            "findings": [finding.as_dict() for finding in self.findings],
+            "passed": len(self.results) - failed,
+            "failed": failed,
+            "deselected": self._deselected,
+            "seconds": round(seconds, 6),
+        }
+
+    def report(self, seconds: float) -> None:
+        """What is wrong, in full and then in short, and the closing line."""
+        from hai_flow.testing.report import closing, describe, first_words
+
+        failed = [result for result in self.results if not result.passed]
+        if self.findings:
+            say(_titled(" FINDINGS ", "="))
+            print_findings(self.findings, self._sources, out())
+        if failed:
+            say(_titled(" FAILURES ", "="))
+        for result in failed:
+            say(_titled(f" {result.case.name} ", "_"), "bold red")
+            for line in describe(result):
+                say(line.text, _STYLES[line.tone] or None)
+        if failed:
+            say(_titled(" short test summary ", "="))
+        for result in failed:
+            say(f"FAILED {first_words(result)}", "red")
+        closed = closing(self.results, len(self.findings), self._deselected, seconds)
+        say(closed, "bold red" if failed or self.findings else "bold green")
+
+
+def _titled(title: str, rule: str) -> str:
+    return title.center(WIDTH, rule)
+
+
+class _Published:
+    """Published workflows by `name@version`, from a server or straight from its database."""
+
+    def __init__(self, server: str | None, database: str | None) -> None:
+        self._server = server
+        self._database = database
+
+    def source_of(self, reference: str) -> bytes:
+        """The bytes of the document. Raises HaiFlowError where there is none."""
+        if self._database is None:
+            return asyncio.run(self._ask_server(reference))
+        return self._ask_database(reference, self._database)
+
+    async def _ask_server(self, reference: str) -> bytes:
+        from hai_flow.cli.client import Server
+
+        async with Server(self._server) as server:
+            found = await server.get(f"/v1/workflows/{reference}")
+        return found["source"].encode()
+
+    def _ask_database(self, reference: str, dsn: str) -> bytes:
+        from hai_flow.cli import processes
+
+        settings = processes.load_settings(database_url=dsn)
+        with processes.open_database(settings) as database:
+            return asyncio.run(_read_published(reference, database))
+
+
+async def _read_published(reference: str, database: Database) -> bytes:
+    import asyncpg
+
+    from hai_flow.cli import processes
+    from hai_flow.runtime import LOCAL_TENANT
+    from hai_flow.store import workflows
+
+    name, _, version = reference.partition("@")
+    async with processes.reachable(database):
+        connection = await asyncpg.connect(database.dsn)
+        try:
+            stored = await workflows.workflow_version(connection, LOCAL_TENANT, name, int(version.partition("+")[0]))
+        finally:
+            await connection.close()
+    if stored is None:
+        raise HaiFlowError(f"there is no workflow `{reference}` in {database.shown}; publish it first")
+    return stored.source

@@ -1,0 +1,179 @@
+"""A suite held against its workflow: whatever it names must be there, whatever it gives must fit (one finding each).
+
+A name that the workflow does not have would otherwise pass in silence (`not_called`), or wait for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from hai_flow.definition.document import Path, shorten, suggestion
+from hai_flow.definition.plan import Agent, Approve, FrontendTool, Plan, Schema, Step
+from hai_flow.engine.instances import plan_path
+from hai_flow.errors import Finding
+from hai_flow.testing.names import asks_people, calls_of, effects_of, is_frontend_call, may_call
+from hai_flow.testing.suite import Answer, Case, Decide, Expect, Mock, Suite
+
+Json: TypeAlias = Any
+
+
+def check_suite(suite: Suite, plan: Plan) -> list[Finding]:
+    """Everything in `suite` that does not fit the workflow `plan`, in document order."""
+    checker = _Checker(suite, plan)
+    checker.check()
+    return sorted(checker.findings, key=lambda finding: (finding.line, finding.column))
+
+
+class _Checker:
+    def __init__(self, suite: Suite, plan: Plan) -> None:
+        self.suite = suite
+        self.plan = plan
+        self.findings: list[Finding] = []
+        self.calls = calls_of(plan)
+        effects = list(effects_of(plan))
+        self.effects = {step.path for step in effects} | {step.id for step in effects if step.id in plan.ids}
+        self.asking = {step.path for step in plan.steps.values() if asks_people(step)}
+        self.agents = [step.verb for step in effects if isinstance(step.verb, Agent)]
+
+    def check(self) -> None:
+        self._mocks(self.suite.mock.values())
+        for case in self.suite.cases:
+            self._case(case)
+
+    def _case(self, case: Case) -> None:
+        self._mocks(case.mock.values())
+        self._value(self.plan.input, self.plan.input.with_defaults(case.input), (*case.at, "input"), "the input")
+        for name, value in case.state.items():
+            at = (*case.at, "state", name)
+            variable = self.plan.state.get(name)
+            if variable is None:
+                self._unknown(name, self.plan.state, at, "state", "the workflow declares no state", key=True)
+            else:
+                self._value(variable.schema, value, at, f"the state `{name}`")
+        for entry in case.script:
+            if isinstance(entry, Expect):
+                self._expect(entry)
+            elif isinstance(entry, (Decide, Answer)):
+                self._pending(entry.pending, (*entry.at, "pending"))
+        if case.expect is not None:
+            self._expect(case.expect)
+
+    # --- values ---------------------------------------------------------------------------------------------------
+
+    def _value(self, schema: Schema, value: Json, at: Path, what: str) -> None:
+        for fault in schema.findings(value):
+            place = (*at, *_place(value, fault["path"]))
+            self._find(place, "test.value", f"{what} does not fit the workflow: {fault['message']}")
+
+    # --- names ----------------------------------------------------------------------------------------------------
+
+    def _mocks(self, mocks: Iterable[Mock]) -> None:
+        for mock in mocks:
+            if not self._is_effect(mock.name) and self._is_answered(mock.name):
+                message = (
+                    f"`{mock.name}` asks a client, which is not mocked; answer it in the script: `answer: {{...}}`"
+                )
+                self._find(mock.at, "test.mock", message, key=True)
+            elif not self._is_effect(mock.name):
+                self._unknown(
+                    mock.name, self.effects | self.calls, mock.at, "mock", "no step of the workflow performs", key=True
+                )
+
+    def _is_answered(self, name: str) -> bool:
+        """Whether `name` means what a client answers: a frontend tool, or a step that calls one."""
+        step = self.plan.steps.get(plan_path(self.plan.ids.get(name, name)))
+        return isinstance(self.plan.tools.get(name), FrontendTool) or (step is not None and is_frontend_call(step))
+
+    def _is_effect(self, name: str) -> bool:
+        if name in self.calls or plan_path(name) in self.effects:
+            return True
+        return any(f"{name.partition('.')[0]}.*" in agent.tools and may_call(agent, name) for agent in self.agents)
+
+    def _expect(self, expect: Expect) -> None:
+        given, at = expect.values, expect.at
+        for number, path in enumerate(given.get("pending", ())):
+            self._pending(path, (*at, "pending", number))
+        for path in given.get("escalated", {}):
+            self._escalated(path, (*at, "escalated", path))
+        names = [((*at, "calls", name), name) for name in given.get("calls", {})]
+        names += [((*at, "not_called", number), name) for number, name in enumerate(given.get("not_called", ()))]
+        for place, name in names:
+            if not self._is_effect(name):
+                known = self.effects | self.calls
+                self._unknown(name, known, place, "call", "no step of the workflow performs", key=True)
+        for name in given.get("steps", {}):
+            if self.plan.ids.get(name, plan_path(name)) not in self.plan.steps:
+                known = {**self.plan.ids, **self.plan.steps}
+                self._unknown(name, known, (*at, "steps", name), "step", "the workflow has no step", key=True)
+        for name in given.get("state") or {}:
+            if name not in self.plan.state:
+                place = (*at, "state", name)
+                self._unknown(name, self.plan.state, place, "state", "the workflow declares no state", key=True)
+
+    def _pending(self, path: str, at: Path) -> None:
+        step = self._asking_step(path, at)
+        if step is not None and not asks_people(step):
+            self._unknown(path, self.asking, at, "pending", "people are not asked at")
+
+    def _escalated(self, path: str, at: Path) -> None:
+        step = self._asking_step(path, at)
+        if step is None:
+            return
+        if isinstance(step.verb, Approve):
+            policy = step.verb.policy
+        else:
+            policy = None if step.approval is None else step.approval.policy
+        if policy is None or not policy.escalations:
+            self._find(at, "test.escalated", f"`{path}` has no `escalate` in its `on_deadline`", key=True)
+
+    def _asking_step(self, path: str, at: Path) -> Step | None:
+        """The step at a path of a run. A name that is none is a finding; so is an id of a step that stands deeper."""
+        if not path:
+            return None  # it is missing, or no text: the reader has said so
+        step = self.plan.steps.get(plan_path(path))
+        if step is None:
+            stands_at = self.plan.ids.get(path)
+            if stands_at is None:
+                self._unknown(path, self.asking, at, "pending", "the workflow has no step", key=True)
+            else:
+                self._find(at, "test.path", f"expected the path of `{path}`, which stands at `{stands_at}`", key=True)
+        elif "[]" in path:
+            message = f"expected the path of one iteration, with its key in the brackets, found `{path}`"
+            self._find(at, "test.path", message, key=True)
+            return None
+        return step
+
+    # --- findings -------------------------------------------------------------------------------------------------
+
+    def _unknown(
+        self,
+        name: str,
+        known: Collection[str] | Mapping[str, Any],
+        at: Path,
+        what: str,
+        sentence: str,
+        *,
+        key: bool = False,
+    ) -> None:
+        hint = suggestion(name, list(known)) or (f"; there is {', '.join(sorted(known))}" if known else "")
+        self._find(at, f"test.unknown_{what}", f"{sentence} `{shorten(name, 60)}`{hint}", key=key)
+
+    def _find(self, at: Path, code: str, message: str, *, key: bool = False) -> None:
+        line, column = self.suite.document.position(at, key=key)
+        self.findings.append(Finding(self.suite.file, line, column, "error", code, message))
+
+
+def _place(value: Json, pointer: str) -> tuple[str | int, ...]:
+    """The path that a JSON Pointer means in `value`: list positions become numbers."""
+    place: list[str | int] = []
+    for part in pointer.split("/")[1:]:
+        key: str | int = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, list) and part.isdigit():
+            key = int(part)
+        place.append(key)
+        try:
+            value = value[key]
+        except (KeyError, IndexError, TypeError):
+            value = None
+    return tuple(place)

@@ -1,0 +1,53 @@
+"""What a test that fails says: the place in its document, a sentence, and what was expected beside what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from hai_flow.testing.suite import ABSENT
+
+Json: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One thing that was not as the test says. `expected` and `found` are ABSENT where there is nothing to compare."""
+
+    line: int
+    column: int
+    message: str
+    expected: Json = ABSENT
+    found: Json = ABSENT
+
+
+class CaseFailed(Exception):
+    """The case can't go on. The message is the failure's; where it happened, the runner knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A place where two values differ: `at` leads there from the top, key by key."""
+
+    at: tuple[str | int, ...]
+    expected: Json
+    found: Json
+
+
+def differences(expected: Json, found: Json, at: tuple[str | int, ...] = ()) -> Iterator[Difference]:
+    """Where `found` is not as expected: maps need only have what is expected of them, lists are compared exactly."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        for key, value in expected.items():
+            yield from differences(value, found.get(key, ABSENT), (*at, key))
+    elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        for number, (mine, other) in enumerate(zip(expected, found, strict=True)):
+            yield from differences(mine, other, (*at, number))
+    elif not _same(expected, found):
+        yield Difference(at, expected, found)
+
+
+def _same(expected: Json, found: Json) -> bool:
+    if isinstance(expected, bool) or isinstance(found, bool):
+        return expected is found
+    return expected == found

@@ -1,0 +1,140 @@
+"""Test documents found, read, and held against the workflows that they name. The room that reads files.
+
+Compiled plans are kept by the bytes they come from, so a thousand tests of one workflow compile it once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from hai_flow.definition.compiler import compile_workflow
+from hai_flow.definition.plan import Plan
+from hai_flow.errors import DefinitionError, Finding, HaiFlowError
+from hai_flow.testing.binding import check_suite
+from hai_flow.testing.reader import read_suite
+from hai_flow.testing.runner import Result, run_case
+from hai_flow.testing.suite import Case, Suite
+
+SUFFIXES: Final = (".test.yaml", ".test.yml")
+PLANS_MAX: Final = 256
+
+Published: TypeAlias = Callable[[str], bytes]
+"""The bytes of a published workflow by `name@version`. Raises `HaiFlowError` where there is none."""
+
+_REFERENCE = re.compile(r"[a-z][a-z0-9_]{0,62}@[0-9]{1,9}(\+[0-9a-f]{8})?")
+_SKIPPED: Final = frozenset(("node_modules", "__pycache__", "site-packages"))
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A test document as it was read. With findings there is nothing to run; `sources` holds the texts they are
+    about."""
+
+    file: str
+    suite: Suite | None
+    plan: Plan | None
+    findings: tuple[Finding, ...]
+    sources: dict[str, str]
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        return () if self.suite is None or self.plan is None else self.suite.cases
+
+    def run(self, case: Case) -> Result:
+        """Perform one of its cases."""
+        assert self.suite is not None
+        assert self.plan is not None
+        return run_case(self.suite, case, self.plan)
+
+
+def is_test_file(path: Path) -> bool:
+    """Whether a file holds tests, by its name."""
+    return path.name.endswith(SUFFIXES)
+
+
+def find_suites(place: Path) -> Iterator[Path]:
+    """The test files at `place`: itself, or those in the folder and below. Hidden folders are passed over."""
+    if not place.is_dir():
+        yield place
+        return
+    for each in sorted(place.iterdir()):
+        if each.is_dir():
+            if not each.name.startswith(".") and each.name not in _SKIPPED:
+                yield from find_suites(each)
+        elif is_test_file(each):
+            yield each
+
+
+class Loader:
+    """Reads test documents. `published` finds the workflows that they name by version; None: there is no server."""
+
+    def __init__(self, published: Published | None = None) -> None:
+        self._published = published
+        self._plans: OrderedDict[bytes, Plan] = OrderedDict()
+
+    def load(self, path: Path, shown: str | None = None) -> Loaded:
+        """The test document at `path`, called `shown` in findings. Raises `OSError` if it can't be read."""
+        file = shown or str(path)
+        source = path.read_bytes()
+        sources = {file: source.decode(errors="replace")}
+        suite, findings = read_suite(source, file)
+        if suite is None:
+            return Loaded(file, None, None, tuple(findings), sources)
+        plan, faults = self._plan(suite, path, sources)
+        if plan is not None:
+            faults = check_suite(suite, plan)
+        return Loaded(file, suite, None if faults else plan, tuple(faults), sources)
+
+    def _plan(self, suite: Suite, path: Path, sources: dict[str, str]) -> tuple[Plan | None, Sequence[Finding]]:
+        """The plan of the workflow that a suite names, or findings that say why there is none."""
+        name = suite.workflow
+        try:
+            if _REFERENCE.fullmatch(name):
+                file, source = name, self._published_source(name)
+            else:
+                place = path.parent / name
+                file, source = str(place), place.read_bytes()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            message = f"expected a workflow at `{name}`, beside this file: {reason}; give its path, or name@version"
+            return None, [_at_workflow(suite, message)]
+        except HaiFlowError as error:
+            return None, [_at_workflow(suite, str(error))]
+        try:
+            return self._compiled(source, file), ()
+        except DefinitionError as error:
+            sources[file] = source.decode(errors="replace")
+            errors = sum(finding.severity == "error" for finding in error.findings)
+            mistakes = "a mistake" if errors == 1 else f"{errors} mistakes"
+            return None, [
+                _at_workflow(suite, f"the workflow `{name}` has {mistakes}; correct it first"),
+                *error.findings,
+            ]
+
+    def _published_source(self, reference: str) -> bytes:
+        if self._published is None:
+            raise HaiFlowError(
+                f"`{reference}` is a published version, and no server was named; add --server URL or --database DSN, "
+                f"or give the path of the workflow's file"
+            )
+        return self._published(reference)
+
+    def _compiled(self, source: bytes, file: str) -> Plan:
+        digest = sha256(source).digest()
+        known = self._plans.get(digest)
+        if known is None:
+            known = self._plans[digest] = compile_workflow(source, file)
+            while len(self._plans) > PLANS_MAX:
+                self._plans.popitem(last=False)
+        return known
+
+
+def _at_workflow(suite: Suite, message: str) -> Finding:
+    line, column = suite.document.position(("workflow",))
+    return Finding(suite.file, line, column, "error", "test.workflow", message)

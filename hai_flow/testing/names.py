@@ -1,0 +1,69 @@
+"""By which names tests speak of the steps of a workflow: paths, ids, and the calls that effects make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from hai_flow.definition.plan import EFFECTS, Agent, Approve, Ask, Call, FrontendTool, Plan, Step
+from hai_flow.engine.instances import plan_path
+
+Verbs = tuple[type[Any], ...]
+PEOPLE: Final[Verbs] = (Ask, Approve)
+
+
+def call_name(call: Call) -> str:
+    """A call as it is written in the workflow: `erp.book`, or `weather` for a tool that is one function."""
+    return f"{call.tool.name}.{call.function}" if call.function else call.tool.name
+
+
+def names_of(plan: Plan, path: str) -> tuple[str, ...]:
+    """Every name by which a test may mean the effect at `path` of a run, the most exact one first.
+
+    The path itself (`rollout[api]/health`), the path in the workflow, which means it in every iteration
+    (`rollout[]/health`), the id that its author wrote, the call, and the tool.
+    """
+    inside = plan_path(path)
+    step = plan.steps[inside]
+    names = [path, inside]
+    if step.id in plan.ids:
+        names.append(step.id)
+    if isinstance(step.verb, Call):
+        names += [call_name(step.verb), step.verb.tool.name]
+    return tuple(dict.fromkeys(names))
+
+
+def effects_of(plan: Plan) -> Iterator[Step]:
+    """The steps that the engine has performed for it, and that a test therefore mocks."""
+    for step in plan.steps.values():
+        if isinstance(step.verb, EFFECTS) and not is_frontend_call(step):
+            yield step
+
+
+def is_frontend_call(step: Step) -> bool:
+    """Whether the step is a call that a client answers."""
+    return isinstance(step.verb, Call) and isinstance(step.verb.tool, FrontendTool)
+
+
+def asks_people(step: Step) -> bool:
+    """Whether the step may open a pending: a question, an approval, a gate, a frontend's call, an outcome in doubt."""
+    if isinstance(step.verb, PEOPLE) or step.approval is not None or is_frontend_call(step):
+        return True
+    return step.delivery == "at_most_once"
+
+
+def calls_of(plan: Plan) -> set[str]:
+    """The calls of tools in the workflow, by name: those of its steps but a client's, and those its agents may make."""
+    found: set[str] = set()
+    for step in plan.steps.values():
+        if isinstance(step.verb, Call) and not is_frontend_call(step):
+            found |= {call_name(step.verb), step.verb.tool.name}
+        elif isinstance(step.verb, Agent):
+            found |= {name for tool in step.verb.tools for name in (tool.removesuffix(".*"), tool.partition(".")[0])}
+    return found
+
+
+def may_call(agent: Agent, name: str) -> bool:
+    """Whether the agent's `tools` allow the call `name`: as `tool.fn`, as `tool`, or by `tool.*`."""
+    tool = name.partition(".")[0]
+    return name in agent.tools or tool in agent.tools or f"{tool}.*" in agent.tools

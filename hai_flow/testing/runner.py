@@ -1,0 +1,253 @@
+"""A case performed: its run started, its script played entry by entry, its expectations compared."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from hai_flow import values
+from hai_flow.definition.document import Path
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.errors import Rejected
+from hai_flow.testing.failures import CaseFailed, Failure, differences
+from hai_flow.testing.mocks import Mocks
+from hai_flow.testing.suite import ABSENT, Advance, Answer, Case, Decide, Entry, Expect, Operate, Signal, Suite
+from hai_flow.testing.virtual import VirtualRun
+
+Json: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a case. `run` says in a line where its run stood at the end."""
+
+    suite: Suite
+    case: Case
+    failures: tuple[Failure, ...]
+    run: str
+    seconds: float
+
+    @property
+    def passed(self) -> bool:
+        return not self.failures
+
+    @property
+    def line(self) -> int:
+        """Where the case begins."""
+        return self.suite.line(self.case.at)
+
+    def as_dict(self) -> dict[str, Json]:
+        """The result as `hai-flow test --json` prints it."""
+        return {
+            "file": self.suite.file,
+            "line": self.line,
+            "name": self.case.name,
+            "outcome": "passed" if self.passed else "failed",
+            "seconds": round(self.seconds, 6),
+            "failures": [_failure_dict(self.suite.file, failure) for failure in self.failures],
+        }
+
+
+def _failure_dict(file: str, failure: Failure) -> dict[str, Json]:
+    shown: dict[str, Json] = {
+        "file": file,
+        "line": failure.line,
+        "column": failure.column,
+        "message": failure.message,
+    }
+    compared = {"expected": failure.expected, "found": failure.found}
+    return {**shown, **{key: value for key, value in compared.items() if value is not ABSENT}}
+
+
+def run_case(suite: Suite, case: Case, plan: Plan) -> Result:
+    """Perform one case of `suite` against `plan`. What is not as the test says is in the result; nothing is raised."""
+    began = time.perf_counter()
+    playing = _Playing(suite, case, _with_state(plan, case.state))
+    failures = tuple(playing.play())
+    return Result(suite, case, failures, playing.summary(), time.perf_counter() - began)
+
+
+def _with_state(plan: Plan, state: Mapping[str, Json]) -> Plan:
+    """The plan with a case's `state` in place of the variables' defaults."""
+    if not state:
+        return plan
+    variables = {
+        name: replace(variable, default=state[name]) if name in state else variable
+        for name, variable in plan.state.items()
+    }
+    return replace(plan, state=variables)
+
+
+class _Playing:
+    def __init__(self, suite: Suite, case: Case, plan: Plan) -> None:
+        self.suite = suite
+        self.case = case
+        self.run = VirtualRun(plan, Mocks(plan, case.mock, suite.mock), suite.now)
+
+    # --- the script -----------------------------------------------------------------------------------------------
+
+    def play(self) -> list[Failure]:
+        """Everything that is wrong at the first entry that is."""
+        case, run = self.case, self.run
+        at: Path = case.at
+        try:
+            run.start(self.suite.requester(case).id, case.input)
+            run.settle()
+            for entry in case.script:
+                at = entry.at
+                failures = self._perform(entry)
+                if failures:
+                    return failures
+            if case.expect is not None:
+                at = case.expect.at
+                failures = list(self._compare(case.expect))
+                if failures:
+                    return failures
+            at = (*case.at, "events")
+            self._compare_events()
+        except Rejected as rejected:
+            return [self._failure(at, f"refused with {rejected.status}: {_refusal(rejected)}")]
+        except CaseFailed as failed:
+            return [self._failure(at, str(failed))]
+        return []
+
+    def _perform(self, entry: Entry) -> list[Failure]:
+        if isinstance(entry, Expect):
+            return list(self._compare(entry))
+        _PERFORMANCES[type(entry)](self, entry)
+        self.run.settle()
+        return []
+
+    def _decide(self, entry: Decide) -> None:
+        id = self._pending(entry.pending, late=entry.refused is not None)
+        answer = c.PendingAnswer(
+            id=id,
+            decision=entry.decision,
+            reason=entry.reason,
+            edits=_given(entry.edits),
+            **{"result" if self.run.pending_kind(id) == "doubt" else "values": _given(entry.values)},
+        )
+        self._answer_with(answer, entry.by, entry.refused)
+
+    def _answer(self, entry: Answer) -> None:
+        id = self._pending(entry.pending, late=entry.refused is not None)
+        if entry.error is not None:
+            answer = c.PendingAnswer(id=id, error=entry.error)
+        elif self.run.pending_kind(id) == "ask":
+            answer = c.PendingAnswer(id=id, values=entry.value)
+        else:
+            answer = c.PendingAnswer(id=id, result=entry.value)
+        self._answer_with(answer, entry.by, entry.refused)
+
+    def _answer_with(self, answer: c.PendingAnswer, by: str | None, refused: int | None) -> None:
+        """Send the answer. Raises `CaseFailed` where it is not refused as the test says."""
+        person = self.suite.person(self.case, by)
+        try:
+            self.run.answer(answer, person)
+        except Rejected as rejected:
+            if rejected.status == refused:
+                return
+            if refused is None:
+                raise
+            raise CaseFailed(
+                f"expected it to be refused with {refused}, but it was with {rejected.status}: {_refusal(rejected)}"
+            ) from None
+        if refused is not None:
+            raise CaseFailed(f"expected it to be refused with {refused}, but what {person.id} sent was accepted")
+
+    def _pending(self, path: str, *, late: bool) -> str:
+        """The id of what waits for people at `path`; if the answer may be `late`, also of what waited there."""
+        id = self.run.pending_id(path)
+        if id is None or (not late and path not in self.run.state.open_pendings):
+            raise CaseFailed(f"nobody is asked at `{path}` now: {self.summary()}")
+        return id
+
+    def _signal(self, entry: Signal) -> None:
+        self.run.signal(entry.type, entry.data)
+
+    def _advance(self, entry: Advance) -> None:
+        self.run.advance(entry.duration)
+
+    def _operate(self, entry: Operate) -> None:
+        getattr(self.run, entry.control)()
+
+    # --- expectations ---------------------------------------------------------------------------------------------
+
+    def _compare(self, expect: Expect) -> Iterator[Failure]:
+        for key, expected in expect.values.items():
+            at = (*expect.at, key)
+            if key == "pending":
+                yield from self._different(at, "pending", sorted(expected), self.run.pending)
+            elif key == "not_called":
+                for number, name in enumerate(expected):
+                    count = self.run.mocks.count(name)
+                    if count:
+                        yield self._failure((*at, number), f"{name} must not be called", 0, count)
+            elif key in _COUNTED:
+                found = {name: _COUNTED[key](self.run, name) for name in expected}
+                yield from self._different(at, key, expected, found)
+            else:
+                yield from self._different(at, key, expected, _FOUND[key](self.run))
+
+    def _different(self, at: Path, what: str, expected: Json, found: Json) -> Iterator[Failure]:
+        for difference in differences(expected, found):
+            label = ".".join(map(str, (what, *difference.at)))
+            yield self._failure((*at, *difference.at), label, difference.expected, difference.found)
+
+    def _compare_events(self) -> None:
+        """Raises `CaseFailed` where the events, in order, do not contain those of the case."""
+        happened = iter(self.run.event_types)
+        for number, wanted in enumerate(self.case.events):
+            if wanted not in happened:  # reads on to the wanted one, or to the end
+                before = f" behind `{self.case.events[number - 1]}`" if number else ""
+                raise CaseFailed(
+                    f"expected the event `{wanted}`{before}; what happened is {', '.join(self.run.event_types)}"
+                )
+
+    def _failure(self, at: Path, message: str, expected: Json = ABSENT, found: Json = ABSENT) -> Failure:
+        line, column = self.suite.document.position(at, key=True)
+        return Failure(line, column, message, expected, found)
+
+    def summary(self) -> str:
+        """Where the run stands, in a line."""
+        state = self.run.state
+        text = f"the run is {state.status}" if state.status != "new" else "there is no run"
+        if state.error is not None:
+            text += f": {state.error.code} at {state.error.path or 'the end'}, {state.error.message}"
+        elif self.run.pending:
+            text += f" at {', '.join(self.run.pending)}"
+        return f"{text} ({values.rfc3339(self.run.now)})"
+
+
+_PERFORMANCES: Final[dict[type, Callable[[_Playing, Any], None]]] = {
+    Decide: _Playing._decide,
+    Answer: _Playing._answer,
+    Signal: _Playing._signal,
+    Advance: _Playing._advance,
+    Operate: _Playing._operate,
+}
+_COUNTED: Final[dict[str, Callable[[VirtualRun, str], Json]]] = {
+    "calls": lambda run, name: run.mocks.count(name),
+    "escalated": VirtualRun.escalated,
+    "steps": VirtualRun.step,
+}
+_FOUND: Final[dict[str, Callable[[VirtualRun], Json]]] = {
+    "status": lambda run: run.state.status,
+    "output": lambda run: run.state.output,
+    "state": lambda run: run.state.state,
+    "error": lambda run: run.error,
+}
+
+
+def _given(value: Json) -> Json:
+    return msgspec.UNSET if value is ABSENT else value
+
+
+def _refusal(rejected: Rejected) -> str:
+    faults = [f"{fault.get('path') or 'the value'}: {fault.get('message', '')}" for fault in rejected.findings]
+    return " ".join([rejected.detail, *faults])

@@ -1,0 +1,171 @@
+"""What a test document says, as values (LANGUAGE section 12). Built by `reader`, performed by `runner`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from hai_flow.definition.document import Document, Path
+from hai_flow.engine.commands import LOCAL_PRINCIPAL, Principal
+
+Json: TypeAlias = Any
+Control: TypeAlias = Literal["pause", "resume", "stop", "restart"]
+
+
+class _Absent:
+    """The type of `ABSENT`."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+ABSENT = _Absent()
+"""What stands for a value that was not given, where null is a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool that a mocked model calls, as it is named in the agent's `tools` (`web.search`)."""
+
+    name: str
+    at: Path
+
+
+@dataclass(frozen=True, slots=True)
+class MockError:
+    """How a mocked effect fails. `retriable` None: as the code says."""
+
+    code: str = "tool.failed"
+    message: str = "The test lets it fail."
+    retriable: bool | None = None
+    data: Json = None
+    retry_after: int | None = None  # milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """What one call of an effect does: an output, an error, or, of a model, the tools that it calls first.
+
+    With `tool_calls` alone the model has not answered yet: its next turn is the next behaviour of the list.
+    """
+
+    at: Path
+    output: Json = ABSENT
+    error: MockError | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Mock:
+    """The behaviours of an effect: call after call if `successive`, else the only one at every call."""
+
+    name: str
+    at: Path
+    behaviours: tuple[Behaviour, ...]
+    successive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """What must hold now. Only the keys that were given are there."""
+
+    at: Path
+    values: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """A vote, or with `refused` one that must be refused with that HTTP status."""
+
+    at: Path
+    pending: str
+    by: str | None
+    decision: str
+    reason: str | None = None
+    values: Json = ABSENT
+    edits: Json = ABSENT
+    refused: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a form or to a frontend's call: a `value`, or the `error` that the frontend reports."""
+
+    at: Path
+    pending: str
+    by: str | None
+    value: Json = ABSENT
+    error: str | None = None
+    refused: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    at: Path
+    type: str
+    data: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    at: Path
+    duration: int  # milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Operate:
+    """What an operator does, or (`restart`) what happens to the process."""
+
+    at: Path
+    control: Control
+
+
+Entry: TypeAlias = Expect | Decide | Answer | Signal | Advance | Operate
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test: a run of its own. Its `mock` goes before that of the file."""
+
+    at: Path
+    name: str
+    requester: str | None
+    input: Json
+    state: Mapping[str, Json]
+    mock: Mapping[str, Mock]
+    script: tuple[Entry, ...]
+    expect: Expect | None
+    events: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """One test document. `workflow` is a path as it was written, or a published `name@version`."""
+
+    document: Document
+    workflow: str
+    now: int  # milliseconds since 1970
+    people: Mapping[str, Principal]
+    mock: Mapping[str, Mock]
+    cases: tuple[Case, ...] = field(default=())
+
+    @property
+    def file(self) -> str:
+        return self.document.file
+
+    def line(self, at: Path) -> int:
+        """The line of what stands at `at`, from 1."""
+        return self.document.position(at)[0]
+
+    def requester(self, case: Case) -> Principal:
+        """Who starts the case's run: whom it names, else the last of `people` without a role or group, else the
+        last."""
+        if case.requester is not None:
+            return self.people[case.requester]
+        ordinary = [person for person in self.people.values() if not (person.roles or person.groups)]
+        return (ordinary or list(self.people.values()) or [LOCAL_PRINCIPAL])[-1]
+
+    def person(self, case: Case, name: str | None) -> Principal:
+        """The person of that name; without one, the requester."""
+        return self.requester(case) if name is None else self.people[name]

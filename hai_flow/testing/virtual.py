@@ -1,0 +1,206 @@
+"""One run without a database: commands go to the real engine, effects to the mocks, and time passes when it is told to.
+
+What a worker, a committer and a clock do together is a loop here: decide, take over what was decided, perform what it
+asks for, until nothing moves by itself any more. Pauses between retries do pass by themselves: nobody waits for those.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.decide import decide
+from hai_flow.engine.instances import plan_path
+from hai_flow.engine.jobs import Continue, open_jobs, wake_at
+from hai_flow.engine.signals import SUBSCRIBE
+from hai_flow.engine.snapshot import decode_state, encode_state
+from hai_flow.engine.state import RunState, fold
+from hai_flow.testing.failures import CaseFailed
+from hai_flow.testing.mocks import Mocks
+
+Json: TypeAlias = Any
+
+RUN_ID: Final = UUID("01900000-0000-7000-8000-000000000001")
+THREAD_ID: Final = "test"
+OPERATOR: Final = "user:operator"
+VIA: Final = "test"
+DECISIONS_MAX: Final = 50_000  # between two entries of a script: more is a run that never comes to rest
+
+_STATUS_AFTER: Final[dict[type[e.Event], str]] = {
+    e.StepStarted: "running",
+    e.StepFinished: "finished",
+    e.StepSkipped: "skipped",
+    e.StepFailed: "failed",
+    e.StepStopped: "stopped",
+    e.StepUndone: "undone",
+}
+
+
+class VirtualRun:
+    """A run of `plan` on a clock of its own, which begins at `now` (ms since 1970). Methods that send a command raise
+    `Rejected` where it is refused, and `CaseFailed` where a mock says nothing."""
+
+    def __init__(self, plan: Plan, mocks: Mocks, now: int) -> None:
+        self.plan = plan
+        self.mocks = mocks
+        self.now = now
+        self.state = RunState(str(RUN_ID))
+        self.log: list[tuple[e.Event, ...]] = []
+        self._begun: list[tuple[str, int]] = []  # attempts in the order in which they began
+        self._ended: dict[str, str] = {}  # what became of steps that the state may have forgotten
+        self._escalated: Counter[str] = Counter()
+        self._signals: list[c.Signal] = []  # everything that was ever sent, oldest first
+        self._subscribed: list[tuple[str, ...]] = []  # types that steps have begun to wait for, not yet looked up
+
+    # --- what happens to it ---------------------------------------------------------------------------------------
+
+    def start(self, requester: str, input: Json) -> None:
+        self._do(c.Start(run_id=RUN_ID, thread_id=THREAD_ID, requester=requester, input=input))
+
+    def answer(self, answer: c.PendingAnswer, by: c.Principal) -> None:
+        self._do(c.Answer(answers=(answer,), by=by, via=VIA))
+
+    def signal(self, type: str, data: Json) -> None:
+        """Send the run an event from outside. It is kept: a step that begins to wait later finds it (LANGUAGE 3)."""
+        sent = c.Signal(id=f"signal-{len(self._signals) + 1}", name=type, data=data, sent_at=self.now)
+        self._signals.append(sent)
+        self._do(sent)
+
+    def pause(self) -> None:
+        self._do(c.Pause(by=OPERATOR))
+
+    def resume(self) -> None:
+        self._do(c.Resume(by=OPERATOR))
+
+    def stop(self) -> None:
+        self._do(c.Stop(by=OPERATOR))
+
+    def advance(self, duration: int) -> None:
+        """Let time pass (ms): everything that falls due happens at its own instant, in order."""
+        target = self.now + duration
+        while (wake := wake_at(self.state)) is not None and wake <= target:
+            self._fire(wake)
+            self.settle(until=target)
+        self.now = max(self.now, target)
+
+    def restart(self) -> None:
+        """Forget everything and read it again from the log, as a process does that takes the run over. Raises
+        `CaseFailed` if that makes a difference."""
+        again = RunState(str(RUN_ID))
+        for batch in self.log:
+            again = fold(again, e.decode_events(e.encode_events(batch)))
+        snapshot = decode_state(encode_state(self.state))
+        for name, other in (("log", again), ("snapshot", snapshot)):
+            if other != self.state:
+                fields = [f for f in self.state.__struct_fields__ if getattr(self.state, f) != getattr(other, f)]
+                raise CaseFailed(
+                    f"the restart changes the run: read from its {name}, it differs in {', '.join(fields)}"
+                )
+        self.state = again
+
+    def settle(self, until: int | None = None) -> None:
+        """Go on until nothing moves without the clock; pauses between retries pass (but none beyond `until`)."""
+        for _ in range(DECISIONS_MAX):
+            if not self._move(until):
+                return
+        raise CaseFailed(f"the run has not come to rest after {DECISIONS_MAX} decisions; does a `repeat` never end?")
+
+    def _move(self, until: int | None) -> bool:
+        """Do the next thing that happens by itself. False if there is none."""
+        if Continue() in open_jobs(self.state):
+            self._do(c.Continue())
+            return True
+        if self._subscribed:
+            types = self._subscribed.pop(0)
+            for sent in self._signals:
+                if sent.name in types and not self.state.ended:
+                    self._do(sent)
+            return True
+        attempt = self._next_attempt()
+        if attempt is not None:
+            self._do(self.mocks.perform(self.state, *attempt, self.now))
+            return True
+        timers = self.state.timers
+        wake = wake_at(self.state)
+        if wake is None or not timers or timers[0].kind != "retry" or (until is not None and wake > until):
+            return False
+        self._fire(wake)
+        return True
+
+    def _next_attempt(self) -> tuple[str, int] | None:
+        """The open attempt that began first."""
+        while self._begun:
+            path, number = self._begun[0]
+            if self.state.attempts.get(path) == number:
+                return path, number
+            del self._begun[0]
+        return None
+
+    def _fire(self, wake: int) -> None:
+        self.now = max(self.now, wake)
+        self._do(c.TimerFired())
+
+    def _do(self, command: c.Command) -> None:
+        decision = decide(self.plan, self.state, command, self.now)
+        self.state = decision.state
+        if decision.events:
+            self.log.append(decision.events)
+        for event in decision.events:
+            self._note(event)
+        self._subscribed += [tuple(sent.body["types"]) for sent in decision.outbox if sent.kind == SUBSCRIBE]
+
+    def _note(self, event: e.Event) -> None:
+        if isinstance(event, e.AttemptStarted) or (isinstance(event, e.StepStarted) and event.attempt):
+            self._begun.append((event.path, event.attempt))
+        if isinstance(event, e.PendingEscalated):
+            self._escalated[event.path] += 1
+        status = _STATUS_AFTER.get(type(event))
+        if status is not None:
+            path: str = event.path  # type: ignore[attr-defined]
+            self._ended.pop(path, None)  # the last one to be heard of stands last
+            self._ended[path] = status
+
+    # --- what is there --------------------------------------------------------------------------------------------
+
+    @property
+    def pending(self) -> list[str]:
+        """The paths of the steps that wait for people, sorted."""
+        return sorted(self.state.open_pendings)
+
+    @property
+    def error(self) -> Json:
+        return None if self.state.error is None else msgspec.to_builtins(self.state.error)
+
+    @property
+    def event_types(self) -> list[str]:
+        return [event.type for batch in self.log for event in batch]
+
+    def pending_id(self, path: str) -> str | None:
+        """The id of the pending that the step has open, or had open last."""
+        known = self.state.open_pendings.get(path)
+        if known is not None:
+            return known
+        opened = [id for id, pending in self.state.pendings.items() if pending.opened.path == path]
+        return max(opened, key=lambda id: self.state.pendings[id].opened.at, default=None)
+
+    def pending_kind(self, id: str) -> str:
+        return self.state.pendings[id].opened.kind
+
+    def escalated(self, path: str) -> int:
+        """How often the approval at `path` was escalated."""
+        return self._escalated[path]
+
+    def step(self, name: str) -> str:
+        """The status of the step of that path or id; in a loop, of the instance that was heard of last."""
+        inside = self.plan.ids.get(name, name)
+        path = inside
+        if "[]" in inside:
+            path = next((each for each in reversed(self._ended) if plan_path(each) == inside), inside)
+        known = self.state.steps.get(path)
+        return self._ended.get(path, "pending") if known is None else known.status

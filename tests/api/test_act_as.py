@@ -1,0 +1,73 @@
+"""Acting as somebody over REST: quorums and exclusions can be tried, and the votes say how they came."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import httpx2
+import pytest
+
+from hai_flow.api.deps import get_principal
+from hai_flow.errors import Rejected
+from hai_flow.settings import Settings
+from tests.api.test_rest import Checked, code, http, start, wait_for_end, wait_for_pendings
+
+__all__ = ["http"]
+
+TWO_EYES = """
+hai: flow/v1
+name: two_eyes
+version: 1
+steps:
+  - id: gate
+    approve: {title: Go?, from: [role:boss], quorum: 2}
+output: ${{ steps.gate.output }}
+"""
+
+
+def decide(http: Checked, id: str, who: str, **body: Any) -> httpx2.Response:
+    given = {"decision": "approve", **body}
+    return http.post(f"/v1/pendings/{id}/decide", json=given, headers={"HAI-Act-As": who})
+
+
+def test_two_different_people_with_the_role_approve(http: Checked) -> None:
+    assert http.post("/v1/workflows", content=TWO_EYES).status_code == 201
+    run = start(http, "two_eyes")
+    (pending,) = wait_for_pendings(http, run["id"])
+    id = pending["id"]
+    assert code(http.post(f"/v1/pendings/{id}/decide", json={"decision": "approve"})) == (403, "pending_forbidden")
+    assert code(decide(http, id, "user:ann")) == (403, "pending_forbidden")
+    assert code(decide(http, id, "user:local,role:boss")) == (403, "pending_forbidden")  # they started it
+    assert decide(http, id, "user:ann,role:boss").json()["status"] == "open"
+    assert code(decide(http, id, "user:ann,role:boss", reason="again")) == (403, "vote_final")
+    assert code(decide(http, id, "user:bob,role:boss", digest="0" * 64)) == (422, "answer.digest")
+    assert decide(http, id, "user:bob,role:boss", digest=pending["digest"]).json()["status"] == "approve"
+    votes = wait_for_end(http, run["id"])["output"]["votes"]
+    assert [(vote["by"], vote["roles"], vote["via"]) for vote in votes] == [
+        ("user:ann", ["boss"], "rest (act as)"),
+        ("user:bob", ["boss"], "rest (act as)"),
+    ]
+
+
+def test_who_starts_a_run_as_somebody_is_its_requester(http: Checked) -> None:
+    assert http.post("/v1/workflows", content=TWO_EYES).status_code in (200, 201)
+    run = http.post("/v1/runs", json={"workflow": "two_eyes"}, headers={"HAI-Act-As": "user:eve,role:boss"}).json()
+    assert run["started_by"] == "user:eve"
+    (pending,) = wait_for_pendings(http, run["id"])
+    assert code(decide(http, pending["id"], "user:eve,role:boss")) == (403, "pending_forbidden")
+
+
+@pytest.mark.parametrize("who", ["ann", "role:boss", "user:ann,user:bob", ""])
+def test_somebody_who_is_nobody_is_refused(http: Checked, who: str) -> None:
+    assert code(http.get("/v1/pendings", headers={"HAI-Act-As": who})) == (422, "act_as.invalid")
+
+
+@pytest.mark.parametrize("settings", [{"allow_remote": True}, {"host": "0.0.0.0", "allow_remote": True}], ids=str)
+def test_a_server_that_others_can_reach_believes_nobody(settings: dict[str, Any]) -> None:
+    app = SimpleNamespace(state=SimpleNamespace(settings=Settings(**settings)))
+    request: Any = SimpleNamespace(app=app)
+    with pytest.raises(Rejected) as refusal:
+        get_principal(request, "user:ann,role:boss")
+    assert (refusal.value.status, refusal.value.code) == (403, "act_as.forbidden")
+    assert get_principal(request).id == "user:local"

@@ -1,0 +1,46 @@
+"""What `hai-flow new` begins with, and the page for language models."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+
+import pytest
+
+from hai_flow.authoring.grammar import grammar
+from hai_flow.authoring.scaffold import TEMPLATES, TemplateName, template
+from hai_flow.definition.compiler import check_workflow, compile_workflow
+from hai_flow.definition.document import parse
+from hai_flow.definition.reference import SHAPES, VERBS
+
+
+def test_every_template_has_tests_and_none_is_forgotten() -> None:
+    names = {path.name for path in resources.files("hai_flow.templates").iterdir() if path.name.endswith(".yaml")}
+    assert names == {f"{name}.{kind}.yaml" for name in TEMPLATES for kind in ("flow", "test")}
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_template_is_without_findings_under_any_name(name: TemplateName) -> None:
+    made = template(name, "my_own")
+    assert check_workflow(made.workflow.encode()) == []
+    assert compile_workflow(made.workflow.encode()).name == "my_own"
+    assert parse(made.tests.encode()).value["workflow"] == "my_own.flow.yaml"
+
+
+def test_the_page_for_models_is_short_and_tells_every_verb_and_key() -> None:
+    page = grammar()
+    assert page.count("\n") <= 250
+    for verb in VERBS:
+        assert f"| `{verb}: " in page
+    for name in ("document", "step"):
+        for key in SHAPES[name].keys:
+            assert re.search(rf"^- `{key.name}!?: ", page, re.MULTILINE), key.name
+    for key in SHAPES["approve"].keys:
+        assert re.search(rf"\*\*approve\*\*.*\b{key.name}!?: ", page), key.name
+
+
+def test_the_workflows_on_the_page_are_without_findings() -> None:
+    documents = re.findall(r"```yaml\n(.*?)```", grammar(), re.DOTALL)
+    assert len(documents) == 2
+    for document in documents:
+        assert check_workflow(document.encode()) == []

@@ -1,0 +1,368 @@
+# ruff: noqa: E501  (a case is a line)
+"""Wrong files: one mistake each, of the kind that authors and language models make, and what is said about it.
+
+`«` stands where the finding has to point; it is taken out before the file is read. A case that begins with `hai:` is a
+whole file; any other follows BASE.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Final
+
+import pytest
+
+from hai_flow.definition.compiler import check_workflow
+
+BASE: Final = """\
+hai: flow/v1
+name: sample
+version: 1
+input:
+  type: object
+  required: [amount, items, kind]
+  properties:
+    amount: {type: number}
+    count: {type: integer, default: 1}
+    kind: {type: string, enum: [taxi, hotel]}
+    note: {type: string}
+    items: {type: array, items: {type: object, required: [name], properties: {name: {type: string}}}}
+state:
+  log: {type: array, items: {type: string}, default: [], reduce: append}
+  status: {type: string, default: new}
+  plan: {type: array, items: {type: object}, default: []}
+models:
+  smart: {provider: openai, model: gpt-5}
+tools:
+  mail: {python: acme.mail, effect: write}
+  one: {python: "acme.one:run", effect: read}
+  vague: {python: acme.vague}
+  web: {mcp: "https://mcp.example.com/web", effect: read, allow: [search, fetch]}
+  pick:
+    frontend:
+      description: Pick one
+      parameters: {type: object, required: [question], properties: {question: {type: string}, many: {type: boolean}}}
+      result: {type: string}
+roles:
+  boss: [user:ann, user:bob]
+  clerk: [group:office]
+"""
+
+HEAD: Final = "hai: flow/v1\nname: a\nversion: 1\n"
+
+Case = tuple[str, str, str]  # the file; code (with a leading "?" for a warning); words of the message
+
+YAML: Final[list[Case]] = [
+    ("steps:\n  - say: hi\n    «say: ho\n", "yaml.duplicate_key", "written twice"),
+    ("steps:\n«\t- say: hi\n", "yaml.syntax", "indent with spaces"),
+    ("steps:\n  - say: hi\n    if: «!input.note\n", "yaml.tag", "must be quoted"),
+    ("steps:\n  - say: hi\n«---\nsteps: []\n", "yaml.second_document", "remove it"),
+    ("steps:\n  - &base {say: hi}\n  - {«<<: *base}\n", "yaml.merge_key", "write the keys out"),
+    ("steps:\n  - say: «*base\n", "yaml.alias_unknown", "must be quoted"),
+    ("steps:\n  - return: «.nan\n", "yaml.number", "quote it"),
+    ("steps:\n  - return: «12345678901234567890\n", "yaml.number", "quote it"),
+    ('steps:\n  - say: ${{ input.amount > 1 ? "a"«: "b" }}\n', "yaml.syntax", "must be quoted"),
+    ("steps:\n  - say: «@all hello\n", "yaml.syntax", "must be quoted"),
+    ("steps:\n  - {say: $«{{ input.kind }}}\n", "yaml.syntax", "must be quoted"),
+    ("steps:\n  - say: «${{ input.kind # the kind }}\n", "expression.open_hole", "quote it"),
+    ("«hai: flow/v1\nname: a\nversion: 1\n", "shape.missing_key", "`steps` is missing"),
+]
+
+DOCUMENT: Final[list[Case]] = [
+    ("hai: «flow/v2\nname: a\nversion: 1\nsteps: [{say: hi}]\n", "shape.value", "'flow/v1'"),
+    ("hai: flow/v1\nname: «My-Flow\nversion: 1\nsteps: [{say: hi}]\n", "shape.value", "lower-case"),
+    ("hai: flow/v1\nname: a\nversion: «'1'\nsteps: [{say: hi}]\n", "shape.value", "a whole number"),
+    ("hai: flow/v1\nname: a\nversion: «1.0\nsteps: [{say: hi}]\n", "shape.value", "a whole number"),
+    ("«hai: flow/v1\nname: a\nsteps: [{say: hi}]\n", "shape.missing_key", "`version` is missing"),
+    ("«desciption: x\nsteps: [{say: hi}]\n", "shape.unknown_key", "did you mean `description`?"),
+    ("«secrets: [A]\nsteps: [{say: hi}]\n", "shape.unknown_key", "${{ secrets.NAME }}"),
+    ("«tests: []\nsteps: [{say: hi}]\n", "shape.unknown_key", "NAME.test.yaml"),
+    ("steps: «[]\n", "shape.value", "at least 1"),
+    ("steps:\n  «greet: {say: hi}\n", "shape.value", "a list"),
+    (HEAD + "input: «{order: {type: string}}\nsteps: [{say: hi}]\n", "input.type", "`properties`"),
+    (
+        HEAD + "input: {type: object, properties: {a: {type: «str}}}\nsteps: [{say: hi}]\n",
+        "schema.invalid",
+        "did you mean `string`?",
+    ),
+    (
+        HEAD + "input: {type: object, required: [«b], properties: {a: {}}}\nsteps: [{say: hi}]\n",
+        "schema.required",
+        "`b` is required",
+    ),
+    (HEAD + "state: {count: «0}\nsteps: [{say: hi}]\n", "shape.type", "default: ..."),
+    (HEAD + "state: {n: {type: integer, «initial: 0}}\nsteps: [{say: hi}]\n", "schema.unknown_keyword", "no keyword"),
+    (HEAD + "state: {n: {type: integer, reduce: «sum}}\nsteps: [{say: hi}]\n", "shape.value", "'max'"),
+    ("defaults: {«retries: 3}\nsteps: [{say: hi}]\n", "shape.unknown_key", "did you mean `retry`?"),
+    ("defaults: {deadline: «tomorrow}\nsteps: [{say: hi}]\n", "duration.invalid", "1h30m"),
+    ("defaults: {model: «smrt}\nsteps: [{say: hi}]\n", "model.unknown", "did you mean `smart`?"),
+    ("limits: {«token: 5}\nsteps: [{say: hi}]\n", "shape.unknown_key", "did you mean `tokens`?"),
+    ("limits: {cost_usd: «-1}\nsteps: [{say: hi}]\n", "shape.value", "greater than 0"),
+    ("limits: {duration: «30}\nsteps: [{say: hi}]\n", "shape.value", "a duration such as"),
+    ("«concurrency: {limit: 1}\nsteps: [{say: hi}]\n", "shape.missing_key", "`key` is missing"),
+    ("concurrency: {key: 'a ${{ «state.status }}'}\nsteps: [{say: hi}]\n", "expression.unknown_name", "state"),
+    ("concurrency: {key: a, on_conflict: «abort}\nsteps: [{say: hi}]\n", "shape.value", "'cancel_running'"),
+    ("output: ${{ «status }}\nsteps: [{say: hi}]\n", "expression.unknown_name", "status"),
+]
+
+TRIGGERS: Final[list[Case]] = [
+    ("triggers: [«api]\nsteps: [{say: hi}]\n", "trigger.kind", "write `api: {}`"),
+    ("triggers: [{«cron: '0 6 * * *', timezone: UTC}]\nsteps: [{say: hi}]\n", "trigger.kind", "under `schedule`"),
+    ("triggers: [{«webhook: {}}]\nsteps: [{say: hi}]\n", "trigger.kind", "`api`, `event`, `schedule`"),
+    ("triggers: [{event: {«typ: a}}]\nsteps: [{say: hi}]\n", "shape.unknown_key", "did you mean `type`?"),
+    ("triggers: [{event: {type: a, dedupe: '${{ «input.kind }}'}}]\nsteps: [{say: hi}]\n", "expression.unknown_name", "input"),
+    (HEAD + "triggers: [{schedule: {cron: «'0 0 6 * * *', timezone: UTC}}]\nsteps: [{say: hi}]\n",
+     "schedule.cron", "leave the seconds out"),
+    (HEAD + "triggers: [{schedule: {cron: «'0 25 * * *', timezone: UTC}}]\nsteps: [{say: hi}]\n",
+     "schedule.cron", "correct that field"),
+    (HEAD + "triggers: [{schedule: {cron: '0 6 * * *', timezone: «Berlin}}]\nsteps: [{say: hi}]\n",
+     "schedule.timezone", "did you mean `Europe/Berlin`?"),
+    ("triggers: [{schedule: {cron: '0 6 * * *', timezone: UTC, «input: {amount: 5}}}]\nsteps: [{say: hi}]\n",
+     "schedule.input", "does not fit"),
+    (HEAD + "triggers: [{«schedule: {cron: '0 6 * * *'}}]\nsteps: [{say: hi}]\n",
+     "shape.missing_key", "`timezone` is missing"),
+]  # fmt: skip
+
+DECLARATIONS: Final[list[Case]] = [
+    (HEAD + "tools: {mail: «acme.mail}\nsteps: [{say: hi}]\n", "shape.type", "{python: acme.mail}"),
+    (HEAD + "tools: {«mail: {effect: write}}\nsteps: [{say: hi}]\n", "tool.kind", "`python`"),
+    (HEAD + "tools: {mail: {python: a, «mcp: b}}\nsteps: [{say: hi}]\n", "tool.kind", "`python` and `mcp`"),
+    (HEAD + "tools: {mail: {python: «acme/mail.py}}\nsteps: [{say: hi}]\n", "tool.python", "pkg.mod"),
+    (HEAD + "tools: {mail: {python: a, effect: «readonly}}\nsteps: [{say: hi}]\n", "shape.value", "'read'"),
+    (HEAD + "tools: {erp: {mcp: 'https://x', auth: '${{ «env.TOKEN }}'}}\nsteps: [{say: hi}]\n",
+     "expression.unknown_name", "env"),
+    (HEAD + "tools: {p: {«frontend: {parameters: {}}}}\nsteps: [{say: hi}]\n",
+     "shape.missing_key", "`description` is missing"),
+    (HEAD + "models: {«smart: {provider: openai}}\nsteps: [{say: hi}]\n", "shape.missing_key", "`model` is missing"),
+    (HEAD + "models: {smart: {provider: openai, model: m, temperature: «hot}}\nsteps: [{say: hi}]\n",
+     "shape.value", "a number"),
+    (HEAD + "roles: {boss: [«ann]}\nsteps: [{say: hi}]\n", "role.member", "did you mean `user:ann`?"),
+    (HEAD + "roles: {boss: [«role:chief]}\nsteps: [{say: hi}]\n", "role.member", "user:ID or group:NAME"),
+]  # fmt: skip
+
+STEPS: Final[list[Case]] = [
+    ("steps: [{«sya: hi}]\n", "step.no_verb", "did you mean `say`?"),
+    ("steps: [{«foreach: {items: [1], steps: [{say: hi}]}}]\n", "step.no_verb", "did you mean `for_each`?"),
+    ("steps: [{«sleep: 5s}]\n", "step.no_verb", "did you mean `wait`?"),
+    ("steps: [{id: a, «name: b, say: hi}]\n", "shape.unknown_key", "did you mean `id`?"),
+    ("steps: [{say: hi, «call: mail.send}]\n", "step.two_verbs", "`say` and `call`"),
+    ("steps: [«{id: a, title: b}]\n", "step.no_verb", "only `id`, `title`"),
+    ("steps: [«say]\n", "step.type", "write `- say: ...`"),
+    ("steps: [{id: «sendMail, say: hi}]\n", "shape.value", "lower-case"),
+    ("steps: [{id: «in, say: hi}]\n", "shape.value", "a word of CEL"),
+    ("steps: [{id: a, say: hi}, {id: «a, say: ho}]\n", "id.duplicate", "rename one"),
+    ("steps: [{say: hi, «timeout: 5s}]\n", "shape.unknown_key", "does not apply to a `say` step"),
+    ("steps: [{wait: {for: 5s}, «retry: {max: 1}}]\n", "shape.unknown_key", "does not apply"),
+    ("steps: [{return: 1, «finally: [{say: a}]}]\n", "shape.unknown_key", "does not apply"),
+    ("steps: [{say: hi, «when: 'true'}]\n", "shape.unknown_key", "did you mean `if`?"),
+    ("steps: [{say: hi, if: 'steps.«a.status'}, {id: a, say: x}]\n", "expression.later_step", "comes later"),
+    ("steps: [{call: mail.send, retry: «3}]\n", "shape.value", "a mapping"),
+    ("steps: [{call: mail.send, retry: {«attempts: 3}}]\n", "shape.unknown_key", "did you mean `max`?"),
+    ("steps: [{call: mail.send, retry: {max: 3, backoff: «linear}}]\n", "shape.value", "'exponential'"),
+    ("steps: [{call: mail.send, retry: {max: 3, every: «5 seconds}}]\n", "duration.invalid", "90s"),
+    ("steps: [{call: mail.send, timeout: «30}]\n", "shape.value", "a duration such as"),
+    ("steps: [{call: mail.send, retry: {max: 1, errors: [«tool.unavailabel]}}]\n", "?errors.unknown_code", "did you mean `tool.unavailable`?"),
+    ("steps: [{call: mail.send, delivery: at_most_once, «retry: {max: 1}}]\n", "delivery.retry", "remove one"),
+    ("steps: [{call: mail.send, delivery: «exactly_once}]\n", "shape.value", "'at_most_once'"),
+    ("steps: [{say: a, catch: [«{say: b}]}]\n", "catch.step", "put it under `steps`"),
+    ("steps: [{say: a, catch: «{steps: [{say: b}]}}]\n", "shape.value", "a list"),
+    ("steps: [{fail: {message: a, code: «http.teapot}}]\n", "fail.reserved_code", "choose another"),
+]  # fmt: skip
+
+EFFECTS: Final[list[Case]] = [
+    ("steps: [{call: «mial.send}]\n", "tool.unknown", "did you mean `mail`?"),
+    ("steps: [{call: «send_email}]\n", "tool.unknown", "declare it under `tools`"),
+    ("steps: [{call: «mail}]\n", "tool.function", "`call: mail.function`"),
+    ("steps: [{call: «one.run}]\n", "tool.function", "write `call: one`"),
+    ("steps: [{call: «web.serach}]\n", "tool.function", "did you mean `search`?"),
+    ("steps: [{call: «'${{ input.kind }}.send'}]\n", "tool.hole", "use a `switch`"),
+    ("steps: [{call: mail.send, «args: {to: a}}]\n", "shape.unknown_key", "did you mean `with`?"),
+    ("steps: [{call: pick, «with: {many: true}}]\n", "call.missing_argument", "`question`"),
+    ("steps: [{call: pick, with: {«qestion: a}}]\n", "call.unknown_argument", "did you mean `question`?"),
+    ("steps: [{call: pick, with: {question: «5}}]\n", "call.argument", "does not fit"),
+    ("steps: [{call: pick, with: {question: a}, «timeout: 5s}]\n", "call.people", "`deadline`"),
+    ("steps: [{http: {«url: 'https://x'}}]\n", "shape.unknown_key", "did you mean `get`?"),
+    ("steps: [{«http: {query: {a: b}}}]\n", "http.method", "write `get: https://...`"),
+    ("steps: [{http: {get: 'https://x', «post: 'https://y'}}]\n", "http.method", "make it 2 steps"),
+    ("steps: [{http: {post: 'https://x', body: {}, «text: a}}]\n", "http.bodies", "remove one"),
+    ("steps: [{http: {get: 'https://x', expect: response.«code == 200}}]\n", "expression.unknown_property", "response"),
+    ("steps: [{http: {get: 'https://x/${{ «secrets.KEY }}'}}]\n", "expression.unknown_name", "settings of tools"),
+    ("steps: [{llm: {model: «gpt-5, prompt: hi}}]\n", "model.unknown", "declare it under `models`"),
+    ("steps: [{«llm: {prompt: hi}}]\n", "model.missing", "write `model: smart`"),
+    ("steps: [{«llm: {model: smart}}]\n", "llm.prompt", "`prompt`"),
+    ("steps: [{llm: {model: smart, prompt: hi, «messages: [{role: user, content: a}]}}]\n", "llm.prompt", "found both"),
+    ("steps: [{llm: {model: smart, prompt: hi, «temperatur: 1}}]\n", "shape.unknown_key", "unknown key"),
+    ("steps: [{llm: {model: smart, prompt: hi, output: {type: «json}}}]\n", "schema.invalid", "expected a type"),
+    ("steps: [{«agent: {model: smart, prompt: hi}}]\n", "shape.missing_key", "`tools` is missing"),
+    ("steps: [{agent: {model: smart, prompt: hi, tools: [«wbe.search]}}]\n", "tool.unknown", "did you mean `web`?"),
+    ("steps: [{agent: {model: smart, prompt: hi, tools: [web.*, «vague.*]}}]\n", "?agent.effect", "`effect: read`"),
+    ("steps: [{agent: {model: smart, prompt: hi, tools: [mail.*], approvals: {«mial.*: none}}}]\n", "agent.approval", "did you mean `mail.*`?"),
+    ("steps: [{agent: {model: smart, prompt: hi, tools: [mail.*], approvals: {mail.*: «never}}}]\n", "shape.type", "`none`"),
+    ("steps: [{run: «Child Flow}]\n", "run.name", "name@version"),
+    ("steps: [{run: child, with: «[1]}]\n", "shape.value", "a mapping"),
+    ("steps: [{say: {«txt: hi}}]\n", "shape.unknown_key", "did you mean `text`?"),
+    ("steps: [{emit: {«custm: {name: a}}}]\n", "shape.unknown_key", "did you mean `custom`?"),
+    ("steps: [{emit: {«custom: {value: a}}}]\n", "shape.missing_key", "`name` is missing"),
+]  # fmt: skip
+
+STATE_AND_TIME: Final[list[Case]] = [
+    ("steps: [{set: {«stauts: done}}]\n", "set.unknown", "did you mean `status`?"),
+    ("steps: [{set: {«other: done}}]\n", "set.unknown", "declare it under `state`"),
+    ("steps: [{set: {status: «5}}]\n", "set.type", "does not fit"),
+    ("steps: [{set: {«/log/0: a}}]\n", "set.reduce", "not by a pointer"),
+    ("steps: [{set: [{op: «append, path: /log/-, value: a}]}]\n", "shape.value", "'add'"),
+    ("steps: [{set: «status}]\n", "shape.value", "a mapping or a list"),
+    ("steps: [{wait: «5s}]\n", "shape.value", "a mapping"),
+    ("steps: [{wait: {for: «5}}]\n", "shape.value", "`5s`"),
+    ("steps: [{wait: {for: «1 day}}]\n", "duration.invalid", "7d"),
+    ("steps: [{wait: {for: «100ms}}]\n", "duration.invalid", "from 1s"),
+    ("steps: [{wait: {until: «2026-03-02}}]\n", "wait.until", "2026-03-02T09:00:00Z"),
+    ("steps: [{wait: {«seconds: 5}}]\n", "shape.unknown_key", "the keys are"),
+    ("steps: [{wait_for: {«type: paid}}]\n", "shape.unknown_key", "did you mean `event`?"),
+    ("steps: [{wait_for: {event: paid, match: event.«payload.id == 'a'}}]\n", "expression.unknown_property", "event"),
+    ("steps: [{wait_for: {event: paid, «any: [{event: b}]}}]\n", "wait_for.kind", "found `event` and `any`"),
+    ("steps: [{wait_for: {event: paid, on_deadline: «reject}}]\n", "deadline.outcome", "`fail` or `default`"),
+    ("steps: [{wait_for: {event: paid, on_deadline: «default}}]\n", "deadline.outcome", "default: {...}"),
+]  # fmt: skip
+
+BLOCKS: Final[list[Case]] = [
+    ("steps: [{switch: «{when: 'true', steps: [{say: a}]}}]\n", "shape.value", "a list"),
+    ("steps: [{switch: [{«if: 'true', steps: [{say: a}]}]}]\n", "shape.unknown_key", "did you mean `when`?"),
+    ("steps: [{switch: [{«default: true, steps: [{say: a}]}, {when: 'true', steps: [{say: b}]}]}]\n", "switch.default", "move it to the end"),
+    ("steps: [{switch: [{when: input.kind == «'train', steps: [{say: a}]}]}]\n", "?expression.enum", "it is one of"),
+    ("steps: [{parallel: «[{say: a}, {say: b}]}]\n", "shape.value", "a mapping"),
+    ("steps: [{parallel: {a: «{say: a}, b: [{say: b}]}}]\n", "shape.type", "begin each step with `- `"),
+    ("steps: [{parallel: {a: [{say: a}], b: [{say: b}]}, join: «first}]\n", "shape.value", "'any'"),
+    ("steps: [{parallel: {a: [{set: {status: a}}], b: [{set: {«status: b}}]}}]\n", "?set.parallel", "`reduce`"),
+    ("steps: [{for_each: {items: «input.items, steps: [{say: a}]}}]\n", "for_each.items", "write it as a hole"),
+    ("steps: [{«for_each: {items: [1]}}]\n", "shape.missing_key", "`steps` is missing"),
+    ("steps: [{for_each: {«in: [1], items: [1], steps: [{say: a}]}}]\n", "shape.unknown_key", "unknown key `in`"),
+    ("steps: [{for_each: {items: [1], as: «Item, steps: [{say: a}]}}]\n", "shape.value", "lower-case"),
+    ("steps: [{for_each: {items: [1], as: «state, steps: [{say: a}]}}]\n", "shape.value", "already names something"),
+    ("steps: [{for_each: {items: [1], max_parallel: «500, steps: [{say: a}]}}]\n", "shape.value", "at most 256"),
+    ("steps: [{for_each: {items: [1], on_failure: «continue, steps: [{say: a}]}}]\n", "shape.value", "'isolate'"),
+    ("steps: [{for_each: {items: [1], steps: [{«for_each: {items: [2], steps: [{say: a}]}}]}}]\n", "for_each.as", "name this one with `as`"),
+    ("steps: [{for_each: {items: [1], steps: [{«return: 1}]}}]\n", "?return.in_for_each", "not the iteration"),
+    ("steps: [{for_each: {items: [1], max_parallel: 4, steps: [{set: {«status: a}}]}}]\n", "?set.parallel", "the last one wins"),
+    ("steps: [{«repeat: {until: 'true', steps: [{say: a}]}}]\n", "shape.missing_key", "`max` is missing"),
+    ("steps: [{repeat: {max: 3, while: 'true', «until: 'true', steps: [{say: a}]}}]\n", "repeat.conditions", "found both"),
+    ("steps: [{repeat: {max: «0, steps: [{say: a}]}}]\n", "shape.value", "at least 1"),
+    ("steps: [{try: «{say: a}}]\n", "shape.value", "a list"),
+    ("steps: [{return: 1}, «{say: a}]\n", "?step.unreachable", "can't be reached"),
+    ("steps: [{call: mail.send, undo: {«say: a}}]\n", "shape.unknown_key", "unknown key `say`"),
+    ("steps: [{call: mail.send, «undo: {with: {a: b}}}]\n", "undo.kind", "`call`, `http`, `run`"),
+    ("steps: [{call: mail.send, undo: {call: «pick, with: {question: a}}}]\n", "cleanup.waits", "a stop always has to end"),
+    ("steps: [{say: a, finally: [{«wait: {for: 5s}}]}]\n", "cleanup.waits", "can't contain `wait`"),
+    ("steps: [{say: a, finally: [{switch: [{when: 'true', steps: [{«return: 1}]}]}]}]\n", "cleanup.waits", "can't contain `return`"),
+    ("steps: [{say: a}]\nfinally: [{call: mail.send, «approval: {from: anyone}}]\n", "cleanup.waits", "can't contain `approval`"),
+]  # fmt: skip
+
+PEOPLE: Final[list[Case]] = [
+    ("steps: [{«approve: {title: Pay?}}]\n", "shape.missing_key", "`from` is missing"),
+    ("steps: [{approve: {title: a, «approvers: [user:ann]}}]\n", "shape.unknown_key", "did you mean `from`?"),
+    ("steps: [{approve: {title: a, from: «ann}}]\n", "selector.invalid", "`user:ann`"),
+    ("steps: [{approve: {title: a, from: [«rule:boss]}}]\n", "selector.invalid", "did you mean `role`?"),
+    ("steps: [{approve: {title: a, from: [«role:bos]}}]\n", "?role.unknown", "did you mean `boss`?"),
+    ("steps: [{approve: {title: a, from: [user:a], quorum: «2}}]\n", "quorum.impossible", "lower it, or name more"),
+    ("steps: [{approve: {title: a, from: role:boss, quorum: «3}}]\n", "quorum.impossible", "needs 3 people"),
+    ("steps: [{approve: {title: a, from: role:boss, quorum: {any: «3}}}]\n", "quorum.impossible", "needs 3 people"),
+    ("steps: [{approve: {title: a, from: [user:a, user:b], quorum: «{user:c: 1}}}]\n", "quorum.impossible", "match its selectors"),
+    ("steps: [{approve: {title: a, from: anyone, quorum: «majority}}]\n", "quorum.invalid", "`all`"),
+    ("steps: [{approve: {title: a, from: anyone, quorum: {«boss: 1}}}]\n", "selector.invalid", "`role:boss`"),
+    ("steps: [{approve: {title: a, from: anyone, quorum: «all}}]\n", "quorum.impossible", "write a number"),
+    ("steps: [{approve: {title: a, from: anyone, reject_when: «majority}}]\n", "reject_when.invalid", "`unreachable`"),
+    ("steps: [{approve: {title: a, from: role:clerk, reject_when: «unreachable}}]\n", "?approval.never_unreachable", "only the deadline"),
+    ("steps: [{approve: {title: a, from: «requester, exclude: requester}}]\n", "?approval.nobody", "nobody can decide"),
+    ("triggers: [{event: {type: a}}]\nsteps: [{approve: {title: a, from: «[requester]}}]\n", "?approval.nobody", "`system`"),
+    ("steps: [{approve: {title: a, from: anyone, options: «[approve, revise]}, on_decision: {revise: [{return: 1}]}}]\n", "approve.options", "`reject` is missing"),
+    ("steps: [{approve: {title: a, from: anyone, options: [approve, reject, «catch]}}]\n", "approve.options", "choose another word"),
+    ("steps: [{approve: {title: a, from: anyone, options: [approve, reject, «Revise]}}]\n", "name.invalid", "lower-case"),
+    ("steps: [{approve: {title: a, from: anyone, options: [approve, reject, «revise]}}]\n", "decision.no_handler", "on_decision"),
+    ("steps: [{approve: {title: a, from: anyone}, on_decision: {«rejct: [{say: a}]}}]\n", "decision.option", "did you mean `reject`?"),
+    ("steps: [{approve: {title: a, from: anyone}, on_decision: {«approve: [{say: a}]}}]\n", "decision.approve", "write the next step"),
+    ("steps: [{approve: {title: a, from: anyone, options: [approve, reject, revise]}, on_decision: {«revise: [{say: a}]}}]\n",
+     "decision.falls_through", "must end in `return` or `fail`"),
+    ("steps: [{approve: {title: a, from: anyone}, on_decision: {reject: [{say: a}]}, «on_reject: [{say: b}]}]\n", "decision.both", "found both"),
+    ("steps: [{call: mail.send, «on_reject: [{say: a}]}]\n", "decision.no_approval", "nobody decides"),
+    ("steps: [{approve: {title: a, from: anyone, on_deadline: «timeout}}]\n", "deadline.outcome", "`reject`"),
+    ("steps: [{approve: {title: a, from: anyone, on_deadline: «escalate}}]\n", "deadline.outcome", "escalate: {from"),
+    ("steps: [{approve: {title: a, from: anyone, on_deadline: [reject, «{escalate: {deadline: 1d}}]}}]\n", "deadline.order", "put `escalate` first"),
+    ("steps: [{approve: {title: a, from: anyone, on_deadline: [{«escalate: {from: role:boss}}]}}]\n", "shape.missing_key", "`deadline` is missing"),
+    ("steps: [{approve: {title: a, from: anyone, on_deadline: «approve}}]\n", "?approval.by_deadline", "prefer"),
+    ("steps: [{approve: {title: a, from: anyone, «edit: true}}]\n", "shape.unknown_key", "unknown key `edit`"),
+    ("steps: [{call: mail.send, with: {to: a, body: b}, approval: {from: anyone, edit: [«boddy]}}]\n", "approval.edit", "did you mean `body`?"),
+    ("steps: [{call: mail.send, approval: «true}]\n", "shape.value", "a mapping"),
+    ("steps: [{call: mail.send, approval: {from: anyone, when: «amount > 5}}]\n", "expression.unknown_name", "amount"),
+    ("steps: [{approve: {title: a, from: anyone, combine: {«x: min}, form: {properties: {y: {type: number}}}}}]\n", "combine.unknown", "it has y"),
+    ("steps: [{approve: {title: a, from: anyone, combine: {y: «average}, form: {properties: {y: {type: number}}}}}]\n", "combine.word", "same, min"),
+    ("steps: [{approve: {title: a, from: anyone, combine: {y: «min}, form: {properties: {y: {type: string}}}}}]\n", "combine.type", "`type: number`"),
+    ("steps: [{approve: {title: a, from: anyone, «combine: {y: min}}}]\n", "combine.form", "needs a `form`"),
+    ("steps: [{«ask: {title: Why?}}]\n", "shape.missing_key", "`form` is missing"),
+    ("steps: [{ask: {title: a, form: {type: «string}}}]\n", "form.type", "under `properties`"),
+    ("steps: [{ask: {title: a, form: {properties: {x: {pattern: «'${{ input.kind }}'}}}}}]\n", "schema.hole", "can stand in"),
+    ("steps: [{ask: {title: a, form: {properties: {x: {type: string}}}, «quorum: 2}}]\n", "shape.unknown_key", "unknown key `quorum`"),
+]  # fmt: skip
+
+NAMES: Final[list[Case]] = [
+    ("steps: [{say: '${{ «inptu.kind }}'}]\n", "expression.unknown_name", "did you mean `input`?"),
+    ("steps: [{say: '${{ input.«knd }}'}]\n", "expression.unknown_property", "did you mean `kind`?"),
+    ("steps: [{say: '${{ state.«stat }}'}]\n", "expression.unknown_property", "did you mean `status`?"),
+    ("steps: [{id: a, say: x}, {say: '${{ steps.«b.output }}'}]\n", "expression.unknown_step", "no step `b`"),
+    ("steps: [{id: draft, say: x}, {say: '${{ steps.«draf.output }}'}]\n", "expression.unknown_step", "did you mean `draft`?"),
+    ("steps: [{say: '${{ steps.«b.status }}'}, {id: b, say: x}]\n", "expression.later_step", "only steps before"),
+    ("steps: [{parallel: {x: [{id: a, say: x}], y: [{say: '${{ steps.«a.status }}'}]}}]\n", "expression.sibling_step", "use it after the block"),
+    ("steps: [{switch: [{when: 'true', steps: [{id: a, say: x}]}, {default: true, steps: [{say: '${{ steps.«a.status }}'}]}]}]\n",
+     "expression.sibling_step", "another case"),
+    ("steps: [{id: all, for_each: {items: [1], steps: [{id: a, say: x}]}}, {say: '${{ steps.«a.status }}'}]\n",
+     "expression.inside_for_each", "steps.all.output"),
+    ("steps: [{id: a, try: [{say: '${{ steps.«a.status }}'}]}]\n", "expression.own_step", "the block around"),
+    ("steps: [{id: a, say: x}, {say: '${{ steps.a.«result }}'}]\n", "expression.step_member", "did you mean `output`?"),
+    ("steps: [{id: a, say: x}, {say: '${{ steps.a.«approval.reason }}'}]\n", "expression.step_member", "nobody approves"),
+    ("steps: [{id: a, say: x}, {say: '${{ «a.output }}'}]\n", "expression.unknown_name", "did you mean `steps.a.output`?"),
+    ("steps: [{id: a, for_each: {items: '${{ input.items }}', as: row, steps: [{say: '${{ row.«nam }}'}]}}]\n",
+     "expression.unknown_property", "did you mean `name`?"),
+    ("steps: [{say: '${{ «item.name }}'}]\n", "expression.unknown_name", "only inside a `for_each`"),
+    ("steps: [{say: '${{ «error.code }}'}]\n", "expression.unknown_name", "only in `catch`"),
+    ("steps: [{say: '${{ «args.to }}'}]\n", "expression.unknown_name", "only in the keys of `approval`"),
+    ("steps: [{say: '${{ «secrets.KEY }}'}]\n", "expression.unknown_name", "settings of tools"),
+    ("steps: [{id: a, if: input.amount > 1, call: mail.send}, {say: '${{ «steps.a.output.x }}'}]\n", "?expression.unguarded", "`if`"),
+    ("steps: [{id: a, call: mail.send, catch: [{steps: [{say: b}]}]}, {say: '${{ «steps.a.output }}'}]\n", "?expression.unguarded", "`catch`"),
+    ("steps: [{switch: [{when: 'true', steps: [{id: a, call: mail.send}]}]}, {say: '${{ «steps.a.output }}'}]\n", "?expression.unguarded", "a case"),
+    ("steps: [{parallel: {x: [{id: a, call: mail.send}], y: [{say: b}]}, join: any}, {say: '${{ «steps.a.output }}'}]\n",
+     "?expression.unguarded", "may have won"),
+    ("steps: [{repeat: {max: 2, while: «steps.a.output == 1, steps: [{id: a, call: mail.send}]}}]\n", "?expression.unguarded", "the first one"),
+    ("steps: [{id: a, call: mail.send}]\nfinally: [{say: '${{ «steps.a.output }}'}]\n", "?expression.unguarded", "has not finished"),
+    ("steps: [{id: a, call: mail.send, catch: [{steps: [{say: '${{ «steps.a.output }}'}]}]}]\n", "?expression.unguarded", "has failed"),
+    ("steps: [{say: '${{ «input.note + \"!\" }}'}]\n", "?expression.unguarded", "has(input.note)"),
+    ("steps: [{say: 'Hello «{{ input.kind }}'}]\n", "?text.braces", "a hole is written"),
+    ("steps: [{say: hi, if: «input.amount}]\n", "expression.not_boolean", "expected true or false"),
+    ("steps: [{say: hi, if: input.kind «and input.amount}]\n", "expression.syntax", ""),
+    ("steps: [{say: hi, if: 'input.kind «== 5'}]\n", "expression.type", ""),
+    ("steps: [{say: '${{ length«(input.kind) }}'}]\n", "expression.unknown_function", ""),
+]  # fmt: skip
+
+GROUPS: Final = {
+    "yaml": YAML, "document": DOCUMENT, "triggers": TRIGGERS, "declarations": DECLARATIONS, "steps": STEPS,
+    "effects": EFFECTS, "state_and_time": STATE_AND_TIME, "blocks": BLOCKS, "people": PEOPLE, "names": NAMES,
+}  # fmt: skip
+CASES: Final = [pytest.param(*case, id=f"{name}-{n}") for name, cases in GROUPS.items() for n, case in enumerate(cases)]
+
+
+@pytest.mark.parametrize(("text", "code", "words"), CASES)
+def test_one_mistake_is_answered_by_one_finding_that_points_at_it(text: str, code: str, words: str) -> None:
+    whole = text if text.lstrip("«").startswith("hai:") else BASE + textwrap.dedent(text)
+    before = whole[: whole.index("«")]
+    place = (before.count("\n") + 1, len(before) - before.rfind("\n"))
+    found = check_workflow(whole.replace("«", "").encode(), "f")
+    shown = [(finding.line, finding.column, finding.code, finding.message) for finding in found]
+    assert len(found) == 1, shown
+    assert found[0].code == code.removeprefix("?"), shown
+    assert found[0].severity == ("warning" if code.startswith("?") else "error")
+    assert (found[0].line, found[0].column) == place, shown
+    assert words in found[0].message
+    assert found[0].file == "f"
+
+
+def test_the_corpus_is_large_enough_and_its_base_is_sound() -> None:
+    assert len(CASES) >= 100
+    assert check_workflow((BASE + "steps: [{say: hi}]\n").encode()) == []

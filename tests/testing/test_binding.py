@@ -1,0 +1,85 @@
+"""What a test names must be in its workflow, and what it gives must fit: else it would pass in silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.testing.support import EXPENSE, HEAD, loaded
+
+CASE = """\
+cases:
+  - name: a case
+    input: {amount: 900}
+    state: {status: new}
+    mock: {book: {output: {id: B2}}}
+    script:
+      - answer: {pending: account, value: main}
+      - decide: {pending: review, decision: approve}
+    expect: {pending: [], state: {status: new}, calls: {erp.book: 1}, not_called: [details], steps: {book: finished}}
+"""
+WRONG = [
+    ("mock:\n  erp.book", "mock:\n  erp.boook", 5, 3, "no step of the workflow performs `erp.boook`; did you mean"),
+    ("mock: {book", "mock: {account", 10, 12, "`account` asks a client, which is not mocked; answer it in the script"),
+    ("mock: {book", "mock: {pick", 10, 12, "`pick` asks a client, which is not mocked; answer it in the script"),
+    ("{amount: 900}", "{amount: -1}", 8, 21, "the input does not fit the workflow: -1 is less than the minimum of 0"),
+    ("{amount: 900}", "{amount: 9, nte: x}", 8, 12, "the input does not fit the workflow: "),
+    ("input: {amount: 900}", "input: {}", 8, 12, "the input does not fit the workflow: "),
+    ("state: {status: new}\n", "state: {status: 5}\n", 9, 21, "the state `status` does not fit the workflow: 5 is not"),
+    ("state: {status: new}\n", "state: {stats: x}\n", 9, 13, "the workflow declares no state `stats`; did you mean"),
+    ("pending: account,", "pending: acount,", 12, 18, "the workflow has no step `acount`; did you mean `account`?"),
+    ("pending: review", "pending: book", 13, 27, "people are not asked at `book`; there is account, details, review"),
+    ("pending: []", "pending: [reviw]", 14, 24, "the workflow has no step `reviw`; did you mean `review`?"),
+    ("status: new}, calls", "stats: 1}, calls", 14, 35, "the workflow declares no state `stats`; did you mean"),
+    ("erp.book: 1", "erp.bok: 1", 14, 57, "no step of the workflow performs `erp.bok`; did you mean `erp.book`?"),
+    ("[details]", "[mail.send]", 14, 84, "no step of the workflow performs `mail.send`; there is book, erp,"),
+    ("{book: finished}", "{bok: failed}", 14, 99, "the workflow has no step `bok`; did you mean `book`?"),
+    ("steps: {book: finished}", "escalated: {review: 1}", 14, 103, "`review` has no `escalate` in its `on_deadline`"),
+]
+
+
+def test_a_document_that_fits_its_workflow_has_no_findings(tmp_path: Path) -> None:
+    document = loaded(tmp_path, HEAD + CASE.replace("[details]", "[]"))
+    assert document.findings == ()
+    assert [case.name for case in document.cases] == ["a case"]
+
+
+@pytest.mark.parametrize(("right", "wrong", "line", "column", "message"), WRONG, ids=[each[1] for each in WRONG])
+def test_what_the_workflow_does_not_have_is_a_finding(
+    tmp_path: Path, right: str, wrong: str, line: int, column: int, message: str
+) -> None:
+    good = HEAD + CASE.replace("[details]", "[book]")
+    text = good.replace(right.replace("[details]", "[book]"), wrong, 1)
+    assert text != good
+    document = loaded(tmp_path, text)
+    (finding,) = document.findings
+    assert message in finding.message
+    assert (finding.line, finding.column) == (line, column)
+    assert document.cases == ()
+
+
+def test_a_workflow_with_mistakes_shows_them_too(tmp_path: Path) -> None:
+    document = loaded(tmp_path, HEAD + CASE, EXPENSE.replace("- wait:", "- wiat:"))
+    first, second = document.findings
+    assert str(first) == "t.test.yaml:2:11: the workflow `expense.flow.yaml` has a mistake; correct it first"
+    assert "wiat" in second.message
+    assert second.file.endswith("expense.flow.yaml")
+
+
+def test_a_workflow_that_is_not_there_is_a_finding(tmp_path: Path) -> None:
+    document = loaded(tmp_path, HEAD.replace("expense.flow", "expanse.flow") + CASE)
+    (finding,) = document.findings
+    assert str(finding) == (
+        "t.test.yaml:2:11: expected a workflow at `expanse.flow.yaml`, beside this file: no such file or directory; "
+        "give its path, or name@version"
+    )
+
+
+def test_a_published_version_needs_a_server(tmp_path: Path) -> None:
+    document = loaded(tmp_path, HEAD.replace("expense.flow.yaml", "expense@4") + CASE)
+    (finding,) = document.findings
+    assert finding.message == (
+        "`expense@4` is a published version, and no server was named; add --server URL or --database DSN, or give the "
+        "path of the workflow's file"
+    )

@@ -1,0 +1,36 @@
+"""The page about tests is true: its example passes as it stands, and it names every key there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hai_flow.testing import reader
+from hai_flow.testing.loading import Loader
+from hai_flow.testing.report import describe
+
+PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
+
+
+def test_the_example_passes_as_it_stands(tmp_path: Path) -> None:
+    workflow, tests = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "refund.flow.yaml").write_text(workflow)
+    path = tmp_path / "refund.test.yaml"
+    path.write_text(tests)
+    document = Loader().load(path)
+    assert document.findings == ()
+    for case in document.cases:
+        result = document.run(case)
+        assert result.passed, "\n".join(line.text for line in describe(result))
+
+
+@pytest.mark.parametrize("keys", ["DOCUMENT", "CASE", "EXPECT", "DECIDE", "ANSWER", "SIGNAL", "BEHAVIOUR", "ERROR"])
+def test_every_key_is_on_the_page(keys: str) -> None:
+    missing = [key for key in getattr(reader, f"_{keys}") if not re.search(rf"\b{key}\b", PAGE)]
+    assert missing == []
+
+
+def test_every_verb_of_a_script_is_on_the_page() -> None:
+    assert [verb for verb in reader._VERBS if f"`{verb}" not in PAGE] == []
