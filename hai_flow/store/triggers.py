@@ -1,9 +1,9 @@
 """What starts runs by itself: schedules and their firings, and which workflow wants which events.
 
-Rows follow the latest version of each workflow and are written by its publication alone. A schedule fires exactly once
-across processes: one statement moves `next_fire_at` from the value that was read and stores the firings, so of many
-who saw it due one wins; a stored firing is given out until somebody has started its run, whose id is made from
-(schedule, instant). Nobody holds a lock across a round trip, so nobody's death holds anybody up (STORE B8).
+Rows follow the latest version of each workflow and are written when it is published. A schedule is looked at by one
+process at a time: a statement takes the row and moves its `wake_at` into the future, so that others pass it by until
+it is released or whoever looks at it is dead. Nobody holds a lock across a round trip (STORE B8). What a schedule fires
+is a row of its own, one for each instant, from which the run's id is made: whatever happens, each instant has one run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 from uuid import UUID
 
 from hai_flow.schedule import Missed, Timing
@@ -20,14 +20,16 @@ from hai_flow.schedule import Missed, Timing
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
 
-AGAIN_AFTER: Final = timedelta(seconds=5)
+Overlap: TypeAlias = Literal["queue", "skip", "cancel_running"]
+Outcome: TypeAlias = Literal["started", "skipped", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRow:
     """The `position`-th trigger of a workflow. `workflow` is the sha256 of the version that it starts, `input` JSON.
 
-    `last_run_id` is the run that its last firing started (or would have, had `overlap` not skipped it).
+    `last_run_id` is the last run that it started by itself. `wake_at`: when somebody looks at the schedule again; to
+    who has taken it, the end of that time.
     """
 
     id: UUID
@@ -35,16 +37,18 @@ class ScheduleRow:
     workflow_name: str
     position: int
     workflow: bytes
+    dev: bool
     cron: str | None
     timezone: str
     every_ms: int | None
     missed: Missed
-    overlap: str
+    overlap: Overlap
     input: bytes
     paused: bool = False
     next_fire_at: datetime | None = None
     last_fire_at: datetime | None = None
     last_run_id: UUID | None = None
+    wake_at: datetime | None = None
 
     @property
     def timing(self) -> Timing:
@@ -57,29 +61,13 @@ class EventTriggerRow:
     workflow_name: str
     position: int
     workflow: bytes
+    dev: bool
     type: str
 
 
-@dataclass(frozen=True, slots=True)
-class Advance:
-    """A schedule that was read due, what it fires, and when it will be due again."""
-
-    schedule: ScheduleRow
-    fires: Sequence[datetime]
-    next: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class Fire:
-    """A firing whose run is to be started."""
-
-    schedule: ScheduleRow
-    fire_at: datetime
-
-
 _COLUMNS: Final = (
-    "id, tenant, workflow_name, position, workflow, cron, timezone, every_ms, missed, overlap, input, paused, "
-    "next_fire_at, last_fire_at, last_run_id"
+    "id, tenant, workflow_name, position, workflow, dev, cron, timezone, every_ms, missed, overlap, input, paused, "
+    "next_fire_at, last_fire_at, last_run_id, wake_at"
 )
 _OF_SCHEDULE: Final = ", ".join(f"s.{column}" for column in _COLUMNS.split(", "))
 
@@ -88,24 +76,33 @@ _OF_SCHEDULE: Final = ", ".join(f"s.{column}" for column in _COLUMNS.split(", ")
 
 
 @contextlib.asynccontextmanager
-async def publication(connection: Connection, tenant: UUID, workflow_name: str) -> AsyncGenerator[None]:
-    """A transaction in which a workflow is published with its triggers; one at a time for each name."""
-    async with connection.transaction():
+async def publication(pool: Pool, tenant: UUID, workflow_name: str) -> AsyncGenerator[Connection]:
+    """A transaction in which the triggers of a workflow are replaced; one at a time for each name."""
+    async with pool.acquire() as connection, connection.transaction():
         name = f"publish:{tenant}:{workflow_name}"
         await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", name)
-        yield
+        yield connection
 
 
 _PUT_SCHEDULE: Final = """
-INSERT INTO schedules (id, tenant, workflow_name, position, workflow, cron, timezone, every_ms, missed, overlap, input,
-  next_fire_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+INSERT INTO schedules AS s (id, tenant, workflow_name, position, workflow, dev, cron, timezone, every_ms, missed,
+  overlap, input, next_fire_at, wake_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13)
 ON CONFLICT (tenant, workflow_name, position) DO UPDATE SET
-  workflow = excluded.workflow, cron = excluded.cron, timezone = excluded.timezone, every_ms = excluded.every_ms,
-  missed = excluded.missed, overlap = excluded.overlap, input = excluded.input,
-  next_fire_at = CASE WHEN (schedules.cron, schedules.timezone, schedules.every_ms)
+  workflow = excluded.workflow, dev = excluded.dev, cron = excluded.cron, timezone = excluded.timezone,
+  every_ms = excluded.every_ms, missed = excluded.missed, overlap = excluded.overlap, input = excluded.input,
+  next_fire_at = CASE WHEN s.paused OR (s.cron, s.timezone, s.every_ms)
       IS NOT DISTINCT FROM (excluded.cron, excluded.timezone, excluded.every_ms)
-    THEN schedules.next_fire_at ELSE excluded.next_fire_at END
+    THEN s.next_fire_at ELSE excluded.next_fire_at END,
+  wake_at = CASE WHEN s.paused OR (s.cron, s.timezone, s.every_ms)
+      IS NOT DISTINCT FROM (excluded.cron, excluded.timezone, excluded.every_ms)
+    THEN s.wake_at ELSE excluded.wake_at END
+"""
+_DROP_SCHEDULES: Final = """
+WITH gone AS (
+  DELETE FROM schedules WHERE tenant = $1 AND workflow_name = $2 AND position <> ALL ($3::int[]) RETURNING id
+)
+DELETE FROM fires f USING gone WHERE f.schedule_id = gone.id
 """
 
 
@@ -117,166 +114,140 @@ async def replace_triggers(
     events: Sequence[EventTriggerRow],
 ) -> None:
     """Make these the workflow's triggers. A schedule whose timing stays keeps its next instant, and stays paused."""
-    gone = [row.position for row in schedules]
-    await connection.execute(
-        "WITH gone AS (DELETE FROM schedules WHERE tenant = $1 AND workflow_name = $2 AND position <> ALL ($3::int[]) "
-        "RETURNING id) DELETE FROM fires f USING gone WHERE f.schedule_id = gone.id",
-        tenant, workflow_name, gone,
-    )  # fmt: skip
+    await connection.execute(_DROP_SCHEDULES, tenant, workflow_name, [row.position for row in schedules])
     for row in schedules:
         await connection.execute(
             _PUT_SCHEDULE,
-            row.id, row.tenant, row.workflow_name, row.position, row.workflow, row.cron, row.timezone, row.every_ms,
-            row.missed, row.overlap, row.input, row.next_fire_at,
+            row.id, row.tenant, row.workflow_name, row.position, row.workflow, row.dev, row.cron, row.timezone,
+            row.every_ms, row.missed, row.overlap, row.input, row.next_fire_at,
         )  # fmt: skip
     await connection.execute(
         "DELETE FROM event_triggers WHERE tenant = $1 AND workflow_name = $2", tenant, workflow_name
     )
     await connection.executemany(
-        "INSERT INTO event_triggers (tenant, workflow_name, position, workflow, type) VALUES ($1, $2, $3, $4, $5)",
-        [(row.tenant, row.workflow_name, row.position, row.workflow, row.type) for row in events],
+        "INSERT INTO event_triggers (tenant, workflow_name, position, workflow, dev, type) "
+        "VALUES ($1, $2, $3, $4, $5, $6)",
+        [(row.tenant, row.workflow_name, row.position, row.workflow, row.dev, row.type) for row in events],
     )
 
 
-async def event_triggers_of(connection: Connection | Pool, tenant: UUID, type: str) -> list[EventTriggerRow]:
+async def event_triggers_of(pool: Pool, tenant: UUID, type: str) -> list[EventTriggerRow]:
     """Which latest versions want events of this type."""
     query = """
-    SELECT tenant, workflow_name, position, workflow, type FROM event_triggers WHERE tenant = $1 AND type = $2
+    SELECT tenant, workflow_name, position, workflow, dev, type FROM event_triggers WHERE tenant = $1 AND type = $2
     ORDER BY workflow_name, position
     """
-    return [EventTriggerRow(*row) for row in await connection.fetch(query, tenant, type)]
+    return [EventTriggerRow(*row) for row in await pool.fetch(query, tenant, type)]
 
 
 # --- firing -------------------------------------------------------------------------------------------------------
 
-
-async def due_schedules(connection: Connection | Pool, limit: int) -> list[ScheduleRow]:
-    """Schedules whose instant has come, the longest due first."""
-    query = f"""
-    SELECT {_COLUMNS} FROM schedules WHERE NOT paused AND next_fire_at <= clock_timestamp()
-    ORDER BY next_fire_at LIMIT $1
-    """
-    return [ScheduleRow(*row) for row in await connection.fetch(query, limit)]
-
-
-async def next_fire(connection: Connection | Pool) -> datetime | None:
-    """When the next schedule of any tenant is due."""
-    query = "SELECT next_fire_at FROM schedules WHERE NOT paused AND next_fire_at IS NOT NULL ORDER BY 1 LIMIT 1"
-    return cast("datetime | None", await connection.fetchval(query))
-
-
-_ADVANCE: Final = """
-WITH a AS MATERIALIZED (
-  SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[]) AS a(id, expected, next)
-), mine AS MATERIALIZED (
-  SELECT s.id, a.next FROM schedules s JOIN a ON a.id = s.id
-  WHERE s.next_fire_at = a.expected AND NOT s.paused FOR NO KEY UPDATE OF s SKIP LOCKED
-), f AS MATERIALIZED (
-  SELECT * FROM unnest($4::uuid[], $5::timestamptz[]) AS f(id, fire_at)
-), moved AS (
-  UPDATE schedules s SET next_fire_at = mine.next,
-    last_fire_at = coalesce((SELECT max(f.fire_at) FROM f WHERE f.id = s.id), s.last_fire_at)
-  FROM mine WHERE s.id = mine.id
-  RETURNING s.id, s.tenant
-), fired AS (
-  INSERT INTO fires (schedule_id, fire_at, tenant, due_at)
-  SELECT f.id, f.fire_at, moved.tenant, clock_timestamp() + $6 FROM f JOIN moved ON moved.id = f.id
-  ON CONFLICT DO NOTHING
-)
-SELECT id FROM moved
-"""
-
-
-async def advance_schedules(
-    connection: Connection | Pool, advances: Sequence[Advance], again_after: timedelta = AGAIN_AFTER
-) -> list[Fire]:
-    """Let schedules fire that were read due; returns the firings that are ours to start.
-
-    Whoever moves a schedule from the instant that was read gets its firings; others get nothing. The firings are
-    stored by the same statement and given out to anybody after `again_after`, so a process that dies loses none.
-    """
-    fires = [(advance.schedule.id, instant) for advance in advances for instant in advance.fires]
-    rows = await connection.fetch(
-        _ADVANCE,
-        [advance.schedule.id for advance in advances],
-        [advance.schedule.next_fire_at for advance in advances],
-        [advance.next for advance in advances],
-        [id for id, _ in fires],
-        [instant for _, instant in fires],
-        again_after,
-    )
-    moved = {row[0] for row in rows}
-    return [Fire(a.schedule, instant) for a in advances if a.schedule.id in moved for instant in a.fires]
-
-
-_DUE_FIRES: Final = f"""
+_TAKE: Final = f"""
 WITH due AS MATERIALIZED (
-  SELECT schedule_id, fire_at FROM fires WHERE due_at <= clock_timestamp()
-  ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED
-), taken AS (
-  UPDATE fires f SET due_at = clock_timestamp() + $2 FROM due d
-  WHERE f.schedule_id = d.schedule_id AND f.fire_at = d.fire_at
-  RETURNING f.schedule_id, f.fire_at
+  SELECT id FROM schedules WHERE wake_at <= now() ORDER BY wake_at LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED
 )
-SELECT taken.fire_at, {_OF_SCHEDULE} FROM taken JOIN schedules s ON s.id = taken.schedule_id ORDER BY taken.fire_at
+UPDATE schedules s SET wake_at = clock_timestamp() + $2 FROM due WHERE s.id = due.id RETURNING {_OF_SCHEDULE}
 """
 
 
-async def due_fires(connection: Connection | Pool, limit: int, again_after: timedelta = AGAIN_AFTER) -> list[Fire]:
-    """Firings that nobody has started yet, though somebody meant to. Given out again after `again_after`."""
-    rows = await connection.fetch(_DUE_FIRES, limit, again_after)
-    return [Fire(ScheduleRow(*row[1:]), row[0]) for row in rows]
+async def take_due(pool: Pool, limit: int, lease: timedelta) -> list[ScheduleRow]:
+    """Up to `limit` schedules that are to be looked at. Nobody else looks at them until they are released, or until
+    the lease is over."""
+    return [ScheduleRow(*row) for row in await pool.fetch(_TAKE, limit, lease)]
 
 
-async def fired(connection: Connection | Pool, fire: Fire, run_id: UUID) -> None:
-    """The firing's run is there (or never will be). Saying so twice is harmless."""
-    await connection.execute(
-        "WITH gone AS (DELETE FROM fires WHERE schedule_id = $1 AND fire_at = $2 RETURNING schedule_id) "
-        "UPDATE schedules s SET last_run_id = $3 FROM gone WHERE s.id = gone.schedule_id AND s.last_fire_at <= $2",
-        fire.schedule.id, fire.fire_at, run_id,
-    )  # fmt: skip
+async def next_wake(pool: Pool) -> datetime | None:
+    """When the next schedule of any tenant is to be looked at."""
+    query = "SELECT wake_at FROM schedules WHERE wake_at IS NOT NULL ORDER BY wake_at LIMIT 1"
+    return cast("datetime | None", await pool.fetchval(query))
 
 
-_FIRE_NOW: Final = """
-WITH s AS (
-  UPDATE schedules SET last_fire_at = greatest(last_fire_at, clock_timestamp()) WHERE tenant = $1 AND id = $2
-  RETURNING id, tenant, last_fire_at
-), f AS (
-  INSERT INTO fires (schedule_id, fire_at, tenant, due_at) SELECT id, last_fire_at, tenant, clock_timestamp() + $3 FROM s
-  RETURNING fire_at
+_FIRE: Final = """
+WITH moved AS (
+  UPDATE schedules SET next_fire_at = $4, last_fire_at = greatest(last_fire_at, (SELECT max(f) FROM unnest($5::timestamptz[]) f))
+  WHERE id = $1 AND next_fire_at = $2 AND wake_at = $3 AND NOT paused
+  RETURNING id, tenant
 )
-SELECT fire_at FROM f
+INSERT INTO fires (schedule_id, fire_at, tenant) SELECT moved.id, f, moved.tenant FROM moved, unnest($5::timestamptz[]) f
+ON CONFLICT DO NOTHING
 """
 
 
-async def fire_now(
-    connection: Connection | Pool, schedule: ScheduleRow, again_after: timedelta = AGAIN_AFTER
-) -> Fire | None:
-    """Let a schedule fire once, now, whatever its times are and also while it is paused. None: it is gone."""
-    fire_at = await connection.fetchval(_FIRE_NOW, schedule.tenant, schedule.id, again_after)
-    return None if fire_at is None else Fire(schedule, fire_at)
+async def fire(pool: Pool, schedule: ScheduleRow, fires: Sequence[datetime], next: datetime | None) -> None:
+    """Store what a schedule that we have taken fires, and when it fires next. Nothing happens if it has been taken by
+    somebody else meanwhile, paused or published anew."""
+    await pool.execute(_FIRE, schedule.id, schedule.next_fire_at, schedule.wake_at, next, list(fires))
+
+
+async def open_fires(pool: Pool, schedule: ScheduleRow) -> list[datetime]:
+    """The instants of the schedule that nobody has dealt with, the oldest first."""
+    query = "SELECT fire_at FROM fires WHERE schedule_id = $1 AND outcome IS NULL ORDER BY fire_at"
+    return [row[0] for row in await pool.fetch(query, schedule.id)]
+
+
+_SETTLE: Final = """
+WITH done AS (
+  UPDATE fires SET outcome = $3, run_id = $4 WHERE schedule_id = $1 AND fire_at = $2 AND outcome IS NULL
+  RETURNING schedule_id
+)
+UPDATE schedules s SET last_run_id = $4 FROM done WHERE s.id = done.schedule_id AND $3 = 'started'
+"""
+
+
+async def settle_fire(
+    pool: Pool, schedule: ScheduleRow, fire_at: datetime, outcome: Outcome, run_id: UUID | None = None
+) -> None:
+    """The instant is dealt with. Saying so twice is harmless."""
+    await pool.execute(_SETTLE, schedule.id, fire_at, outcome, run_id)
+
+
+_RELEASE: Final = """
+UPDATE schedules SET wake_at = CASE WHEN paused THEN NULL ELSE coalesce($3, next_fire_at) END
+WHERE id = $1 AND wake_at = $2
+"""
+
+
+async def release(pool: Pool, schedule: ScheduleRow, wake_at: datetime | None = None) -> None:
+    """We have looked at the schedule; it is looked at again when it fires next, or at `wake_at`."""
+    await pool.execute(_RELEASE, schedule.id, schedule.wake_at, wake_at)
+
+
+async def status_of_run(pool: Pool, tenant: UUID, run_id: UUID | None) -> str | None:
+    """The run's status; None if there is no such run."""
+    query = "SELECT status FROM runs WHERE id = $1 AND tenant = $2"
+    return cast("str | None", await pool.fetchval(query, run_id, tenant))
+
+
+async def forget_fires(pool: Connection | Pool, after: timedelta = timedelta(days=7)) -> None:
+    """Remove the firings that were dealt with long ago."""
+    await pool.execute("DELETE FROM fires WHERE outcome IS NOT NULL AND fire_at < now() - $1::interval", after)
 
 
 # --- what requests read and change ----------------------------------------------------------------------------------
 
 
-async def list_schedules(connection: Connection | Pool, tenant: UUID) -> list[ScheduleRow]:
+async def list_schedules(pool: Pool, tenant: UUID) -> list[ScheduleRow]:
     """All schedules of the tenant, by workflow."""
     query = f"SELECT {_COLUMNS} FROM schedules WHERE tenant = $1 ORDER BY workflow_name, position"
-    return [ScheduleRow(*row) for row in await connection.fetch(query, tenant)]
+    return [ScheduleRow(*row) for row in await pool.fetch(query, tenant)]
 
 
-async def get_schedule(connection: Connection | Pool, tenant: UUID, id: UUID) -> ScheduleRow | None:
+async def get_schedule(pool: Pool, tenant: UUID, id: UUID) -> ScheduleRow | None:
     """The schedule, if it is the tenant's."""
-    row = await connection.fetchrow(f"SELECT {_COLUMNS} FROM schedules WHERE tenant = $1 AND id = $2", tenant, id)
+    row = await pool.fetchrow(f"SELECT {_COLUMNS} FROM schedules WHERE tenant = $1 AND id = $2", tenant, id)
     return None if row is None else ScheduleRow(*row)
 
 
-async def set_paused(
-    connection: Connection | Pool, schedule: ScheduleRow, paused: bool, next_fire_at: datetime | None
-) -> None:
-    """Pause a schedule, or let it go on from `next_fire_at`: instants that passed meanwhile were not missed."""
-    arguments: tuple[Any, ...] = (schedule.tenant, schedule.id, paused, next_fire_at)
-    await connection.execute(
-        "UPDATE schedules SET paused = $3, next_fire_at = $4 WHERE tenant = $1 AND id = $2 AND paused <> $3", *arguments
-    )
+async def pause_schedule(pool: Pool, schedule: ScheduleRow) -> None:
+    """The schedule fires no more; what it fired and nobody started stays for when it is resumed."""
+    query = "UPDATE schedules SET paused = true, next_fire_at = NULL, wake_at = NULL WHERE tenant = $1 AND id = $2"
+    await pool.execute(query, schedule.tenant, schedule.id)
+
+
+async def resume_schedule(pool: Pool, schedule: ScheduleRow, next_fire_at: datetime | None) -> None:
+    """The schedule goes on from `next_fire_at`: instants that passed meanwhile were not missed. Nothing happens if it
+    is not paused."""
+    query = """
+    UPDATE schedules SET paused = false, next_fire_at = $3, wake_at = now() WHERE tenant = $1 AND id = $2 AND paused
+    """
+    await pool.execute(query, schedule.tenant, schedule.id, next_fire_at)

@@ -82,8 +82,9 @@ def test_the_key_is_made_of_the_input_before_the_run_exists() -> None:
     with pytest.raises(Rejected, match="at most 500 characters") as refused:
         key_of(plan, structs.replace(start, input={"customer": "x" * 501}), NOON)
     assert refused.value.status == 422
+    share = plan_of(KEYED.replace("input.customer }}", "string(1 / size(input.customer)) }}"))
     with pytest.raises(Rejected, match="can't be made"):
-        key_of(plan, structs.replace(start, input={}), NOON)
+        key_of(share, structs.replace(start, input={"customer": ""}), NOON)
 
 
 def test_a_run_without_concurrency_needs_no_slot() -> None:
@@ -92,4 +93,3 @@ def test_a_run_without_concurrency_needs_no_slot() -> None:
     assert key_of(plan_of(plain), start, NOON) is None
     play = Play(plain)
     assert not play.succeed("a").outbox
-
