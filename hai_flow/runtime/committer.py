@@ -21,6 +21,7 @@ import os
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -168,7 +169,8 @@ class Committer(Service):
 
     `worker_id` is this process's in the workers table, None while it performs nothing. `on_commit` is called with every
     committed piece of a log in order of seq; `on_state` after a win or a load, when jobs may have changed; `on_outbox`
-    after a win that wants something of another run. `find_pins` gives the workflows that a run's children will be of.
+    after a win that wants something of another run. `seated` finds slots for runs of a workflow with `concurrency`,
+    and is left when the start is stored or refused. `find_pins` gives the workflows that a run's children will be of.
     """
 
     def __init__(
@@ -190,6 +192,7 @@ class Committer(Service):
         self.on_commit: Callable[[Hot, int, Sequence[e.Event]], None] = lambda hot, first, events: None
         self.on_state: Callable[[Hot], None] = lambda hot: None
         self.on_outbox: Callable[[], object] = lambda: None
+        self.seated: Callable[[UUID, Plan, c.Start], AbstractAsyncContextManager[c.Start]] | None = None
         self._limits = limits
         self._entries_max = entries_max
         self._bytes_max = bytes_max
@@ -226,8 +229,16 @@ class Committer(Service):
         """
         if birth is not None and self._find_pins is not None and isinstance(command, c.Start) and not command.parent:
             command = msgspec.structs.replace(command, pins=await self._find_pins(tenant, birth.plan))
+        ask = Ask(command, 0.0, command_id, body_sha, None, birth, tenant)
+        if birth is None or birth.plan.concurrency is None or self.seated is None or not isinstance(command, c.Start):
+            return await self._answered(run_id, tenant, ask)
+        async with self.seated(tenant, birth.plan, command) as ask.command:
+            return await self._answered(run_id, tenant, ask)
+
+    async def _answered(self, run_id: UUID, tenant: UUID, ask: Ask) -> Outcome:
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._ask(run_id, tenant, Ask(command, time.monotonic(), command_id, body_sha, answer, birth, tenant))
+        ask.arrived, ask.answer = time.monotonic(), answer
+        self._ask(run_id, tenant, ask)
         self._answers.add(answer)
         answer.add_done_callback(self._answers.discard)
         return await answer

@@ -41,11 +41,13 @@ async def _locked(pool: Pool, tenant: UUID, key: str) -> AsyncGenerator[Connecti
         yield connection
 
 
+_TAKEN: Final = "SELECT slot FROM slots WHERE tenant = $1 AND slot = ANY ($2::text[]) AND run_id = $3"
 _TAKE: Final = """
 INSERT INTO slots (tenant, slot, run_id)
 SELECT $1, k.slot, $4 FROM unnest($3::text[]) WITH ORDINALITY AS k(slot, n)
 WHERE NOT EXISTS (SELECT FROM slots s WHERE s.tenant = $1 AND s.slot = k.slot)
   AND NOT EXISTS (SELECT FROM slot_waiters w WHERE w.tenant = $1 AND w.key = $2)
+  AND NOT EXISTS (SELECT FROM runs r WHERE r.id = $4)
 ORDER BY k.n LIMIT 1
 ON CONFLICT DO NOTHING
 RETURNING slot
@@ -53,14 +55,25 @@ RETURNING slot
 
 
 async def take_slot(pool: Pool, tenant: UUID, key: str, seats: int, run_id: UUID) -> str | None:
-    """A free slot for a run that is about to be stored; None if there is none, or if others wait before it."""
+    """A free slot for a run that is about to be stored (the same one if it has been given one already); None if there
+    is none, if others wait before it, or if the run is there."""
+    names = seats_of(key, seats)
     async with _locked(pool, tenant, key) as connection:
-        slot: str | None = await connection.fetchval(_TAKE, tenant, key, seats_of(key, seats), run_id)
+        taken = await connection.fetchval(_TAKEN, tenant, names, run_id)
+        slot: str | None = taken or await connection.fetchval(_TAKE, tenant, key, names, run_id)
         return slot
 
 
 async def give_back(pool: Pool, tenant: UUID, slot: str, run_id: UUID) -> None:
-    """The run does not need the slot after all."""
+    """The run was not stored, so it needs no slot. Nothing happens if it was: by the same start, made twice."""
+    query = """
+    DELETE FROM slots WHERE tenant = $1 AND slot = $2 AND run_id = $3 AND NOT EXISTS (SELECT FROM runs WHERE id = $3)
+    """
+    await pool.execute(query, tenant, slot, run_id)
+
+
+async def vacate(pool: Pool, tenant: UUID, slot: str, run_id: UUID) -> None:
+    """The run that was given the slot can't begin now."""
     await pool.execute("DELETE FROM slots WHERE tenant = $1 AND slot = $2 AND run_id = $3", tenant, slot, run_id)
 
 
@@ -108,7 +121,8 @@ WITH waiting AS MATERIALIZED (
   SELECT w.run_id, w.seats, row_number() OVER (ORDER BY w.queued_at, w.run_id) AS n
   FROM slot_waiters w JOIN runs r ON r.id = w.run_id
   WHERE w.tenant = $1 AND w.key = $2 AND r.status = 'queued' AND NOT EXISTS (
-    SELECT FROM slots s WHERE s.run_id = w.run_id AND s.slot IN (SELECT $2 || '#' || k FROM generate_series(1, w.seats) k))
+    SELECT FROM slots s
+    WHERE s.run_id = w.run_id AND s.slot IN (SELECT $2 || '#' || k FROM generate_series(1, w.seats) k))
 ), free AS MATERIALIZED (
   SELECT k.slot, row_number() OVER (ORDER BY k.k) AS n
   FROM (SELECT k, $2 || '#' || k AS slot FROM generate_series(1, (SELECT max(seats) FROM waiting)) k) k
@@ -147,9 +161,11 @@ async def too_many(pool: Pool, tenant: UUID, key: str, seats: int) -> list[UUID]
 _STUCK: Final = """
 SELECT w.tenant, w.key FROM slot_waiters w GROUP BY w.tenant, w.key
 HAVING max(w.seats) > (
-    SELECT count(*) FROM generate_series(1, max(w.seats)) k JOIN slots s ON s.tenant = w.tenant AND s.slot = w.key || '#' || k)
+    SELECT count(*) FROM generate_series(1, max(w.seats)) k
+    JOIN slots s ON s.tenant = w.tenant AND s.slot = w.key || '#' || k)
   OR bool_or(EXISTS (
-    SELECT FROM slots s WHERE s.run_id = w.run_id AND s.slot IN (SELECT w.key || '#' || k FROM generate_series(1, w.seats) k)))
+    SELECT FROM slots s
+    WHERE s.run_id = w.run_id AND s.slot IN (SELECT w.key || '#' || k FROM generate_series(1, w.seats) k)))
 ORDER BY min(w.queued_at) LIMIT $1
 """
 

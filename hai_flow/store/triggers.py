@@ -164,11 +164,13 @@ async def next_wake(pool: Pool) -> datetime | None:
 
 _FIRE: Final = """
 WITH moved AS (
-  UPDATE schedules SET next_fire_at = $4, last_fire_at = greatest(last_fire_at, (SELECT max(f) FROM unnest($5::timestamptz[]) f))
+  UPDATE schedules SET next_fire_at = $4,
+    last_fire_at = greatest(last_fire_at, (SELECT max(f) FROM unnest($5::timestamptz[]) f))
   WHERE id = $1 AND next_fire_at = $2 AND wake_at = $3 AND NOT paused
   RETURNING id, tenant
 )
-INSERT INTO fires (schedule_id, fire_at, tenant) SELECT moved.id, f, moved.tenant FROM moved, unnest($5::timestamptz[]) f
+INSERT INTO fires (schedule_id, fire_at, tenant)
+SELECT moved.id, f, moved.tenant FROM moved, unnest($5::timestamptz[]) f
 ON CONFLICT DO NOTHING
 """
 
