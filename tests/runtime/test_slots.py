@@ -22,7 +22,11 @@ CUSTOMER = "input: {type: object, properties: {customer: {type: string}}}\n"
 
 
 def keyed(conflict: str = "queue", limit: int = 1) -> str:
-    return f'concurrency: {{key: "${{{{ input.customer }}}}", limit: {limit}, on_conflict: {conflict}}}\n' + CUSTOMER + ASKING
+    return (
+        f'concurrency: {{key: "${{{{ input.customer }}}}", limit: {limit}, on_conflict: {conflict}}}\n'
+        + CUSTOMER
+        + ASKING
+    )
 
 
 async def begin(runtime: Runtime, body: str, customer: str = "c1", **more: Any) -> UUID:
