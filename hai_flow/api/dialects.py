@@ -28,6 +28,7 @@ from hai_flow.engine.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.committer import Birth, Outcome, derived_run_id
 from hai_flow.runtime.fanout import Piece, rendered, unnumbered
+from hai_flow.runtime.triggers import demand_api_trigger
 from hai_flow.store import threads
 from hai_flow.store.runs import RunSummary
 from hai_flow.wire import DIALECTS, sse
@@ -188,6 +189,7 @@ class _Conversation:
     async def _start(self, last: RunSummary | None, messages: tuple[UserMessage, ...]) -> Pieces:
         posted = self.posted
         dev, plan = await self._workflow(last)
+        demand_api_trigger(plan)
         run_id = derived_run_id("wire", str(self.access.tenant), posted.thread_id, posted.wire_run_id)
         start = c.Start(
             run_id=run_id,

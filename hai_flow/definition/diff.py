@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from hai_flow.definition.expressions import CompiledExpression, CompiledTemplate
+from hai_flow.definition.pieces import Constant, Record
 from hai_flow.definition.plan import Call, ForEach, Iteration, Parallel, Plan, Repeat, Step, Switch
 from hai_flow.definition.schemas import JsonSchema
 
@@ -281,7 +282,7 @@ def _word(name: str) -> str:
 def written(value: Any) -> Json:
     """Any part of a plan as plain JSON, in the author's own words where it has them."""
     match value:
-        case CompiledTemplate():
+        case CompiledTemplate() | Constant() | Record():
             return value.written
         case CompiledExpression():
             return value.source

@@ -599,6 +599,9 @@ def _enum_doubts(call: cel.Call, chains: Mapping[int, Chain], names: Names) -> I
 
 def _free_fault(name: cel.Name, names: Names) -> Fault:
     hint = suggestion(name.name, names.roots)
+    for root, schema in (("input", names.types.input), ("state", names.types.state)):
+        if isinstance(schema, Mapping) and name.name in schema.get("properties", ()) and root in names.roots:
+            hint = f"; did you mean `{root}.{name.name}`?"
     if name.name in names.visible:
         hint = f"; did you mean `steps.{name.name}.output`?"
     return Fault(name.offset, "expression.unknown_name", f"there is no name `{name.name}`{hint}")

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from hai_flow.definition.document import FINDINGS_MAX, Document, Path, kind_of
+from hai_flow.definition.document import FINDINGS_MAX, Document, Path, kind_of, suggestion
 from hai_flow.definition.expressions import ROOTS
 from hai_flow.errors import Finding
 
@@ -35,7 +35,13 @@ def name_fault(name: str, *, capitals: bool = False, roots: bool = True) -> str 
     pattern = _NAME if capitals else _ID
     if not pattern.fullmatch(name):
         letters = "a letter" if capitals else "a lower-case letter"
-        return f"expected {letters}, then letters, digits or _ (at most 63), found `{name}`"
+        better = re.sub(r"\W+", "_", name if capitals else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).strip(
+            "_"
+        )
+        hint = (
+            f"; write `{better}`" if better != name and pattern.fullmatch(better) and better not in _CEL_WORDS else ""
+        )
+        return f"expected {letters}, then letters, digits or _ (at most 63), found `{name}`{hint}"
     if name in _CEL_WORDS:
         return f"`{name}` is a word of CEL and can't be a name; choose another"
     if roots and name in ROOTS - {"item"}:
@@ -633,7 +639,7 @@ class Reader:
             if detail["type"] == "extra_forbidden":
                 self.error((*path, key), "shape.unknown_key", _unknown_key(key, known, where), key=True)
             elif detail["type"] == "missing":
-                message = f"`{key}` is missing in {where}"
+                message = f"`{key}` is missing in {where}; add {_EXAMPLES.get(key, f'`{key}`')}"
                 self.error(path, "shape.missing_key", message, key=bool(path))
             else:
                 inner = tuple(part for part in detail["loc"][1:] if isinstance(part, int))
@@ -688,6 +694,22 @@ def _meant(key: str, known: Sequence[str]) -> str:
     return near[0] if near else ""
 
 
+# How a key is written, for whoever left it out or wrote something of another kind.
+_EXAMPLES: Final = {
+    "hai": "`hai: flow/v1`", "version": "`version: 1`", "steps": "`steps:` and below it a list such as `- say: hello`",
+    "max": "`max: 3`", "from": "`from: role:manager`", "form": "`form: {properties: {name: {type: string}}}`",
+    "items": "`items: ${{ input.list }}`", "key": "`key: ${{ input.id }}`", "timezone": "`timezone: Europe/Berlin`",
+    "cron": "`cron: 0 6 * * 1-5`", "deadline": "`deadline: 1d`", "tools": "`tools: [tool.*]`",
+    "retry": "`retry: {max: 3}`", "wait": "`wait: {for: 10m}`", "approval": "`approval: {from: role:manager}`",
+    "with": "`with: {name: value}`", "set": "`set: {name: value}`", "switch": "`- when: ...` and `steps:` below it",
+    "parallel": "`parallel: {one: [...], other: [...]}`", "try": "a list such as `- say: hello`",
+    "catch": "`- steps: [...]`", "finally": "a list such as `- say: hello`", "undo": "`undo: {call: tool.function}`",
+    "for_each": "`for_each: {items: ..., steps: [...]}`", "repeat": "`repeat: {max: 3, steps: [...]}`",
+    "approve": "`approve: {title: ..., from: ...}`", "ask": "`ask: {title: ..., form: ...}`",
+    "http": "`http: {get: https://...}`", "llm": "`llm: {prompt: ...}`", "wait_for": "`wait_for: {event: TYPE}`",
+    "input": "`input: {type: object, properties: {...}}`", "on_reject": "a list such as `- say: hello`",
+}  # fmt: skip
+
 _EXPECTED: Final = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -705,11 +727,15 @@ def _wrong_value(key: str, detail: ErrorDetails, found: Json) -> str:
         case "value_error":
             return str(context.get("error", detail["msg"]))
         case "literal_error":
-            return f"`{key}`: expected {context['expected']}, found {kind_of(found)}"
+            choices = re.findall(r"'([^']*)'", str(context["expected"]))
+            hint = suggestion(found, choices) if isinstance(found, str) else ""
+            return f"`{key}`: expected {context['expected']}, found {kind_of(found)}{hint}"
         case "too_short" | "too_long":
             least = context.get("min_length", context.get("max_length"))
             word = "at least" if detail["type"] == "too_short" else "at most"
             return f"`{key}`: expected {word} {least}, found {context['actual_length']}"
+        case "greater_than":
+            return f"`{key}`: expected more than {context['gt']:g}, found {found}"
         case "greater_than_equal" | "less_than_equal":
             bound = f"at least {context['ge']}" if "ge" in context else f"at most {context['le']}"
             return f"`{key}`: expected {bound}, found {found}"
@@ -733,6 +759,12 @@ _DURATIONS: Final = ("timeout", "deadline", "every", "max_delay", "duration", "f
 
 
 def _quote_hint(kind: str, key: str, found: Json) -> str:
+    if kind in ("dict_type", "list_type") and key in _EXAMPLES:
+        return f"; write {_EXAMPLES[key]}"
+    if kind == "int_type" and isinstance(found, str) and found.isdigit():
+        return f"; write it without quotes: {found}"
+    if kind == "int_from_float" or (kind == "int_type" and isinstance(found, float)):
+        return f"; write {round(found)}"
     if kind != "string_type" or isinstance(found, bool) or not isinstance(found, (int, float)):
         return ""
     return f"; give it a unit: `{found}s`" if key in _DURATIONS else "; quote it"

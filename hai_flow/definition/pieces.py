@@ -46,10 +46,14 @@ CODE: Final = re.compile(r"[a-z][a-z0-9_]{0,62}(\.[a-z0-9_]{1,63}){0,3}")
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class Constant:
     """plan.Template: a value that the compiler itself wrote."""
 
     value: Json
+
+    @property
+    def written(self) -> Json:
+        return self.value
 
     @property
     def roots(self) -> frozenset[str]:
@@ -69,6 +73,10 @@ class Record:
     """plan.Template: a mapping of which each value is a template of its own."""
 
     parts: tuple[tuple[str, plan.Template], ...]
+
+    @property
+    def written(self) -> Json:
+        return {key: part.written for key, part in self.parts}
 
     @property
     def roots(self) -> frozenset[str]:
@@ -159,7 +167,9 @@ class Pieces:
         try:
             return milliseconds(text, shortest=shortest)
         except NotADuration as error:
-            hint = "; here it is written out, without holes" if "${{" in text and names is None else ""
+            hint = _duration_hint(text)
+            if "${{" in text and names is None:
+                hint = "; here it is written out, without holes"
             self.reader.error(at, "duration.invalid", f"`{key}`: {error}{hint}")
             return None
 
@@ -182,7 +192,7 @@ class Pieces:
 
     def literal(self, value: Json) -> plan.Template:
         """`value` itself as a template."""
-        return Literal(value)
+        return Constant(value)
 
     def template(
         self, value: Json, at: Path, names: Names, *, text: bool = False, wrapped: bool = False
@@ -228,6 +238,12 @@ class Pieces:
             self.reader.error((*at, *path), code, message, key=code == "schema.unknown_keyword")
 
         return compile_schema(raw, report)
+
+
+def _duration_hint(text: str) -> str:
+    """The duration that was meant by "5 minutes"."""
+    meant = re.fullmatch(r"([0-9]+)\s*(second|sec|minute|min|hour|day|week)s?", text.strip().lower())
+    return f"; did you mean `{meant[1]}{meant[2][0]}`?" if meant else ""
 
 
 def is_hole(text: str) -> bool:

@@ -49,7 +49,11 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 class Start(Command, frozen=True):
     """`input` is what the caller gave (defaults are filled in by the engine). `pins`, `parent` and `timeout` as in the
-    event `run_started`; the pins are found by whoever stores the run."""
+    event `run_started`; the pins are found by whoever stores the run.
+
+    `key` is the concurrency key that the run needs (`slots.key_of`), None if its workflow has none or if a run above
+    it holds the key already. `queued`: no slot of it is free, or others wait before it, so the run waits for its
+    admission; `cancels`: and by its coming the oldest are stopped."""
 
     run_id: UUID
     thread_id: str
@@ -63,6 +67,13 @@ class Start(Command, frozen=True):
     pins: dict[str, Pin] = {}
     parent: Parent | None = None
     timeout: int | None = None
+    key: str | None = None
+    queued: bool = False
+    cancels: bool = False
+
+
+class Admit(Command, frozen=True):
+    """A queued run has got a slot of its concurrency key."""
 
 
 class StepSucceeded(Command, frozen=True):

@@ -19,12 +19,13 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from hai_flow.definition.plan import Plan, Step, WaitFor
-from hai_flow.engine import beginnings, children, endings, migration, people, resumption, signals
+from hai_flow.engine import beginnings, children, endings, migration, people, resumption, signals, slots
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import DEFAULT_LIMITS, RUN_END, Decision, Draft, Limits
 from hai_flow.engine.jobs import TIMERS_WHILE_HALTED, is_working, next_ready, performed
 from hai_flow.engine.retry import LOST_IN_A_ROW_MAX, RETRIABLE
+from hai_flow.engine.starting import begin_run
 from hai_flow.engine.state import Ending, RunState, Timer, in_cleanup
 from hai_flow.errors import Rejected
 
@@ -40,6 +41,7 @@ def decide(plan: Plan, state: RunState, command: c.Command, now: int, limits: Li
     draft = Draft(plan, state, max(now, state.at), limits)
     outcome = _RULES[type(command)](draft, command)
     children.tell_parent(draft, state)
+    slots.tell_freed(draft, state)
     return draft.decision(outcome)
 
 
@@ -50,37 +52,25 @@ def _start(draft: Draft, command: c.Start) -> Json:
     if draft.state.status != "new":
         draft.already = True
         return _run_outcome(draft)
-    given = draft.plan.input.with_defaults(command.input)
-    findings = draft.plan.input.findings(given)
-    if findings:
-        raise Rejected(
-            422,
-            "input.invalid",
-            f"the input does not fit workflow {draft.plan.name}@{draft.plan.version}.",
-            findings=findings,
-        )
-    draft.emit(
-        e.RunStarted,
-        workflow=draft.plan.name,
-        version=draft.plan.version,
-        sha256=draft.plan.sha256.hex(),
-        thread_id=command.thread_id,
-        requester=command.requester,
-        input=given,
-        state={name: variable.default for name, variable in draft.plan.state.items()},
-        message=command.message,
-        trigger=command.trigger,
-        dev=command.dev,
-        ready=(draft.plan.first,),
-        pins=command.pins,
-        parent=command.parent,
-        timeout=command.timeout,
-    )
+    begin_run(draft, command)
     if draft.plan.limits.duration is not None:
         draft.emit(e.TimerSet, path="", kind="limit", due=draft.now + draft.plan.limits.duration)
     draft.open_turn(command.turn)
     if command.messages:
         draft.emit(e.MessagesChanged, messages=command.messages)
+    if command.queued:
+        slots.queue(draft, cancels=command.cancels)
+    _go_on(draft)
+    return _run_outcome(draft)
+
+
+def _admit(draft: Draft, command: c.Admit) -> Json:
+    if draft.state.slot is None and not draft.state.ended:
+        draft.already = True
+        return _run_outcome(draft)
+    if draft.state.status != "queued":
+        raise _not_now(draft, "admit")
+    draft.open_turn(c.Turn())
     _go_on(draft)
     return _run_outcome(draft)
 
@@ -229,6 +219,8 @@ def _resume(draft: Draft, command: c.Resume) -> Json:
         return _run_outcome(draft)
     status = "running" if draft.state.turn_open else "queued" if draft.state.slot else "waiting"
     draft.emit(e.RunResumed, by=command.by, status=status)
+    if status == "queued":
+        slots.wait(draft)
     children.pass_down(draft, "resume", command.by)
     if status != "queued":
         _fire_timers(draft)
@@ -280,6 +272,9 @@ def _retry(draft: Draft, command: c.Retry) -> Json:
         running = [path for path in ready if path in lost and lost[path].status == "running"]
         frontier = resumption.Frontier(running, list(ready))
     draft.emit(e.RunRetried, by=command.by, redo=redo, **frontier.fields())
+    if status == "failed" and draft.state.key is not None:  # its end has freed its slot
+        slots.queue(draft)
+        return _run_outcome(draft)
     if not draft.state.turn_open:
         draft.open_turn(c.Turn())
     _fire_timers(draft)
@@ -496,6 +491,7 @@ def _fire_timeouts(draft: Draft) -> bool:
 
 _RULES: Final[dict[type[c.Command], Callable[[Draft, Any], Json]]] = {
     c.Start: _start,
+    c.Admit: _admit,
     c.StepSucceeded: _step_succeeded,
     c.StepFailed: _step_failed,
     c.StepLost: _step_lost,

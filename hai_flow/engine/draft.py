@@ -189,7 +189,7 @@ class Draft:
         except ExpressionError as error:
             raise Raised(error.code, error.message) from None
 
-    def text(self, template: Template, step: Step, **roots: Json) -> str:
+    def text(self, template: Template, step: Step | None, **roots: Json) -> str:
         value = self.render(template, step, **roots)
         return value if isinstance(value, str) else values.dumps(value).decode()
 

@@ -104,10 +104,11 @@ class RunStarted(Event, frozen=True):
     pins: dict[str, Pin] = {}
     parent: Parent | None = None
     timeout: int | None = None
+    key: str | None = None
 
 
 class RunQueued(Event, frozen=True):
-    """The run waits for a slot."""
+    """The run waits for a slot of its concurrency key, `slot` (`<workflow>:<key>`)."""
 
     slot: str
 

@@ -88,7 +88,7 @@ def _matches(draft: Draft, step: Step, subscription: Subscription, command: c.Si
         return False
     if subscription.match is None:
         return True
-    event = _event(command.id, command.name, command.data, command.sent_at)
+    event = event_value(command.id, command.name, command.data, command.sent_at)
     try:
         return draft.truth(subscription.match, step, event=event)
     except Raised as raised:
@@ -119,12 +119,12 @@ def _take(draft: Draft, step: Step, verb: WaitFor, number: int, met: set[int], c
 
 def _output(draft: Draft, step: Step, verb: WaitFor) -> Json:
     received = draft.state.steps[step.path].received
-    found = {each.subscription: _event(each.id, each.name, each.data, each.sent_at) for each in received}
+    found = {each.subscription: event_value(each.id, each.name, each.data, each.sent_at) for each in received}
     if verb.mode == "all":
         return [found[number] for number in sorted(found)]
     return found[received[-1].subscription]
 
 
-def _event(id: str, type: str, data: Json, sent_at: int) -> dict[str, Json]:
+def event_value(id: str, type: str, data: Json, sent_at: int) -> dict[str, Json]:
     """A signal as expressions see it (LANGUAGE section 6)."""
     return {"id": id, "type": type, "data": data, "at": values.rfc3339(sent_at)}

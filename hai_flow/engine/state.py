@@ -279,7 +279,8 @@ class RunState(msgspec.Struct, frozen=True, gc=False):
     begun_steps: int = 0  # for `limits`
     begun_calls: int = 0
     failure: e.Error | None = None  # what the end of the run ("" in ready) will say, if not its output
-    slot: str | None = None
+    key: str | None = None  # the concurrency key of which the run holds, or awaits, a slot
+    slot: str | None = None  # what a queued run awaits
     worked: int = 0  # milliseconds in status running, up to `at` of the last change of status
     running_since: int | None = None
     paused_at: int | None = None
@@ -540,6 +541,7 @@ def _run_started(state: RunState, event: e.RunStarted) -> RunState:
         parent=event.parent,
         pins=event.pins,
         timeouts=Map() if event.timeout is None else Map({"": event.timeout}),
+        key=event.key,
         trigger=event.trigger,
         message=event.message,
         started_at=event.at,

@@ -1,7 +1,8 @@
 """The imperative shell: the only place where engine, store and steps meet.
 
 `committer` decides and commits, `worker` performs, `sweeper` claims what is due or lost, `courier` brings runs what
-other runs want of them and what is sent to them, `fanout` shows what was committed, `service` is the contract of
+other runs want of them and what is sent to them, `slots` lets runs of one concurrency key wait for each other,
+`triggers` starts what schedules and events start, `fanout` shows what was committed, `service` is the contract of
 everything that starts and stops; `catalog` turns stored workflows into plans.
 """
 
@@ -18,7 +19,9 @@ from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.courier import Courier, CourierConfig
 from hai_flow.runtime.fanout import Fanout, FanoutConfig
 from hai_flow.runtime.service import Service
+from hai_flow.runtime.slots import Slots
 from hai_flow.runtime.sweeper import Sweeper, SweeperConfig
+from hai_flow.runtime.triggers import Triggers, TriggersConfig
 from hai_flow.runtime.worker import Worker, WorkerConfig
 from hai_flow.settings import Settings
 from hai_flow.steps.python import PythonRunner
@@ -38,6 +41,8 @@ class Runtime(Service):
     committer: Committer
     catalog: Catalog
     courier: Courier
+    slots: Slots
+    triggers: Triggers
     fanout: Fanout
     worker: Worker | None
 
@@ -75,7 +80,10 @@ class Runtime(Service):
         self.fanout = Fanout(self.database, self.committer, FanoutConfig())
         config = CourierConfig(poll_seconds=settings.poll_seconds)
         self.courier = Courier(self.database, self.committer, self.catalog, config)
-        self._services: list[Service] = [self.committer, self.fanout, self.courier]
+        self.slots = Slots(self.database, self.committer, self.courier)
+        ticking = TriggersConfig(ticks=self.performs, poll_seconds=settings.poll_seconds)
+        self.triggers = Triggers(self.database, self.committer, self.catalog, self.slots, ticking)
+        self._services: list[Service] = [self.committer, self.fanout, self.courier, self.triggers]
         self.worker = None
         if self.performs:
             self.worker = Worker(self.database, self.committer, self.registry, _worker_config(settings))

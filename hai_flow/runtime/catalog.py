@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import Final
 from uuid import UUID
@@ -25,13 +26,17 @@ _REFERENCE = re.compile(r"(?P<name>[a-z][a-z0-9_]{0,62})(@(?P<version>[0-9]{1,9}
 
 
 class Catalog:
-    """Finds, compiles and publishes the workflows of a server that can perform what `registry` can."""
+    """Finds, compiles and publishes the workflows of a server that can perform what `registry` can.
+
+    `on_published` is called with (tenant, name) after every publication, also of what was published before.
+    """
 
     def __init__(self, database: Database, registry: Registry) -> None:
         self.database = database
         self.registry = registry
         self._plans: OrderedDict[bytes, Plan] = OrderedDict()
         self._runs: dict[bytes, tuple[Run, ...]] = {}
+        self.on_published: Callable[[UUID, str], Awaitable[None]] | None = None
 
     async def plan(self, tenant: UUID, digest: bytes) -> Plan:
         """The plan that a run is pinned to. Raises StoreError if its document is gone: that must never happen."""
@@ -42,7 +47,7 @@ class Catalog:
         stored = await workflows.workflow_by_sha(self.database.api, tenant, digest)
         if stored is None:
             raise StoreError(f"the workflow {digest.hex()} that a run is pinned to is not in the database")
-        return self._compiled(stored.source, f"{stored.name}@{stored.version}")
+        return self.plan_of(stored)
 
     async def resolve(self, tenant: UUID, reference: str) -> tuple[Workflow, Plan]:
         """The workflow that `name`, `name@version` or `name@version+sha8` means now. Raises Rejected 404."""
@@ -93,7 +98,13 @@ class Catalog:
             dev=dev,
         )
         self._keep(plan)
+        if self.on_published is not None:
+            await self.on_published(tenant, plan.name)
         return stored, plan
+
+    def plan_of(self, stored: Workflow) -> Plan:
+        """The plan of a stored workflow."""
+        return self._compiled(stored.source, f"{stored.name}@{stored.version}")
 
     async def pins(self, tenant: UUID, plan: Plan) -> dict[str, Pin]:
         """What each `run: name` and `run: name@version` of the plan means now, and of those that they lead to.

@@ -16,11 +16,13 @@ rules (STORE.md, by number):
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 import os
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -169,7 +171,8 @@ class Committer(Service):
 
     `worker_id` is this process's in the workers table, None while it performs nothing. `on_commit` is called with every
     committed piece of a log in order of seq; `on_state` after a win or a load, when jobs may have changed; `on_outbox`
-    after a win that wants something of another run. `find_pins` gives the workflows that a run's children will be of.
+    after a win that wants something of another run. `seated` finds slots for runs of a workflow with `concurrency`,
+    and is left when the start is stored or refused. `find_pins` gives the workflows that a run's children will be of.
     """
 
     def __init__(
@@ -191,6 +194,7 @@ class Committer(Service):
         self.on_commit: Callable[[Hot, int, Sequence[e.Event]], None] = lambda hot, first, events: None
         self.on_state: Callable[[Hot], None] = lambda hot: None
         self.on_outbox: Callable[[], object] = lambda: None
+        self.seated: Callable[[UUID, Plan, c.Start], AbstractAsyncContextManager[c.Start]] | None = None
         self._limits = limits
         self._entries_max = entries_max
         self._bytes_max = bytes_max
@@ -229,6 +233,22 @@ class Committer(Service):
             command = msgspec.structs.replace(command, pins=await self._find_pins(tenant, birth.plan))
         if self._find_pins is not None and isinstance(command, c.Migrate):
             command = msgspec.structs.replace(command, pins=await self._find_pins(tenant, command.to))
+        send = functools.partial(self._send, run_id, tenant, command_id=command_id, body_sha=body_sha, birth=birth)
+        if birth is None or birth.plan.concurrency is None or self.seated is None or not isinstance(command, c.Start):
+            return await send(command)
+        async with self.seated(tenant, birth.plan, command) as start:
+            return await send(start)
+
+    async def _send(
+        self,
+        run_id: UUID,
+        tenant: UUID,
+        command: c.Command,
+        *,
+        command_id: str | None,
+        body_sha: bytes,
+        birth: Birth | None,
+    ) -> Outcome:
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._ask(run_id, tenant, Ask(command, time.monotonic(), command_id, body_sha, answer, birth, tenant))
         self._answers.add(answer)

@@ -148,7 +148,7 @@ class Courier(Service):
             plan = await self.catalog.plan_of_child(message.tenant, body["workflow"], body["sha256"])
             await self._submit(message, Birth(plan))
         except Rejected as rejected:
-            if rejected.status not in NO_CHILD:
+            if rejected.status not in NO_CHILD and rejected.code != "concurrency_busy":
                 raise
             await self._refuse(message, body["parent"], rejected)
 

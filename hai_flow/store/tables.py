@@ -244,6 +244,7 @@ schedules: Final = sa.Table(
     _text("workflow_name"),
     _int("position"),  # of its trigger in the document
     _bytes("workflow"),  # the sha256 of the version that it starts: the latest
+    sa.Column("dev", sa.Boolean, nullable=False),
     _text("cron", null=True),
     _text("timezone"),
     _bigint("every_ms", null=True),  # instead of cron; no document can say it
@@ -254,6 +255,7 @@ schedules: Final = sa.Table(
     _time("next_fire_at", null=True),
     _time("last_fire_at", null=True),
     _uuid("last_run_id", null=True),
+    _time("wake_at", null=True),  # when somebody looks at it again; while somebody does: when others may
     _key("schedules", "id"),
     sa.CheckConstraint("(cron IS NULL) <> (every_ms IS NULL)", name="schedules_one_timing"),
 )
@@ -264,7 +266,7 @@ sa.Index(
     schedules.c.position,
     unique=True,
 )
-sa.Index("schedules_due", schedules.c.next_fire_at, postgresql_where=sa.text("NOT paused"))
+sa.Index("schedules_due", schedules.c.wake_at, postgresql_where=sa.text("wake_at IS NOT NULL"))
 
 fires: Final = sa.Table(
     "fires",
@@ -272,10 +274,11 @@ fires: Final = sa.Table(
     _uuid("schedule_id"),
     _time("fire_at"),
     _uuid("tenant"),
-    _time("due_at"),  # when it is given out (again) to be started
+    _text("outcome", null=True),  # started, skipped or refused; null: nobody has dealt with it
+    _uuid("run_id", null=True),
     _key("fires", "schedule_id", "fire_at"),
 )
-sa.Index("fires_due", fires.c.due_at)
+sa.Index("fires_open", fires.c.schedule_id, fires.c.fire_at, postgresql_where=sa.text("outcome IS NULL"))
 
 event_triggers: Final = sa.Table(
     "event_triggers",
@@ -284,6 +287,7 @@ event_triggers: Final = sa.Table(
     _text("workflow_name"),
     _int("position"),
     _bytes("workflow"),
+    sa.Column("dev", sa.Boolean, nullable=False),
     _text("type"),
     _key("event_triggers", "tenant", "workflow_name", "position"),
 )

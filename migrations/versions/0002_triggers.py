@@ -20,6 +20,7 @@ CREATE TABLE schedules (
   workflow_name text NOT NULL,
   position integer NOT NULL,
   workflow bytea NOT NULL,
+  dev boolean NOT NULL,
   cron text,
   timezone text NOT NULL,
   every_ms bigint,
@@ -30,24 +31,27 @@ CREATE TABLE schedules (
   next_fire_at timestamptz,
   last_fire_at timestamptz,
   last_run_id uuid,
+  wake_at timestamptz,
   CONSTRAINT schedules_pkey PRIMARY KEY (id),
   CONSTRAINT schedules_one_timing CHECK ((cron IS NULL) <> (every_ms IS NULL))
 );
 CREATE UNIQUE INDEX schedules_by_workflow ON schedules (tenant, workflow_name, position);
-CREATE INDEX schedules_due ON schedules (next_fire_at) WHERE NOT paused;
+CREATE INDEX schedules_due ON schedules (wake_at) WHERE wake_at IS NOT NULL;
 CREATE TABLE fires (
   schedule_id uuid NOT NULL,
   fire_at timestamptz NOT NULL,
   tenant uuid NOT NULL,
-  due_at timestamptz NOT NULL,
+  outcome text,
+  run_id uuid,
   CONSTRAINT fires_pkey PRIMARY KEY (schedule_id, fire_at)
 );
-CREATE INDEX fires_due ON fires (due_at);
+CREATE INDEX fires_open ON fires (schedule_id, fire_at) WHERE outcome IS NULL;
 CREATE TABLE event_triggers (
   tenant uuid NOT NULL,
   workflow_name text NOT NULL,
   position integer NOT NULL,
   workflow bytea NOT NULL,
+  dev boolean NOT NULL,
   type text NOT NULL,
   CONSTRAINT event_triggers_pkey PRIMARY KEY (tenant, workflow_name, position)
 );

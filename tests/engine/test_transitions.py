@@ -15,6 +15,7 @@ from hai_flow.errors import Rejected
 from tests.support.runs import NOON, SECOND, Play
 
 ONE_CALL = "steps: [{id: a, call: t.f}, {say: done}]"
+ONE_AT_A_TIME = "concurrency: {key: k}\n" + ONE_CALL
 ONE_QUESTION = "steps: [{id: a, call: pick}]"
 NOTHING_BEGINS = Limits(pure_steps=0)
 Row = tuple[str, Status, Status]
@@ -33,11 +34,8 @@ def waiting() -> Play:
 
 
 def queued() -> Play:
-    """A run that waits for a slot. No command of this release queues a run: the event is folded by hand."""
-    play = Play(ONE_CALL, limits=NOTHING_BEGINS)
-    play.happened(e.TurnEnded, reason="queued")
-    play.happened(e.RunQueued, slot="thread:t-1")
-    play.limits = Limits()
+    play = Play(ONE_AT_A_TIME, start=False)
+    play.start(key="demo:k", queued=True)
     return play
 
 
@@ -94,16 +92,15 @@ def step_fails(play: Play) -> None:
 
 
 def admitted(play: Play) -> None:
-    play.state = evolve(play.state, e.TurnStarted(at=play.now, turn=2))
+    play.do(c.Admit())
 
 
-def queue_it(play: Play) -> None:
-    play.happened(e.TurnEnded, reason="queued")
-    play.happened(e.RunQueued, slot="thread:t-1")
+def start_in_the_queue(play: Play) -> None:
+    play.start(key="demo:k", queued=True)
 
 
-def waits_for_its_slot() -> Play:
-    return Play(ONE_CALL, limits=NOTHING_BEGINS)
+def not_started() -> Play:
+    return Play(ONE_AT_A_TIME, start=False)
 
 
 def ask_after_call() -> Play:
@@ -135,7 +132,7 @@ def turn_in_a_retry(play: Play) -> None:
 
 WALKS: dict[Row, tuple[Callable[[], Play], Callable[[Play], object]]] = {
     ("run_started", "new", "running"): (new, Play.start),
-    ("run_queued", "running", "queued"): (waits_for_its_slot, queue_it),
+    ("run_queued", "running", "queued"): (not_started, start_in_the_queue),
     ("turn_started", "queued", "running"): (queued, admitted),
     ("turn_started", "waiting", "running"): (waiting, end_in_a_turn),
     ("turn_started", "running", "running"): (failed, turn_in_a_retry),

@@ -1,0 +1,40 @@
+"""`concurrency`: a run that waits until a slot of its key is free (STORE H7).
+
+The engine counts no slots. A run that must wait says so in the outbox, a run that ends says that its slot is free;
+whoever delivers that keeps the queue, takes slots for those who wait longest and admits them. A paused run holds its
+slot, and a paused run in the queue is passed over.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hai_flow.engine import events as e
+from hai_flow.engine.draft import Draft
+from hai_flow.engine.state import RunState
+
+AWAIT: Final = "await_slot"
+FREED: Final = "slot_freed"
+
+
+def queue(draft: Draft, *, cancels: bool = False) -> None:
+    """The run waits for a slot of its key. `cancels`: those who hold it longest are stopped for it."""
+    assert draft.state.key is not None, "who waits for a slot has a key"
+    draft.end_turn("queued")
+    draft.emit(e.RunQueued, slot=draft.state.key)
+    wait(draft, cancels=cancels)
+
+
+def wait(draft: Draft, *, cancels: bool = False) -> None:
+    """Say that the run waits. Saying so twice changes nothing."""
+    concurrency = draft.plan.concurrency
+    seats = 1 if concurrency is None else concurrency.limit
+    body = {"key": draft.state.slot, "seats": seats, "cancels": cancels, "since": draft.now}
+    draft.send(AWAIT, draft.state.run_id, body)
+
+
+def tell_freed(draft: Draft, before: RunState) -> None:
+    """The end of a run frees its slot, or its place in the queue."""
+    state = draft.state
+    if state.key is not None and state.ended and not before.ended:
+        draft.send(FREED, state.run_id, {"key": state.key})

@@ -1,0 +1,65 @@
+"""How a run begins, before its first step: its input, and the concurrency key that it needs.
+
+The key is rendered before the run exists, because whoever stores the run must find a slot for it first.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.draft import DEFAULT_LIMITS, Draft, Raised
+from hai_flow.engine.state import RunState
+from hai_flow.errors import Rejected
+
+KEY_CHARS_MAX: Final = 500
+
+
+def begin_run(draft: Draft, command: c.Start) -> None:
+    """The run is there. Raises `Rejected` 422 if the input does not fit."""
+    plan = draft.plan
+    given = plan.input.with_defaults(command.input)
+    findings = plan.input.findings(given)
+    if findings:
+        message = f"the input does not fit workflow {plan.name}@{plan.version}."
+        raise Rejected(422, "input.invalid", message, findings=findings)
+    draft.emit(
+        e.RunStarted,
+        workflow=plan.name,
+        version=plan.version,
+        sha256=plan.sha256.hex(),
+        thread_id=command.thread_id,
+        requester=command.requester,
+        input=given,
+        state={name: variable.default for name, variable in plan.state.items()},
+        message=command.message,
+        trigger=command.trigger,
+        dev=command.dev,
+        ready=(plan.first,),
+        pins=command.pins,
+        parent=command.parent,
+        timeout=command.timeout,
+        key=command.key,
+    )
+
+
+def key_of(plan: Plan, command: c.Start, now: int) -> str | None:
+    """The concurrency key that the run would hold, `<workflow>:<key>`; None if its workflow says nothing of it.
+
+    Raises `Rejected` 422 if the input does not fit, or if no key can be made of it.
+    """
+    if plan.concurrency is None:
+        return None
+    draft = Draft(plan, RunState(str(command.run_id)), now, DEFAULT_LIMITS)
+    begin_run(draft, command)
+    try:
+        key = draft.text(plan.concurrency.key, None)
+    except Raised as raised:
+        message = f"the concurrency key of {plan.name}@{plan.version} can't be made: {raised.message}"
+        raise Rejected(422, raised.code, message) from None
+    if len(key) > KEY_CHARS_MAX or "\x00" in key:
+        message = f"expected a concurrency key of at most {KEY_CHARS_MAX} characters without NUL, found {len(key)}."
+        raise Rejected(422, "concurrency.key", message)
+    return f"{plan.name}:{key}"

@@ -1,0 +1,345 @@
+"""What starts runs by itself: schedules and events (LANGUAGE section 10).
+
+Exactly once is PostgreSQL's doing, not the ticker's: a schedule is looked at by one process at a time, each instant
+that it fires is a row, and the run's id is made from (schedule, instant). So a process may die between any two
+statements; who comes next finds the same instants and starts the same runs. APScheduler only says when to look.
+
+An event is delivered while its sender waits, to every workflow that wants it. Its runs' ids are made from the dedupe
+key, else from the event's own id: sent again, it starts nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol, TypeAlias
+from uuid import UUID
+
+import structlog
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.triggers.date import DateTrigger
+from apscheduler.triggers.interval import IntervalTrigger
+
+from hai_flow import schedule as times
+from hai_flow import values
+from hai_flow.definition.cel import ExpressionError
+from hai_flow.definition.plan import ApiTrigger, EventTrigger, Plan, ScheduleTrigger
+from hai_flow.engine import commands as c
+from hai_flow.engine.signals import event_value
+from hai_flow.engine.state import TERMINAL_STATUSES
+from hai_flow.errors import Rejected
+from hai_flow.runtime.catalog import Catalog
+from hai_flow.runtime.committer import Birth, Committer, Outcome, derived_run_id
+from hai_flow.runtime.service import Service
+from hai_flow.runtime.slots import Slots
+from hai_flow.store import triggers, workflows
+from hai_flow.store.database import Database
+from hai_flow.store.triggers import EventTriggerRow, ScheduleRow
+from hai_flow.store.workflows import Workflow
+
+Json: TypeAlias = Any
+log = structlog.get_logger(__name__)
+
+SYSTEM: Final = "system"
+OVERLAPPED: Final = "the next run of its schedule is due"
+
+
+@dataclass(frozen=True, slots=True)
+class TriggersConfig:
+    """`ticks`: whether this process looks what is due. `poll_seconds`: at least this often. `lease_seconds`: so long
+    nobody else looks at a schedule that a process has taken. `batch_max`: schedules taken at once. `sweep_seconds`: how
+    often queues for slots are looked through; `tidy_seconds`: how often old firings are cleared away."""
+
+    ticks: bool = True
+    poll_seconds: float = 1.0
+    lease_seconds: float = 5.0
+    batch_max: int = 100
+    sweep_seconds: float = 5.0
+    tidy_seconds: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What an event led to in one workflow: a run (`already`: it was there), or a refusal."""
+
+    workflow: str
+    run_id: UUID | None = None
+    already: bool = False
+    refused: Rejected | None = None
+
+
+class Triggers(Service):
+    """Keeps the triggers of published workflows, and starts what they start."""
+
+    def __init__(
+        self,
+        database: Database,
+        committer: Committer,
+        catalog: Catalog,
+        slots: Slots,
+        config: TriggersConfig | None = None,
+    ) -> None:
+        super().__init__()
+        self.database = database
+        self.committer = committer
+        self.catalog = catalog
+        self.slots = slots
+        self.config = config or TriggersConfig()
+        catalog.on_published = self.sync
+        self._due = asyncio.Event()
+
+    # --- the ticker -----------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        if not self.config.ticks:
+            return
+        config = self.config
+        self._scheduler = AsyncIOScheduler(job_defaults={"coalesce": True, "misfire_grace_time": None})
+        self._every(config.poll_seconds, self._due, self._fire_due, "schedules")
+        self._every(config.sweep_seconds, asyncio.Event(), self.slots.sweep, "slots")
+        self._every(config.tidy_seconds, asyncio.Event(), self._tidy, "tidy")
+        self._scheduler.start()
+        self._due.set()
+
+    async def _stop(self) -> None:
+        if self.config.ticks:
+            self._scheduler.shutdown(wait=False)
+
+    def _every(self, seconds: float, woken: asyncio.Event, work: _Work, name: str) -> None:
+        """The ticker only wakes; the work is a task of ours, so that a stop ends it in order."""
+
+        async def wake() -> None:
+            woken.set()
+
+        self._scheduler.add_job(wake, IntervalTrigger(seconds=seconds, jitter=seconds / 5), id=name)
+        self._spawn(self._repeat(woken, work, name), f"ticks of {name}")
+
+    async def _repeat(self, woken: asyncio.Event, work: _Work, name: str) -> None:
+        while True:
+            await woken.wait()
+            woken.clear()
+            try:
+                await work()
+            except Exception as error:
+                log.warning("tick_failed", of=name, error=str(error) or repr(error))
+
+    async def _wake_at(self, due: datetime) -> None:
+        """Look again at `due`, an instant of the database's clock, unless the next poll comes before."""
+        wait = (values.milliseconds(due) - self.committer.now_ms()) / 1000
+        if wait <= 0:
+            self._due.set()
+        elif wait < self.config.poll_seconds:
+
+            async def wake() -> None:
+                self._due.set()
+
+            at = datetime.now(due.tzinfo) + timedelta(seconds=wait)
+            self._scheduler.add_job(wake, DateTrigger(at), id="next fire", replace_existing=True)
+
+    async def _tidy(self) -> None:
+        await triggers.forget_fires(self.database.api)
+
+    # --- schedules ------------------------------------------------------------------------------------------------
+
+    async def _fire_due(self) -> None:
+        """Look at the schedules that are due, until none is."""
+        pool = self.database.api
+        lease = timedelta(seconds=self.config.lease_seconds)
+        while taken := await triggers.take_due(pool, self.config.batch_max, lease):
+            await asyncio.gather(*(self._look_at(each, lease) for each in taken))
+        due = await triggers.next_wake(pool)
+        if due is not None:
+            await self._wake_at(due)
+
+    async def _look_at(self, schedule: ScheduleRow, lease: timedelta) -> None:
+        """Fire what is due of a schedule that we have taken, and start it. After a fault it stays taken until the lease
+        is over, and is then looked at again."""
+        try:
+            assert schedule.wake_at is not None, "a schedule is taken until some instant"
+            now = schedule.wake_at - lease
+            again: datetime | None = None
+            if schedule.next_fire_at is not None:
+                due = times.due(schedule.timing, schedule.next_fire_at, now, schedule.missed)
+                if due.next != schedule.next_fire_at:
+                    await triggers.fire(self.database.api, schedule, due.fires, due.next)
+                again = now if due.next is not None and due.next <= now else None
+            if await self._start_fires(schedule):
+                again = now + timedelta(seconds=self.config.poll_seconds)
+            await triggers.release(self.database.api, schedule, again)
+        except Exception as error:
+            log.warning("schedule_failed", schedule=str(schedule.id), error=str(error) or repr(error))
+
+    async def _start_fires(self, schedule: ScheduleRow) -> bool:
+        """Start what the schedule has fired, in order; returns whether something waits for the run before it."""
+        pool, last = self.database.api, schedule.last_run_id
+        fires = await triggers.open_fires(pool, schedule)
+        for number, instant in enumerate(fires, 1):
+            if schedule.overlap == "cancel_running" and number < len(fires):
+                await triggers.settle_fire(pool, schedule, instant, "skipped")
+                continue
+            if last is not None and not await self._is_over(schedule, last):
+                if schedule.overlap != "skip":
+                    return True
+                await triggers.settle_fire(pool, schedule, instant, "skipped")
+                continue
+            run_id = derived_run_id("schedule", str(schedule.id), str(values.milliseconds(instant)))
+            try:
+                await self._begin(schedule, run_id, values.loads(schedule.input), "schedule")
+            except Rejected as rejected:
+                if rejected.status in (429, 503):
+                    raise
+                log.warning("schedule_refused", schedule=str(schedule.id), code=rejected.code, reason=rejected.detail)
+                await triggers.settle_fire(pool, schedule, instant, "refused")
+                continue
+            await triggers.settle_fire(pool, schedule, instant, "started", run_id)
+            last = run_id
+        return False
+
+    async def _is_over(self, schedule: ScheduleRow, last: UUID) -> bool:
+        """Whether the schedule's last run has ended. Where the schedule says so, it is stopped."""
+        status = await triggers.status_of_run(self.database.api, schedule.tenant, last)
+        if status is None or status in TERMINAL_STATUSES:
+            return True
+        if schedule.overlap != "cancel_running":
+            return False
+        try:
+            outcome = await self.committer.submit(last, schedule.tenant, c.Stop(by=SYSTEM, reason=OVERLAPPED))
+        except Rejected:
+            return True
+        return outcome.status in TERMINAL_STATUSES
+
+    async def _begin(self, of: ScheduleRow | EventTriggerRow, run_id: UUID, input: Json, trigger: str) -> Outcome:
+        """Start a run that nobody has asked for, in a thread of its own. The same id again is the same run."""
+        plan = await self.catalog.plan(of.tenant, of.workflow)
+        start = c.Start(
+            run_id=run_id, thread_id=str(run_id), requester=SYSTEM, input=input, trigger=trigger, dev=of.dev
+        )
+        return await self.committer.submit(run_id, of.tenant, start, birth=Birth(plan, slot=f"thread:{run_id}"))
+
+    async def run_schedule(self, schedule: ScheduleRow, key: str) -> UUID:
+        """Start a run as the schedule would, now and whatever else runs; `key` again gives the same run."""
+        run_id = derived_run_id("schedule", str(schedule.id), "by request", key)
+        await self._begin(schedule, run_id, values.loads(schedule.input), "schedule")
+        return run_id
+
+    async def pause_schedule(self, schedule: ScheduleRow) -> None:
+        """Let the schedule fire no more until it is resumed."""
+        await triggers.pause_schedule(self.database.api, schedule)
+
+    async def resume_schedule(self, schedule: ScheduleRow) -> None:
+        """Let the schedule go on; what would have fired meanwhile was not missed."""
+        following = times.next_after(schedule.timing, self.committer.now())
+        await triggers.resume_schedule(self.database.api, schedule, following)
+        self._due.set()
+
+    # --- events ---------------------------------------------------------------------------------------------------
+
+    async def deliver_event(self, tenant: UUID, id: str, type: str, data: Json) -> list[Started]:
+        """Start a run of every workflow that has an event trigger for the type and whose `match` is true.
+
+        What a workflow refuses (an input that does not fit, an expression that fails, a concurrency key that is taken)
+        keeps no other from being started. Delivering an event again starts nothing twice.
+        """
+        event = event_value(id, type, data, self.committer.now_ms())
+        found = await triggers.event_triggers_of(self.database.api, tenant, type)
+        done = await asyncio.gather(*(self._deliver(each, id, event) for each in found))
+        return [each for each in done if each is not None]
+
+    async def _deliver(self, row: EventTriggerRow, id: str, event: Mapping[str, Json]) -> Started | None:
+        plan = await self.catalog.plan(row.tenant, row.workflow)
+        trigger = plan.triggers[row.position]
+        assert isinstance(trigger, EventTrigger), "rows are made from the triggers of the plan"
+        scope = {"event": event, "now": self.committer.now_ms()}
+        try:
+            if trigger.match is not None and trigger.match.evaluate(_used(trigger.match, scope)) is not True:
+                return None
+            identity = ("event", str(row.position), id)
+            if trigger.dedupe is not None:
+                identity = ("dedupe", "", _text(trigger.dedupe.render(_used(trigger.dedupe, scope))))
+            input = event["data"] if trigger.input is None else trigger.input.render(_used(trigger.input, scope))
+            run_id = derived_run_id("event", str(row.tenant), row.workflow_name, *identity)
+            outcome = await self._begin(row, run_id, {} if input is None else input, "event")
+        except ExpressionError as error:
+            refused = Rejected(422, error.code, f"the event trigger of {plan.name}@{plan.version}: {error.message}")
+            return Started(row.workflow_name, refused=refused)
+        except Rejected as rejected:
+            if rejected.status in (429, 503):
+                raise
+            return Started(row.workflow_name, refused=rejected)
+        return Started(row.workflow_name, run_id, outcome.already)
+
+    # --- publication ----------------------------------------------------------------------------------------------
+
+    async def sync(self, tenant: UUID, name: str) -> None:
+        """Make the triggers of the latest version of a workflow the ones that count."""
+        async with triggers.publication(self.database.api, tenant, name) as connection:
+            latest = await workflows.latest_workflow(connection, tenant, name)
+            if latest is None:
+                return
+            plan = self.catalog.plan_of(latest)
+            now = self.committer.now()
+            schedules = [
+                _schedule_row(tenant, latest, position, trigger, now)
+                for position, trigger in enumerate(plan.triggers)
+                if isinstance(trigger, ScheduleTrigger)
+            ]
+            events = [
+                EventTriggerRow(tenant, name, position, latest.sha256, latest.dev, trigger.type)
+                for position, trigger in enumerate(plan.triggers)
+                if isinstance(trigger, EventTrigger)
+            ]
+            await triggers.replace_triggers(connection, tenant, name, schedules, events)
+        self._due.set()
+
+
+class _Work(Protocol):
+    async def __call__(self) -> None: ...
+
+
+class _Uses(Protocol):
+    @property
+    def roots(self) -> Any: ...
+
+
+def _used(expression: _Uses, scope: Mapping[str, Json]) -> dict[str, Json]:
+    """The names that an expression uses, and no others."""
+    return {name: scope[name] for name in expression.roots}
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else values.dumps(value).decode()
+
+
+def _schedule_row(
+    tenant: UUID, latest: Workflow, position: int, trigger: ScheduleTrigger, now: datetime
+) -> ScheduleRow:
+    timing = times.Timing(trigger.cron, trigger.timezone)
+    return ScheduleRow(
+        id=derived_run_id("schedule", str(tenant), latest.name, str(position)),
+        tenant=tenant,
+        workflow_name=latest.name,
+        position=position,
+        workflow=latest.sha256,
+        dev=latest.dev,
+        cron=trigger.cron,
+        timezone=trigger.timezone,
+        every_ms=None,
+        missed=trigger.missed,
+        overlap=trigger.overlap,
+        input=values.dumps({} if trigger.input is None else trigger.input),
+        next_fire_at=times.next_after(timing, now),
+    )
+
+
+def demand_api_trigger(plan: Plan) -> None:
+    """Runs may be started by request. Raises `Rejected` 409 `trigger_missing` where the workflow says otherwise."""
+    if any(isinstance(trigger, ApiTrigger) for trigger in plan.triggers):
+        return
+    kinds = sorted({"event" if isinstance(trigger, EventTrigger) else "schedule" for trigger in plan.triggers})
+    message = (
+        f"workflow {plan.name}@{plan.version} is started by its {' and '.join(kinds)} triggers only; "
+        "add `- api: {}` to its triggers to start it by request."
+    )
+    raise Rejected(409, "trigger_missing", message)

@@ -1,0 +1,118 @@
+"""When a schedule fires. Pure: the time comes in as an argument, every instant is UTC.
+
+Cron is cron's: five fields, Debian's rules, computed by cronsim in the schedule's own timezone. What falls into the
+hour that the spring skips fires at its end, what falls into the hour that the autumn repeats fires once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, TypeAlias
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+Missed: TypeAlias = Literal["skip", "once", "all"]
+
+GRACE: Final = timedelta(seconds=30)
+FIRES_MAX: Final = 100
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Either `cron` in the IANA timezone `timezone`, or every `every_ms` milliseconds (which no document can say)."""
+
+    cron: str | None
+    timezone: str = "UTC"
+    every_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The instants to fire now, oldest first, and the next one after them (None: there will be none)."""
+
+    fires: tuple[datetime, ...]
+    next: datetime | None
+
+
+def fault_of_cron(cron: str) -> str | None:
+    """What is wrong with a cron expression, as cronsim says it; None when it is right."""
+    if len(cron.split()) != 5:
+        return f"expected 5 fields (minute hour day month weekday), found {len(cron.split())}"
+    try:
+        CronSim(cron, datetime(2000, 1, 1, tzinfo=UTC))
+    except CronSimError as error:
+        return str(error)
+    return None
+
+
+def explain(timing: Timing) -> str:
+    """The schedule in English: "At 09:00 on Monday through Friday (Europe/Berlin)"."""
+    if timing.cron is None:
+        return f"Every {(timing.every_ms or 0) / 1000:g} s"
+    return f"{CronSim(timing.cron, datetime(2000, 1, 1, tzinfo=UTC)).explain()} ({timing.timezone})"
+
+
+def next_after(timing: Timing, after: datetime) -> datetime | None:
+    """The first instant strictly after `after`; None when the expression names no date that ever comes."""
+    if timing.cron is None:
+        return after + _interval(timing)
+    return _step(timing, after, reverse=False)
+
+
+def next_times(timing: Timing, first: datetime | None, count: int) -> list[datetime]:
+    """Up to `count` instants, beginning with `first`."""
+    times: list[datetime] = []
+    while first is not None and len(times) < count:
+        times.append(first)
+        first = next_after(timing, first)
+    return times
+
+
+def due(timing: Timing, first: datetime, now: datetime, missed: Missed, grace: timedelta = GRACE) -> Due:
+    """What a schedule whose next instant is `first` fires at `now`. At most FIRES_MAX at a time: `next` may be due.
+
+    An instant that is late by no more than `grace` is on time, and fires whatever `missed` says. Of the older ones,
+    which nobody was there for, `skip` fires none, `once` the latest and `all` each.
+    """
+    if first > now:
+        return Due((), first)
+    fires: list[datetime] = []
+    instant: datetime | None = first
+    on_time = now - grace
+    if first < on_time and missed != "all":
+        last = _last_before(timing, first, on_time)
+        if missed == "once":
+            fires.append(last)
+        instant = next_after(timing, last)
+    while instant is not None and instant <= now and len(fires) < FIRES_MAX:
+        fires.append(instant)
+        instant = next_after(timing, instant)
+    return Due(tuple(fires), instant)
+
+
+def _last_before(timing: Timing, first: datetime, limit: datetime) -> datetime:
+    """The last instant before `limit`, without walking through all since `first` (which is one of them)."""
+    if timing.cron is None:
+        interval = _interval(timing)
+        return first + (limit - first - _MICROSECOND) // interval * interval
+    last = _step(timing, limit, reverse=True)
+    return first if last is None or last < first else last
+
+
+def _interval(timing: Timing) -> timedelta:
+    assert timing.every_ms, "a schedule has a cron expression or an interval"
+    return timedelta(milliseconds=timing.every_ms)
+
+
+def _step(timing: Timing, moment: datetime, *, reverse: bool) -> datetime | None:
+    """One instant onwards (or back). In UTC: of a repeated hour cronsim may name the same instant again."""
+    assert timing.cron is not None
+    start = moment.astimezone(ZoneInfo(timing.timezone))
+    for local in CronSim(timing.cron, start, reverse=reverse):
+        instant = local.astimezone(UTC)
+        if (instant < moment) if reverse else (instant > moment):
+            return instant
+    return None

@@ -1,0 +1,255 @@
+"""What starts runs by itself: schedules and their firings, and which workflow wants which events.
+
+Rows follow the latest version of each workflow and are written when it is published. A schedule is looked at by one
+process at a time: a statement takes the row and moves its `wake_at` into the future, so that others pass it by until
+it is released or whoever looks at it is dead. Nobody holds a lock across a round trip (STORE B8). What a schedule fires
+is a row of its own, one for each instant, from which the run's id is made: whatever happens, each instant has one run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+from uuid import UUID
+
+from hai_flow.schedule import Missed, Timing
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Connection, Pool
+
+Overlap: TypeAlias = Literal["queue", "skip", "cancel_running"]
+Outcome: TypeAlias = Literal["started", "skipped", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRow:
+    """The `position`-th trigger of a workflow. `workflow` is the sha256 of the version that it starts, `input` JSON.
+
+    `last_run_id` is the last run that it started by itself. `wake_at`: when somebody looks at the schedule again; to
+    who has taken it, the end of that time.
+    """
+
+    id: UUID
+    tenant: UUID
+    workflow_name: str
+    position: int
+    workflow: bytes
+    dev: bool
+    cron: str | None
+    timezone: str
+    every_ms: int | None
+    missed: Missed
+    overlap: Overlap
+    input: bytes
+    paused: bool = False
+    next_fire_at: datetime | None = None
+    last_fire_at: datetime | None = None
+    last_run_id: UUID | None = None
+    wake_at: datetime | None = None
+
+    @property
+    def timing(self) -> Timing:
+        return Timing(self.cron, self.timezone, self.every_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class EventTriggerRow:
+    tenant: UUID
+    workflow_name: str
+    position: int
+    workflow: bytes
+    dev: bool
+    type: str
+
+
+_COLUMNS: Final = (
+    "id, tenant, workflow_name, position, workflow, dev, cron, timezone, every_ms, missed, overlap, input, paused, "
+    "next_fire_at, last_fire_at, last_run_id, wake_at"
+)
+_OF_SCHEDULE: Final = ", ".join(f"s.{column}" for column in _COLUMNS.split(", "))
+
+
+# --- publication --------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def publication(pool: Pool, tenant: UUID, workflow_name: str) -> AsyncGenerator[Connection]:
+    """A transaction in which the triggers of a workflow are replaced; one at a time for each name."""
+    async with pool.acquire() as connection, connection.transaction():
+        name = f"publish:{tenant}:{workflow_name}"
+        await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", name)
+        yield connection
+
+
+_PUT_SCHEDULE: Final = """
+INSERT INTO schedules AS s (id, tenant, workflow_name, position, workflow, dev, cron, timezone, every_ms, missed,
+  overlap, input, next_fire_at, wake_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13)
+ON CONFLICT (tenant, workflow_name, position) DO UPDATE SET
+  workflow = excluded.workflow, dev = excluded.dev, cron = excluded.cron, timezone = excluded.timezone,
+  every_ms = excluded.every_ms, missed = excluded.missed, overlap = excluded.overlap, input = excluded.input,
+  next_fire_at = CASE WHEN s.paused OR (s.cron, s.timezone, s.every_ms)
+      IS NOT DISTINCT FROM (excluded.cron, excluded.timezone, excluded.every_ms)
+    THEN s.next_fire_at ELSE excluded.next_fire_at END,
+  wake_at = CASE WHEN s.paused OR (s.cron, s.timezone, s.every_ms)
+      IS NOT DISTINCT FROM (excluded.cron, excluded.timezone, excluded.every_ms)
+    THEN s.wake_at ELSE excluded.wake_at END
+"""
+_DROP_SCHEDULES: Final = """
+WITH gone AS (
+  DELETE FROM schedules WHERE tenant = $1 AND workflow_name = $2 AND position <> ALL ($3::int[]) RETURNING id
+)
+DELETE FROM fires f USING gone WHERE f.schedule_id = gone.id
+"""
+
+
+async def replace_triggers(
+    connection: Connection,
+    tenant: UUID,
+    workflow_name: str,
+    schedules: Sequence[ScheduleRow],
+    events: Sequence[EventTriggerRow],
+) -> None:
+    """Make these the workflow's triggers. A schedule whose timing stays keeps its next instant, and stays paused."""
+    await connection.execute(_DROP_SCHEDULES, tenant, workflow_name, [row.position for row in schedules])
+    for row in schedules:
+        await connection.execute(
+            _PUT_SCHEDULE,
+            row.id, row.tenant, row.workflow_name, row.position, row.workflow, row.dev, row.cron, row.timezone,
+            row.every_ms, row.missed, row.overlap, row.input, row.next_fire_at,
+        )  # fmt: skip
+    await connection.execute(
+        "DELETE FROM event_triggers WHERE tenant = $1 AND workflow_name = $2", tenant, workflow_name
+    )
+    await connection.executemany(
+        "INSERT INTO event_triggers (tenant, workflow_name, position, workflow, dev, type) "
+        "VALUES ($1, $2, $3, $4, $5, $6)",
+        [(row.tenant, row.workflow_name, row.position, row.workflow, row.dev, row.type) for row in events],
+    )
+
+
+async def event_triggers_of(pool: Pool, tenant: UUID, type: str) -> list[EventTriggerRow]:
+    """Which latest versions want events of this type."""
+    query = """
+    SELECT tenant, workflow_name, position, workflow, dev, type FROM event_triggers WHERE tenant = $1 AND type = $2
+    ORDER BY workflow_name, position
+    """
+    return [EventTriggerRow(*row) for row in await pool.fetch(query, tenant, type)]
+
+
+# --- firing -------------------------------------------------------------------------------------------------------
+
+_TAKE: Final = f"""
+WITH due AS MATERIALIZED (
+  SELECT id FROM schedules WHERE wake_at <= now() ORDER BY wake_at LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE schedules s SET wake_at = clock_timestamp() + $2 FROM due WHERE s.id = due.id RETURNING {_OF_SCHEDULE}
+"""
+
+
+async def take_due(pool: Pool, limit: int, lease: timedelta) -> list[ScheduleRow]:
+    """Up to `limit` schedules that are to be looked at. Nobody else looks at them until they are released, or until
+    the lease is over."""
+    return [ScheduleRow(*row) for row in await pool.fetch(_TAKE, limit, lease)]
+
+
+async def next_wake(pool: Pool) -> datetime | None:
+    """When the next schedule of any tenant is to be looked at."""
+    query = "SELECT wake_at FROM schedules WHERE wake_at IS NOT NULL ORDER BY wake_at LIMIT 1"
+    return cast("datetime | None", await pool.fetchval(query))
+
+
+_FIRE: Final = """
+WITH moved AS (
+  UPDATE schedules SET next_fire_at = $4,
+    last_fire_at = greatest(last_fire_at, (SELECT max(f) FROM unnest($5::timestamptz[]) f))
+  WHERE id = $1 AND next_fire_at = $2 AND wake_at = $3 AND NOT paused
+  RETURNING id, tenant
+)
+INSERT INTO fires (schedule_id, fire_at, tenant)
+SELECT moved.id, f, moved.tenant FROM moved, unnest($5::timestamptz[]) f
+ON CONFLICT DO NOTHING
+"""
+
+
+async def fire(pool: Pool, schedule: ScheduleRow, fires: Sequence[datetime], next: datetime | None) -> None:
+    """Store what a schedule that we have taken fires, and when it fires next. Nothing happens if it has been taken by
+    somebody else meanwhile, paused or published anew."""
+    await pool.execute(_FIRE, schedule.id, schedule.next_fire_at, schedule.wake_at, next, list(fires))
+
+
+async def open_fires(pool: Pool, schedule: ScheduleRow) -> list[datetime]:
+    """The instants of the schedule that nobody has dealt with, the oldest first."""
+    query = "SELECT fire_at FROM fires WHERE schedule_id = $1 AND outcome IS NULL ORDER BY fire_at"
+    return [row[0] for row in await pool.fetch(query, schedule.id)]
+
+
+_SETTLE: Final = """
+WITH done AS (
+  UPDATE fires SET outcome = $3, run_id = $4 WHERE schedule_id = $1 AND fire_at = $2 AND outcome IS NULL
+  RETURNING schedule_id
+)
+UPDATE schedules s SET last_run_id = $4 FROM done WHERE s.id = done.schedule_id AND $3 = 'started'
+"""
+
+
+async def settle_fire(
+    pool: Pool, schedule: ScheduleRow, fire_at: datetime, outcome: Outcome, run_id: UUID | None = None
+) -> None:
+    """The instant is dealt with. Saying so twice is harmless."""
+    await pool.execute(_SETTLE, schedule.id, fire_at, outcome, run_id)
+
+
+_RELEASE: Final = """
+UPDATE schedules SET wake_at = CASE WHEN paused THEN NULL ELSE coalesce($3, next_fire_at) END
+WHERE id = $1 AND wake_at = $2
+"""
+
+
+async def release(pool: Pool, schedule: ScheduleRow, wake_at: datetime | None = None) -> None:
+    """We have looked at the schedule; it is looked at again when it fires next, or at `wake_at`."""
+    await pool.execute(_RELEASE, schedule.id, schedule.wake_at, wake_at)
+
+
+async def status_of_run(pool: Pool, tenant: UUID, run_id: UUID | None) -> str | None:
+    """The run's status; None if there is no such run."""
+    query = "SELECT status FROM runs WHERE id = $1 AND tenant = $2"
+    return cast("str | None", await pool.fetchval(query, run_id, tenant))
+
+
+async def forget_fires(pool: Connection | Pool, after: timedelta = timedelta(days=7)) -> None:
+    """Remove the firings that were dealt with long ago."""
+    await pool.execute("DELETE FROM fires WHERE outcome IS NOT NULL AND fire_at < now() - $1::interval", after)
+
+
+# --- what requests read and change ----------------------------------------------------------------------------------
+
+
+async def list_schedules(pool: Pool, tenant: UUID) -> list[ScheduleRow]:
+    """All schedules of the tenant, by workflow."""
+    query = f"SELECT {_COLUMNS} FROM schedules WHERE tenant = $1 ORDER BY workflow_name, position"
+    return [ScheduleRow(*row) for row in await pool.fetch(query, tenant)]
+
+
+async def get_schedule(pool: Pool, tenant: UUID, id: UUID) -> ScheduleRow | None:
+    """The schedule, if it is the tenant's."""
+    row = await pool.fetchrow(f"SELECT {_COLUMNS} FROM schedules WHERE tenant = $1 AND id = $2", tenant, id)
+    return None if row is None else ScheduleRow(*row)
+
+
+async def pause_schedule(pool: Pool, schedule: ScheduleRow) -> None:
+    """The schedule fires no more; what it fired and nobody started stays for when it is resumed."""
+    query = "UPDATE schedules SET paused = true, next_fire_at = NULL, wake_at = NULL WHERE tenant = $1 AND id = $2"
+    await pool.execute(query, schedule.tenant, schedule.id)
+
+
+async def resume_schedule(pool: Pool, schedule: ScheduleRow, next_fire_at: datetime | None) -> None:
+    """The schedule goes on from `next_fire_at`: instants that passed meanwhile were not missed. Nothing happens if it
+    is not paused."""
+    query = """
+    UPDATE schedules SET paused = false, next_fire_at = $3, wake_at = now() WHERE tenant = $1 AND id = $2 AND paused
+    """
+    await pool.execute(query, schedule.tenant, schedule.id, next_fire_at)

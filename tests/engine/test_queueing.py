@@ -1,0 +1,95 @@
+"""Runs that wait for a slot of their concurrency key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from hai_flow.engine import commands as c
+from hai_flow.engine.starting import key_of
+from hai_flow.errors import Rejected
+from tests.support.runs import NOON, RUN, Play, plan_of
+
+KEYED = """
+input: {type: object, properties: {customer: {type: string}}}
+concurrency: {key: "${{ input.customer }}", limit: 2}
+steps: [{id: a, call: t.f}]
+"""
+
+
+def queued(**more: Any) -> Play:
+    play = Play(KEYED, start=False)
+    play.start({"customer": "c1"}, key="demo:c1", queued=True, **more)
+    return play
+
+
+def sent(decision: Any) -> list[tuple[str, Any]]:
+    return [(message.kind, message.body) for message in decision.outbox]
+
+
+def test_a_run_that_is_queued_begins_nothing_and_says_what_it_waits_for() -> None:
+    play = Play(KEYED, start=False)
+    decision = play.start({"customer": "c1"}, key="demo:c1", queued=True, cancels=True)
+    assert play.status == "queued"
+    assert play.types(decision.events) == ["run_started", "turn_started", "turn_ended", "run_queued"]
+    assert sent(decision) == [("await_slot", {"key": "demo:c1", "seats": 2, "cancels": True, "since": play.now})]
+    assert not decision.jobs
+
+
+def test_an_admitted_run_begins_and_a_second_admission_is_nothing_new() -> None:
+    play = queued()
+    play.do(c.Admit())
+    assert play.open == {"a": 1}
+    assert play.do(c.Admit()).already
+
+
+def test_a_run_that_is_paused_in_the_queue_is_not_admitted_and_asks_again_when_it_is_resumed() -> None:
+    play = queued()
+    play.pause()
+    with pytest.raises(Rejected, match="can't admit a run that is paused"):
+        play.do(c.Admit())
+    decision = play.resume()
+    assert play.status == "queued"
+    assert sent(decision)[0][0] == "await_slot"
+
+
+def test_the_end_of_a_run_frees_its_slot_whether_it_held_or_awaited_it() -> None:
+    play = queued()
+    assert sent(play.stop()) == [("slot_freed", {"key": "demo:c1"})]
+    play = queued()
+    play.do(c.Admit())
+    assert sent(play.succeed("a")) == [("slot_freed", {"key": "demo:c1"})]
+
+
+def test_a_failed_run_queues_again_before_it_is_retried() -> None:
+    play = queued()
+    play.do(c.Admit())
+    play.fail("a")
+    decision = play.retry()
+    assert play.status == "queued"
+    assert [kind for kind, _ in sent(decision)] == ["await_slot"]
+    play.do(c.Admit())
+    assert play.open == {"a": 2}
+    play.replayed()
+
+
+def test_the_key_is_made_of_the_input_before_the_run_exists() -> None:
+    plan = plan_of(KEYED)
+    start = c.Start(run_id=RUN, thread_id="t", requester="user:a", input={"customer": "c7"})
+    assert key_of(plan, start, NOON) == f"{plan.name}:c7"
+    with pytest.raises(Rejected, match="at most 500 characters") as refused:
+        key_of(plan, structs.replace(start, input={"customer": "x" * 501}), NOON)
+    assert refused.value.status == 422
+    share = plan_of(KEYED.replace("input.customer }}", "string(1 / size(input.customer)) }}"))
+    with pytest.raises(Rejected, match="can't be made"):
+        key_of(share, structs.replace(start, input={"customer": ""}), NOON)
+
+
+def test_a_run_without_concurrency_needs_no_slot() -> None:
+    plain = "steps: [{id: a, call: t.f}]"
+    start = c.Start(run_id=RUN, thread_id="t", requester="user:a", input={})
+    assert key_of(plan_of(plain), start, NOON) is None
+    play = Play(plain)
+    assert not play.succeed("a").outbox

@@ -1,0 +1,184 @@
+"""`concurrency` over a real database: who gets a slot, who waits, who is refused, who is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from hai_flow.engine import commands as c
+from hai_flow.errors import Rejected
+from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.slots import CANCELLED
+from hai_flow.store import slots
+from tests.runtime.conftest import ASKING, Make, answer, is_now, open_pending, start, state_of, status_of
+from tests.support.waiting import until
+
+Connection = asyncpg.Connection
+CUSTOMER = "input: {type: object, properties: {customer: {type: string}}}\n"
+
+
+def keyed(conflict: str = "queue", limit: int = 1) -> str:
+    return (
+        f'concurrency: {{key: "${{{{ input.customer }}}}", limit: {limit}, on_conflict: {conflict}}}\n'
+        + CUSTOMER
+        + ASKING
+    )
+
+
+async def begin(runtime: Runtime, body: str, customer: str = "c1", **more: Any) -> UUID:
+    return (await start(runtime, body, input={"customer": customer}, **more)).run_id
+
+
+async def settle(runtime: Runtime, run_id: UUID) -> None:
+    """Answer what the run waits for; it ends."""
+    pending = await open_pending(runtime, run_id)
+    await runtime.committer.submit(run_id, LOCAL_TENANT, answer(pending, by=c.LOCAL_PRINCIPAL))
+
+
+async def waiters(eye: Connection) -> int:
+    return int(await eye.fetchval("SELECT count(*) FROM slot_waiters"))
+
+
+async def test_a_second_run_of_the_key_waits_until_the_first_has_ended(make: Make, eye: Connection) -> None:
+    runtime = await make()
+    first, second = await begin(runtime, keyed()), await begin(runtime, keyed())
+    other = await begin(runtime, keyed(), "c2")
+    assert [await status_of(runtime, run) for run in (first, second, other)] == ["waiting", "queued", "waiting"]
+    names = [row[0] for row in await eye.fetch("SELECT slot FROM slots WHERE slot NOT LIKE 'thread:%' ORDER BY 1")]
+    workflow = (await state_of(runtime, first)).workflow
+    assert names == [f"{workflow}:c1#1", f"{workflow}:c2#1"]
+    await settle(runtime, first)
+    await until(lambda: is_now(runtime, second, "waiting"))
+    await settle(runtime, second)
+    await until(lambda: waiters_gone(eye))
+
+
+async def waiters_gone(eye: Connection) -> bool:
+    return not await waiters(eye)
+
+
+async def test_queued_runs_begin_in_the_order_in_which_they_came(make: Make) -> None:
+    runtime = await make()
+    line = [await begin(runtime, keyed()) for _ in range(4)]
+    for number, run in enumerate(line):
+        await until(lambda run=run: is_now(runtime, run, "waiting"))
+        assert [await status_of(runtime, later) for later in line[number + 1 :]] == ["queued"] * (3 - number)
+        await settle(runtime, run)
+
+
+async def test_as_many_run_at_once_as_the_limit_says_however_many_start_at_once(make: Make, eye: Connection) -> None:
+    runtimes = [await make(), await make()]
+    body = keyed(limit=3)
+    starts = [begin(runtimes[number % 2], body) for number in range(12)]
+    started = await asyncio.gather(*starts)
+    statuses = [await status_of(runtimes[0], run) for run in started]
+    assert sorted(statuses) == ["queued"] * 9 + ["waiting"] * 3
+    assert await eye.fetchval("SELECT count(*) FROM slots WHERE slot NOT LIKE 'thread:%'") == 3
+
+
+async def test_where_the_workflow_queues_nobody_a_second_run_is_refused_and_names_the_first(make: Make) -> None:
+    runtime = await make()
+    first = await begin(runtime, keyed("reject"))
+    with pytest.raises(Rejected, match="at most one run of the concurrency key 'c1' at once") as refused:
+        await begin(runtime, keyed("reject"))
+    assert (refused.value.status, refused.value.code) == (409, "concurrency_busy")
+    assert refused.value.winner == {"run_id": str(first), "status": "waiting"}
+    await settle(runtime, first)
+    assert await status_of(runtime, await begin(runtime, keyed("reject"))) == "waiting"
+
+
+async def test_a_newer_run_stops_the_oldest_and_takes_its_place(make: Make) -> None:
+    runtime = await make()
+    first = await begin(runtime, keyed("cancel_running"))
+    second = await begin(runtime, keyed("cancel_running"))
+    await until(lambda: is_now(runtime, first, "stopped"))
+    assert (await state_of(runtime, first)).stop_reason == CANCELLED
+    await until(lambda: is_now(runtime, second, "waiting"))
+
+
+async def test_a_paused_run_holds_its_key_and_a_run_paused_in_the_queue_is_passed_over(make: Make) -> None:
+    runtime = await make()
+    first, second, third = [await begin(runtime, keyed()) for _ in range(3)]
+    await runtime.committer.submit(first, LOCAL_TENANT, c.Pause(by="user:op"))
+    await runtime.committer.submit(second, LOCAL_TENANT, c.Pause(by="user:op"))
+    await runtime.slots.sweep()
+    assert await status_of(runtime, third) == "queued"
+    await runtime.committer.submit(first, LOCAL_TENANT, c.Stop(by="user:op"))
+    await until(lambda: is_now(runtime, third, "waiting"))
+    await runtime.committer.submit(second, LOCAL_TENANT, c.Resume(by="user:op"))
+    assert await status_of(runtime, second) == "queued"
+    await settle(runtime, third)
+    await until(lambda: is_now(runtime, second, "waiting"))
+
+
+async def test_a_queued_run_that_is_stopped_leaves_the_queue(make: Make, eye: Connection) -> None:
+    runtime = await make()
+    await begin(runtime, keyed())
+    second = await begin(runtime, keyed())
+    await until(lambda: waiters(eye))
+    await runtime.committer.submit(second, LOCAL_TENANT, c.Stop(by="user:op"))
+    await until(lambda: waiters_gone(eye))
+
+
+async def test_the_same_start_again_finds_its_run_and_takes_no_second_slot(make: Make, eye: Connection) -> None:
+    runtime = await make()
+    run_id = uuid4()
+    for conflict in ("queue", "reject"):
+        body, run_id = keyed(conflict, limit=2), uuid4()
+        outcomes = await asyncio.gather(
+            *(start(runtime, body, run_id=run_id, input={"customer": "c1"}, command_id="s") for _ in range(3))
+        )
+        assert sorted(outcome.already for outcome in outcomes) == [False, True, True]
+        assert await eye.fetchval("SELECT count(*) FROM slots WHERE run_id = $1", run_id) == 2, "its thread, its key"
+
+
+async def test_a_start_that_is_refused_leaves_no_slot_behind(make: Make, eye: Connection) -> None:
+    runtime = await make()
+    await begin(runtime, keyed(), "c1", thread="t")
+    with pytest.raises(Rejected, match="another run is active"):
+        await begin(runtime, keyed(), "c2", thread="t")
+    assert await eye.fetchval("SELECT count(*) FROM slots WHERE slot LIKE '%:c2#%'") == 0
+
+
+async def test_the_sweep_admits_whom_a_dead_process_left_seated_and_frees_what_it_took_for_nobody(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await make()
+    first, second = await begin(runtime, keyed()), await begin(runtime, keyed())
+    await until(lambda: waiters(eye))
+    workflow = (await state_of(runtime, first)).workflow
+
+    async def nobody(*arguments: Any) -> None:
+        raise ConnectionError("the process died")
+
+    monkeypatch.setattr(runtime.slots, "admit", nobody)
+    await settle(runtime, first)
+    monkeypatch.undo()
+    seated = await slots.seat_waiters(runtime.database.api, LOCAL_TENANT, f"{workflow}:c1")
+    assert [(seat.run_id, seat.status) for seat in seated] == [(second, "queued")]
+    await runtime.slots.sweep()
+    assert await status_of(runtime, second) == "waiting"
+    await slots.take_slot(runtime.database.api, LOCAL_TENANT, "other:k", 1, uuid4())
+    await eye.execute("UPDATE slots SET taken_at = now() - interval '2 minutes'")
+    await runtime.slots.sweep()
+    assert await eye.fetchval("SELECT count(*) FROM slots WHERE slot LIKE 'other%'") == 0
+    assert await eye.fetchval("SELECT count(*) FROM slots WHERE run_id = $1", second) == 2
+
+
+async def test_a_child_of_the_run_that_holds_the_key_needs_no_slot_of_it(make: Make) -> None:
+    runtime = await make()
+    name = "inner"
+    head = f"hai: flow/v1\nname: {name}\nversion: 1\nconcurrency: {{key: one, limit: 1}}\n"
+    depth = "input: {type: object, properties: {deep: {type: boolean, default: false}}}\n"
+    body = "steps:\n  - {id: again, if: input.deep, run: inner}\noutput: done\n"
+    _, plan = await runtime.catalog.publish(LOCAL_TENANT, (head + depth + body).encode())
+    from hai_flow.runtime.committer import Birth
+
+    run_id = uuid4()
+    command = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={"deep": True})
+    await runtime.committer.submit(run_id, LOCAL_TENANT, command, birth=Birth(plan))
+    await until(lambda: is_now(runtime, run_id, "finished"))

@@ -1,0 +1,369 @@
+"""Schedules and events over a real database: what is fired is started, once, whoever looks and whoever dies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from hai_flow import values
+from hai_flow.engine import commands as c
+from hai_flow.errors import Rejected
+from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.committer import derived_run_id
+from hai_flow.runtime.triggers import demand_api_trigger
+from hai_flow.store import triggers
+from hai_flow.store.triggers import ScheduleRow
+from tests.runtime.conftest import ASKING, Make, is_now, state_of, status_of
+from tests.support.waiting import until
+from tests.support.workers import Nursery
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+PLAIN = "steps:\n  - {say: hello}\n"
+ORDER = "input: {type: object, properties: {order: {type: string}}, required: [order]}\n"
+DAILY = '  - schedule: {cron: "0 6 * * *", timezone: Europe/Berlin%s}\n'
+
+
+async def publish(runtime: Runtime, listed: str, body: str = PLAIN, *, name: str = "timed", version: int = 1) -> Any:
+    head = f"hai: flow/v1\nname: {name}\nversion: {version}\n"
+    return await runtime.catalog.publish(LOCAL_TENANT, (head + "triggers:\n" + listed + body).encode())
+
+
+async def schedules(runtime: Runtime) -> list[ScheduleRow]:
+    return await triggers.list_schedules(runtime.database.api, LOCAL_TENANT)
+
+
+async def only_schedule(runtime: Runtime) -> ScheduleRow:
+    (schedule,) = await schedules(runtime)
+    return schedule
+
+
+async def due_since(eye: Connection, seconds: float) -> datetime:
+    """Make the one schedule due, as if its instant had been so many seconds ago; returns that instant."""
+    query = "UPDATE schedules SET next_fire_at = now() - $1::interval, wake_at = now() RETURNING next_fire_at"
+    instant: datetime = await eye.fetchval(query, timedelta(seconds=seconds))
+    return instant
+
+
+async def fires(eye: Connection) -> list[tuple[datetime, str | None]]:
+    return [(row[0], row[1]) for row in await eye.fetch("SELECT fire_at, outcome FROM fires ORDER BY fire_at")]
+
+
+async def outcomes(eye: Connection, count: int) -> list[str | None]:
+    """The outcomes of the schedule's firings, as soon as there are so many and all are dealt with."""
+
+    async def settled() -> list[str | None]:
+        found = [outcome for _, outcome in await fires(eye)]
+        return found if len(found) == count and None not in found else []
+
+    return await until(settled)
+
+
+async def last_run(runtime: Runtime) -> UUID:
+    found = (await only_schedule(runtime)).last_run_id
+    assert found is not None
+    return found
+
+
+# --- publication ----------------------------------------------------------------------------------------------------
+
+
+async def test_publishing_keeps_the_triggers_of_the_latest_version(make: Make) -> None:
+    runtime = await make()
+    both = DAILY % "" + "  - event: {type: order.paid}\n"
+    stored, _ = await publish(runtime, both, version=2)
+    first = await only_schedule(runtime)
+    assert (first.cron, first.timezone, first.missed, first.overlap) == ("0 6 * * *", "Europe/Berlin", "skip", "skip")
+    assert first.next_fire_at is not None
+    assert first.next_fire_at > datetime.now(UTC)
+    await publish(runtime, DAILY % "" + DAILY % "", version=1)
+    assert [each.workflow for each in await schedules(runtime)] == [stored.sha256], "an older version changes nothing"
+    await publish(runtime, "  - api: {}\n", version=3)
+    assert await schedules(runtime) == []
+    assert await triggers.event_triggers_of(runtime.database.api, LOCAL_TENANT, "order.paid") == []
+
+
+async def test_a_schedule_that_stays_keeps_its_next_instant_and_stays_paused(make: Make, eye: Connection) -> None:
+    runtime = await make()
+    await publish(runtime, DAILY % "")
+    await eye.execute("UPDATE schedules SET next_fire_at = next_fire_at + interval '9 days'")
+    before = await only_schedule(runtime)
+    await publish(runtime, DAILY % ", missed: all", version=2)
+    after = await only_schedule(runtime)
+    assert (after.id, after.next_fire_at, after.missed) == (before.id, before.next_fire_at, "all")
+    await runtime.triggers.pause_schedule(after)
+    await publish(runtime, '  - schedule: {cron: "0 7 * * *", timezone: UTC}\n', version=3)
+    paused = await only_schedule(runtime)
+    assert (paused.paused, paused.next_fire_at, paused.wake_at, paused.cron) == (True, None, None, "0 7 * * *")
+    await runtime.triggers.resume_schedule(paused)
+    resumed = await only_schedule(runtime)
+    assert resumed.next_fire_at is not None
+    assert resumed.next_fire_at.hour == 7
+
+
+# --- schedules ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_due_schedule_starts_a_run_of_the_system_with_its_input(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    await publish(runtime, DAILY % ", input: {order: o1}", ORDER + PLAIN)
+    instant = await due_since(eye, 1)
+    assert await outcomes(eye, 1) == ["started"]
+    run = await state_of(runtime, await last_run(runtime))
+    assert (run.requester, run.trigger, run.input, run.status) == ("system", "schedule", {"order": "o1"}, "finished")
+    schedule = await only_schedule(runtime)
+    assert schedule.last_fire_at == instant
+    assert schedule.next_fire_at is not None
+    assert schedule.next_fire_at > datetime.now(UTC)
+
+
+@pytest.mark.parametrize(("missed", "count"), [("skip", 0), ("once", 1), ("all", 3)])
+async def test_what_nobody_was_there_for_is_fired_as_the_schedule_says(
+    make: Make, eye: Connection, missed: str, count: int
+) -> None:
+    runtime = await make()
+    await publish(runtime, DAILY % f", missed: {missed}")
+    schedule = await only_schedule(runtime)
+    assert schedule.next_fire_at is not None
+    await eye.execute(
+        "UPDATE schedules SET next_fire_at = $1, wake_at = now()", schedule.next_fire_at - timedelta(days=3)
+    )
+    ticking = await make(performs=True)
+    await until(lambda: caught_up(ticking))
+    assert await outcomes(eye, count) == ["started"] * count if count else not await fires(eye)
+
+
+async def caught_up(runtime: Runtime) -> bool:
+    schedule = await only_schedule(runtime)
+    return (
+        schedule.wake_at is not None
+        and schedule.wake_at == schedule.next_fire_at
+        and schedule.wake_at > datetime.now(UTC)
+    )
+
+
+async def test_where_runs_may_not_overlap_the_next_one_is_skipped(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    await publish(runtime, DAILY % ", overlap: skip", ASKING)
+    await due_since(eye, 2)
+    assert await outcomes(eye, 1) == ["started"]
+    await due_since(eye, 1)
+    assert await outcomes(eye, 2) == ["started", "skipped"]
+    await runtime.committer.submit(await last_run(runtime), LOCAL_TENANT, c.Stop(by="user:op"))
+    await due_since(eye, 0)
+    assert await outcomes(eye, 3) == ["started", "skipped", "started"]
+
+
+async def test_where_they_queue_the_next_one_begins_when_the_last_has_ended(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    await publish(runtime, DAILY % ", overlap: queue", ASKING)
+    await due_since(eye, 2)
+    assert await outcomes(eye, 1) == ["started"]
+    first = await last_run(runtime)
+    await due_since(eye, 1)
+    await until(lambda: waits(eye))
+    assert await eye.fetchval("SELECT count(*) FROM runs") == 1
+    await runtime.committer.submit(first, LOCAL_TENANT, c.Stop(by="user:op"))
+    assert await outcomes(eye, 2) == ["started", "started"]
+    assert await status_of(runtime, await last_run(runtime)) == "waiting"
+
+
+async def waits(eye: Connection) -> bool:
+    return (await fires(eye))[-1][1] is None and len(await fires(eye)) == 2
+
+
+async def test_where_the_running_one_is_cancelled_it_is_stopped_for_the_next(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    await publish(runtime, DAILY % ", overlap: cancel_running", ASKING)
+    await due_since(eye, 2)
+    assert await outcomes(eye, 1) == ["started"]
+    first = await last_run(runtime)
+    await due_since(eye, 1)
+    assert await outcomes(eye, 2) == ["started", "started"]
+    assert await status_of(runtime, first) == "stopped"
+    assert await status_of(runtime, await last_run(runtime)) == "waiting"
+
+
+async def test_who_dies_after_the_run_was_started_starts_no_second_one(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await make()
+    await publish(runtime, DAILY % "", ASKING)
+    real, deaths = triggers.settle_fire, []
+
+    async def die(*arguments: Any) -> None:
+        deaths.append(arguments)
+        raise ConnectionError("the process died")
+
+    monkeypatch.setattr(triggers, "settle_fire", die)
+    instant = await due_since(eye, 1)
+    ticking = await make(performs=True)
+    await until(lambda: deaths)
+    assert await eye.fetchval("SELECT count(*) FROM runs") == 1
+    monkeypatch.setattr(triggers, "settle_fire", real)
+    await eye.execute("UPDATE schedules SET wake_at = now()")  # the lease of the dead is over
+    assert await outcomes(eye, 1) == ["started"]
+    schedule = await only_schedule(ticking)
+    assert schedule.last_run_id == derived_run_id("schedule", str(schedule.id), str(values.milliseconds(instant)))
+    assert await eye.fetchval("SELECT count(*) FROM runs") == 1
+
+
+async def test_a_run_that_is_refused_is_noted_and_the_next_instant_fires(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    keyed = "concurrency: {key: one, on_conflict: reject}\n"
+    await publish(runtime, DAILY % "" + "  - event: {type: go}\n", keyed + ASKING)
+    (started,) = await runtime.triggers.deliver_event(LOCAL_TENANT, "e1", "go", None)
+    await due_since(eye, 2)
+    assert await outcomes(eye, 1) == ["refused"]
+    assert started.run_id is not None
+    await runtime.committer.submit(started.run_id, LOCAL_TENANT, c.Stop(by="user:op"))
+    await due_since(eye, 1)
+    assert await outcomes(eye, 2) == ["refused", "started"]
+
+
+# --- events ---------------------------------------------------------------------------------------------------------
+
+PAID = """  - event:
+      type: order.paid
+      match: event.data.total > 100
+      dedupe: "${{ event.data.order }}"
+      input: {order: "${{ event.data.order }}"}
+"""
+
+
+async def test_an_event_starts_each_workflow_that_wants_it_with_the_input_that_it_says(make: Make) -> None:
+    runtime = await make()
+    await publish(runtime, PAID, ORDER + PLAIN, name="big")
+    await publish(
+        runtime,
+        "  - event: {type: order.paid}\n",
+        name="all",
+        body="input: {additionalProperties: true, type: object}\n" + PLAIN,
+    )
+    await publish(runtime, "  - event: {type: order.lost}\n", name="other")
+    send = runtime.triggers.deliver_event
+    small = await send(LOCAL_TENANT, "e1", "order.paid", {"order": "o1", "total": 5})
+    assert [each.workflow for each in small] == ["all"]
+    big = await send(LOCAL_TENANT, "e2", "order.paid", {"order": "o2", "total": 500})
+    assert [each.workflow for each in big] == ["all", "big"]
+    assert big[0].run_id is not None
+    assert big[1].run_id is not None
+    copied, chosen = await state_of(runtime, big[0].run_id), await state_of(runtime, big[1].run_id)
+    assert copied.input == {"order": "o2", "total": 500}
+    assert (chosen.input, chosen.requester, chosen.trigger) == ({"order": "o2"}, "system", "event")
+
+
+async def test_one_dedupe_key_has_exactly_one_run_however_often_and_wherever_it_is_sent(
+    make: Make, eye: Connection
+) -> None:
+    runtimes = [await make(), await make()]
+    await publish(runtimes[0], PAID, ORDER + PLAIN)
+    event = {"order": "o1", "total": 500}
+    sent = await asyncio.gather(
+        *(runtimes[n % 2].triggers.deliver_event(LOCAL_TENANT, f"e{n}", "order.paid", event) for n in range(10))
+    )
+    assert len({each.run_id for found in sent for each in found}) == 1
+    assert sorted(each.already for found in sent for each in found) == [False] + [True] * 9
+    await publish(runtimes[1], PAID, ORDER + PLAIN + "output: later\n", version=2)
+    (again,) = await runtimes[1].triggers.deliver_event(LOCAL_TENANT, "e99", "order.paid", event)
+    assert again.already, "the key is the workflow's, not the version's"
+    assert await eye.fetchval("SELECT count(*) FROM runs") == 1
+
+
+async def test_without_a_dedupe_key_the_same_event_again_starts_nothing_and_another_one_does(make: Make) -> None:
+    runtime = await make()
+    await publish(runtime, "  - event: {type: ping}\n")
+    send = runtime.triggers.deliver_event
+    (first,), (again,), (other,) = [await send(LOCAL_TENANT, id, "ping", {}) for id in ("e1", "e1", "e2")]
+    assert (first.run_id, first.already, again.already) == (again.run_id, False, True)
+    assert other.run_id != first.run_id
+
+
+async def test_what_one_workflow_refuses_keeps_no_other_from_being_started(make: Make) -> None:
+    runtime = await make()
+    await publish(runtime, "  - event: {type: ping}\n", ORDER + PLAIN, name="strict")
+    await publish(runtime, "  - event: {type: ping, match: event.data.no.such > 1}\n", name="broken")
+    await publish(runtime, "  - event: {type: ping}\n", name="willing")
+    found = {each.workflow: each for each in await runtime.triggers.deliver_event(LOCAL_TENANT, "e1", "ping", {})}
+    assert found["willing"].run_id is not None
+    refusals = {name: each.refused.code for name, each in found.items() if each.refused is not None}
+    assert refusals == {"strict": "input.invalid", "broken": "expression.absent"}
+
+
+async def test_a_workflow_without_an_api_trigger_is_not_started_by_request(make: Make) -> None:
+    runtime = await make()
+    _, closed = await publish(runtime, PAID + DAILY % ", input: {order: x}", ORDER + PLAIN)
+    with pytest.raises(Rejected, match="is started by its event and schedule triggers only") as refused:
+        demand_api_trigger(closed)
+    assert (refused.value.status, refused.value.code) == (409, "trigger_missing")
+    _, opened = await publish(runtime, PAID + "  - api: {}\n", ORDER + PLAIN, version=2)
+    demand_api_trigger(opened)
+
+
+# --- many processes -------------------------------------------------------------------------------------------------
+
+SCHEDULES = 50
+INSTANTS = 8
+
+
+async def test_fifty_schedules_at_one_hertz_over_four_processes_of_which_one_dies_have_no_duplicate_and_no_gap(
+    database_url: str, make: Make, eye: Connection
+) -> None:
+    runtime = await make()
+    await publish(runtime, DAILY % ", missed: all", "input: {type: object, properties: {n: {type: integer}}}\n" + PLAIN)
+    (daily,) = await schedules(runtime)
+    first = await eye.fetchval("SELECT date_trunc('second', now()) + interval '1 second'")
+    ticking = [
+        replace(daily, id=UUID(int=n + 1), position=n, input=values.dumps({"n": n}), cron=None, every_ms=1000)
+        for n in range(SCHEDULES)
+    ]
+    with Nursery(database_url) as nursery:
+        processes = [nursery.fork() for _ in range(4)]
+        await until(lambda: all_registered(eye), 10)
+        async with triggers.publication(runtime.database.api, LOCAL_TENANT, "timed") as connection:
+            await connection.execute("DELETE FROM schedules")
+            due = [replace(each, next_fire_at=first) for each in ticking]
+            await triggers.replace_triggers(connection, LOCAL_TENANT, "timed", due, [])
+        await until(lambda: fired_everywhere(eye, first + timedelta(seconds=INSTANTS // 2)), 10)
+        os.kill(processes[0], signal.SIGKILL)
+        last = await eye.fetchval("SELECT max(fire_at) FROM fires") + timedelta(seconds=INSTANTS // 2)
+        await until(lambda: fired_everywhere(eye, last), 20)
+    rows = await eye.fetch(
+        "SELECT schedule_id, array_agg(fire_at ORDER BY fire_at) AS at, array_agg(run_id) AS runs FROM fires "
+        "WHERE fire_at <= $1 GROUP BY 1",
+        last,
+    )
+    assert len(rows) == SCHEDULES
+    expected = [first + timedelta(seconds=n) for n in range(round((last - first).total_seconds()) + 1)]
+    started = {row[0]: row[1] for row in await eye.fetch("SELECT id, input FROM runs")}
+    for row in rows:
+        assert row["at"] == expected, "no gap, and nothing in between"
+        assert len(set(row["runs"])) == len(expected), "each instant has a run of its own"
+        assert {values.loads(started[run])["n"] for run in row["runs"]} == {row["schedule_id"].int - 1}
+    beyond = await eye.fetchval("SELECT count(*) FROM fires WHERE fire_at > $1 OR outcome <> 'started'", last)
+    assert SCHEDULES * len(expected) <= len(started) <= SCHEDULES * len(expected) + beyond, "no run without its instant"
+
+
+async def all_registered(eye: Connection) -> bool:
+    return await eye.fetchval("SELECT count(*) FROM workers") == 4
+
+
+async def fired_everywhere(eye: Connection, instant: datetime) -> bool:
+    query = "SELECT count(*) FROM fires WHERE fire_at = $1 AND outcome = 'started'"
+    return await eye.fetchval(query, instant) == SCHEDULES
+
+
+async def test_a_schedule_is_run_by_request_once_for_each_key(make: Make) -> None:
+    runtime = await make()
+    await publish(runtime, DAILY % "", ASKING)
+    schedule = await only_schedule(runtime)
+    first, again, other = [await runtime.triggers.run_schedule(schedule, key) for key in ("a", "a", "b")]
+    assert first == again != other
+    assert await is_now(runtime, other, "waiting")
