@@ -36,10 +36,10 @@ class Engine:
         _, plan = await self.runtime.catalog.publish(LOCAL_TENANT, source)
         return plan
 
-    async def start_run(self, plan: Plan | None = None, input: Json = None) -> UUID:
+    async def start_run(self, plan: Plan | None = None, input: Json = None, run_id: UUID | None = None) -> UUID:
         """Start a run; return after the commit that holds its start."""
         committer = self.runtime.committer
-        run_id = new_run_id(committer.now_ms())
+        run_id = run_id or new_run_id(committer.now_ms())
         thread_id = str(run_id)
         start = c.Start(run_id=run_id, thread_id=thread_id, requester=c.LOCAL_PRINCIPAL.id, input=input or {})
         await committer.submit(run_id, LOCAL_TENANT, start, birth=Birth(plan or self.plan, slot=f"thread:{thread_id}"))
@@ -53,14 +53,15 @@ class Engine:
 
         async def run_some() -> None:
             for _ in numbers:
-                run_id = await self.start_run(plan, input)
+                run_id = new_run_id(self.runtime.committer.now_ms())
                 ended = self._ended[run_id] = asyncio.get_running_loop().create_future()
+                await self.start_run(plan, input, run_id)  # a run that only calculates ends in this commit
                 await ended
 
         await asyncio.gather(*(run_some() for _ in range(min(count, concurrency))))
 
     def _committed(self, hot: Hot, first_seq: int, events: Sequence[e.Event]) -> None:
-        """A run's end wakes who waits for it; a run without an attempt in flight can't end before that one waits."""
+        """A run's end wakes who waits for it."""
         self._publish(hot, first_seq, events)
         if isinstance(events[-1], e.TERMINAL) and (ended := self._ended.pop(hot.id, None)) is not None:
             ended.set_result(None)

@@ -16,18 +16,19 @@ from bench.workflows import STEPS, calculating, chain, listing, long_document
 from hai_flow.definition.compiler import check_workflow
 from hai_flow.definition.plan import Call, Plan, Set
 
-FEW, MANY = 100, 10_000
 DOCUMENT_STEPS: Final = 500
 CALCULATED: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much to measure: rounds of everything, runs of a round, documents of a round."""
+    """How much to measure: rounds of everything, runs of a round, documents of a round, items of both lists."""
 
     rounds: int
     runs: int
     documents: int
+    few: int = 100
+    many: int = 10_000
 
 
 FULL = Size(rounds=5, runs=256, documents=5)
@@ -58,28 +59,28 @@ async def measure(dsn: str, size: Size) -> dict[str, Any]:
         lists = await engine.published(listing())
         await engine.finish_runs(size.runs)
         await engine.finish_runs(size.runs // 3, plan=calculated)
-        await _list(engine, lists, FEW)
+        await _list(engine, lists, size.few)
         rates: dict[str, list[float]] = {"plain": [], "with_expressions": []}
-        items: dict[int, list[float]] = {FEW: [], MANY: []}
+        items: dict[int, list[float]] = {size.few: [], size.many: []}
         grown: list[float] = []
         for _ in range(size.rounds):
             rates["plain"].append(await _rate(engine, plain, size.runs, STEPS))
             rates["with_expressions"].append(
                 await _rate(engine, calculated, size.runs * STEPS // CALCULATED, CALCULATED)
             )
-            items[FEW].append(statistics.median([await _list(engine, lists, FEW) for _ in range(10)]))
+            items[size.few].append(statistics.median([await _list(engine, lists, size.few) for _ in range(10)]))
             before = _peak()
-            items[MANY].append(await _list(engine, lists, MANY))
+            items[size.many].append(await _list(engine, lists, size.many))
             grown.append(_peak() - before)
     medians = {name: statistics.median(each) for name, each in rates.items()}
     cost = {count: statistics.median(each) * 1e6 for count, each in items.items()}
     return {
         "steps_with_expressions_vs_plain": medians["with_expressions"] / medians["plain"],
-        "for_each_cost_10000_vs_100": cost[MANY] / cost[FEW],
+        "for_each_cost_10000_vs_100": cost[size.many] / cost[size.few],
         "steps_per_second": medians,
         "evaluator_us_per_step": _evaluator(calculated),
         "us_per_item": {str(count): each for count, each in cost.items()},
-        "peak_memory_mib_of_10000_items": max(grown) / 2**20,
+        "peak_memory_mib_of_the_long_list": max(grown) / 2**20,
     }
 
 

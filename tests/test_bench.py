@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bench import memory, resume, throughput
+from bench import language, memory, resume, throughput
 from bench.__main__ import KEYS, reported, table
 from tests.support.postgres import Server
 
 TINY = throughput.Size(rounds=1, runs=8, commits=1024, transactions=16, concurrency=4)
+TINY_LANGUAGE = language.Size(rounds=1, runs=6, documents=1, few=5, many=20)
 
 
 @pytest.mark.timeout(60)
@@ -19,6 +20,9 @@ async def test_a_report_has_every_key(postgres_server: Server) -> None:
         measured["resume"] = await resume.measure(engine, reference, 2)
     with postgres_server.database() as dsn:
         measured["memory"] = await memory.measure(dsn, few=20, many=40, readings=1)
+    measured["validation"] = language.validation(TINY_LANGUAGE)
+    with postgres_server.database() as dsn:
+        measured["language"] = await language.measure(dsn, TINY_LANGUAGE)
     report = reported(measured, quick=True)
     assert all(report[key] > 0 for key in KEYS)
     assert all(key in table(report) for key in KEYS)

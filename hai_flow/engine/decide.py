@@ -98,6 +98,9 @@ def _step_failed(draft: Draft, command: c.StepFailed) -> Json:
 
 
 def _step_lost(draft: Draft, command: c.StepLost) -> Json:
+    if people.doubt_of(draft.state, command.path, command.attempt) is not None:  # people are asked already
+        draft.already = True
+        return None
     step = _attempt(draft, command.path, command.attempt)
     endings.close_message(draft, step.path, aborted=True)
     alone = len(performed(draft.state)) == 1

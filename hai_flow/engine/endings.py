@@ -256,7 +256,8 @@ def _handle(draft: Draft, step: Step, error: e.Error, approval: Json = None, *, 
     """What comes behind the undo of a failed step. `told`: an event has said already that it failed."""
     known = draft.state.steps.get(step.path)
     cleaned = known is not None and known.cleaned and told
-    caught = None if cleaned else catching(step.catch, error.code)
+    over = cleaned or (known is not None and known.caught and told)
+    caught = None if over else catching(step.catch, error.code)
     handler, ready = None, ()
     if caught is not None:
         handler, ready = f"~catch/{caught[0]}", (caught[1].first,)
@@ -305,7 +306,10 @@ def _raise_out_of_handler(draft: Draft, owner: Step, error: e.Error, handler: st
         _undo_ended(draft, owner)
     elif handler.startswith("~catch"):
         replaced = _replacing(draft, owner.path, error)
-        if owner.finally_ is None:
+        undo = next_undo(draft, owner.path)  # of what the `catch` has done
+        if undo is not None:
+            draft.emit(e.StepFailed, path=owner.path, error=replaced, handler="~undo", ready=(undo,))
+        elif owner.finally_ is None:
             if owner.path:
                 draft.emit(e.StepFailed, path=owner.path, error=replaced)
             _raise_from(draft, owner, replaced)
@@ -469,15 +473,16 @@ def _following_undo(draft: Draft, owner: Step) -> str | None:
 
 
 def _undoing_scope(draft: Draft, owner: Step) -> Step | None:
-    """The step around `owner` whose undo goes on. The innermost: an outer one waits for it."""
-    path = owner.path
-    while path:
-        step = draft.step(draft.step(path).parent)
-        path = step.path
-        known = draft.state.steps.get(path)
+    """The step whose undo goes on: `owner` itself if its own `finally` failed, else the innermost around it; an outer
+    one waits for that."""
+    step = owner
+    while True:
+        known = draft.state.steps.get(step.path)
         if known is not None and known.handler == "~undo":
             return step
-    return None
+        if not step.path:
+            return None
+        step = draft.step(step.parent)
 
 
 def _undo_over(draft: Draft, owner: Step) -> None:
@@ -688,7 +693,10 @@ def cut_everything(draft: Draft, reason: str) -> None:
     leaves = open_leaves(draft)
     for path in leaves:
         _drop_work(draft, path, reason)
-    for path in sorted({*leaves, *_blocks_around(draft, leaves, "")}, key=lambda path: (-_depth(path), path)):
+    # blocks in which nothing is open are open too, while a stop goes on around them
+    blocks = {path for path, step in draft.state.steps.items() if path and step.status in ("running", "waiting")}
+    blocks |= _blocks_around(draft, leaves, "")
+    for path in sorted({*leaves, *blocks}, key=lambda path: (-_depth(path), path)):
         _note_stopped(draft, draft.step(path), reason)
 
 
@@ -759,7 +767,7 @@ def _stopped(draft: Draft, step: Step, reason: str = "") -> bool:
         if undo is not None:
             draft.emit(e.StepStopped, path=step.path, reason=reason, handler="~undo", ready=(undo,))
             return False
-    if step.finally_ is not None and known is not None and handler != "~finally":
+    if step.finally_ is not None and known is not None and handler != "~finally" and _has_begun(draft, step.path):
         if known.status in ("running", "waiting"):
             draft.emit(e.StepStopped, path=step.path, reason=reason, handler="~finally", ready=(step.finally_,))
         else:
@@ -767,6 +775,12 @@ def _stopped(draft: Draft, step: Step, reason: str = "") -> bool:
         return False
     _note_stopped(draft, step, reason)
     return True
+
+
+def _has_begun(draft: Draft, path: str) -> bool:
+    """Whether the step has begun, and since the last Retry, if it is to begin again."""
+    known = draft.state.steps.get(path)
+    return known is not None and (known.status in ("running", "waiting") or path not in draft.state.ready)
 
 
 def _note_stopped(draft: Draft, step: Step, reason: str) -> None:
@@ -801,7 +815,7 @@ def begin_stop(draft: Draft, reason: str) -> None:
 
 def stop_leaf(draft: Draft, step: Step, reason: str) -> None:
     """In a run that is being stopped: an effect, a question or a timer is over; its `finally` comes in its turn."""
-    begun = step.path in draft.state.steps
+    begun = _has_begun(draft, step.path)
     _note_stopped(draft, step, reason)
     if begun:
         note_finally(draft, step)
@@ -818,12 +832,10 @@ def cut_attempts(draft: Draft, reason: str) -> None:
 def stop_on(draft: Draft) -> None:
     """Nothing is in flight in a run that is being stopped: the next undo, then the next `finally`, inside out; then
     its end."""
-    root = draft.state.steps.get("")
-    if root is None or root.handler in (None, "~undo"):
-        undo = next_undo(draft, "")
-        if undo is not None:
-            draft.emit(e.StepStopped, path="", reason=draft.state.stop_reason, handler="~undo", ready=(undo,))
-            return
+    undo = next_undo(draft, "")
+    if undo is not None:
+        draft.emit(e.StepStopped, path="", reason=draft.state.stop_reason, handler="~undo", ready=(undo,))
+        return
     due = sorted(_open_steps(draft), key=lambda path: (-_depth(path), path))
     for path in due:
         step, known = draft.step(path), draft.state.steps[path]
@@ -832,7 +844,8 @@ def stop_on(draft: Draft) -> None:
             return
         if known.status in ("running", "waiting") or known.ending is not None:
             _note_stopped(draft, step, "the run is being stopped")
-    if draft.plan.finally_ is not None and (root is None or root.handler != "~finally"):
+    root = draft.state.steps.get("")
+    if draft.plan.finally_ is not None and (root is None or not root.cleaned):
         draft.emit(
             e.StepStopped, path="", reason=draft.state.stop_reason, handler="~finally", ready=(draft.plan.finally_,)
         )
@@ -851,6 +864,10 @@ def end_stop(draft: Draft) -> None:
 
 
 def _open_steps(draft: Draft) -> Iterator[str]:
+    """The steps that are open, and those in which a handler was at work behind which their `finally` comes."""
     for path, known in draft.state.steps.items():
-        if path and (known.status in ("running", "waiting") or known.ending is not None):
+        if not path:
+            continue
+        owes_finally = known.handler is not None and not known.cleaned and draft.step(path).finally_ is not None
+        if known.status in ("running", "waiting") or known.ending is not None or owes_finally:
             yield path

@@ -18,7 +18,7 @@ from hai_flow.engine.state import RunState, StepState, in_cleanup, is_inside
 @dataclass(slots=True)
 class Frontier:
     """Where to go on: blocks that are `reopened`, steps that are `ready` in them, how many branches of a parallel step
-    have something left to do, and which `catch` goes on of a step that has failed."""
+    have something left to do, and which `catch`, or `finally`, of a step goes on that has failed."""
 
     reopened: list[str] = field(default_factory=list)
     ready: list[str] = field(default_factory=list)
@@ -110,9 +110,10 @@ class _Walk:
             frontier.ready.append(step.path)
             return False
         over = known.status in ("finished", "skipped")
-        if over and not self._undone_inside(step.path):
+        again = self._undone_inside(step.path)
+        if over and not again:
             return True
-        found = self.inside(step, known)
+        found = self._own_finally(step) if known.done and not again else self.inside(step, known)
         if found.ready:
             frontier.take(found)
             return False
@@ -120,6 +121,13 @@ class _Walk:
             return True
         frontier.ready.append(step.path)  # an effect or a question; a block that failed before it began, or behind all
         return False
+
+    def _own_finally(self, step: Step) -> Frontier:
+        """Where it goes on in the `finally` of a step that was done, and was failed by it."""
+        assert step.finally_ is not None, "nothing else fails what is done"
+        found = Frontier(handling={step.path: "~finally"})
+        self.list_done(step.finally_, found)
+        return found
 
     def _undone_inside(self, path: str) -> bool:
         return any(is_inside(each, path) for each in self.redo)
@@ -131,7 +139,7 @@ class _Walk:
             found = Frontier(handling={step.path: f"~catch/{number}"})
             if self._is_begun(clause.first) and not self.list_done(clause.first, found):
                 return found
-        if isinstance(step.verb, BLOCKS) and not known.handled:
+        if isinstance(step.verb, BLOCKS) and not known.handled and known.done != "failed":
             found = Frontier([step.path])
             self._lists(step, known, found)
             return found
@@ -160,10 +168,11 @@ class _Walk:
         elif isinstance(verb, Repeat) and known.loop is not None and known.loop.last >= 0:
             self._iteration(f"{step.path}[{known.loop.last}]", frontier)
         elif isinstance(verb, ForEach) and known.loop is not None:
-            results = known.loop.results
+            results, over = known.loop.results, "finished" in (known.status, known.done)
             for key in known.loop.keys:
                 path = f"{step.path}[{key}]"
-                if key not in results or results[key].status != "finished" or self._undone_inside(path):
+                done = over or (key in results and results[key].status == "finished")
+                if not done or self._undone_inside(path):
                     self._iteration(path, frontier)
                 if len(frontier.ready) >= verb.max_parallel:
                     break

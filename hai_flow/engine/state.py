@@ -120,8 +120,8 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     pendings it ever opened, `rounds` how often it was done before this time (and undone, or done by a handler that runs
     once more after a Retry); `key` is its idempotency key where it is not the default.
     `timeout` is that of a block, kept so that a Retry can start its clock anew. `handler` is the list inside it that
-    goes on, or went on last; `handled` says that a `catch` took its error, `cleaned` that its `finally` has begun. Of a
-    parallel step: `left` counts the branches that have not finished, `dropped` those of them that failed out of a
+    goes on, or went on last; `handled` says that a `catch` took its error, `caught` that one has begun, `cleaned` that
+    its `finally` has begun; `done` is its status before its own `finally` failed it. Of a parallel step: `left` counts the branches that have not finished, `dropped` those of them that failed out of a
     `join: any`. `received`: the signals that a `wait_for` has taken.
     """
 
@@ -139,7 +139,9 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     approval: Json = None
     handler: str | None = None
     handled: bool = False
+    caught: bool = False
     cleaned: bool = False
+    done: StepStatus | None = None
     ending: Ending | None = None
     timeout: int | None = None
     key: str | None = None
@@ -501,6 +503,7 @@ def _begun_anew(state: RunState, place: str) -> Map[str, StepState]:
                 approval=None,
                 handler=None,
                 handled=False,
+                caught=False,
                 cleaned=False,
             )
             steps = steps.set(path, again)
@@ -633,13 +636,15 @@ def _reopened(state: RunState, event: e.RunRetried | e.StepReopened) -> RunState
     steps, timeouts = state.steps, state.timeouts
     for path in event.reopened:
         step = steps[path]
-        loop = None if step.loop is None else _reopened_loop(step.loop, path, event.ready, event.reopened)
+        loop = None if step.loop is None else _reopened_loop(step, step.loop, path, (*event.ready, *event.reopened))
         changed = _set(
             step,
             status="running",
             error=None,
             handler=step.handler if step.handled else None,
+            caught=step.handled,
             cleaned=False,
+            done=None,
             ending=None,
             lost=0,
             dropped=0,
@@ -650,20 +655,29 @@ def _reopened(state: RunState, event: e.RunRetried | e.StepReopened) -> RunState
         if step.timeout is not None:
             timeouts = timeouts.set(path, state.worked_at(event.at) + step.timeout)
     for path, handler in event.handling.items():
-        changed = _set(steps[path], status="failed", handler=handler, handled=True, cleaned=False, ending=None)
-        steps = steps.set(path, changed)
+        steps = steps.set(path, _handling(steps[path], handler))
     return _set(state, steps=steps, timeouts=timeouts)
 
 
-def _reopened_loop(loop: LoopState, path: str, ready: tuple[str, ...], reopened: tuple[str, ...]) -> LoopState:
-    """The loop as it goes on: what has not finished begins again, some of it now (it is `ready`, or reopened)."""
+def _handling(step: StepState, handler: str) -> StepState:
+    """The step with a `catch` or its `finally` at work again."""
+    if handler == "~finally":
+        done = step.done or step.status
+        return _set(step, status=done, handler=handler, handled=done == "failed", cleaned=True, done=None, error=None)
+    return _set(step, status="failed", handler=handler, handled=True, caught=True, cleaned=False, ending=None)
+
+
+def _reopened_loop(step: StepState, loop: LoopState, path: str, begun_again: tuple[str, ...]) -> LoopState:
+    """The loop as it goes on: what has not finished begins again, some of it now (it is `begun_again`). Of a loop that
+    was over, nothing else does: a failure in there is data."""
     if not loop.keys:
         return loop
-    now = {each[len(path) + 1 : -1] for each in (*ready, *reopened) if each.startswith(path + "[") and each[-1] == "]"}
+    over = "finished" in (step.status, step.done)
+    now = {each[len(path) + 1 : -1] for each in begun_again if each.startswith(path + "[") and each[-1] == "]"}
     results = loop.results.mutate()
     again: list[str] = []
     for key in loop.keys[: loop.begun]:
-        if key in results and results[key].status == "finished" and key not in now:
+        if key in results and (over or results[key].status == "finished") and key not in now:
             continue
         results.pop(key, None)
         if key not in now:
@@ -866,11 +880,12 @@ def gathered(loop: LoopState) -> list[Json]:
 
 
 def _closed_loop(state: RunState, path: str, loop: LoopState) -> RunState:
-    """A `for_each` that has finished needs none of its iterations any more, nor its items."""
-    if not loop.keys:
+    """A `for_each` that has finished needs none of its iterations any more, nor its items; unless something in it may
+    yet be undone, and be done again."""
+    if not loop.keys or (state.undoables and _undoable_inside(state, path)):
         return state
     for key in loop.keys:
-        if state.inside and f"{path}[{key}]" in state.steps:
+        if f"{path}[{key}]" in state.steps:
             state = _set(state, **_forgotten(state, f"{path}[{key}]"))
     return _set(state, steps=_step(state, path, loop=_set(loop, items=[], results=Map())))
 
@@ -885,17 +900,21 @@ def _step_skipped(state: RunState, event: e.StepSkipped) -> RunState:
 
 def _step_failed(state: RunState, event: e.StepFailed) -> RunState:
     state = _known(state, event)
+    before = state.steps[event.path]
     changes: dict[str, Any] = {
         "status": "failed",
         "error": event.error,
         "handler": event.handler,
         "handled": event.handler is not None and event.handler.startswith("~catch"),
     }
+    if changes["handled"]:
+        changes["caught"] = True
     if event.approval is not None:
         changes |= {"approval": event.approval, "output": event.approval}
-    loop = state.steps[event.path].loop
-    if loop is not None and loop.keys:
-        changes["output"] = gathered(loop)
+    if before.cleaned and (before.status in ("finished", "skipped") or before.handled):
+        changes["done"] = before.status
+    elif before.loop is not None and before.loop.keys:
+        changes["output"] = gathered(before.loop)
     after = _closed_step(state, event, **changes)
     if event.path.endswith("/~undo"):
         after = _undo_ended(after, event.path, failed=True)
@@ -931,7 +950,7 @@ def _step_ending(state: RunState, event: e.StepEnding) -> RunState:
 def _handler_started(state: RunState, event: e.HandlerStarted) -> RunState:
     changes: dict[str, Any] = {"handler": event.handler, "ending": None}
     if event.handler.startswith("~catch"):
-        changes["handled"] = True
+        changes["handled"] = changes["caught"] = True
     if event.handler == "~finally":
         changes["cleaned"] = True
     if state.retried and event.ready and event.handler != "~undo":

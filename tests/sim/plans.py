@@ -36,7 +36,7 @@ class _Author:
         self.random = random
         self.count = 0
         self.simple = self.chance(0.5)  # no loops and nothing to clean up: so that people, time and races stay common
-        self.cleaning = False  # what cleans up asks nobody, waits for nothing and never returns
+        self.cleaning = 0  # lists that clean up around here: they ask nobody, wait for nothing and never return
 
     def document(self) -> dict[str, Any]:
         document = {**HEAD, "steps": self.steps(DEPTH_MAX)}
@@ -75,14 +75,14 @@ class _Author:
             step["if"] = self.random.choice(["size(state.log) > 0", "1 / state.zero > 0"])
         if depth and self.chance(0.4) and not {"return", "fail"} & step.keys():
             step["catch"] = self.clauses(depth - 1)
-        if not self.simple and self.chance(0.15) and not {"return", "fail"} & step.keys():
+        if not self.simple and self.chance(0.15) and self.cleaning < 3 and not {"return", "fail"} & step.keys():
             step["finally"] = self.clean_up()
         return step
 
     def clean_up(self) -> list[dict[str, Any]]:
-        before, self.cleaning = self.cleaning, True
+        self.cleaning += 1
         steps = self.steps(self.random.choice([0, 0, 0, 1]))[:2]
-        self.cleaning = before
+        self.cleaning -= 1
         return steps
 
     def clauses(self, depth: int) -> list[dict[str, Any]]:
@@ -110,7 +110,7 @@ class _Author:
             step["timeout"] = "90s"
         if self.chance(0.3):
             step["expose"] = True
-        if not self.simple and self.chance(0.35):
+        if not self.simple and self.chance(0.5):
             step["undo"] = {"call": "t.back", "with": {"n": 1}}
             if self.chance(0.6):
                 step["undo"]["retry"] = self.retry()
@@ -165,8 +165,8 @@ class _Author:
         return {"try": self.steps(depth - 1), **self.block()}
 
     def for_each(self, depth: int) -> dict[str, Any]:
-        loop: dict[str, Any] = {"items": list(range(self.random.randint(0, 4))), "steps": self.steps(depth - 1)[:2]}
-        loop["as"] = f"item{self.count}"
+        loop: dict[str, Any] = {"as": f"item{self.count}", "items": list(range(self.random.randint(0, 4)))}
+        loop["steps"] = self.steps(depth - 1)[:2]
         if self.chance(0.6):
             loop["max_parallel"] = self.random.randint(1, 3)
         if self.chance(0.5):

@@ -324,8 +324,8 @@ class Book:
                     self._new_attempt(event.path, event.attempt)
             case e.StepRetried(lost=False):
                 self.failures[event.path] = self.failures.get(event.path, 0) + 1
-                policy = standing_at(self.plan, event.path).retry or self.plan.default_retry
-                policy = policy or (UNDO_RETRY if event.path.endswith("/~undo") else None)
+                usual = UNDO_RETRY if event.path.endswith("/~undo") else self.plan.default_retry
+                policy = standing_at(self.plan, event.path).retry or usual
                 assert policy is not None, f"{event.path} has no retry"
                 assert self.failures[event.path] <= policy.max, f"{event.path} is tried too often"
             case e.TimerFired():
