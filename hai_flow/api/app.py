@@ -9,7 +9,19 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 import hai_flow
-from hai_flow.api import dialects, events, pendings, problems, runs, shapes, signals, versions, workflows
+from hai_flow.api import (
+    dialects,
+    events,
+    pendings,
+    problems,
+    runs,
+    schedules,
+    shapes,
+    signals,
+    triggers,
+    versions,
+    workflows,
+)
 from hai_flow.api.admission import Admission
 from hai_flow.api.deps import CurrentAccess
 from hai_flow.api.guard import Guard
@@ -49,7 +61,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     app.state.admission = Admission()
     app.state.act_as = act_as
     problems.install(app)
-    for module in (runs, events, pendings, signals, versions, workflows, dialects):
+    for module in (runs, events, pendings, signals, triggers, schedules, versions, workflows, dialects):
         app.include_router(module.router)
     app.add_api_route("/healthz", healthz, tags=["operations"], response_model=None, responses=_of(shapes.Health))
     app.add_api_route("/readyz", readyz, tags=["operations"], response_model=None, responses=_of(shapes.Readiness))

@@ -20,7 +20,6 @@ from hai_flow.api.bodies import limits_of
 from hai_flow.api.deps import Access, CurrentAccess, Pieces, RawBody
 from hai_flow.api.following import earlier_entries, farewell, one, preceded, with_wishes
 from hai_flow.api.problems import WITH_BODY, documented
-from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.events import UserMessage
 from hai_flow.engine.ids import run_of_pending
@@ -28,7 +27,6 @@ from hai_flow.engine.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.committer import Birth, Outcome, derived_run_id
 from hai_flow.runtime.fanout import Piece, rendered, unnumbered
-from hai_flow.runtime.triggers import demand_api_trigger
 from hai_flow.store import threads
 from hai_flow.store.runs import RunSummary
 from hai_flow.wire import DIALECTS, sse
@@ -188,8 +186,8 @@ class _Conversation:
 
     async def _start(self, last: RunSummary | None, messages: tuple[UserMessage, ...]) -> Pieces:
         posted = self.posted
-        dev, plan = await self._workflow(last)
-        demand_api_trigger(plan)
+        catalog = self.access.runtime.catalog
+        stored, plan = await catalog.resolve_startable(self.access.tenant, self._workflow(last))
         run_id = derived_run_id("wire", str(self.access.tenant), posted.thread_id, posted.wire_run_id)
         start = c.Start(
             run_id=run_id,
@@ -198,7 +196,7 @@ class _Conversation:
             input=posted.input,
             message=_text(messages[-1].content),
             messages=messages,
-            dev=dev,
+            dev=stored.dev,
             turn=posted.turn(),
         )
         try:
@@ -219,7 +217,7 @@ class _Conversation:
             birth=birth,
         )
 
-    async def _workflow(self, last: RunSummary | None) -> tuple[bool, Plan]:
+    def _workflow(self, last: RunSummary | None) -> str:
         name = self.path_workflow or self.posted.workflow or (last.workflow_name if last is not None else None)
         name = name or self.access.settings.default_workflow
         if name is None:
@@ -228,8 +226,7 @@ class _Conversation:
                 "workflow_missing",
                 "expected a workflow: POST to /workflows/{name}/awp, or name it in forwardedProps.workflow.",
             )
-        stored, plan = await self.access.runtime.catalog.resolve(self.access.tenant, name)
-        return stored.dev, plan
+        return name
 
     async def _answer(
         self, last: RunSummary, answers: tuple[c.PendingAnswer, ...], messages: tuple[UserMessage, ...]
@@ -259,7 +256,7 @@ class _Conversation:
         """Nothing new: what the thread is now, then live if a turn is open."""
         if last is None:
             if self.path_workflow is not None:
-                await self._workflow(None)
+                await self.access.runtime.catalog.resolve(self.access.tenant, self._workflow(None))
             thread_id = self.posted.thread_id
             return one(self._preface(RunState(thread_id, thread_id=thread_id), ()))
         state = await self.access.state(last.id)

@@ -20,7 +20,6 @@ from hai_flow.api.views import run_view, snapshot_view
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from hai_flow.runtime.committer import Birth, derived_run_id, new_run_id
-from hai_flow.runtime.triggers import demand_api_trigger
 from hai_flow.store import runs, threads
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
@@ -51,8 +50,7 @@ class ReasonBody(Body):
 )
 async def start_run(body: StartBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
     """Start a run. The same Idempotency-Key again gives the same run; with another body it is 409."""
-    stored, plan = await access.runtime.catalog.resolve(access.tenant, body.workflow)
-    demand_api_trigger(plan)
+    stored, plan = await access.runtime.catalog.resolve_startable(access.tenant, body.workflow)
     run_id = new_run_id(access.runtime.committer.now_ms())
     if key is not None:
         run_id = derived_run_id("rest", str(access.tenant), access.principal.id, key)

@@ -256,6 +256,58 @@ class Validation(Shape):
     findings: list[Finding]
 
 
+class Schedule(Shape):
+    """`explanation`: `cron` and `timezone` in English. `next`: when it fires (null while it is paused); `last`: when it
+    did; `last_run_id`: the last run that it started, by the clock or by request."""
+
+    id: str
+    workflow: str
+    version: Version
+    cron: str | None
+    timezone: str
+    explanation: str
+    missed: Literal["skip", "once", "all"]
+    overlap: Literal["queue", "skip", "cancel_running"]
+    input: dict[str, Any]
+    paused: bool
+    next: str | None
+    last: str | None
+    last_run_id: str | None
+
+
+class SchedulePage(Shape):
+    items: list[Schedule]
+    next_cursor: str | None
+
+
+class TriggerProblem(Shape):
+    """Why a workflow was not started."""
+
+    code: str
+    detail: str
+    findings: list[Any]
+
+
+class StartedRun(Shape):
+    """What the event trigger of one workflow did. `already`: this event, or another one with its dedupe key, has
+    started the run before."""
+
+    workflow: str
+    status: Literal["started", "already", "refused"]
+    run_id: str | None
+    problem: TriggerProblem | None
+
+
+class ReceivedEvent(Shape):
+    """`already`: it has been sent before."""
+
+    id: str
+    type: str
+    sent_at: str
+    already: bool
+    runs: list[StartedRun]
+
+
 class Health(Shape):
     """`streams`: how many are open."""
 

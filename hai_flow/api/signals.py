@@ -40,7 +40,8 @@ def _documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 @router.post("/signals", status_code=201, response_model=None, responses=_documented())
 async def send_signal(body: SignalBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
-    """Send an event to every run that has started before it and waits, or will wait, for its type."""
+    """Send an event to every run that has started before it and waits, or will wait, for its type; and start what it
+    starts, of which `POST /v1/events` tells."""
     return await _send(access, body, key, response)
 
 
@@ -58,13 +59,18 @@ async def signal_run(
     return await _send(access, body, key, response, run.id)
 
 
+def checked_id(access: Access, body: SignalBody, key: str | None, kind: str) -> str:
+    """The id of what is sent; made up if it has none. Raises Rejected 413 where it says too much."""
+    size = len(values.dumps(body.data))
+    if size > EVENT_BYTES_MAX:
+        raise Rejected(413, f"{kind}.too_large", f"data: expected at most {EVENT_BYTES_MAX} bytes, found {size}.")
+    return body.id or key or f"{kind[:3]}_{new_run_id(access.runtime.committer.now_ms())}"
+
+
 async def _send(
     access: Access, body: SignalBody, key: str | None, response: Response, run_id: UUID | None = None
 ) -> dict[str, Any]:
-    size = len(values.dumps(body.data))
-    if size > EVENT_BYTES_MAX:
-        raise Rejected(413, "signal.too_large", f"data: expected at most {EVENT_BYTES_MAX} bytes, found {size}.")
-    id = body.id or key or f"sig_{new_run_id(access.runtime.committer.now_ms())}"
+    id = checked_id(access, body, key, "signal")
     with access.admission.command():
         sent, already = await access.runtime.courier.send(access.tenant, id, body.type, body.data, run_id)
     if already:

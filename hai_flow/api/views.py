@@ -11,8 +11,11 @@ from hai_flow import values
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.people import needed
 from hai_flow.engine.state import MessageState, PendingState, RunState
+from hai_flow.runtime.triggers import Received, Started
+from hai_flow.schedule import explain
 from hai_flow.store.pendings import Pending
 from hai_flow.store.runs import RunRow
+from hai_flow.store.triggers import ScheduleRow
 from hai_flow.store.workflows import WorkflowSummary
 
 Json: TypeAlias = Any
@@ -64,6 +67,47 @@ def workflow_view(workflow: WorkflowSummary) -> dict[str, Json]:
         **version_view(workflow.version, workflow.sha256.hex(), dev=workflow.dev),
         "title": workflow.title,
         "created_at": time_of(workflow.created_at),
+    }
+
+
+def schedule_view(schedule: ScheduleRow, version: int) -> dict[str, Json]:
+    """A schedule as REST shows it; `version` is its workflow's."""
+    return {
+        "id": str(schedule.id),
+        "workflow": schedule.workflow_name,
+        "version": version_view(version, schedule.workflow.hex(), dev=schedule.dev),
+        "cron": schedule.cron,
+        "timezone": schedule.timezone,
+        "explanation": explain(schedule.timing),
+        "missed": schedule.missed,
+        "overlap": schedule.overlap,
+        "input": values.loads(schedule.input),
+        "paused": schedule.paused,
+        "next": time_of(schedule.next_fire_at),
+        "last": time_of(schedule.last_fire_at),
+        "last_run_id": None if schedule.last_run_id is None else str(schedule.last_run_id),
+    }
+
+
+def received_view(received: Received) -> dict[str, Json]:
+    """An event, and what it started."""
+    return {
+        "id": received.event.id,
+        "type": received.event.type,
+        "sent_at": time_of(received.event.sent_at),
+        "already": received.already,
+        "runs": [_started_view(each) for each in received.started],
+    }
+
+
+def _started_view(started: Started) -> dict[str, Json]:
+    refused = started.refused
+    problem = refused and {"code": refused.code, "detail": refused.detail, "findings": list(refused.findings)}
+    return {
+        "workflow": started.workflow,
+        "status": "refused" if refused is not None else "already" if started.already else "started",
+        "run_id": None if started.run_id is None else str(started.run_id),
+        "problem": problem,
     }
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from hai_flow.cli import author, dev, drafting, operate, processes, run, signal, versions
+from hai_flow.cli import author, dev, drafting, operate, processes, run, schedules, signal, versions
 from hai_flow.cli import test as tests
 from hai_flow.cli.terminal import EPILOG, exit_code_of, explain, program
 from hai_flow.errors import HaiFlowError
@@ -53,12 +53,16 @@ for _panel, _commands in (
     ("Versions", (versions.publish, versions.versions, versions.diff)),
     ("Runs of a server", (operate.runs, operate.show, operate.events)),
     ("People", (operate.pendings, operate.decide)),
-    ("Control", (operate.pause, operate.resume, operate.stop, operate.terminate, operate.retry, signal.signal)),
+    (
+        "Control",
+        (operate.pause, operate.resume, operate.stop, operate.terminate, operate.retry, signal.signal, signal.send),
+    ),
     ("Other", (author.version,)),
 ):
     for _command in _commands:
         app.command(rich_help_panel=_panel, epilog=EPILOG)(_command)
 app.command("test", rich_help_panel="Start here", epilog=EPILOG)(tests.play)
+app.add_typer(schedules.app, rich_help_panel="Control")
 
 
 def main() -> None:

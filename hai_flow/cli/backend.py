@@ -81,7 +81,7 @@ class Local:
         from hai_flow.runtime.committer import Birth, new_run_id
 
         runtime = self._runtime
-        stored, plan = await runtime.catalog.resolve(LOCAL_TENANT, workflow)
+        stored, plan = await runtime.catalog.resolve_startable(LOCAL_TENANT, workflow)
         run_id = new_run_id(runtime.committer.now_ms())
         thread = thread_id or str(run_id)
         command = c.Start(

@@ -92,10 +92,10 @@ def runs(
     if not found:
         say("No runs.")
         return
-    table = _table("run", "workflow", "status", "created", "ended")
+    table = table_of("run", "workflow", "status", "created", "ended")
     for run in found:
         table.add_row(
-            run["id"], version_of(run), _status(run["status"]), _moment(run["created_at"]), _moment(run["ended_at"])
+            run["id"], version_of(run), _status(run["status"]), moment(run["created_at"]), moment(run["ended_at"])
         )
     out().print(table)
 
@@ -125,8 +125,8 @@ def _show_facts(run: Json, snapshot: Json) -> None:
         "workflow": version_of(run),
         "thread": run["thread_id"],
         "status": _status(run["status"]),
-        "started": f"{_moment(run['created_at'])} by {run['started_by']}",
-        "ended": _moment(run["ended_at"]),
+        "started": f"{moment(run['created_at'])} by {run['started_by']}",
+        "ended": moment(run["ended_at"]),
         "events": str(run["seq"]),
         "input": compact(run["input"], 1000),
         "state": compact(snapshot["state"], 1000) if snapshot["state"] else "",
@@ -142,7 +142,7 @@ def _show_facts(run: Json, snapshot: Json) -> None:
 def _show_steps(steps: dict[str, Json]) -> None:
     if not steps:
         return
-    table = _table("step", "status", "attempt", "output")
+    table = table_of("step", "status", "attempt", "output")
     for path, step in steps.items():
         result = _failure(step["error"]) if step.get("error") else compact(step["output"]) if step.get("output") else ""
         table.add_row(Text(clean(path)), _status(step["status"]), str(step["attempt"] or ""), Text(clean(result)))
@@ -204,8 +204,8 @@ def pendings(limit: LimitOption = 50, server: ServerOption = None, as_json: Json
         say("Nothing waits for people.")
     for pending in found:
         _show_question(pending)
-        deadline = f", until {_moment(pending['deadline'])}" if pending["deadline"] else ""
-        say(f"  run {pending['run_id']}, {pending['path']}, since {_moment(pending['opened_at'])}{deadline}", "dim")
+        deadline = f", until {moment(pending['deadline'])}" if pending["deadline"] else ""
+        say(f"  run {pending['run_id']}, {pending['path']}, since {moment(pending['opened_at'])}{deadline}", "dim")
 
 
 def decide(
@@ -322,7 +322,7 @@ def version_of(run: Json) -> str:
     return f"{run['workflow']}@{version['version']}" + (f"+{version['sha256'][:8]}" if version["dev"] else "")
 
 
-def _table(*columns: str) -> Table:
+def table_of(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
         table.add_column(column, no_wrap=True)
@@ -333,7 +333,7 @@ def _status(status: str) -> Text:
     return Text(status, style=_STYLES.get(status, ""))
 
 
-def _moment(text: str | None) -> str:
+def moment(text: str | None) -> str:
     return "" if text is None else text[:19].replace("T", " ") + "Z"
 
 

@@ -1,4 +1,4 @@
-"""An event from outside, sent to a run over REST."""
+"""Events from outside, sent over REST: to one run, or to whom they concern."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ import typer
 
 from hai_flow.cli.client import Server
 from hai_flow.cli.operate import JsonOption, RunArgument, ServerOption, ask, parse_json
-from hai_flow.cli.terminal import print_json, say
+from hai_flow.cli.terminal import clean, print_json, say
 
 Json: TypeAlias = Any
+
+DataOption = Annotated[str | None, typer.Option("--data", metavar="JSON", help="What the event says.")]
+IdOption = Annotated[str | None, typer.Option("--id", help="The same one again changes nothing.")]
 
 
 def signal(
     run: RunArgument,
     type: Annotated[str, typer.Argument(metavar="TYPE", help="The event that its `wait_for` names.")],
-    data: Annotated[str | None, typer.Option("--data", metavar="JSON", help="What the event says.")] = None,
-    id: Annotated[str | None, typer.Option("--id", help="The same one again changes nothing.")] = None,
+    data: DataOption = None,
+    id: IdOption = None,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Send a run an event; it is kept until the run waits for it."""
-    body: dict[str, Json] = {"type": type}
-    if data is not None:
-        body["data"] = parse_json(data, "--data")
-    if id is not None:
-        body["id"] = id
+    body = _body(type, data, id)
 
     async def work(api: Server) -> Json:
         return await api.post(f"/v1/runs/{await api.run_id(run)}/signals", body)
@@ -38,3 +37,40 @@ def signal(
         say(f"{sent['id']} has been sent before; nothing has happened now.")
     else:
         say(f"Sent {sent['type']} to {sent['run_id']} as {sent['id']}.", "green")
+
+
+def send(
+    type: Annotated[str, typer.Argument(metavar="TYPE", help="The event that triggers and `wait_for` name.")],
+    data: DataOption = None,
+    id: IdOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send an event to all: to runs that wait for it, and to the workflows that it starts."""
+    body = _body(type, data, id)
+
+    async def work(api: Server) -> Json:
+        return await api.post("/v1/events", body)
+
+    sent = ask(server, as_json, work)
+    if as_json:
+        print_json(sent)
+        return
+    if sent["already"]:
+        say(f"{sent['id']} has been sent before.")
+    else:
+        say(f"Sent {sent['type']} as {sent['id']}.", "green")
+    for each in sent["runs"]:
+        if each["problem"] is not None:
+            say(f"{each['workflow']} refused it: {clean(each['problem']['detail'])}", "red")
+        else:
+            say(f"{each['workflow']}: {each['run_id']}" + (" (was there)" if each["status"] == "already" else ""))
+
+
+def _body(type: str, data: str | None, id: str | None) -> dict[str, Json]:
+    body: dict[str, Json] = {"type": type}
+    if data is not None:
+        body["data"] = parse_json(data, "--data")
+    if id is not None:
+        body["id"] = id
+    return body

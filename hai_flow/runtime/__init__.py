@@ -82,7 +82,7 @@ class Runtime(Service):
         self.courier = Courier(self.database, self.committer, self.catalog, config)
         self.slots = Slots(self.database, self.committer, self.courier)
         ticking = TriggersConfig(ticks=self.performs, poll_seconds=settings.poll_seconds)
-        self.triggers = Triggers(self.database, self.committer, self.catalog, self.slots, ticking)
+        self.triggers = Triggers(self.database, self.committer, self.catalog, self.courier, self.slots, ticking)
         self._services: list[Service] = [self.committer, self.fanout, self.courier, self.triggers]
         self.worker = None
         if self.performs:

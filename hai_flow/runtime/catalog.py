@@ -11,7 +11,7 @@ from uuid import UUID
 
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.document import suggestion
-from hai_flow.definition.plan import Plan, Run
+from hai_flow.definition.plan import ApiTrigger, EventTrigger, Plan, Run
 from hai_flow.definition.readiness import missing_runners
 from hai_flow.engine.children import reference_of
 from hai_flow.engine.events import Pin
@@ -64,6 +64,19 @@ class Catalog:
         if stored is None:
             raise Rejected(404, "workflow_unknown", f"there is no workflow {reference!r}; publish it first.")
         return stored, await self.plan(tenant, stored.sha256)
+
+    async def resolve_startable(self, tenant: UUID, reference: str) -> tuple[Workflow, Plan]:
+        """The same for a request that starts a run. Raises Rejected 404, and 409 `trigger_missing` where the workflow
+        is started by its schedules and events alone."""
+        stored, plan = await self.resolve(tenant, reference)
+        if not any(isinstance(trigger, ApiTrigger) for trigger in plan.triggers):
+            kinds = sorted({"event" if isinstance(each, EventTrigger) else "schedule" for each in plan.triggers})
+            message = (
+                f"workflow {plan.name}@{plan.version} is started by its {' and '.join(kinds)} triggers only; "
+                "add `- api: {}` to its triggers to start it by request."
+            )
+            raise Rejected(409, "trigger_missing", message)
+        return stored, plan
 
     async def _dev_copy(self, tenant: UUID, name: str, version: int, sha8: str) -> Workflow | None:
         for each in await workflows.versions_of_workflow(self.database.api, tenant, name):

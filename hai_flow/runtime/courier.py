@@ -242,15 +242,19 @@ class Courier(Service):
         return len(due)
 
     async def _spread(self, signal: Signal) -> None:
+        await self.offer(signal)
+        if signal.run_id is None:
+            for hear in self.listeners:
+                await hear(signal)
+        await signals.settle_signal(self.database.api, signal)
+
+    async def offer(self, signal: Signal) -> None:
+        """Offer a stored signal to the runs that wait for it, behind older ones that nobody has offered yet."""
         pool = self.database.api
         waiting = await signals.subscribers(pool, signal)
         if waiting:
             before = await signals.unsettled_before(pool, signal)  # another process may be about to offer them
             await asyncio.gather(*(self._offer_in_order(each, [*before, signal]) for each in waiting))
-        if signal.run_id is None:
-            for hear in self.listeners:
-                await hear(signal)
-        await signals.settle_signal(pool, signal)
 
     async def _offer_in_order(self, subscriber: signals.Subscriber, offered: Sequence[Signal]) -> None:
         for signal in offered:

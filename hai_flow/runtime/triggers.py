@@ -4,16 +4,18 @@ Exactly once is PostgreSQL's doing, not the ticker's: a schedule is looked at by
 that it fires is a row, and the run's id is made from (schedule, instant). So a process may die between any two
 statements; who comes next finds the same instants and starts the same runs. APScheduler only says when to look.
 
-An event is delivered while its sender waits, to every workflow that wants it. Its runs' ids are made from the dedupe
-key, else from the event's own id: sent again, it starts nothing twice.
+An event is a signal for all: stored first, then offered to the runs that wait for it, and delivered to every workflow
+that wants it, while its sender waits or, if that process dies, by another. Its runs' ids are made from the dedupe key,
+else from the event's own id: sent again, it starts nothing twice.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol, TypeAlias
 from uuid import UUID
 
@@ -25,17 +27,19 @@ from apscheduler.triggers.interval import IntervalTrigger
 from hai_flow import schedule as times
 from hai_flow import values
 from hai_flow.definition.cel import ExpressionError
-from hai_flow.definition.plan import ApiTrigger, EventTrigger, Plan, ScheduleTrigger
+from hai_flow.definition.plan import EventTrigger, ScheduleTrigger
 from hai_flow.engine import commands as c
 from hai_flow.engine.signals import event_value
 from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Birth, Committer, Outcome, derived_run_id
+from hai_flow.runtime.courier import Courier
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.slots import Slots
-from hai_flow.store import triggers, workflows
+from hai_flow.store import signals, triggers, workflows
 from hai_flow.store.database import Database
+from hai_flow.store.signals import Signal
 from hai_flow.store.triggers import EventTriggerRow, ScheduleRow
 from hai_flow.store.workflows import Workflow
 
@@ -44,6 +48,9 @@ log = structlog.get_logger(__name__)
 
 SYSTEM: Final = "system"
 OVERLAPPED: Final = "the next run of its schedule is due"
+EVENT_LEASE: Final = timedelta(seconds=5)  # so long nobody else delivers what a request is delivering
+
+logging.getLogger("apscheduler").setLevel(logging.WARNING)  # it tells of every wake-up
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,15 @@ class Started:
     refused: Rejected | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Received:
+    """An event as it is stored, whether it was there `already`, and what it led to."""
+
+    event: Signal
+    already: bool
+    started: list[Started]
+
+
 class Triggers(Service):
     """Keeps the triggers of published workflows, and starts what they start."""
 
@@ -78,6 +94,7 @@ class Triggers(Service):
         database: Database,
         committer: Committer,
         catalog: Catalog,
+        courier: Courier,
         slots: Slots,
         config: TriggersConfig | None = None,
     ) -> None:
@@ -85,9 +102,11 @@ class Triggers(Service):
         self.database = database
         self.committer = committer
         self.catalog = catalog
+        self.courier = courier
         self.slots = slots
         self.config = config or TriggersConfig()
         catalog.on_published = self.sync
+        courier.listeners.append(self._hear)
         self._due = asyncio.Event()
 
     # --- the ticker -----------------------------------------------------------------------------------------------
@@ -96,7 +115,7 @@ class Triggers(Service):
         if not self.config.ticks:
             return
         config = self.config
-        self._scheduler = AsyncIOScheduler(job_defaults={"coalesce": True, "misfire_grace_time": None})
+        self._scheduler = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None})
         self._every(config.poll_seconds, self._due, self._fire_due, "schedules")
         self._every(config.sweep_seconds, asyncio.Event(), self.slots.sweep, "slots")
         self._every(config.tidy_seconds, asyncio.Event(), self._tidy, "tidy")
@@ -135,7 +154,7 @@ class Triggers(Service):
             async def wake() -> None:
                 self._due.set()
 
-            at = datetime.now(due.tzinfo) + timedelta(seconds=wait)
+            at = datetime.now(UTC) + timedelta(seconds=wait)
             self._scheduler.add_job(wake, DateTrigger(at), id="next fire", replace_existing=True)
 
     async def _tidy(self) -> None:
@@ -165,44 +184,50 @@ class Triggers(Service):
                 if due.next != schedule.next_fire_at:
                     await triggers.fire(self.database.api, schedule, due.fires, due.next)
                 again = now if due.next is not None and due.next <= now else None
-            if await self._start_fires(schedule):
+            if await self._start_fires(schedule, lease):
                 again = now + timedelta(seconds=self.config.poll_seconds)
             await triggers.release(self.database.api, schedule, again)
         except Exception as error:
             log.warning("schedule_failed", schedule=str(schedule.id), error=str(error) or repr(error))
 
-    async def _start_fires(self, schedule: ScheduleRow) -> bool:
+    async def _start_fires(self, schedule: ScheduleRow, lease: timedelta) -> bool:
         """Start what the schedule has fired, in order; returns whether something waits for the run before it."""
         pool, last = self.database.api, schedule.last_run_id
         fires = await triggers.open_fires(pool, schedule)
         for number, instant in enumerate(fires, 1):
-            if schedule.overlap == "cancel_running" and number < len(fires):
-                await triggers.settle_fire(pool, schedule, instant, "skipped")
-                continue
-            if last is not None and not await self._is_over(schedule, last):
-                if schedule.overlap != "skip":
-                    return True
-                await triggers.settle_fire(pool, schedule, instant, "skipped")
-                continue
             run_id = derived_run_id("schedule", str(schedule.id), str(values.milliseconds(instant)))
+            if run_id != last:  # else somebody died who was about to start it
+                if schedule.overlap == "cancel_running" and number < len(fires):
+                    await triggers.settle_fire(pool, schedule, instant, "skipped")
+                    continue
+                if not await self._is_over(schedule, last):
+                    if schedule.overlap != "skip":
+                        return True
+                    await triggers.settle_fire(pool, schedule, instant, "skipped")
+                    continue
+                if not await triggers.claim_turn(pool, schedule, last, run_id, lease):
+                    return True  # we were too slow, and somebody else looks at the schedule; or it is paused
             try:
                 await self._begin(schedule, run_id, values.loads(schedule.input), "schedule")
             except Rejected as rejected:
                 if rejected.status in (429, 503):
                     raise
                 log.warning("schedule_refused", schedule=str(schedule.id), code=rejected.code, reason=rejected.detail)
+                await triggers.give_up_turn(pool, schedule, last, run_id)
                 await triggers.settle_fire(pool, schedule, instant, "refused")
                 continue
             await triggers.settle_fire(pool, schedule, instant, "started", run_id)
             last = run_id
         return False
 
-    async def _is_over(self, schedule: ScheduleRow, last: UUID) -> bool:
+    async def _is_over(self, schedule: ScheduleRow, last: UUID | None) -> bool:
         """Whether the schedule's last run has ended. Where the schedule says so, it is stopped."""
-        status = await triggers.status_of_run(self.database.api, schedule.tenant, last)
+        if last is None:
+            return True
+        status = await triggers.status_of_run(self.database.api, schedule, last)
         if status is None or status in TERMINAL_STATUSES:
             return True
-        if schedule.overlap != "cancel_running":
+        if schedule.overlap != "cancel_running" or status == "starting":
             return False
         try:
             outcome = await self.committer.submit(last, schedule.tenant, c.Stop(by=SYSTEM, reason=OVERLAPPED))
@@ -218,36 +243,100 @@ class Triggers(Service):
         )
         return await self.committer.submit(run_id, of.tenant, start, birth=Birth(plan, slot=f"thread:{run_id}"))
 
-    async def run_schedule(self, schedule: ScheduleRow, key: str) -> UUID:
-        """Start a run as the schedule would, now and whatever else runs; `key` again gives the same run."""
-        run_id = derived_run_id("schedule", str(schedule.id), "by request", key)
-        await self._begin(schedule, run_id, values.loads(schedule.input), "schedule")
-        return run_id
+    # --- what people do with schedules ----------------------------------------------------------------------------
 
-    async def pause_schedule(self, schedule: ScheduleRow) -> None:
-        """Let the schedule fire no more until it is resumed."""
-        await triggers.pause_schedule(self.database.api, schedule)
+    async def schedule(self, tenant: UUID, id: UUID) -> ScheduleRow:
+        """The schedule. Raises `Rejected` 404."""
+        found = await triggers.get_schedule(self.database.api, tenant, id)
+        if found is None:
+            raise Rejected(404, "schedule_unknown", f"there is no schedule {str(id)!r}.")
+        return found
 
-    async def resume_schedule(self, schedule: ScheduleRow) -> None:
-        """Let the schedule go on; what would have fired meanwhile was not missed."""
+    async def run_schedule(self, tenant: UUID, id: UUID, key: str) -> Outcome:
+        """Start a run as the schedule would, now, also while it is paused; `key` again gives the same run.
+
+        Raises `Rejected` 404; 409 `schedule_busy` while its last run is active, which is stopped if `overlap` says so.
+        """
+        run_id = derived_run_id("schedule", str(id), "by request", key)
+        schedule = await self._claimed(tenant, id, run_id)
+        try:
+            return await self._begin(schedule, run_id, values.loads(schedule.input), "schedule")
+        except Rejected as rejected:
+            if rejected.status not in (429, 503):
+                await triggers.give_up_turn(self.database.api, schedule, schedule.last_run_id, run_id)
+            raise
+
+    async def _claimed(self, tenant: UUID, id: UUID, run_id: UUID) -> ScheduleRow:
+        """The schedule as it was before the run became its last one; it may be that already. Raises `Rejected`."""
+        pool, lease = self.database.api, timedelta(seconds=self.config.lease_seconds)
+        schedule = await self.schedule(tenant, id)
+        while await triggers.status_of_run(pool, schedule, run_id) is None:
+            last = schedule.last_run_id
+            over = await self._is_over(schedule, last)
+            if over and await triggers.claim_turn(pool, schedule, last, run_id, lease, paused_too=True):
+                break
+            schedule = await self.schedule(tenant, id)
+            if schedule.last_run_id == last:
+                raise await self._busy(schedule, last)
+        return schedule
+
+    async def _busy(self, schedule: ScheduleRow, last: UUID | None) -> Rejected:
+        status = await triggers.status_of_run(self.database.api, schedule, last) or "about to end"
+        what = "is being stopped for the next one" if status == "stopping" else f"is {status}"
+        message = f"the last run of this schedule of {schedule.workflow_name} {what}; wait for its end, or stop it."
+        return Rejected(409, "schedule_busy", message, winner={"run_id": str(last), "status": status})
+
+    async def pause_schedule(self, tenant: UUID, id: UUID) -> ScheduleRow:
+        """Let the schedule fire no more until it is resumed. Raises `Rejected` 404."""
+        await triggers.pause_schedule(self.database.api, await self.schedule(tenant, id))
+        return await self.schedule(tenant, id)
+
+    async def resume_schedule(self, tenant: UUID, id: UUID) -> ScheduleRow:
+        """Let the schedule go on; what would have fired meanwhile was not missed. Raises `Rejected` 404."""
+        schedule = await self.schedule(tenant, id)
         following = times.next_after(schedule.timing, self.committer.now())
         await triggers.resume_schedule(self.database.api, schedule, following)
         self._due.set()
+        return await self.schedule(tenant, id)
 
     # --- events ---------------------------------------------------------------------------------------------------
 
-    async def deliver_event(self, tenant: UUID, id: str, type: str, data: Json) -> list[Started]:
-        """Start a run of every workflow that has an event trigger for the type and whose `match` is true.
+    async def receive_event(self, tenant: UUID, id: str, type: str, data: Json) -> Received:
+        """Take in an event: runs that wait for it are offered it, and workflows that want it are started.
 
         What a workflow refuses (an input that does not fit, an expression that fails, a concurrency key that is taken)
-        keeps no other from being started. Delivering an event again starts nothing twice.
+        keeps no other from being started. The same event again starts nothing twice, and says the same; what was
+        refused is tried again. Raises `Rejected` 409 `signal_exists` if another event has its id.
         """
-        event = event_value(id, type, data, self.committer.now_ms())
-        found = await triggers.event_triggers_of(self.database.api, tenant, type)
-        done = await asyncio.gather(*(self._deliver(each, id, event) for each in found))
+        pool = self.database.api
+        body = values.dumps(data)
+        signal, already = await signals.store_signal(pool, tenant, id, type, body, due_after=EVENT_LEASE)
+        started = await self._deliver(signal)
+        if not already:
+            try:
+                await self.courier.offer(signal)
+                await signals.settle_signal(pool, signal)
+            except Exception as error:  # the courier of some process does it all again
+                log.warning("event_not_offered", event=id, error=str(error) or repr(error))
+        return Received(signal, already, started)
+
+    async def _hear(self, signal: Signal) -> None:
+        """A signal for all, whose sender does not wait for what it starts, or whose receiver has died."""
+        for each in await self._deliver(signal):
+            if each.refused is not None:
+                code, reason = each.refused.code, each.refused.detail
+                log.warning("event_refused", event=signal.id, workflow=each.workflow, code=code, reason=reason)
+
+    async def _deliver(self, signal: Signal) -> list[Started]:
+        """Start a run of every workflow that has an event trigger for the type and whose `match` is true."""
+        found = await triggers.event_triggers_of(self.database.api, signal.tenant, signal.type)
+        if not found:
+            return []
+        event = event_value(signal.id, signal.type, values.loads(signal.data), values.milliseconds(signal.sent_at))
+        done = await asyncio.gather(*(self._begin_by(each, event) for each in found))
         return [each for each in done if each is not None]
 
-    async def _deliver(self, row: EventTriggerRow, id: str, event: Mapping[str, Json]) -> Started | None:
+    async def _begin_by(self, row: EventTriggerRow, event: Mapping[str, Json]) -> Started | None:
         plan = await self.catalog.plan(row.tenant, row.workflow)
         trigger = plan.triggers[row.position]
         assert isinstance(trigger, EventTrigger), "rows are made from the triggers of the plan"
@@ -255,9 +344,9 @@ class Triggers(Service):
         try:
             if trigger.match is not None and trigger.match.evaluate(_used(trigger.match, scope)) is not True:
                 return None
-            identity = ("event", str(row.position), id)
-            if trigger.dedupe is not None:
-                identity = ("dedupe", "", _text(trigger.dedupe.render(_used(trigger.dedupe, scope))))
+            identity = ("event", str(row.position), event["id"])
+            if trigger.dedupe is not None and (key := _text(trigger.dedupe.render(_used(trigger.dedupe, scope)))):
+                identity = ("dedupe", row.type, key)
             input = event["data"] if trigger.input is None else trigger.input.render(_used(trigger.input, scope))
             run_id = derived_run_id("event", str(row.tenant), row.workflow_name, *identity)
             outcome = await self._begin(row, run_id, {} if input is None else input, "event")
@@ -309,6 +398,9 @@ def _used(expression: _Uses, scope: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _text(value: Json) -> str:
+    """A dedupe key; empty: none."""
+    if value is None:
+        return ""
     return value if isinstance(value, str) else values.dumps(value).decode()
 
 
@@ -331,15 +423,3 @@ def _schedule_row(
         input=values.dumps({} if trigger.input is None else trigger.input),
         next_fire_at=times.next_after(timing, now),
     )
-
-
-def demand_api_trigger(plan: Plan) -> None:
-    """Runs may be started by request. Raises `Rejected` 409 `trigger_missing` where the workflow says otherwise."""
-    if any(isinstance(trigger, ApiTrigger) for trigger in plan.triggers):
-        return
-    kinds = sorted({"event" if isinstance(trigger, EventTrigger) else "schedule" for trigger in plan.triggers})
-    message = (
-        f"workflow {plan.name}@{plan.version} is started by its {' and '.join(kinds)} triggers only; "
-        "add `- api: {}` to its triggers to start it by request."
-    )
-    raise Rejected(409, "trigger_missing", message)

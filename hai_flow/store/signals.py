@@ -46,18 +46,25 @@ _SIGNAL: Final = "tenant, id, type, run_id, data, sent_at"
 
 
 async def store_signal(
-    connection: Connection | Pool, tenant: UUID, id: str, type: str, data: bytes, run_id: UUID | None = None
+    connection: Connection | Pool,
+    tenant: UUID,
+    id: str,
+    type: str,
+    data: bytes,
+    run_id: UUID | None = None,
+    *,
+    due_after: timedelta = timedelta(0),
 ) -> tuple[Signal, bool]:
     """Keep a signal; returns it, and whether it was there already (the same id again changes nothing).
 
-    It is due at once: who stores it offers it, or whoever looks next. Raises `Rejected` 409 `signal_exists` when
-    another signal has its id.
+    It is due at once: who stores it offers it, or whoever looks next. Who offers it itself, and settles it, says in
+    `due_after` how long others leave that to it. Raises `Rejected` 409 `signal_exists` when another signal has its id.
     """
     insert = f"""
-    INSERT INTO signals (tenant, id, type, run_id, data) VALUES ($1, $2, $3, $4, $5)
+    INSERT INTO signals (tenant, id, type, run_id, data, due_at) VALUES ($1, $2, $3, $4, $5, now() + $6)
     ON CONFLICT DO NOTHING RETURNING {_SIGNAL}
     """
-    row = await connection.fetchrow(insert, tenant, id, type, run_id, data)
+    row = await connection.fetchrow(insert, tenant, id, type, run_id, data, due_after)
     if row is not None:
         return Signal(*row), False
     stored = await get_signal(connection, tenant, id)

@@ -255,6 +255,7 @@ schedules: Final = sa.Table(
     _time("next_fire_at", null=True),
     _time("last_fire_at", null=True),
     _uuid("last_run_id", null=True),
+    _time("claimed_until", null=True),  # so long the last run is being started, if it is not there
     _time("wake_at", null=True),  # when somebody looks at it again; while somebody does: when others may
     _key("schedules", "id"),
     sa.CheckConstraint("(cron IS NULL) <> (every_ms IS NULL)", name="schedules_one_timing"),

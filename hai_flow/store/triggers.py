@@ -187,20 +187,39 @@ async def open_fires(pool: Pool, schedule: ScheduleRow) -> list[datetime]:
     return [row[0] for row in await pool.fetch(query, schedule.id)]
 
 
-_SETTLE: Final = """
-WITH done AS (
-  UPDATE fires SET outcome = $3, run_id = $4 WHERE schedule_id = $1 AND fire_at = $2 AND outcome IS NULL
-  RETURNING schedule_id
-)
-UPDATE schedules s SET last_run_id = $4 FROM done WHERE s.id = done.schedule_id AND $3 = 'started'
+_CLAIM: Final = """
+UPDATE schedules SET last_run_id = $3, claimed_until = clock_timestamp() + $5
+WHERE id = $1 AND last_run_id IS NOT DISTINCT FROM $2 AND (NOT paused OR $4) RETURNING true
 """
+
+
+async def claim_turn(
+    pool: Pool,
+    schedule: ScheduleRow,
+    after: UUID | None,
+    run_id: UUID,
+    lease: timedelta,
+    *,
+    paused_too: bool = False,
+) -> bool:
+    """Make `run_id` the schedule's last run, before it is stored, if that is `after` still. Of all who look at one
+    schedule, however late, one at a time starts a run: who is refused must look again. For so long as `lease` the run
+    counts as `starting`."""
+    return bool(await pool.fetchval(_CLAIM, schedule.id, after, run_id, paused_too, lease))
+
+
+async def give_up_turn(pool: Pool, schedule: ScheduleRow, after: UUID | None, run_id: UUID) -> None:
+    """The run was refused: the one before it is the schedule's last again."""
+    query = "UPDATE schedules SET last_run_id = $2 WHERE id = $1 AND last_run_id = $3"
+    await pool.execute(query, schedule.id, after, run_id)
 
 
 async def settle_fire(
     pool: Pool, schedule: ScheduleRow, fire_at: datetime, outcome: Outcome, run_id: UUID | None = None
 ) -> None:
     """The instant is dealt with. Saying so twice is harmless."""
-    await pool.execute(_SETTLE, schedule.id, fire_at, outcome, run_id)
+    query = "UPDATE fires SET outcome = $3, run_id = $4 WHERE schedule_id = $1 AND fire_at = $2 AND outcome IS NULL"
+    await pool.execute(query, schedule.id, fire_at, outcome, run_id)
 
 
 _RELEASE: Final = """
@@ -214,10 +233,14 @@ async def release(pool: Pool, schedule: ScheduleRow, wake_at: datetime | None = 
     await pool.execute(_RELEASE, schedule.id, schedule.wake_at, wake_at)
 
 
-async def status_of_run(pool: Pool, tenant: UUID, run_id: UUID | None) -> str | None:
-    """The run's status; None if there is no such run."""
-    query = "SELECT status FROM runs WHERE id = $1 AND tenant = $2"
-    return cast("str | None", await pool.fetchval(query, run_id, tenant))
+async def status_of_run(pool: Pool, schedule: ScheduleRow, run_id: UUID | None) -> str | None:
+    """The status of a run of the schedule, `starting` while somebody is about to store it; None if there is none."""
+    query = """
+    SELECT coalesce(
+      (SELECT status FROM runs WHERE id = $1 AND tenant = $2),
+      (SELECT 'starting' FROM schedules WHERE id = $3 AND last_run_id = $1 AND claimed_until > clock_timestamp()))
+    """
+    return cast("str | None", await pool.fetchval(query, run_id, schedule.tenant, schedule.id))
 
 
 async def forget_fires(pool: Connection | Pool, after: timedelta = timedelta(days=7)) -> None:

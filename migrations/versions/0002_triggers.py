@@ -31,6 +31,7 @@ CREATE TABLE schedules (
   next_fire_at timestamptz,
   last_fire_at timestamptz,
   last_run_id uuid,
+  claimed_until timestamptz,
   wake_at timestamptz,
   CONSTRAINT schedules_pkey PRIMARY KEY (id),
   CONSTRAINT schedules_one_timing CHECK ((cron IS NULL) <> (every_ms IS NULL))

@@ -10,11 +10,14 @@ import asyncpg
 import pytest
 
 from hai_flow.engine import commands as c
+from hai_flow.engine.ids import child_run_id
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.committer import Birth
 from hai_flow.runtime.slots import CANCELLED
 from hai_flow.store import slots
 from tests.runtime.conftest import ASKING, Make, answer, is_now, open_pending, start, state_of, status_of
+from tests.support.ledger import check_all
 from tests.support.waiting import until
 
 Connection = asyncpg.Connection
@@ -169,16 +172,132 @@ async def test_the_sweep_admits_whom_a_dead_process_left_seated_and_frees_what_i
     assert await eye.fetchval("SELECT count(*) FROM slots WHERE run_id = $1", second) == 2
 
 
-async def test_a_child_of_the_run_that_holds_the_key_needs_no_slot_of_it(make: Make) -> None:
+async def test_a_start_whose_input_does_not_fit_takes_no_slot(make: Make, eye: Connection) -> None:
     runtime = await make()
-    name = "inner"
-    head = f"hai: flow/v1\nname: {name}\nversion: 1\nconcurrency: {{key: one, limit: 1}}\n"
-    depth = "input: {type: object, properties: {deep: {type: boolean, default: false}}}\n"
-    body = "steps:\n  - {id: again, if: input.deep, run: inner}\noutput: done\n"
-    _, plan = await runtime.catalog.publish(LOCAL_TENANT, (head + depth + body).encode())
-    from hai_flow.runtime.committer import Birth
+    with pytest.raises(Rejected, match="does not fit"):
+        await start(runtime, keyed(), input={"customer": 7})
+    assert await eye.fetchval("SELECT count(*) FROM slots") == 0
 
+
+async def test_never_more_than_the_limit_are_active_while_runs_end_and_others_begin(
+    make: Make, eye: Connection
+) -> None:
+    runtimes = [await make(performs=True), await make(performs=True)]
+    started = await asyncio.gather(*(begin(runtimes[n % 2], keyed(limit=3)) for n in range(12)))
+    ended: set[UUID] = set()
+    while len(ended) < len(started):
+        active = await eye.fetch("SELECT id, status FROM runs WHERE status IN ('running', 'waiting', 'stopping')")
+        assert len(active) <= 3
+        for run_id, status in active:
+            if status == "waiting":
+                await settle(runtimes[1], run_id)
+                ended.add(run_id)
+    await until(lambda: waiters_gone(eye))
+    assert await eye.fetchval("SELECT count(*) FROM slots") == 0
+    assert len(await check_all(eye)) == 12
+
+
+async def test_of_several_the_oldest_are_stopped_so_that_the_newest_have_slots(make: Make) -> None:
+    runtime = await make()
+    line = [await begin(runtime, keyed("cancel_running", limit=2)) for _ in range(4)]
+    for run in line[2:]:
+        await until(lambda run=run: is_now(runtime, run, "waiting"))
+    assert [await status_of(runtime, run) for run in line] == ["stopped", "stopped", "waiting", "waiting"]
+
+
+FAILING = keyed() + '  - {id: luck, if: "!steps.sure.output.ok", fail: {message: No luck., code: luck}}\n'
+
+
+async def test_a_failed_run_that_is_retried_needs_a_slot_again_and_waits_for_it(make: Make, eye: Connection) -> None:
+    runtime = await make()
+    first = await begin(runtime, FAILING)
+    pending = await open_pending(runtime, first)
+    await runtime.committer.submit(first, LOCAL_TENANT, answer(pending, False, by=c.LOCAL_PRINCIPAL))
+    assert await status_of(runtime, first) == "failed"
+    second = await begin(runtime, FAILING)
+    assert await status_of(runtime, second) == "waiting", "the end of the first has freed its slot"
+    await runtime.committer.submit(first, LOCAL_TENANT, c.Retry(by="user:op"))
+    assert await status_of(runtime, first) == "queued"
+    third = await begin(runtime, FAILING)
+    await settle(runtime, second)
+    await until(lambda: is_now(runtime, first, "failed"))  # it has done again what failed, with a slot
+    await until(lambda: is_now(runtime, third, "waiting"))
+    await settle(runtime, third)
+    await until(lambda: no_keys(eye))
+
+
+async def no_keys(eye: Connection) -> bool:
+    return not await eye.fetchval("SELECT count(*) FROM slots") and not await waiters(eye)
+
+
+# --- children -------------------------------------------------------------------------------------------------------
+
+INNER = "hai: flow/v1\nname: inner\nversion: 1\nconcurrency: {key: one, on_conflict: %s}\n" + ASKING
+OUTER = "steps:\n  - {id: sub, run: inner}\n"
+TREE = """
+hai: flow/v1
+name: tree
+version: 1
+input: {type: object, properties: {depth: {type: integer, default: 2}}}
+concurrency: {key: one}
+steps:
+  - {id: sub, if: input.depth > 0, run: tree, with: {depth: "${{ input.depth - 1 }}"}}
+output: done
+"""
+
+
+async def begin_published(runtime: Runtime, document: str) -> UUID:
+    _, plan = await runtime.catalog.publish(LOCAL_TENANT, document.encode())
     run_id = uuid4()
-    command = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={"deep": True})
-    await runtime.committer.submit(run_id, LOCAL_TENANT, command, birth=Birth(plan))
-    await until(lambda: is_now(runtime, run_id, "finished"))
+    command = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={})
+    await runtime.committer.submit(run_id, LOCAL_TENANT, command, birth=Birth(plan, slot=f"thread:{run_id}"))
+    return run_id
+
+
+async def test_a_child_waits_for_its_key_like_any_run(make: Make) -> None:
+    runtime = await make()
+    first = await begin_published(runtime, INNER % "queue")
+    parent = (await start(runtime, OUTER)).run_id
+    child = UUID(child_run_id(str(parent), "sub", 1))
+    await until(lambda: is_there(runtime, child, "queued"))
+    await settle(runtime, first)
+    await until(lambda: is_there(runtime, child, "waiting"))
+    await settle(runtime, child)
+    await until(lambda: is_now(runtime, parent, "finished"))
+
+
+async def test_a_child_that_is_refused_its_key_fails_the_step_of_its_parent(make: Make, eye: Connection) -> None:
+    runtime = await make()
+    await begin_published(runtime, INNER % "reject")
+    parent = (await start(runtime, OUTER)).run_id
+    await until(lambda: is_now(runtime, parent, "failed"))
+    error = (await state_of(runtime, parent)).error
+    assert error is not None
+    assert "at most one run of the concurrency key 'one'" in str(error)
+    assert await eye.fetchval("SELECT count(*) FROM runs") == 2
+
+
+async def test_a_stopped_parent_takes_its_queued_child_out_of_the_queue(make: Make, eye: Connection) -> None:
+    runtime = await make()
+    await begin_published(runtime, INNER % "queue")
+    parent = (await start(runtime, OUTER)).run_id
+    child = UUID(child_run_id(str(parent), "sub", 1))
+    await until(lambda: is_there(runtime, child, "queued"))
+    await runtime.committer.submit(parent, LOCAL_TENANT, c.Stop(by="user:op"))
+    await until(lambda: is_now(runtime, parent, "stopped"))
+    await until(lambda: is_now(runtime, child, "stopped"))
+    await until(lambda: waiters_gone(eye))
+
+
+async def test_children_share_the_slot_of_the_run_above_them(make: Make, eye: Connection) -> None:
+    runtime = await make()
+    await runtime.catalog.publish(LOCAL_TENANT, TREE.encode())
+    parent = await begin_published(runtime, TREE)
+    await until(lambda: is_now(runtime, parent, "finished"))
+    assert await eye.fetchval("SELECT count(*) FROM runs WHERE status = 'finished'") == 3
+    await until(lambda: no_keys(eye))
+
+
+async def is_there(runtime: Runtime, run_id: UUID, *statuses: str) -> bool:
+    state = await runtime.fanout.state_at(LOCAL_TENANT, run_id, 2**53)
+    return state is not None and state.status in statuses

@@ -1,0 +1,79 @@
+"""`/v1/schedules`: what starts by the clock. Look at it, pause it, resume it, start it now."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from uuid import UUID
+
+from fastapi import APIRouter, Response
+
+from hai_flow.api import shapes
+from hai_flow.api.deps import Access, CommandKey, CurrentAccess, is_run_id
+from hai_flow.api.problems import documented
+from hai_flow.api.views import run_view, schedule_view
+from hai_flow.errors import Rejected
+from hai_flow.runtime.committer import new_run_id
+from hai_flow.store import triggers
+from hai_flow.store.triggers import ScheduleRow
+
+router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
+
+_ONE: Final[dict[int | str, dict[str, Any]]] = {**documented(404), 200: {"model": shapes.Schedule}}
+
+
+@router.get("", response_model=None, responses={**documented(), 200: {"model": shapes.SchedulePage}})
+async def list_schedules(access: CurrentAccess) -> dict[str, Any]:
+    """The schedules of the latest version of each workflow, by workflow."""
+    found = await triggers.list_schedules(access.pool, access.tenant)
+    return {"items": [await _view(access, row) for row in found], "next_cursor": None}
+
+
+@router.get("/{schedule_id}", response_model=None, responses=_ONE)
+async def get_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
+    """One schedule."""
+    return await _view(access, await access.runtime.triggers.schedule(access.tenant, _id(schedule_id)))
+
+
+@router.post("/{schedule_id}/pause", response_model=None, responses=_ONE)
+async def pause_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
+    """Let it fire no more until it is resumed."""
+    return await _view(access, await access.runtime.triggers.pause_schedule(access.tenant, _id(schedule_id)))
+
+
+@router.post("/{schedule_id}/resume", response_model=None, responses=_ONE)
+async def resume_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
+    """Let it fire again, from its next time on: what passed while it was paused was not missed."""
+    return await _view(access, await access.runtime.triggers.resume_schedule(access.tenant, _id(schedule_id)))
+
+
+@router.post(
+    "/{schedule_id}/run",
+    status_code=201,
+    response_model=None,
+    responses={
+        **documented(404, 409),
+        200: {"model": shapes.Run, "description": "this key has started it before"},
+        201: {"model": shapes.Run, "description": "it is started"},
+    },
+)
+async def run_schedule(schedule_id: str, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
+    """Start its run once, now, also while it is paused. 409 while its last run is active; where `overlap` says so, that
+    run is stopped."""
+    id, key = _id(schedule_id), key or str(new_run_id(access.runtime.committer.now_ms()))
+    with access.admission.command():
+        outcome = await access.runtime.triggers.run_schedule(access.tenant, id, key)
+    if outcome.already:
+        response.status_code = 200
+    response.headers["Location"] = f"/v1/runs/{outcome.run_id}"
+    return run_view(await access.run(outcome.run_id))
+
+
+async def _view(access: Access, row: ScheduleRow) -> dict[str, Any]:
+    plan = await access.runtime.catalog.plan(row.tenant, row.workflow)
+    return schedule_view(row, plan.version)
+
+
+def _id(text: str) -> UUID:
+    if not is_run_id(text):
+        raise Rejected(404, "schedule_unknown", f"there is no schedule {text[:60]!r}.")
+    return UUID(text)

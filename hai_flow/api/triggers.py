@@ -1,0 +1,36 @@
+"""`/v1/events`: what happened elsewhere, for the runs that wait for it and for the workflows that it starts."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import APIRouter, Response
+
+from hai_flow.api import shapes
+from hai_flow.api.bodies import CheckedRoute
+from hai_flow.api.deps import CommandKey, CurrentAccess
+from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.signals import SignalBody, checked_id
+from hai_flow.api.views import received_view
+
+router = APIRouter(prefix="/v1/events", tags=["events"], route_class=CheckedRoute)
+
+_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    **documented(409, 415, *WITH_BODY),
+    200: {"model": shapes.ReceivedEvent, "description": "it has been sent before"},
+    201: {"model": shapes.ReceivedEvent, "description": "it is stored; `runs` says what it started"},
+}
+
+
+@router.post("", status_code=201, response_model=None, responses=_RESPONSES)
+async def receive_event(body: SignalBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
+    """Send an event, and learn which runs it starts. It is a signal for all: runs that wait for its type get it too.
+
+    The same one again starts nothing twice, and says the same; what was refused is tried again.
+    """
+    id = checked_id(access, body, key, "event")
+    with access.admission.command():
+        received = await access.runtime.triggers.receive_event(access.tenant, id, body.type, body.data)
+    if received.already:
+        response.status_code = 200
+    return received_view(received)

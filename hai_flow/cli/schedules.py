@@ -1,0 +1,93 @@
+"""`hai-flow schedules`: what starts by the clock, over REST. Look at it, pause it, resume it, start it now."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+
+import typer
+from rich.text import Text
+
+from hai_flow.cli.client import Server
+from hai_flow.cli.operate import JsonOption, ServerOption, ask, moment, table_of
+from hai_flow.cli.terminal import EPILOG, UsageError, clean, out, print_json, say
+
+Json: TypeAlias = Any
+
+app = typer.Typer(name="schedules", help="What starts by the clock.", epilog=EPILOG)
+
+ScheduleArgument = Annotated[
+    str, typer.Argument(metavar="SCHEDULE", help="Its id, the beginning of it, or the workflow's name if it has one.")
+]
+
+
+@app.callback(invoke_without_command=True)
+def schedules(context: typer.Context) -> None:
+    """What starts by the clock; without a command, the list of it."""
+    if context.invoked_subcommand is None:
+        list_schedules()
+
+
+@app.command("list", epilog=EPILOG)
+def list_schedules(server: ServerOption = None, as_json: JsonOption = False) -> None:
+    """All schedules: when each fires next, and when it last did."""
+    found = ask(server, as_json, _all)
+    if as_json:
+        print_json({"items": found})
+        return
+    if not found:
+        say("No schedules.")
+        return
+    table = table_of("schedule", "workflow", "when", "next", "last")
+    for each in found:
+        upcoming = Text("paused", style="yellow") if each["paused"] else Text(moment(each["next"]))
+        table.add_row(each["id"], each["workflow"], Text(clean(each["explanation"])), upcoming, moment(each["last"]))
+    out().print(table)
+
+
+@app.command(epilog=EPILOG)
+def pause(schedule: ScheduleArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
+    """Let it fire no more until it is resumed."""
+    done = _control(schedule, "pause", server, as_json)
+    if not as_json:
+        say(f"{done['workflow']} is not started by this schedule until you resume it.", "green")
+
+
+@app.command(epilog=EPILOG)
+def resume(schedule: ScheduleArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
+    """Let it fire again, from its next time on."""
+    done = _control(schedule, "resume", server, as_json)
+    if not as_json:
+        say(f"{done['workflow']} starts next at {moment(done['next'])}.", "green")
+
+
+@app.command("run", epilog=EPILOG)
+def run_now(schedule: ScheduleArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
+    """Start its run once, now, also while it is paused."""
+    run = _control(schedule, "run", server, as_json)
+    if not as_json:
+        say(f"{run['id']} is {run['status']}.", "green")
+
+
+def _control(schedule: str, verb: str, server: str | None, as_json: bool) -> Json:
+    async def work(api: Server) -> Json:
+        return await api.post(f"/v1/schedules/{id_of(schedule, await _all(api))}/{verb}")
+
+    done = ask(server, as_json, work)
+    if as_json:
+        print_json(done)
+    return done
+
+
+async def _all(api: Server) -> list[Json]:
+    return (await api.get("/v1/schedules"))["items"]
+
+
+def id_of(text: str, schedules: list[Json]) -> str:
+    """The one schedule that `text` means. Raises UsageError where it is none, or several."""
+    found = [each["id"] for each in schedules if each["workflow"] == text]
+    found = found or [each["id"] for each in schedules if text and each["id"].startswith(text)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise UsageError(f"expected the id of a schedule or the name of a workflow that has one, found {text!r}.")
+    raise UsageError(f"{text!r} means {len(found)} schedules; give the beginning of one id: {', '.join(found)}.")
