@@ -121,8 +121,9 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     once more after a Retry); `key` is its idempotency key where it is not the default.
     `timeout` is that of a block, kept so that a Retry can start its clock anew. `handler` is the list inside it that
     goes on, or went on last; `handled` says that a `catch` took its error, `caught` that one has begun, `cleaned` that
-    its `finally` has begun; `done` is its status before its own `finally` failed it. Of a parallel step: `left` counts the branches that have not finished, `dropped` those of them that failed out of a
-    `join: any`. `received`: the signals that a `wait_for` has taken.
+    its `finally` has begun; `done` is its status before its own `finally` failed it. Of a parallel step: `left` counts
+    the branches that have not finished, `dropped` those of them that failed out of a `join: any`. `received`: the
+    signals that a `wait_for` has taken.
     """
 
     status: StepStatus
@@ -882,7 +883,7 @@ def gathered(loop: LoopState) -> list[Json]:
 def _closed_loop(state: RunState, path: str, loop: LoopState) -> RunState:
     """A `for_each` that has finished needs none of its iterations any more, nor its items; unless something in it may
     yet be undone, and be done again."""
-    if not loop.keys or (state.undoables and _undoable_inside(state, path)):
+    if not loop.keys or any(is_inside(each, path) for each in state.undoables):
         return state
     for key in loop.keys:
         if f"{path}[{key}]" in state.steps:

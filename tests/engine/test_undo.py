@@ -119,6 +119,66 @@ def test_what_was_caught_and_undone_is_not_undone_again_when_the_run_fails_later
     assert play.status == "failed"
 
 
+def test_what_a_catch_has_done_is_undone_when_the_catch_fails() -> None:
+    play = Play(
+        """
+        steps:
+          - {id: a, call: t.f}
+        catch:
+          - steps:
+              - {id: amends, call: t.f, undo: {call: t.back}}
+              - {id: b, call: t.f}
+        finally: [{say: tidied}]
+        """
+    )
+    play.fail("a")
+    play.succeed("~catch/0/amends")
+    play.fail("~catch/0/b", "tool.other")
+    assert (set(play.open), play.said) == ({"~catch/0/amends/~undo"}, [])
+    play.succeed("~catch/0/amends/~undo")
+    assert (play.status, play.error.code, play.said) == ("failed", "tool.other", ["tidied"])
+    assert play.error.cause is not None
+    assert play.error.cause.code == "tool.failed"
+    play.replayed()
+
+
+def test_a_stop_in_the_middle_of_a_catch_undoes_what_it_did_and_runs_the_finally_behind_it() -> None:
+    play = Play(
+        """
+        steps:
+          - id: wrap
+            try: [{id: a, call: t.f}]
+            catch: [{steps: [{id: amends, call: t.f, undo: {call: t.back}}, {id: b, call: t.f}]}]
+            finally: [{say: tidied}]
+        """
+    )
+    play.fail("wrap/a")
+    play.succeed("wrap/~catch/0/amends")
+    play.stop()
+    play.succeed("wrap/~catch/0/b")
+    assert undo_all(play) == ["wrap/~catch/0/amends/~undo"]
+    assert (play.status, play.said) == ("stopped", ["tidied"])
+    play.replayed()
+
+
+def test_a_step_that_its_own_finally_fails_is_undone_itself() -> None:
+    play = Play(
+        """
+        steps:
+          - id: a
+            call: t.f
+            undo: {call: t.back}
+            catch: [{errors: [nothing.of_it], steps: [{say: caught}]}]
+            finally: [{id: c, call: t.f}]
+        """
+    )
+    play.succeed("a")
+    play.fail("a/~finally/c")
+    assert undo_all(play) == ["a/~undo"]
+    assert (play.status, play.error.path) == ("failed", "a/~finally/c")
+    play.replayed()
+
+
 def test_an_undo_is_tried_again_and_then_given_up_without_stopping_the_others() -> None:
     play = two_done()
     play.fail("c")
@@ -396,6 +456,59 @@ def test_a_retry_passes_by_what_was_not_undone() -> None:
     assert set(play.open) == {"c"}
     play.succeed("c")
     assert play.status == "finished"
+    play.replayed()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "try: [{id: a, call: t.f}]",
+        "for_each: {items: [1, 2], max_parallel: 2, on_failure: isolate, steps: [{id: a, call: t.f}]}",
+        "call: t.f",
+    ],
+)
+def test_a_retry_of_a_step_that_its_own_finally_failed_goes_on_in_there(body: str) -> None:
+    play = Play(f"steps:\n  - id: step\n    {body}\n    finally: [{{id: b, call: t.f}}, {{id: c, call: t.f}}]")
+    for path in list(play.open):
+        play.fail(path) if path.startswith("step[1]") else play.succeed(path)
+    output = play.state.steps["step"].output
+    play.succeed("step/~finally/b")
+    play.fail("step/~finally/c")
+    play.retry()
+    assert set(play.open) == {"step/~finally/c"}, "what was done is done"
+    play.succeed("step/~finally/c")
+    assert (play.status, play.step("step")) == ("finished", "finished")
+    assert play.state.steps["step"].output == output
+    play.replayed()
+
+
+def test_a_retry_runs_the_undone_item_of_a_finished_loop_again_and_no_other() -> None:
+    play = Play(
+        """
+        steps:
+          - id: each
+            for_each:
+              items: [x, y, z]
+              max_parallel: 3
+              on_failure: isolate
+              steps:
+                - {id: a, call: t.f, if: item == 'x', undo: {call: t.back}}
+                - {id: b, call: t.f}
+          - {id: c, call: t.f}
+        """
+    )
+    play.succeed("each[x]/a")
+    play.succeed("each[x]/b")
+    play.succeed("each[y]/b")
+    play.fail("each[z]/b")
+    play.fail("c")
+    assert undo_all(play) == ["each[x]/a/~undo"]
+    play.retry()
+    assert set(play.open) == {"each[x]/a"}
+    play.succeed("each[x]/a")
+    play.succeed("c")
+    assert play.status == "finished"
+    assert [item["status"] for item in play.state.steps["each"].output] == ["finished", "finished", "failed"]
     play.replayed()
 
 
