@@ -438,8 +438,9 @@ def _recorded(state: RunState, path: str, step: StepState) -> dict[str, Any]:
 
 
 def _forgotten(state: RunState, iteration: str) -> dict[str, Any]:
-    """The changes that forget an iteration and everything in it; none if something in it could yet be undone."""
-    if state.undoables and _undoable_inside(state, iteration):
+    """The changes that forget an iteration and everything in it; none if something in it could yet be undone, or if it
+    is of a handler: that may run once more after a Retry, and its attempts are counted on."""
+    if "~" in iteration or (state.undoables and _undoable_inside(state, iteration)):
         return {}
     steps, inside = state.steps.mutate(), state.inside.mutate()
     left = [iteration]

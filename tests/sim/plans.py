@@ -167,6 +167,8 @@ class _Author:
     def for_each(self, depth: int) -> dict[str, Any]:
         loop: dict[str, Any] = {"as": f"item{self.count}", "items": list(range(self.random.randint(0, 4)))}
         loop["steps"] = self.steps(depth - 1)[:2]
+        if self.chance(0.5):
+            loop["steps"].insert(0, {"id": f"read_{loop['as']}", "say": f"${{{{ {loop['as']} }}}}"})
         if self.chance(0.6):
             loop["max_parallel"] = self.random.randint(1, 3)
         if self.chance(0.5):
