@@ -21,6 +21,7 @@ from hai_flow.store import runs
 from hai_flow.wire import DIALECTS, sse
 from hai_flow.wire.dialect import Dialect, Frame, Profile, dump
 from hai_flow.wire.log import LOG, event_json
+from hai_flow.wire.turns import TurnEncoder
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
@@ -154,9 +155,10 @@ class _Shown:
         state = await self.access.state(self.row.id)
         profile = self._profile(state)
         earlier = await earlier_entries(self.access, self.row.thread_id, self.row.id)
-        started, *frames = self.dialect.encoder(profile, state).preface(None, earlier)
-        note = {"type": "CUSTOM", "name": f"hai.{RESET}", "value": {"seq": state.seq}, "timestamp": state.at}
-        preface = unnumbered(self.dialect, [started, Frame("CUSTOM", dump(note)), *frames])
+        encoder = self.dialect.encoder(profile, state)
+        started, *frames = encoder.preface(None, earlier)
+        note = encoder.custom(state.at, f"hai.{RESET}", {"seq": state.seq}) if isinstance(encoder, TurnEncoder) else []
+        preface = unnumbered(self.dialect, [started, *note, *frames])
         return preceded(preface, self._follow(state, profile, state))
 
     def _follow(self, start: RunState, profile: Profile, head: RunState) -> Pieces:
