@@ -19,6 +19,7 @@ from hai_flow.api import (
     schedules,
     shapes,
     signals,
+    social,
     triggers,
     versions,
     workflows,
@@ -62,8 +63,9 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     app.state.admission = Admission()
     app.state.act_as = act_as
     problems.install(app)
-    for module in (runs, events, pendings, signals, triggers, schedules, versions, workflows, hai, agent_api):
+    for module in (runs, events, pendings, signals, triggers, schedules, versions, workflows, hai, agent_api, social):
         app.include_router(module.router)
+    app.include_router(hai.alias_routes(settings.hai_aliases))
     app.add_api_route("/healthz", healthz, tags=["operations"], response_model=None, responses=_of(shapes.Health))
     app.add_api_route("/readyz", readyz, tags=["operations"], response_model=None, responses=_of(shapes.Readiness))
     app.add_middleware(Guard, settings=settings)
