@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 import hai_flow
 from hai_flow.api import (
     agent_api,
+    aui,
     events,
     hai,
     pendings,
@@ -63,7 +64,9 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     app.state.admission = Admission()
     app.state.act_as = act_as
     problems.install(app)
-    for module in (runs, events, pendings, signals, triggers, schedules, versions, workflows, hai, agent_api, social):
+    for module in (runs, events, pendings, signals, triggers, schedules, versions, workflows):
+        app.include_router(module.router)
+    for module in (hai, social, aui, agent_api):
         app.include_router(module.router)
     app.include_router(hai.alias_routes(settings.hai_aliases))
     app.add_api_route("/healthz", healthz, tags=["operations"], response_model=None, responses=_of(shapes.Health))

@@ -158,6 +158,10 @@ class TurnEncoder(ABC):
     def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         """The same for one who attaches, where the snapshot of messages does not say it already."""
 
+    def frontend_tool_asked(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        """A frontend tool's answer is awaited, now or since before somebody attached. Nothing: its call has said it."""
+        return []
+
     def question_decided(self, at: int, pending: PendingState) -> list[Frame]:
         """What people were asked is decided. Nothing: what follows from it tells. Never for a frontend tool's call."""
         return []
@@ -192,8 +196,9 @@ class TurnEncoder(ABC):
             *self.messages_snapshot(at, transcript),
         ]
         for pending in sorted(state.pendings.values(), key=lambda each: (each.opened.at, each.opened.id)):
-            if pending.status == "open" and pending.opened.kind != "tool":
-                frames += self.open_question(at, pending.opened)
+            if pending.status == "open":
+                asked = self.frontend_tool_asked if pending.opened.kind == "tool" else self.open_question
+                frames += asked(at, pending.opened)
         if state.turn_open and not state.ended:  # terminating a run may leave its turn as it was
             return [*frames, *self._reopened(at)]
         return [*frames, *self._ending(at, run_id)]
@@ -318,7 +323,8 @@ class TurnEncoder(ABC):
 
     def _pending_opened(self, event: e.PendingOpened) -> list[Frame]:
         """A frontend tool's call has events of its own; our questions are shown as this client can take them."""
-        return [] if event.kind == "tool" else self.question(event.at, event)
+        asked = self.frontend_tool_asked if event.kind == "tool" else self.question
+        return asked(event.at, event)
 
     def _pending_decided(self, event: e.PendingDecided) -> list[Frame]:
         pending = self.state.pendings[event.id]
