@@ -40,7 +40,7 @@ async def get_events(
     access: CurrentAccess,
     after: Annotated[str | None, Query(description="a seq; with `dialect`, a cursor")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-    dialect: Literal["hai"] | None = None,
+    dialect: Literal["hai", "agui"] | None = None,
     accept: Annotated[str, Header()] = "",
     last_event_id: Annotated[str | None, Header(description="beats `after`")] = None,
 ) -> Response:

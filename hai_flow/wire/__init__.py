@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from hai_flow.wire.agui import AGUI
 from hai_flow.wire.dialect import Dialect
 from hai_flow.wire.hai import HAI
 from hai_flow.wire.log import LOG
 
-DIALECTS: Final[dict[str, Dialect]] = {dialect.name: dialect for dialect in (HAI, LOG)}
+DIALECTS: Final[dict[str, Dialect]] = {dialect.name: dialect for dialect in (HAI, AGUI, LOG)}
