@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response
 
+import hai_flow
 from hai_flow.api.bodies import limits_of
 from hai_flow.api.conversation import RUN_AGENT_INPUT, respond, streamed
 from hai_flow.api.deps import Access, CurrentAccess, RawBody
+from hai_flow.api.problems import documented
 from hai_flow.wire.agui import AGUI, PROTOCOL, decode
+from hai_flow.wire.agui_capabilities import capabilities
 
 router = APIRouter(tags=["dialects"])
 
@@ -53,3 +56,22 @@ async def post_agui(body: RawBody, access: CurrentAccess, accept: Accept = "") -
 async def post_workflow_agui(name: str, body: RawBody, access: CurrentAccess, accept: Accept = "") -> Response:
     """AG-UI, for one workflow."""
     return await answer(body, access, accept, name)
+
+
+_CAPABILITIES: Final[dict[int | str, dict[str, Any]]] = {
+    **documented(404),
+    200: {"content": {"application/json": {"schema": {"type": "object"}}}},
+}
+
+
+@router.get("/ag-ui/capabilities", response_model=None, responses=_CAPABILITIES)
+async def get_agui_capabilities(access: CurrentAccess) -> JSONResponse:
+    """AG-UI: what the agents here can do (AgentCapabilities)."""
+    return JSONResponse(capabilities("hai-flow", hai_flow.__version__))
+
+
+@router.get("/workflows/{name}/ag-ui/capabilities", response_model=None, responses=_CAPABILITIES)
+async def get_workflow_agui_capabilities(name: str, access: CurrentAccess) -> JSONResponse:
+    """AG-UI: what one workflow can do."""
+    stored, plan = await access.runtime.catalog.resolve(access.tenant, name)
+    return JSONResponse(capabilities(stored.name, hai_flow.__version__, plan.description or stored.title))

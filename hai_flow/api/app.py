@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 import hai_flow
 from hai_flow.api import (
     agui,
+    copilotkit,
     events,
     hai,
     pendings,
@@ -62,7 +63,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     app.state.admission = Admission()
     app.state.act_as = act_as
     problems.install(app)
-    for module in (runs, events, pendings, signals, triggers, schedules, versions, workflows, hai, agui):
+    for module in (runs, events, pendings, signals, triggers, schedules, versions, workflows, hai, agui, copilotkit):
         app.include_router(module.router)
     app.add_api_route("/healthz", healthz, tags=["operations"], response_model=None, responses=_of(shapes.Health))
     app.add_api_route("/readyz", readyz, tags=["operations"], response_model=None, responses=_of(shapes.Readiness))

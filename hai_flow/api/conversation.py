@@ -83,6 +83,12 @@ async def respond(posted: Posted, access: Access, dialect: Dialect, workflow: st
     return await access.stream(conversation.pieces, dialect, farewell(access, dialect))
 
 
+async def attach(posted: Posted, access: Access, dialect: Dialect, workflow: str | None = None) -> Response:
+    """What the thread is now, then live if a turn is open, whatever else the POST says. Raises Rejected."""
+    conversation = _Conversation(access, dialect, posted, workflow)
+    return await access.stream(conversation.attached, dialect, farewell(access, dialect))
+
+
 @dataclass(frozen=True, slots=True)
 class _Conversation:
     """One POST on its way to its stream."""
@@ -111,6 +117,10 @@ class _Conversation:
         if active is not None:
             raise await self._busy(active)
         return await self._start(last, messages)
+
+    async def attached(self) -> Pieces:
+        """What the response streams to one who only looks."""
+        return await self._attach(await self._last_run())
 
     # --- what is new ----------------------------------------------------------------------------------------------
 
