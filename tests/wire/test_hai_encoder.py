@@ -382,7 +382,9 @@ def test_who_attaches_to_a_run_that_is_over_learns_how_it_ended(end):
         story.tell(e.RunStopped, by="user:local", terminated=True)
     else:
         story.finish()
-    expected = {"failed": ["RUN_ERROR"], "stopped": ["CUSTOM", "RUN_FINISHED"], "finished": ["CUSTOM", "RUN_FINISHED"]}[end]
+    expected = {"failed": ["RUN_ERROR"], "stopped": ["CUSTOM", "RUN_FINISHED"], "finished": ["CUSTOM", "RUN_FINISHED"]}[
+        end
+    ]
     assert types(HaiEncoder(PLAIN, story.state).preface("r9", ()))[3:] == expected
 
 
