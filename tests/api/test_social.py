@@ -169,7 +169,7 @@ def test_the_history_says_what_was_said_and_where_the_events_go_on(server: Serve
     thread_id, events = tell(server)
     history = http.get(path(thread_id, "history")).json()
     assert [message["role"] for message in history["messages"]] == [
-        "user", "assistant", "tool", "user", "assistant",
+        "user", "assistant", "tool", "assistant", "user", "assistant",
     ]  # fmt: skip
     said = [message["content"] for message in history["messages"] if "answer" in message]
     assert said == [event.data["answer"] for event in events if event.name == "TEXT_MESSAGE_END"]
