@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 
 import hai_flow
 from hai_flow.api import (
+    agent_api,
     events,
     hai,
     pendings,
@@ -62,7 +63,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     app.state.admission = Admission()
     app.state.act_as = act_as
     problems.install(app)
-    for module in (runs, events, pendings, signals, triggers, schedules, versions, workflows, hai, social):
+    for module in (runs, events, pendings, signals, triggers, schedules, versions, workflows, hai, agent_api, social):
         app.include_router(module.router)
     app.include_router(hai.alias_routes(settings.hai_aliases))
     app.add_api_route("/healthz", healthz, tags=["operations"], response_model=None, responses=_of(shapes.Health))

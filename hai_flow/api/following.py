@@ -16,7 +16,7 @@ from hai_flow.runtime.fanout import Piece
 from hai_flow.settings import Settings
 from hai_flow.store import threads
 from hai_flow.store.projection import thread_entry
-from hai_flow.wire.dialect import Dialect, Entry, Profile
+from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile
 from hai_flow.wire.hai import HAI
 
 
@@ -88,10 +88,11 @@ def with_wishes(profile: Profile, settings: Settings) -> Profile:
 
 def farewell(access: Access, dialect: Dialect) -> Callable[[], bytes]:
     """How a stream of the dialect ends that breaks off: a client takes one that just ends for complete."""
+    return lambda: dialect.unnumbered(last_words(access, dialect))
 
-    def last_words() -> bytes:
-        nobody = RunState("", at=access.runtime.committer.now_ms())
-        encoder = dialect.encoder(Profile(dialect=dialect.name), nobody)
-        return dialect.unnumbered(encoder.farewell("The stream broke off; reconnect to go on."))
 
-    return last_words
+def last_words(access: Access, dialect: Dialect) -> list[Frame]:
+    """The frames of that end."""
+    nobody = RunState("", at=access.runtime.committer.now_ms())
+    encoder = dialect.encoder(Profile(dialect=dialect.name), nobody)
+    return encoder.farewell("The stream broke off; reconnect to go on.")
