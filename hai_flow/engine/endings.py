@@ -53,16 +53,10 @@ def conclude(draft: Draft) -> None:
             except Raised as raised:
                 fail(draft, draft.step(""), draft.error(raised.code, raised.message, ""))
                 return
-        _finish_document(draft, output)
-
-
-def _finish_document(draft: Draft, output: Json) -> None:
-    first = draft.plan.finally_
-    root = draft.state.steps.get("")
-    if first is not None and (root is None or root.handler != "~finally"):
-        draft.emit(e.StepFinished, path="", output=output, handler="~finally", ready=(first,))
-    else:
-        _complete(draft, output)
+        if draft.plan.finally_ is not None and (root is None or root.handler != "~finally"):
+            finish(draft, draft.step(""), output)
+        else:
+            _complete(draft, output)
 
 
 def _complete(draft: Draft, output: Json) -> None:
@@ -75,8 +69,10 @@ def _complete(draft: Draft, output: Json) -> None:
 
 def finish(draft: Draft, step: Step, output: Json, approval: Json = None) -> None:
     """The step has done its work: its `finally` goes on, or what is behind it."""
-    if step.path == "":
-        _finish_document(draft, output)
+    if step.path == "":  # the run's own end waits until the run goes on
+        ready = RUN_END if draft.plan.finally_ is None else draft.plan.finally_
+        handler = None if draft.plan.finally_ is None else "~finally"
+        draft.emit(e.StepFinished, path="", output=output, handler=handler, ready=(ready,))
         return
     if step.body == "~undo":
         draft.emit(e.StepFinished, path=step.path, output=output)
@@ -280,6 +276,8 @@ def _raise_from(draft: Draft, step: Step, error: e.Error) -> None:
     owner = draft.step(step.parent)
     if isinstance(step.verb, Iteration):
         _iteration_failed(draft, step, error)
+    elif step.body == "~undo":  # the others go on, also where they are being cut off
+        _undo_ended(draft, owner)
     elif _is_ending(draft, owner.path):  # it is being cut off: nobody asks why something in it failed
         _settle(draft, owner)
     elif step.body.startswith("~"):
@@ -302,8 +300,6 @@ def _raise_out_of_handler(draft: Draft, owner: Step, error: e.Error, handler: st
             _finally_ended(draft, owner)
         else:
             _failed_behind_finally(draft, owner, error)
-    elif handler == "~undo":
-        _undo_ended(draft, owner)
     elif handler.startswith("~catch"):
         replaced = _replacing(draft, owner.path, error)
         undo = next_undo(draft, owner.path)  # of what the `catch` has done
@@ -746,12 +742,14 @@ def _blocks_around(draft: Draft, paths: Iterable[str], scope: str) -> set[str]:
     """The blocks inside `scope` that are open around any of the steps."""
     blocks: set[str] = set()
     for path in paths:
-        parent = draft.step(path).parent
-        while parent and parent not in blocks and is_inside(parent, scope):
-            known = draft.state.steps.get(parent)
-            if known is not None and (known.status in ("running", "waiting") or known.handler is not None):
-                blocks.add(parent)
-            parent = draft.step(parent).parent
+        step, is_undo = draft.step(path), path.endswith("~undo")
+        while step.parent and is_inside(step.parent, scope):
+            around = draft.step(step.parent)
+            known = draft.state.steps.get(around.path)
+            handling = (step.body, "~undo") if is_undo else (step.body,)
+            if known is not None and (known.status in ("running", "waiting") or known.handler in handling):
+                blocks.add(around.path)
+            step = around
     return blocks
 
 
