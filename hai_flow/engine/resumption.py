@@ -123,7 +123,9 @@ class _Walk:
 
     def left_in(self, step: Step, known: StepState) -> Frontier:
         """Where it goes on in a step that is over; nothing is ready where all in it is done, or it begins anew."""
-        return self._own_finally(step) if known.done and not self._undone_inside(step.path) else self.inside(step, known)
+        return (
+            self._own_finally(step) if known.done and not self._undone_inside(step.path) else self.inside(step, known)
+        )
 
     def _own_finally(self, step: Step) -> Frontier:
         """Where it goes on in the `finally` of a step that was done, and was failed by it."""
@@ -146,9 +148,10 @@ class _Walk:
             found = Frontier([step.path])
             self._lists(step, known, found)
             return found
-        found = Frontier()
-        if known.status in ("finished", "skipped") or known.handled:
-            firsts = (first for first in (*step.handlers.values(), step.finally_) if first is not None)
+        found, over = Frontier(), known.status in ("finished", "skipped")
+        if over or known.handled:
+            decided = step.handlers.values() if over else ()  # a `catch` has dealt with whatever was decided
+            firsts = (first for first in (*decided, step.finally_) if first is not None)
             all(self.list_done(first, found) for first in firsts if self._is_begun(first))
         return found
 
