@@ -781,8 +781,8 @@ def _blocks_around(draft: Draft, paths: Iterable[str], scope: str) -> set[str]:
 
 
 def _stopped(draft: Draft, step: Step, reason: str = "", *, undone: bool = True) -> bool:
-    """A step that was cut off has nothing open inside: it is undone (an item, if `undone`), its `finally` runs, or it is
-    over.
+    """A step that was cut off has nothing open inside: it is undone (an item, where `undone`), its `finally` runs, or
+    it is over.
 
     Returns whether it is over.
     """

@@ -123,9 +123,9 @@ class _Walk:
 
     def left_in(self, step: Step, known: StepState) -> Frontier:
         """Where it goes on in a step that is over; nothing is ready where all in it is done, or it begins anew."""
-        return (
-            self._own_finally(step) if known.done and not self._undone_inside(step.path) else self.inside(step, known)
-        )
+        if known.done and not self._undone_inside(step.path):
+            return self._own_finally(step)
+        return self.inside(step, known)
 
     def _own_finally(self, step: Step) -> Frontier:
         """Where it goes on in the `finally` of a step that was done, and was failed by it."""

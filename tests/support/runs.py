@@ -42,7 +42,6 @@ tools:
   pick: {frontend: {description: Pick one., parameters: {type: object, additionalProperties: true}}}
 """
 OPEN = ("running", "waiting")
-DONE = ("finished", "skipped")
 STEP_STATUSES = {"running", "waiting", "finished", "skipped", "failed", "stopped", "undone", "pending"}
 
 
@@ -317,10 +316,8 @@ class Book:
                 assert event.path in state.ready, f"{event.path} begins, but was not ready"
                 self._check_turn_has_come(state, event.path)
                 if isinstance(event, e.StepStarted):
-                    known = state.steps.get(event.path)
-                    assert known is None or known.status not in DONE or in_cleanup(event.path), (
-                        f"{event.path} begins again, which is done"
-                    )
+                    again = is_done(state, event.path) and not event.path.endswith("~undo")
+                    assert not again, f"{event.path} begins again, which is done"
                     self.failures.pop(event.path, None)
                     self._check_undo_order(state, event.path)
                     if standing_at(self.plan, event.path).finally_ is not None:
