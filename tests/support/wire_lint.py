@@ -79,9 +79,39 @@ def faults_of(stream: bytes, *, whole: bool = False) -> list[str]:
     """The faults of SSE bytes of any dialect, told by their lines: the log and the threads' streams name their events,
     HAI's and AG-UI's do not."""
     names = [line for line in stream.split(b"\n") if line.startswith(b"event: ")]
+    if stream.startswith(b'data: {"sequence_number":'):
+        return lint_agent_api(stream, whole=whole)
     if not names:
         return lint(stream, whole=whole)
     return lint_social(stream) if names[0][7:].isupper() else lint_log(stream)
+
+
+def lint_agent_api(stream: bytes, *, whole: bool = False) -> list[str]:
+    """The faults of a response of the Agent API: numbers without a gap, contents inside of their message, one end."""
+    faults: list[str] = ["a carriage return"] if b"\r" in stream else []
+    open_messages: set[str] = set()
+    statuses: list[str] = []
+    blocks = [block[6:] for block in stream.split(b"\n\n") if block.startswith(b"data: ")]
+    for number, data in enumerate(blocks):
+        shown = _event_of(number, data, faults, "object")
+        if shown is None:
+            continue
+        if shown.get("sequence_number") != number:
+            faults.append(f"object {number}: sequence_number {shown.get('sequence_number')}")
+        match shown["object"], shown.get("status"):
+            case "response", status:
+                statuses.append(str(status))
+            case "message", "in_progress" if shown["id"] not in open_messages:
+                open_messages.add(shown["id"])
+            case "message", "completed" if shown["id"] in open_messages:
+                open_messages.remove(shown["id"])
+            case "message", status:
+                faults.append(f"object {number}: a message that is {status} out of turn")
+            case "content", _ if shown["msg_id"] not in open_messages:
+                faults.append(f"object {number}: a content outside of its message")
+    if statuses[:2] != ["created", "in_progress"] or (whole and len(statuses) != 3) or (whole and open_messages):
+        faults.append(f"expected created, in_progress and one end, found {statuses}, open {sorted(open_messages)}")
+    return faults
 
 
 class _Data:
