@@ -219,6 +219,8 @@ def test_a_server_may_wish_for_all_clients_and_its_streams_are_followed_alike(wi
     stream = client.post(question, answer(call))
     assert call in [event["toolCallId"] for event in stream.all("TOOL_CALL_RESULT")]
     assert client.post().one("MESSAGES_SNAPSHOT")["messages"]
+    own = {"forwardedProps": {"hai": {"snapshot": "MESSAGE_SNAPSHOT"}}}
+    assert client.post(**own).one("MESSAGE_SNAPSHOT")["messages"]
     run_id = str(parse(stream.body)[0].id).partition(".")[0]
     followed = httpx2.get(f"{wishful.url}/v1/runs/{run_id}/events", params={"dialect": "hai"})
     assert followed.content == stream.body

@@ -69,6 +69,12 @@ def test_the_documents_own_request_is_read():
     assert turn.body_sha == posted.body_sha
 
 
+def test_the_usual_is_a_wish_where_the_server_may_have_another():
+    assert post(forwardedProps={"hai": {"results": "server"}}).profile.option("hai.results") == "server"
+    assert post(forwardedProps={"hai": {"results": "all"}}).profile.option("hai.results") == "all"
+    assert post().profile.option("hai.results") is None
+
+
 def test_equal_wishes_make_equal_profiles():
     assert post(forwardedProps={"hai": {"text": "document"}}).profile == post().profile
     assert hash(post(tools=[{"name": "a"}, {"name": "b"}]).profile) == hash(
