@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from hai_flow.wire.agui_protobuf import encoded
 from tests.support.agui_client import AguiClient, cancelled, resolved
 from tests.support.hai_client import HaiClient, answer, unique, user
 from tests.support.server import ServerProcess
@@ -354,6 +355,32 @@ def test_what_hai_started_agui_answers_and_the_other_way_round(server: ServerPro
     both = agui.post().interrupts()
     assert len(agui.post(resume=[resolved(both[0], True)]).interrupts()) == 1
     assert "is live at" in hai.post(answer(both[1]["id"], "true")).text()
+
+
+# --- binary -------------------------------------------------------------------------------------------------------
+
+PROTO = "application/vnd.ag-ui.event+proto"
+
+
+def test_a_peer_of_1_0_may_have_protobuf(server: ServerProcess) -> None:
+    client = AguiClient(server.url, workflow="weather")
+    body = client.body(user())
+    binary = httpx2.post(
+        client.url, content=json.dumps(body), headers={"Accept": f"{PROTO}, text/event-stream"}, timeout=30
+    )
+    assert binary.headers["content-type"] == PROTO
+    text = client.send(body)  # the same turn again
+    data = binary.content
+    for event in text.events:
+        length = int.from_bytes(data[:4], "big")
+        assert data[4 : 4 + length] == encoded(event)
+        data = data[4 + length :]
+    assert data == b""
+
+
+def test_an_older_peer_gets_text_whatever_it_accepts(server: ServerProcess) -> None:
+    client = AguiClient(server.url, workflow="weather", version="0", headers={"Accept": PROTO})
+    assert client.post(user()).types[-1] == "RUN_FINISHED"
 
 
 # --- the end ------------------------------------------------------------------------------------------------------
