@@ -107,6 +107,7 @@ class Conversation:
         turn = await self._turn()
         if turn is not None and not await self._continues(turn, last):
             return await self._replay(turn)
+        await self._demand_no_branch(last)
         active = None if last is None or last.status in TERMINAL_STATUSES else last
         if active is not None and self.path_workflow not in (None, active.workflow_name):
             raise self._mismatch(active)
@@ -143,6 +144,26 @@ class Conversation:
         state = await self.access.state(last.id)
         open_ids = set(state.open_pendings.values())
         return any(entry.interrupt_id in open_ids for entry in self.posted.resume)
+
+    async def _demand_no_branch(self, last: RunSummary | None) -> None:
+        """A `parentRunId` that names the thread's newest turn only says what happens anyway; one that no turn bears is
+        the client's own business. From an earlier turn it would be a branch, which nobody here can make: to go on where
+        the thread is instead would answer something else than what was asked."""
+        parent = self.posted.parent_run_id
+        if parent is None or last is None:
+            return
+        turn = await threads.turn_of_wire_run(self.access.pool, self.access.tenant, self.posted.thread_id, parent)
+        if turn is None:
+            return
+        newest = (await self.access.state(last.id)).turn
+        if turn.run_id != last.id or newest is None or turn.n != newest.n:
+            raise Rejected(
+                422,
+                "branch_unsupported",
+                f"parentRunId: {parent} is not the newest run of thread {self.posted.thread_id}; a thread can't be "
+                "branched at an earlier one. Leave parentRunId out to go on, or start another thread.",
+                winner={"run_id": str(last.id), "turn": None if newest is None else newest.n},
+            )
 
     def _opened(self, turn: threads.Turn) -> bool:
         """Whether it was this very POST that opened the turn."""

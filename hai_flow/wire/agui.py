@@ -22,6 +22,7 @@ from hai_flow.engine.ids import pending_id, tool_call_id
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.wire import agent_input
 from hai_flow.wire.agui_interrupts import interrupt, told
+from hai_flow.wire.agui_protobuf import PROTOBUF
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Limits, Posted, Profile, dump, without_none
 from hai_flow.wire.transcript import (
     CONFIRM,
@@ -461,4 +462,10 @@ def _result(id: str, content: str, at: int) -> Frame:
     return _frame("TOOL_CALL_RESULT", at, messageId=result_id(id), toolCallId=id, content=content, role="tool")
 
 
-AGUI: Final = Dialect("agui", "agui-1", AguiEncoder, decode)
+AGUI: Final = Dialect(
+    "agui",
+    "agui-1",
+    AguiEncoder,
+    decode,
+    others=(Dialect("agui", "agui-1-protobuf", AguiEncoder, decode, framing=PROTOBUF),),
+)

@@ -117,10 +117,13 @@ class _History:
         parent: str | None,
         answer: tuple[str, str | None] | None,
     ) -> None:
-        """A call hangs on its parent message, else on one of its own with the call's id (DESIGN section 11, Ids)."""
-        if (parent or id) not in self._by_id:
-            self._append(self._words.holder(parent or id, at))
-        holder = self._by_id[parent or id]
+        """A call hangs on its parent message, if that is shown as the assistant's, else on one of its own with the
+        call's id (DESIGN section 11, Ids)."""
+        holder = self._by_id.get(parent or "", {})
+        if holder.get("role") != "assistant":
+            if id not in self._by_id:
+                self._append(self._words.holder(id, at))
+            holder = self._by_id[id]
         call = {"id": id, "type": "function", "function": {"name": name, "arguments": args}}
         holder.setdefault("toolCalls", []).append(call)
         if answer is not None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import httpx2
 import pytest
 
+from hai_flow.wire.agui_protobuf import encoded
 from tests.support.agui_client import AguiClient, cancelled, resolved
 from tests.support.hai_client import HaiClient, answer, unique, user
 from tests.support.server import ServerProcess
+from tests.support.waiting import until
 
 VERSIONS = pytest.mark.parametrize("version", ["1.0", "0"])
 
@@ -74,11 +77,18 @@ version: 1
 steps:
   - approve: {title: Sure?, from: [role:boss]}
 """
+BRIEF = """
+hai: flow/v1
+name: brief
+version: 1
+steps:
+  - approve: {title: Sure?, from: anyone, deadline: 1s, on_deadline: fail}
+"""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def workflows(server: ServerProcess) -> None:
-    for text in (GATED, HIDDEN, FORM, MIXED, OTHERS):
+    for text in (GATED, HIDDEN, FORM, MIXED, OTHERS, BRIEF):
         assert httpx2.post(f"{server.url}/v1/workflows", content=text).status_code in (200, 201)
 
 
@@ -354,6 +364,53 @@ def test_what_hai_started_agui_answers_and_the_other_way_round(server: ServerPro
     both = agui.post().interrupts()
     assert len(agui.post(resume=[resolved(both[0], True)]).interrupts()) == 1
     assert "is live at" in hai.post(answer(both[1]["id"], "true")).text()
+
+
+def test_a_parent_run_is_the_newest_one_or_nobody_else(server: ServerProcess, http: httpx2.Client) -> None:
+    client = AguiClient(server.url, workflow="weather")
+    client.post(user(), run_id="one")
+    second = client.post(user(), run_id="two", parentRunId="one")
+    assert second.one("RUN_STARTED")["parentRunId"] == "one"
+    refused = client.post(user(), run_id="three", parentRunId="one")
+    assert (refused.status, refused.problem["code"]) == (422, "branch_unsupported")
+    assert client.post(user(), parentRunId=unique("elsewhere")).status == 200
+    assert len(runs_of(http, client)) == 3
+
+
+def test_giving_up_what_expired_shows_what_became_of_it(server: ServerProcess, http: httpx2.Client) -> None:
+    client = AguiClient(server.url, workflow="brief")
+    (asked,) = client.post(user()).interrupts()
+    asyncio.run(until(lambda: runs_of(http, client)[0]["status"] == "failed"))
+    shown = client.post(resume=[cancelled(asked)])
+    assert shown.events[-1]["code"] == "approval.expired"
+    refused = client.post(resume=[resolved(asked, True)])
+    assert (refused.status, refused.problem["code"]) == (410, "pending_expired")
+
+
+# --- binary -------------------------------------------------------------------------------------------------------
+
+PROTO = "application/vnd.ag-ui.event+proto"
+
+
+def test_a_peer_of_1_0_may_have_protobuf(server: ServerProcess) -> None:
+    client = AguiClient(server.url, workflow="weather")
+    body = client.body(user())
+    binary = httpx2.post(
+        client.url, content=json.dumps(body), headers={"Accept": f"{PROTO}, text/event-stream"}, timeout=30
+    )
+    assert binary.headers["content-type"] == PROTO
+    text = client.send(body)  # the same turn again
+    data = binary.content
+    for event in text.events:
+        length = int.from_bytes(data[:4], "big")
+        assert data[4 : 4 + length] == encoded(event)
+        data = data[4 + length :]
+    assert data == b""
+
+
+def test_an_older_peer_gets_text_whatever_it_accepts(server: ServerProcess) -> None:
+    client = AguiClient(server.url, workflow="weather", version="0", headers={"Accept": PROTO})
+    assert client.post(user()).types[-1] == "RUN_FINISHED"
 
 
 # --- the end ------------------------------------------------------------------------------------------------------

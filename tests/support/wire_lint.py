@@ -400,6 +400,7 @@ _AGUI: dict[str, tuple[dict[str, type], dict[str, type]]] = {
     "RAW": ({"event": _ANY}, {"source": str}),
     "CUSTOM": ({"name": str, "value": _ANY}, {}),
 }
+AGUI_TYPES = frozenset(_AGUI)
 _ALWAYS: dict[str, type] = {"type": str, "timestamp": int, "metadata": _MAP}
 _OPERATION_FIELDS = {
     "add": {"op", "path", "value"},
