@@ -663,7 +663,8 @@ TERMINAL: Final = ("run_finished", "run_failed", "run_stopped")
 
 def read_event(shown: dict[str, Json]) -> AnyEvent:
     """The event that REST shows as `shown`. Raises `msgspec.ValidationError` for what is no event at all."""
-    kind = EVENT_TYPES.get(shown.get("type", ""))
+    name = shown.get("type")
+    kind = EVENT_TYPES.get(name) if isinstance(name, str) else None
     if kind is not None:
         try:
             return msgspec.convert(shown, kind)  # type: ignore[return-value]
