@@ -30,7 +30,7 @@ class World:
 
     def __init__(self, answers: Iterable[Any] | Callable[[Request], Any], patience: Patience | None = None) -> None:
         given = iter(() if callable(answers) else answers)
-        self.answer: Callable[[Request], Any] = answers if callable(answers) else lambda request: next(given)
+        self.answer: Callable[[Request], Any] = answers if callable(answers) else lambda request: next(given, None)
         self._patience = patience or Patience(repeats=3, reconnects=3, jitter=lambda: 0.0)
         self._stream: Iterator[bytes | Lost] = iter(())
         self.requests: list[Request] = []
@@ -56,6 +56,7 @@ class World:
     def _send(self, request: Request) -> Answer | Lost:
         self.requests.append(request)
         answer = self.answer(request)
+        assert answer is not None, f"nobody answers {request}"
         if isinstance(answer, (Answer, Lost)):
             return answer
         self._stream = iter(answer)
