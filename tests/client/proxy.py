@@ -47,7 +47,8 @@ class Proxy:
         try:
             server = socket.create_connection((parts.hostname, parts.port or 80))
         except OSError:
-            return _cut(client)
+            _cut(client)
+            return
         self._open |= {client, server}
         threading.Thread(target=_pass_on, args=(client, server, UNCUT), daemon=True).start()
         _pass_on(server, client, allowance)
