@@ -39,11 +39,16 @@ steps:
   - id: delete
     call: files.delete_files
     with: {folder: tmp, count: 3}
-    approve: {title: Delete?, from: anyone, allow_edit: [count]}
+    approval: {title: "Delete?", from: anyone, edit: [count]}
 output: {deleted: "${{ steps.delete.output.deleted }}"}
 """
 FAILING = "steps:\n  - fail: {code: mine.broken, message: it broke}\n"
 WAITING = "steps:\n  - {id: paid, wait_for: {event: invoice.paid}}\noutput: ${{ steps.paid.output.data.amount }}\n"
+EVENT = """
+input: {{type: object, required: [repo], properties: {{repo: {{type: string}}}}}}
+triggers:
+  - event: {{type: {kind}, dedupe: "${{{{ event.data.repo }}}}"}}
+"""
 CLOCK = "triggers:\n  - schedule: {cron: 0 6 * * 1-5, timezone: Europe/Berlin}\n"
 
 
@@ -226,7 +231,7 @@ def test_a_call_is_approved_with_edits_and_only_as_it_was_seen(flow: Client) -> 
     stale = Pending(**{name: getattr(seen, name) for name in seen.__struct_fields__} | {"digest": "0" * 64})
     with pytest.raises(HaiFlowError) as caught:
         flow.pendings.decide(stale, "approve")
-    assert caught.value.code == "pending_changed"
+    assert caught.value.code == "answer.digest"
     flow.pendings.decide(seen, "approve", edits={"count": 2})
     assert flow.runs.result(run) == {"deleted": 2}
 
@@ -312,8 +317,8 @@ def test_a_signal_moves_a_run_on(flow: Client) -> None:
 
 def test_an_event_starts_runs(flow: Client) -> None:
     kind = unique("pushed") + type(flow).__name__
-    name = publish(flow, f"triggers:\n  - event: {{type: {kind}}}\nsteps:\n  - return: done\n")
-    sent = flow.events.send(kind, {"repo": "r"})
+    name = publish(flow, EVENT.format(kind=kind) + "steps:\n  - return: done\n")
+    sent = flow.events.send(kind, {"repo": kind})
     ((workflow, status, run_id),) = [(each.workflow, each.status, each.run_id) for each in sent.runs]
     assert (workflow, status) == (name, "started")
     assert run_id is not None
@@ -340,6 +345,6 @@ def test_no_server_is_told_with_its_address(opened: Opened) -> None:
     assert "http://127.0.0.1:9" in caught.value.detail
 
 
-def test_a_server_that_believes_nobody_forbids_to_act_as_somebody(opened: Opened, server: ServerProcess) -> None:
+def test_a_page_of_elsewhere_is_forbidden(opened: Opened, server: ServerProcess) -> None:
     with opened(server.url, headers={"Origin": "https://elsewhere.example"}) as flow, pytest.raises(Forbidden):
         flow.runs.start("cleanup")
