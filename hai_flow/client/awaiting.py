@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
@@ -81,6 +81,7 @@ class AsyncClient(_Group):
         self.schedules = AsyncSchedules(self)
 
     request = _does(o.send_request)
+    items = _gives(o.list_items)
 
     async def __aenter__(self) -> Self:
         return self
@@ -112,7 +113,7 @@ class _Hands:
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
         self._response: httpx2.Response | None = None
-        self._chunks: AsyncIterator[bytes] | None = None
+        self._chunks: AsyncGenerator[bytes] | None = None
 
     async def do(self, effect: Effect) -> Any:
         match effect:
@@ -138,17 +139,20 @@ class _Hands:
                 self._chunks = response.aiter_bytes()
                 return answer(response)
             return answer(response, await response.aread())
-        except httpx2.TransportError as error:
+        except (httpx2.RequestError, httpx2.InvalidURL) as error:
             return link.lost(error)
 
     async def _read(self) -> bytes | Lost:
         try:
             assert self._chunks is not None, "a stream was opened"
             return await anext(self._chunks, b"")
-        except httpx2.TransportError as error:
+        except httpx2.RequestError as error:
             return self._client.link.lost(error)
 
     async def aclose(self) -> None:
+        if self._chunks is not None:
+            await self._chunks.aclose()  # left to the garbage, it would end in a loop that may be gone
+            self._chunks = None
         if self._response is not None:
             await self._response.aclose()
             self._response = None

@@ -79,6 +79,7 @@ class Client(_Group):
         self.schedules = Schedules(self)
 
     request = _does(o.send_request)
+    items = _gives(o.list_items)
 
     def __enter__(self) -> Self:
         return self
@@ -136,13 +137,13 @@ class _Hands:
                 self._chunks = response.iter_bytes()
                 return answer(response)
             return answer(response, response.read())
-        except httpx2.TransportError as error:
+        except (httpx2.RequestError, httpx2.InvalidURL) as error:
             return link.lost(error)
 
     def _read(self) -> bytes | Lost:
         try:
             return next(self._chunks, b"")
-        except httpx2.TransportError as error:
+        except httpx2.RequestError as error:
             return self._client.link.lost(error)
 
     def close(self) -> None:

@@ -11,7 +11,9 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from hai_flow.client.errors import Unavailable
+import msgspec
+
+from hai_flow.client.errors import Unavailable, unreadable
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -78,6 +80,13 @@ class Answer:
     @property
     def ok(self) -> bool:
         return 200 <= self.status < 300
+
+    def read(self, shape: Any = Any) -> Any:
+        """The body's JSON as a `shape`. Raises HaiFlowError where it is something else."""
+        try:
+            return msgspec.json.decode(self.body, type=shape)
+        except msgspec.MsgspecError as error:
+            raise unreadable(str(error), self.status) from None
 
 
 @dataclass(frozen=True, slots=True)

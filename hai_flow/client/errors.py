@@ -24,17 +24,18 @@ if TYPE_CHECKING:
 PROBLEM_TYPE: Final = "application/problem+json"
 
 
-class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A refusal as the server sends it (RFC 9457). `code` is for programs, `detail` for people.
 
-    `status` is None where no answer came. `findings` are every mistake at once, `winner` is what stands instead.
+    `status` is None where no answer came, `type` is "" where it did not come from a HAI Flow server. `findings` are
+    every mistake at once, `winner` is what stands instead.
     """
 
+    type: str = ""
+    title: str = ""
+    status: int | None = None
     code: str
     detail: str
-    status: int | None = None
-    title: str = ""
-    type: str = ""
     findings: list[Any] = []
     winner: Any = None
 
@@ -98,14 +99,21 @@ class RunFailed(HaiFlowError):
         code, detail = f"run_{run.status}", f"the run {run.id} was stopped."
         if run.error is not None:
             code, detail = run.error.code, f"the run {run.id} failed: {run.error.message}"
-        super().__init__(Problem(code, detail))
+        super().__init__(Problem(code=code, detail=detail))
         self.run = run
 
 
 def unreachable(url: str, reason: str) -> Unavailable:
     """No answer came from the server at `url`."""
     why = f" ({reason})" if reason else ""
-    return Unavailable(Problem("unreachable", f"no server answers at {url}{why}. Is HAI_FLOW_URL the right address?"))
+    detail = f"no server answers at {url}{why}. Is HAI_FLOW_URL the right address?"
+    return Unavailable(Problem(title=reason, code="unreachable", detail=detail))
+
+
+def unreadable(reason: str, status: int | None = None) -> HaiFlowError:
+    """Somebody answered, but something else than HAI Flow."""
+    detail = f"the server's answer is not as HAI Flow's: {reason}. Is HAI_FLOW_URL the right address?"
+    return HaiFlowError(Problem(status=status, code="answer_unreadable", detail=detail))
 
 
 def refusal(url: str, status: int, headers: Mapping[str, str], body: bytes) -> HaiFlowError:
@@ -131,7 +139,7 @@ def _problem(url: str, status: int, headers: Mapping[str, str], body: bytes) -> 
         except msgspec.MsgspecError:
             pass
     detail = f"{url} answered {status}, but not as HAI Flow does. Is HAI_FLOW_URL the right address?"
-    return Problem(f"http_{status}", detail, status)
+    return Problem(status=status, code=f"http_{status}", detail=detail)
 
 
 def _seconds(text: str) -> float:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from hai_flow.client.effects import Answer, Backoff, Lost, Request
+from hai_flow.client.errors import Unavailable
 from hai_flow.settings import Settings, is_loopback
 
 RETRY_AFTER_SECONDS_MAX: Final = 60.0
@@ -22,7 +23,8 @@ class Patience:
 
     `repeats`: of one request that finds no server, or one that is busy. `reconnects`: of a stream, in a row without a
     sign of life. The pauses double from `pause_first` to `pause_max`, or last as long as the server says; `jitter`
-    (0 to 1) shortens them by up to a half, so that many who lost one server do not come back at once.
+    (0 to 1) shortens them by up to a half, so that many who lost one server do not come back at once. `tell` is called
+    before each pause, with what failed and how often it has.
     """
 
     repeats: int = 4
@@ -33,6 +35,7 @@ class Patience:
     answer: float = 60.0
     silence: float = 60.0  # of a stream, which sends keep-alives
     jitter: Callable[[], float] = random.random
+    tell: Callable[[Unavailable, int], None] = lambda error, failures: None
 
     def pause(self, wanted: Backoff) -> float:
         """How long to pause now. Raises the failure where it is one too many, or the server says: much later."""
@@ -40,6 +43,7 @@ class Patience:
         asked = wanted.error.retry_after
         if wanted.failures > times or asked > RETRY_AFTER_SECONDS_MAX:
             raise wanted.error
+        self.tell(wanted.error, wanted.failures)
         doubled = min(self.pause_max, self.pause_first * 2 ** min(wanted.failures - 1, 30))
         return max(asked, doubled * (1 - self.jitter() / 2))
 

@@ -15,9 +15,9 @@ from hai_flow import values as json_values
 from hai_flow.client import models as m
 from hai_flow.client import scripts
 from hai_flow.client.effects import Answer, Feed, Request, Script
-from hai_flow.client.errors import HaiFlowError, Problem, RunFailed
+from hai_flow.client.errors import RunFailed, unreadable
 from hai_flow.client.events import AnyEvent, PendingOpened, read_event
-from hai_flow.client.scripts import exchange, keyed, pages, parameters, read
+from hai_flow.client.scripts import exchange, keyed, pages, parameters
 
 Json: TypeAlias = Any
 RunRef: TypeAlias = str | m.Run
@@ -33,18 +33,18 @@ Given: TypeAlias = Json | msgspec.UnsetType
 
 
 def _get(path: str, shape: Any, query: Mapping[str, Json] | None = None) -> Script[Any]:
-    return read((yield from exchange(Request("GET", path, parameters(query or {})))), shape)
+    return (yield from exchange(Request("GET", path, parameters(query or {})))).read(shape)
 
 
 def _post(path: str, shape: Any, body: Json = UNSET, *, key: str | None = None) -> Script[Any]:
     """A command, under a key."""
-    return read((yield from keyed(_with_json("POST", path, body), key)), shape)
+    return (yield from keyed(_with_json("POST", path, body), key)).read(shape)
 
 
 def _post_yaml(path: str, shape: Any, source: str | bytes, query: Mapping[str, Json] | None = None) -> Script[Any]:
     data = source.encode() if isinstance(source, str) else source
     request = Request("POST", path, parameters(query or {}), data, {"Content-Type": YAML})
-    return read((yield from exchange(request)), shape)
+    return (yield from exchange(request)).read(shape)
 
 
 def _with_json(method: str, path: str, body: Json = UNSET, query: Mapping[str, Json] | None = None) -> Request:
@@ -226,7 +226,7 @@ def _event(shown: dict[str, Json]) -> AnyEvent:
     try:
         return read_event(shown)
     except msgspec.ValidationError as error:
-        raise HaiFlowError(Problem("answer_unreadable", f"expected an event, found {shown!r:.200}: {error}")) from None
+        raise unreadable(f"expected an event, found {str(shown)[:200]}: {error}") from None
 
 
 def _control(run: RunRef, verb: str, key: str | None, body: Json = UNSET) -> Script[m.Run]:
@@ -387,3 +387,10 @@ def send_request(
             repeatable=method == "GET" if repeatable is None else repeatable,
         )
     )
+
+
+def list_items(
+    path: str, *, query: Mapping[str, Json] | None = None, limit: int | None = None
+) -> Feed[dict[str, Json]]:
+    """The items of any list, as JSON."""
+    return pages(path, dict[str, Json], limit=limit, query=query)

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 
 from hai_flow.client.effects import Answer, Backoff, Effect, Feed, Give, Lost, NewKey, Now, Read, Request, Script
-from hai_flow.client.errors import Conflict, HaiFlowError, Problem, Unavailable, refusal, unreachable
+from hai_flow.client.errors import Conflict, HaiFlowError, Problem, Unavailable, refusal, unreachable, unreadable
 from hai_flow.client.events import TERMINAL
 from hai_flow.client.models import ENDED, Page, Run
 from hai_flow.client.sse import Parser
@@ -47,23 +47,10 @@ def keyed(request: Request, key: str | None) -> Script[Answer]:
     return (yield from exchange(replace(request, headers={**request.headers, "Idempotency-Key": key})))
 
 
-def read(answer: Answer, shape: Any) -> Any:
-    """The answer's JSON as a `shape`. Raises HaiFlowError where it is something else."""
-    try:
-        return msgspec.json.decode(answer.body, type=shape)
-    except msgspec.MsgspecError as error:
-        raise _unreadable(str(error), answer.status) from None
-
-
 def _error(answer: Answer | Lost) -> HaiFlowError:
     if isinstance(answer, Lost):
         return unreachable(answer.url, answer.reason)
     return refusal(answer.url, answer.status, answer.headers, answer.body)
-
-
-def _unreadable(reason: str, status: int | None = None) -> HaiFlowError:
-    detail = f"the server's answer is not as HAI Flow's: {reason}. Is HAI_FLOW_URL the right address?"
-    return HaiFlowError(Problem("answer_unreadable", detail, status))
 
 
 # --- lists --------------------------------------------------------------------------------------------------------
@@ -84,7 +71,7 @@ def pages(
     while left is None or left > 0:
         size = size_max if left is None else min(size_max, left)
         asked = parameters({**(query or {}), "limit": size, cursor_name: cursor})
-        page: Page[T] = read((yield from exchange(Request("GET", path, asked))), Page[shape])
+        page: Page[T] = (yield from exchange(Request("GET", path, asked))).read(Page[shape])
         if page.cursor_reset is not None:
             raise cursor_reset(page.cursor_reset.seq)
         for item in page.items[:size]:
@@ -172,7 +159,7 @@ def _stream(place: _Place) -> Generator[Effect | Give[dict[str, Json]], Any, Hai
     if not isinstance(answer, Answer) or not answer.ok:
         return _error(answer)
     if not answer.headers.get("content-type", "").startswith(EVENT_STREAM):
-        return _unreadable("it is no stream of events", answer.status)
+        return unreadable("it is no stream of events", answer.status)
     parser = Parser()
     while True:
         chunk: bytes | Lost = yield Read()
@@ -188,7 +175,7 @@ def _stream(place: _Place) -> Generator[Effect | Give[dict[str, Json]], Any, Hai
                     return cursor_reset(event["seq"])
                 new = place.take(event)
             except (msgspec.MsgspecError, KeyError, TypeError) as error:
-                return _unreadable(str(error))
+                return unreadable(str(error))
             except Unavailable as error:
                 return error
             if new:
@@ -202,14 +189,16 @@ def _is_over(place: _Place) -> Script[bool]:
     answer: Answer | Lost = yield Request("GET", place.run_path)
     if not isinstance(answer, Answer) or not answer.ok:
         return place.ended
-    run: Run = read(answer, Run)
+    run: Run = answer.read(Run)
     return run.status in ENDED and run.seq <= place.after
 
 
 def cursor_reset(seq: int) -> Conflict:
     """The run has fewer events than the follower says it has seen."""
     detail = f"the run has only {seq} events: `after` is of another run, or the server's database is an older one."
-    return Conflict(Problem("cursor_reset", detail, winner={"seq": seq}))
+    return Conflict(
+        Problem(type="urn:hai-flow:problem:cursor_reset", code="cursor_reset", detail=detail, winner={"seq": seq})
+    )
 
 
 # --- waiting ------------------------------------------------------------------------------------------------------
@@ -222,7 +211,7 @@ def until(run_path: str, statuses: Collection[str], after: int, timeout: float |
     """
     deadline = None if timeout is None else (yield Now()) + timeout
     while True:
-        run: Run = read((yield from exchange(Request("GET", run_path))), Run)
+        run: Run = (yield from exchange(Request("GET", run_path))).read(Run)
         if run.ended or (run.status in statuses and run.seq > after):
             return run
         if deadline is not None and (yield Now()) >= deadline:

@@ -412,7 +412,7 @@ def test_waiting_for_a_busy_run_ends_in_time() -> None:
 
 
 def test_pauses_double_and_are_shortened_by_chance_up_to_a_half() -> None:
-    error = Unavailable(Problem("unreachable", "no"))
+    error = Unavailable(Problem(code="unreachable", detail="no"))
     for jitter, expected in ((0.0, [1.0, 2.0, 4.0, 4.0]), (1.0, [0.5, 1.0, 2.0, 2.0])):
         patience = Patience(repeats=4, pause_first=1.0, pause_max=4.0, jitter=lambda jitter=jitter: jitter)
         assert [patience.pause(Backoff(n, error)) for n in range(1, 5)] == expected
