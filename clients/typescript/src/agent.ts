@@ -14,7 +14,7 @@ import {
   type Tool,
   type ToolMessage,
 } from "./events.js";
-import { Hearing, type Telling } from "./hearing.js";
+import { Hearing, resultOf, type Telling } from "./hearing.js";
 import { newId } from "./ids.js";
 import type { Pending } from "./pendings.js";
 import { RECONNECT, STABLE_MS, delayOf, sleep, type ReconnectOptions } from "./reconnect.js";
@@ -57,7 +57,7 @@ export interface RunAgentParameters {
 
 export interface RunAgentResult {
   runId: string;
-  /** `result` of RUN_FINISHED, if the server gives one. */
+  /** What the run gave, if it is over and gave something: `result` of RUN_FINISHED, or CUSTOM `hai.output`. */
   result: unknown;
   newMessages: HaiMessage[];
   /** What waits for an answer now. */
@@ -339,7 +339,7 @@ export class HttpAgent {
   }
 
   async #apply(run: ActiveRun, event: HaiEvent): Promise<void> {
-    if (event.type === "RUN_FINISHED") run.result = event.result;
+    if (event.type === "RUN_FINISHED") run.result = resultOf(event, this.#view);
     if (event.type === "RUN_ERROR") run.error = event;
     if ("messageId" in event && event.messageId !== undefined) this.#known.add(event.messageId);
     try {

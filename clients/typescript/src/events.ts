@@ -234,6 +234,11 @@ export interface PendingValue {
   deadline?: string | number;
 }
 
+/** CUSTOM `hai.output`: what the run gave, before its RUN_FINISHED. */
+export interface OutputValue {
+  output: unknown;
+}
+
 /** CUSTOM `hai.status`: what RUN_FINISHED alone does not say. */
 export interface StatusValue {
   status: "queued" | "paused" | "stopping" | "stopped" | "needs_attention";

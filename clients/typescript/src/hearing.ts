@@ -1,7 +1,7 @@
 /** Which callback hears of an event, and what it is told besides: buffers, documents, arguments as far as they can be read. */
 
 import { DocumentReader, documentsOf } from "./documents.js";
-import type { HaiEvent } from "./events.js";
+import type { HaiEvent, RunFinishedEvent } from "./events.js";
 import { parsePartialJson } from "./partial.js";
 import type { AgentStateMutation, AgentSubscriber, AgentSubscriberParams, Collaboration } from "./subscriber.js";
 import { callOf, contentOf, pendingsOf, reduce, type ThreadView } from "./thread.js";
@@ -26,7 +26,7 @@ export class Hearing {
         return (to, params) => to.onRunStartedEvent?.({ event, ...params });
       case "RUN_FINISHED": {
         const pendings = pendingsOf(reduce(view, event, () => true), false, new Set());
-        const extra = { result: event.result, pendings, pendingToolCallIds: pendings.map(({ id }) => id) };
+        const extra = { result: resultOf(event, view), pendings, pendingToolCallIds: pendings.map(({ id }) => id) };
         return (to, params) => to.onRunFinishedEvent?.({ event, ...extra, ...params });
       }
       case "RUN_ERROR":
@@ -101,6 +101,11 @@ export class Hearing {
     this.#documents.set(messageId, reader);
     return reader;
   }
+}
+
+/** What the run gave: HAI's RUN_FINISHED has no field for it, so HAI Flow says it before. */
+export function resultOf(event: RunFinishedEvent, view: ThreadView): unknown {
+  return event.result ?? view.output?.output;
 }
 
 function functionOf(view: ThreadView, callId: string): { name: string; arguments: string } {

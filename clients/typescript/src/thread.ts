@@ -7,6 +7,7 @@ import type {
   HaiEvent,
   HaiMessage,
   MessageSnapshotEvent,
+  OutputValue,
   PendingValue,
   State,
   StatusValue,
@@ -24,16 +25,19 @@ export interface ThreadView {
   readonly steps: readonly string[];
   /** What the last turn said of itself: `stopped`, `paused`, ... */
   readonly status: StatusValue | undefined;
+  /** What the run gave in the end (CUSTOM `hai.output`), once it has. */
+  readonly output: OutputValue | undefined;
   /** Questions that came without a call (CUSTOM `hai.pending`). */
   readonly asked: readonly PendingValue[];
   /** Calls whose arguments still stream. */
   readonly streaming: ReadonlySet<string>;
-  /** Calls that nobody waits for any more, though they have no answer: their run has failed or was stopped. */
+  /** Calls that nobody waits for any more, though they have no answer: their run is over. */
   readonly abandoned: ReadonlySet<string>;
 }
 
 export function emptyThread(messages: readonly HaiMessage[], state: State): ThreadView {
-  return { messages, state, steps: [], status: undefined, asked: [], streaming: new Set(), abandoned: new Set() };
+  const nothing = { steps: [], status: undefined, output: undefined, asked: [] };
+  return { messages, state, ...nothing, streaming: new Set(), abandoned: new Set() };
 }
 
 /** The error code of a stream that ends because its server must, while the run goes on. */
@@ -46,9 +50,9 @@ export const SERVER_CLOSING = "server_closing";
 export function reduce(view: ThreadView, event: HaiEvent, isUnsent: (message: HaiMessage) => boolean): ThreadView {
   switch (event.type) {
     case "RUN_STARTED":
-      return { ...view, steps: [], status: undefined, streaming: new Set() };
+      return { ...view, steps: [], status: undefined, output: undefined, streaming: new Set() };
     case "RUN_FINISHED":
-      return view.status?.status === "stopped" ? abandon(view) : { ...view, steps: [] };
+      return view.output || view.status?.status === "stopped" ? abandon(view) : { ...view, steps: [] };
     case "RUN_ERROR":
       return event.code === SERVER_CLOSING ? view : abandon(view);
     case "STEP_STARTED":
@@ -171,10 +175,13 @@ function withArguments(call: ToolCall, text: string): ToolCall {
   return { ...call, function: { ...call.function, arguments: text } };
 }
 
-/** A result stands right after the message of its call, and after the results that stand there already. */
+/**
+ * A result stands right after the message of its call, and after the results that stand there already. One that repeats
+ * our own answer is not told twice.
+ */
 function withResult(view: ThreadView, event: ToolCallResultEvent): ThreadView {
   const { messageId: id, toolCallId, content, error, timestamp } = event;
-  if (view.messages.some((message) => message.id === id)) return view;
+  if (answeredIds(view.messages).has(toolCallId)) return view;
   const result: HaiMessage = {
     id,
     role: "tool",
@@ -204,5 +211,6 @@ function custom(view: ThreadView, name: string, value: unknown): ThreadView {
     const asked = value as PendingValue;
     return { ...view, asked: [...view.asked.filter(({ id }) => id !== asked.id), asked] };
   }
+  if (name === "hai.output") return { ...view, output: value as OutputValue };
   return name === "hai.status" ? { ...view, status: value as StatusValue } : view;
 }

@@ -334,6 +334,19 @@ test("calls and questions without a call wait alike, until they are answered", a
   );
 });
 
+test("a result that repeats our own answer is not told twice", async (context) => {
+  const { url } = await serve(
+    context,
+    streams(started, ...call("c1", "x", "{}"), finished),
+    streams(started, { type: "TOOL_CALL_RESULT", messageId: "c1:result", toolCallId: "c1", content: "1", role: "tool" }, finished),
+  );
+  const agent = agentFor(url);
+  await agent.runAgent();
+  const answer = agent.addToolResult("c1", "1");
+  await agent.runAgent();
+  assert.deepEqual(agent.messages.filter(({ role }) => role === "tool"), [answer]);
+});
+
 test("while the run goes on, a call that the server performs is not one that waits", async (context) => {
   const { url } = await serve(
     context,
@@ -350,6 +363,7 @@ test("while the run goes on, a call that the server performs is not one that wai
 
 for (const [name, ...end] of [
   ["fails", { type: "RUN_ERROR", message: "no", code: "tool.failed" }],
+  ["has given its output", { type: "CUSTOM", name: "hai.output", value: { output: { n: 1 } } }, finished],
   ["is stopped", { type: "CUSTOM", name: "hai.status", value: { status: "stopped", reason: "enough" } }, finished],
 ] as [string, ...object[]][]) {
   test(`nothing waits once a run ${name}`, async (context) => {
@@ -357,9 +371,10 @@ for (const [name, ...end] of [
       context,
       streams(started, ...call("c1", "x", "{}"), { type: "CUSTOM", name: "hai.pending", value: asked }, ...end),
     );
-    const { pendings, error, status } = await agentFor(url).runAgent();
+    const { pendings, error, status, result } = await agentFor(url).runAgent();
     assert.deepEqual(pendings, []);
-    assert.equal(error?.code ?? status?.reason, name === "fails" ? "tool.failed" : "enough");
+    const expected = { fails: "tool.failed", "has given its output": { n: 1 }, "is stopped": "enough" }[name];
+    assert.deepEqual(error?.code ?? status?.reason ?? result, expected);
   });
 }
 
