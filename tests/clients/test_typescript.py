@@ -65,7 +65,9 @@ def test_its_types_are_strict_and_its_own_tests_pass(package: Path) -> None:
 
 def test_what_would_be_published_is_what_is_built_and_what_explains_it(package: Path) -> None:
     packed = json.loads(node(package, npm(), "pack", "--dry-run", "--json", "--ignore-scripts"))
-    files = {file["path"] for each in (packed if isinstance(packed, list) else packed.values()) for file in each["files"]}
+    files = {
+        file["path"] for each in (packed if isinstance(packed, list) else packed.values()) for file in each["files"]
+    }
     assert {"package.json", "README.md", "LICENSE", "dist/index.js", "dist/index.d.ts"} <= files
     assert {path.split("/")[0] for path in files} == {"package.json", "README.md", "LICENSE", "dist", "src"}
 

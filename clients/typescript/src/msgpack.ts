@@ -1,8 +1,8 @@
 /**
  * MessagePack, the half that a reader of events needs: what JSON can say, plus byte strings.
  *
- * A decoder of our own, because the general ones bring an encoder, extension types and streams of 10 to 30 kB, and this is
- * all that an event can contain. Extension types are refused: nothing in the protocol has one.
+ * A decoder of our own, because the usual one brings an encoder, extension types and streams and is seven times as large,
+ * and this is all that an event can contain. Extension types are refused: nothing in the protocol has one.
  */
 
 import { ProtocolError } from "./errors.js";

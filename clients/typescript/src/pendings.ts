@@ -7,8 +7,9 @@ export interface Pending {
   id: string;
   /** `tool`: run a tool and give its result. `approve`: yes or no. `ask`: fill in a form. */
   kind: "tool" | "approve" | "ask";
-  /** The tool that is called; for a question without a call, the tool that it guards, if any. */
+  /** The tool to run; for a question, the tool that the server calls if the answer is yes, if it is about a call. */
   tool?: string;
+  /** The arguments of that tool. */
   arguments: unknown;
   title?: string;
   message?: string;
@@ -29,19 +30,26 @@ export function asksPerson(toolName: string): boolean {
   return Object.hasOwn(QUESTIONS, toolName);
 }
 
+/**
+ * A call of `confirmAction` or `requestInput` may be the server's own question, or a tool of the workflow that happens to
+ * have that name. The former bears the digest of what is decided on, and its arguments are the question.
+ */
 export function pendingOfCall(call: ToolCall): Pending {
+  const { id } = call;
   const { name } = call.function;
   const args = parsed(call.function.arguments);
   const kind = (asksPerson(name) && QUESTIONS[name]) || "tool";
-  return { id: call.id, kind, tool: name, arguments: args, ...(kind !== "tool" && wording(args)) };
+  if (kind === "tool" || !isRecord(args)) return { id, kind, tool: name, arguments: args };
+  return typeof args.digest === "string"
+    ? { id, kind, ...about(args), ...wording(args) }
+    : { id, kind, tool: name, arguments: args, ...wording(args) };
 }
 
 export function pendingOfValue(value: PendingValue): Pending {
   return {
     id: value.id,
     kind: value.kind === "ask" ? "ask" : "approve",
-    ...(value.tool !== undefined && { tool: value.tool }),
-    arguments: value.arguments ?? {},
+    ...about({ ...value }),
     ...wording(value),
   };
 }
@@ -57,6 +65,10 @@ export function unansweredCalls(messages: readonly HaiMessage[]): ToolCall[] {
 export function answeredIds(messages: readonly HaiMessage[]): Set<string> {
   const answers = messages.filter((message): message is HaiMessage & ToolMessage => message.role === "tool");
   return new Set(answers.map((message) => message.toolCallId));
+}
+
+function about(question: Record<string, unknown>): { tool?: string; arguments: unknown } {
+  return { ...(isText(question.tool) && { tool: question.tool }), arguments: question.arguments ?? {} };
 }
 
 const WORDS = {

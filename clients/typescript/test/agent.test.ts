@@ -334,6 +334,14 @@ test("calls and questions without a call wait alike, until they are answered", a
   );
 });
 
+test("a gate's call waits for a yes to another tool's call", async (context) => {
+  const question = { title: "Delete 15 files?", tool: "files.delete", arguments: { count: 15 }, digest: "ab12" };
+  const { url } = await serve(context, streams(started, ...call("c1", "confirmAction", JSON.stringify(question)), finished));
+  const { pendings } = await agentFor(url).runAgent();
+  const expected: Pending = { id: "c1", kind: "approve", title: "Delete 15 files?", tool: "files.delete", arguments: { count: 15 } };
+  assert.deepEqual(pendings, [expected]);
+});
+
 test("a result that repeats our own answer is not told twice", async (context) => {
   const { url } = await serve(
     context,
