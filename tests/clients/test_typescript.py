@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.clients import rig
-from tests.support.server import ROOT, ServerProcess
+from tests.support.postgres import Server
+from tests.support.server import ROOT, ServerProcess, serving
 
 PROJECT = ROOT / "clients" / "typescript"
 BINARY = "application/vnd.hai.event+msgpack"
@@ -64,10 +65,8 @@ def test_its_types_are_strict_and_its_own_tests_pass(package: Path) -> None:
 
 
 def test_what_would_be_published_is_what_is_built_and_what_explains_it(package: Path) -> None:
-    packed = json.loads(node(package, npm(), "pack", "--dry-run", "--json", "--ignore-scripts"))
-    files = {
-        file["path"] for each in (packed if isinstance(packed, list) else packed.values()) for file in each["files"]
-    }
+    (packed,) = json.loads(node(package, npm(), "pack", "--dry-run", "--json", "--ignore-scripts"))
+    files = {file["path"] for file in packed["files"]}
     assert {"package.json", "README.md", "LICENSE", "dist/index.js", "dist/index.d.ts"} <= files
     assert {path.split("/")[0] for path in files} == {"package.json", "README.md", "LICENSE", "dist", "src"}
 
@@ -136,6 +135,28 @@ def test_a_connection_that_is_cut_costs_no_word(play: Scenario, transport: str, 
     assert told["text"] == f"You said: cut me. {GREETING}"
     assert told["roles"] == ["user", "assistant"]
     assert told["aborted"] is False
+    assert "error" not in told
+
+
+@pytest.mark.parametrize("how", ["told to end", "killed"])
+def test_a_restart_of_the_server_costs_no_word(package: Path, postgres_server: Server, how: str) -> None:
+    with postgres_server.database() as dsn, serving(dsn) as first:
+        request = json.dumps({"scenario": "restart", "url": first.url})
+        command = [rig.node(), "test/live.mjs", request]
+        with subprocess.Popen(command, cwd=package, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
+            assert client.stdin is not None
+            assert client.stdout is not None
+            assert client.stdout.readline() == "streaming\n"
+            if how == "killed":
+                first.kill()
+            else:
+                first.terminate()
+            with serving(dsn) as second:
+                out, _ = client.communicate(f"{second.url}\n", timeout=60)
+    told = json.loads(out)
+    assert client.returncode == 0
+    assert told["reasons"]
+    assert told["text"] == f"You said: stay with me. {GREETING}"
     assert "error" not in told
 
 

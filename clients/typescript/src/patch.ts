@@ -1,8 +1,8 @@
 /**
  * JSON Patch (RFC 6902) that shares what it does not change and never touches the document it is given.
  *
- * * Of our own, because the usual library is CommonJS, four times as large, and changes its
- * document in place; a state that subscribers hold must not change under them.
+ * Of our own, because the usual library is CommonJS, four times as large, and changes its document in place; a state that
+ * subscribers hold must not change under them.
  */
 
 import { PatchError } from "./errors.js";

@@ -1,6 +1,7 @@
 // Conversations with a real server, for a test that asserts what they tell:
 // node live.mjs '{"scenario": ..., "url": ..., ...}' prints one JSON document.
 import { connect, createServer } from "node:net";
+import { createInterface } from "node:readline";
 
 import { HttpAgent, HttpProblem, textOf } from "../dist/index.js";
 
@@ -14,12 +15,12 @@ function agentFor(url, workflow, more = {}) {
   return new HttpAgent({ url: `${url}/workflows/${workflow}/awp`, reconnect: { delayMs: 20 }, ...more });
 }
 
-/** A door to the server that can be shut on everybody who is in it. */
+/** A door to the server that can be shut on everybody who is in it, and moved to another server. */
 async function door(url) {
-  const { hostname, port } = new URL(url);
+  let to = new URL(url);
   const passing = new Set();
   const server = createServer((inside) => {
-    const outside = connect(Number(port), hostname);
+    const outside = connect(Number(to.port), to.hostname);
     for (const [one, other] of [[inside, outside], [outside, inside]]) {
       passing.add(one);
       one.on("error", () => {});
@@ -33,6 +34,7 @@ async function door(url) {
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
   return {
     url: `http://127.0.0.1:${server.address().port}`,
+    move: (another) => void (to = new URL(another)),
     shut: () => passing.forEach((socket) => socket.destroy()),
     close: () => server.close(),
   };
@@ -122,6 +124,25 @@ const scenarios = {
     const { error, aborted } = await agent.runAgent();
     between.close();
     return { told: told.length, error, aborted, text: said(agent.messages), roles: roles(agent) };
+  },
+
+  /** Says when the run streams; is told where the next server is. */
+  async restart({ url }) {
+    const between = await door(url);
+    const agent = agentFor(between.url, "chat", { reconnect: { attemptsMax: 200, delayMs: 50, delayMsMax: 300 } });
+    createInterface(process.stdin).once("line", between.move);
+    const reasons = [];
+    agent.subscribe({ onReconnecting: ({ reason }) => void reasons.push(reason.message) });
+    agent.addMessage(user("stay with me"));
+    let contents = 0;
+    const { error } = await agent.runAgent({}, {
+      onBusinessDataContentEvent: () => {
+        if (++contents === 3) console.log("streaming");
+      },
+    });
+    between.close();
+    process.stdin.destroy();
+    return { reasons, error, text: textOf(agent.messages.at(-1)), roles: roles(agent) };
   },
 
   async comeBack({ url }) {
