@@ -54,3 +54,12 @@ def agent(node_driver: rig.Driver, server: ServerProcess) -> NewAgent:
         return Agent(node_driver, version, f"{server.url}/workflows/{workflow}/ag-ui", **more)  # type: ignore[arg-type]
 
     return new
+
+
+@pytest.fixture(scope="session")
+def agentscope_driver() -> Iterator[rig.Driver]:
+    """A process with agentscope-runtime's client, in an environment of its own."""
+    project = HERE / "agentscope"
+    environment = rig.python_packages(project)
+    with rig.driving([str(environment / "bin" / "python"), str(project / "driver.py")], project) as driver:
+        yield driver
