@@ -29,7 +29,7 @@ def server(postgres_server: Server) -> Iterator[ServerProcess]:
         assert "Traceback" not in process.log, process.log
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def http(server: ServerProcess) -> Iterator[httpx2.Client]:
     with httpx2.Client(base_url=server.url, timeout=30) as client:
         yield client

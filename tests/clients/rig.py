@@ -174,10 +174,6 @@ class Driver:
 
     def ask(self, op: str, **fields: Any) -> dict[str, Any]:
         """The reply to a request."""
-        return self.begin(op, **fields).result(60)
-
-    def begin(self, op: str, **fields: Any) -> Future[dict[str, Any]]:
-        """The reply to a request, when it comes."""
         reply: Future[dict[str, Any]] = Future()
         with self._lock:
             number = next(self._numbers)
@@ -185,7 +181,7 @@ class Driver:
             assert self._process.stdin is not None
             self._process.stdin.write(json.dumps({"id": number, "op": op, **fields}) + "\n")
             self._process.stdin.flush()
-        return reply
+        return reply.result(60)
 
     def _read(self) -> None:
         assert self._process.stdout is not None

@@ -336,15 +336,14 @@ def test_a_page_that_closes_while_an_answer_streams_loses_nothing(
     agent: NewAgent, http: httpx2.Client, version: str
 ) -> None:
     peer = agent(version, "chat")
-    running = peer.started(user("hello"))
-    peer.abort()
-    running()
-    shown = peer.reloaded().run()
-    while run_of(http, peer.thread_id)["status"] != "finished":  # each POST follows the turn as long as it is open
-        shown = peer.reloaded().run()
-    shown = peer.reloaded().run()
+    closed = peer.run(user("hello"), abort_at="TEXT_MESSAGE_CONTENT")
+    assert "RUN_FINISHED" not in closed.types
+    shown = peer.reloaded().run()  # follows the turn, which goes on, to its end
     ended(shown)
-    assert shown.said[-1].endswith("as long as you like.")
+    assert shown.said == [
+        "You said: hello. HAI Flow keeps this conversation in PostgreSQL, so it can wait for you as long as you like."
+    ]
+    assert performed(http, peer.thread_id, "answer") == 1
 
 
 # --- duplicates and forgeries -------------------------------------------------------------------------------------
