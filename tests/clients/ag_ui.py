@@ -121,7 +121,7 @@ class Agent:
         return Agent(self._driver, version or self.version, self.url, self.thread_id, tools=tools, **self._config)
 
     def run(self, *add: dict[str, Json], abort_at: str | None = None, **parameters: Json) -> Seen:
-        """Add messages, `runAgent`, and wait for its end, which is `abortRun()` if an event of type `abort_at` comes."""
+        """Add messages, `runAgent`, and wait for its end; `abortRun()` if an event of type `abort_at` comes."""
         parameters.setdefault("tools", [described(name) for name in self.tools])
         reply = self._driver.ask("run", agent=self._name, add=list(add), parameters=parameters, abortAt=abort_at)
         seen = Seen(
