@@ -11,7 +11,7 @@ check: ## Lint, types and the direction of imports
 test: ## All tests
 	python3 cli.py test
 
-test-browsers: ## Other people's frontends in a real browser (docs/conformance.md)
+test-browsers: ## Other people's frontends in a real browser (docs/conformance-clients.md)
 	python3 cli.py test-browsers
 
 bench: ## Measure the system on this machine
