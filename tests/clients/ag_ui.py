@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -121,28 +120,10 @@ class Agent:
         tools = self.tools if tools is None else tools
         return Agent(self._driver, version or self.version, self.url, self.thread_id, tools=tools, **self._config)
 
-    def run(self, *add: dict[str, Json], **parameters: Json) -> Seen:
-        """Add messages, `runAgent`, and wait for its end."""
-        return self.started(*add, **parameters)()
-
-    def started(self, *add: dict[str, Json], **parameters: Json) -> Running:
-        """Add messages, `runAgent`, and go on meanwhile."""
+    def run(self, *add: dict[str, Json], abort_at: str | None = None, **parameters: Json) -> Seen:
+        """Add messages, `runAgent`, and wait for its end; `abortRun()` if an event of type `abort_at` comes."""
         parameters.setdefault("tools", [described(name) for name in self.tools])
-        return Running(self._driver.begin("run", agent=self._name, add=list(add), parameters=parameters))
-
-    def abort(self) -> None:
-        """`abortRun()`."""
-        self._driver.ask("abort", agent=self._name)
-
-
-@dataclass(frozen=True)
-class Running:
-    """A `runAgent` under way; calling it waits for its end."""
-
-    reply: Future[dict[str, Json]]
-
-    def __call__(self) -> Seen:
-        reply = self.reply.result(60)
+        reply = self._driver.ask("run", agent=self._name, add=list(add), parameters=parameters, abortAt=abort_at)
         seen = Seen(
             events=reply["events"],
             messages=reply["messages"],

@@ -16,20 +16,25 @@ from tests.support.server import ServerProcess, serving
 HERE = Path(__file__).resolve().parent
 
 
+def publish_flows(url: str) -> None:
+    """Publish the workflows of these tests."""
+    with httpx2.Client(base_url=url) as http:
+        for flow in sorted((HERE / "flows").glob("*.flow.yaml")):
+            published = http.post("/v1/workflows", content=flow.read_bytes())
+            assert published.status_code in (200, 201), published.text
+
+
 @pytest.fixture(scope="session")
 def server(postgres_server: Server) -> Iterator[ServerProcess]:
     """A server that no test harms. It must not have had a fault when they are done."""
     with postgres_server.database() as dsn, serving(dsn) as process:
-        with httpx2.Client(base_url=process.url) as http:
-            for flow in sorted((HERE / "flows").glob("*.flow.yaml")):
-                published = http.post("/v1/workflows", content=flow.read_bytes())
-                assert published.status_code in (200, 201), published.text
+        publish_flows(process.url)
         yield process
         assert process.process.poll() is None
         assert "Traceback" not in process.log, process.log
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def http(server: ServerProcess) -> Iterator[httpx2.Client]:
     with httpx2.Client(base_url=server.url, timeout=30) as client:
         yield client
@@ -54,3 +59,12 @@ def agent(node_driver: rig.Driver, server: ServerProcess) -> NewAgent:
         return Agent(node_driver, version, f"{server.url}/workflows/{workflow}/ag-ui", **more)  # type: ignore[arg-type]
 
     return new
+
+
+@pytest.fixture(scope="session")
+def agentscope_driver() -> Iterator[rig.Driver]:
+    """A process with agentscope-runtime's client, in an environment of its own."""
+    project = HERE / "agentscope"
+    environment = rig.python_packages(project)
+    with rig.driving([str(environment / "bin" / "python"), str(project / "driver.py")], project) as driver:
+        yield driver

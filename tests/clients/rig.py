@@ -78,9 +78,9 @@ def _run(command: list[str], directory: Path, what: str, registry: str) -> None:
     if answer.returncode != 0:
         tail = "\n".join(answer.stdout.strip().splitlines()[-12:])
         raise CannotInstall(
-            f"{what} could not be installed from the {registry} registry. These tests need it once; afterwards what was "
-            f"fetched stays in {_cache()}. Make the registry reachable (a mirror: in {registry}'s own configuration), or "
-            f"leave these tests out with --ignore tests/clients.\n{' '.join(command)}\n{tail}"
+            f"{what} could not be installed from {registry}. These tests need it once; what was fetched then stays in "
+            f"{_cache()}. Make the registry reachable (a mirror is named in {registry}'s own configuration), or leave "
+            f"these tests out: --ignore tests/clients.\n{' '.join(command)}\n{tail}"
         )
 
 
@@ -137,7 +137,7 @@ def python_packages(project: Path) -> Path:
         environment = directory / "venv"
         _run([sys.executable, "-m", "venv", "--without-pip", str(environment)], directory, "An environment", "PyPI")
         errors = []
-        installers = (_our_uv, cli.uv_on_path, cli.pip_of_this_python, cli.pip_of_the_environment)
+        installers = (_our_uv, cli.uv_on_path, cli.installed_uv, cli.pip_of_this_python, cli.pip_of_the_environment)
         for installer in installers:
             try:
                 command = [*installer(environment), "--require-hashes", "-r", str(lock)]
@@ -174,10 +174,6 @@ class Driver:
 
     def ask(self, op: str, **fields: Any) -> dict[str, Any]:
         """The reply to a request."""
-        return self.begin(op, **fields).result(60)
-
-    def begin(self, op: str, **fields: Any) -> Future[dict[str, Any]]:
-        """The reply to a request, when it comes."""
         reply: Future[dict[str, Any]] = Future()
         with self._lock:
             number = next(self._numbers)
@@ -185,7 +181,7 @@ class Driver:
             assert self._process.stdin is not None
             self._process.stdin.write(json.dumps({"id": number, "op": op, **fields}) + "\n")
             self._process.stdin.flush()
-        return reply
+        return reply.result(60)
 
     def _read(self) -> None:
         assert self._process.stdout is not None

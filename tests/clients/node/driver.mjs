@@ -1,8 +1,8 @@
 // Drives the real, unmodified @ag-ui/client. One JSON document per line: requests on stdin, replies on stdout.
 //
 //   {"id": 1, "op": "agent", "agent": "a", "version": "1.0.0", "url": ..., "threadId": ..., "headers"?: {...}}
-//   {"id": 2, "op": "run", "agent": "a", "add": [messages], "parameters": {runId?, tools?, resume?, ...}}
-//   {"id": 3, "op": "abort", "agent": "a"}
+//   {"id": 2, "op": "run", "agent": "a", "add": [messages], "parameters": {runId?, tools?, resume?, ...},
+//    "abortAt"?: "TEXT_MESSAGE_CONTENT"}
 //
 // A run's reply is what the client made of the stream, and what went over the wire. No scenario is known here.
 
@@ -54,7 +54,7 @@ const operations = {
     return {};
   },
 
-  async run({ agent: name, add = [], parameters = {} }) {
+  async run({ agent: name, add = [], parameters = {}, abortAt = null }) {
     const agent = agents.get(name);
     const run = { exchanges: [], copies: [], warnings: [], events: [], failed: null };
     let result = null;
@@ -63,7 +63,10 @@ const operations = {
       for (const message of add) agent.addMessage(message);
       try {
         result = await agent.runAgent(parameters, {
-          onEvent: ({ event }) => void run.events.push(event),
+          onEvent: ({ event }) => {
+            run.events.push(event);
+            if (event.type === abortAt) agent.abortRun();
+          },
           onRunFailed: ({ error }) => void (run.failed = error.message),
         });
       } catch (error) {
@@ -82,11 +85,6 @@ const operations = {
       pendingInterrupts: agent.pendingInterrupts ?? [],
       exchanges: run.exchanges.map(({ body, ...rest }) => ({ ...rest, body: body.toString("base64") })),
     };
-  },
-
-  async abort({ agent }) {
-    agents.get(agent).abortRun();
-    return {};
   },
 };
 
