@@ -28,7 +28,7 @@ from hai_flow.runtime.committer import Birth, Outcome, derived_run_id
 from hai_flow.runtime.fanout import Piece, numbered, unnumbered
 from hai_flow.store import threads
 from hai_flow.store.runs import RunSummary
-from hai_flow.wire.dialect import Dialect, Entry, Posted, Profile, ToolMessage, readdressed
+from hai_flow.wire.dialect import Dialect, Entry, Posted, Profile, ToolMessage
 
 RUN_AGENT_INPUT: Final[dict[str, Any]] = {
     "requestBody": {
@@ -68,12 +68,12 @@ async def converse(body: bytes, access: Access, dialect: Dialect, workflow: str 
     """The stream of the turn that the POST leads to. `workflow` is the path's. Raises Rejected."""
     assert dialect.decode is not None, "nobody posts to a mere projection"
     posted = dialect.decode(body, limits_of(access.settings))
-    conversation = _Conversation(access, dialect, posted, workflow)
+    conversation = Conversation(access, dialect, posted, workflow)
     return await access.stream(conversation.pieces, dialect, farewell(access, dialect))
 
 
 @dataclass(frozen=True, slots=True)
-class _Conversation:
+class Conversation:
     """One POST on its way to its stream."""
 
     access: Access
@@ -266,7 +266,7 @@ class _Conversation:
             async for pieces in rest:
                 last = pieces[-1]
                 if last.terminal and last.seq:
-                    frames = [*last.frames[:-1], readdressed(last.frames[-1], self.posted.wire_run_id)]
+                    frames = [*last.frames[:-1], self.dialect.readdress(last.frames[-1], self.posted.wire_run_id)]
                     pieces = [*pieces[:-1], numbered(self.dialect, frames, last.seq, run_id)]
                 yield pieces
 

@@ -27,7 +27,7 @@ _RULES: Final = """\
 
 | name | where |
 |---|---|
-| `input` `state` `run` `thread` `now` | everywhere; `thread.message` is the user's text, `run.requester` who started |
+| `input` `state` `run` `thread` `now` | everywhere; `thread.message` is the user's text (`.content`: text or parts, as posted), `run.requester` who started |
 | `steps.ID.output` `.status` `.error` `.approval` | after the step; not into a `for_each`, not into a sibling branch |
 | `item` (or `as`), `index` | in the loop |
 | `error` | in `catch` and `on_reject`: `error.code`, `error.message` |

@@ -17,12 +17,12 @@ path is "".
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from hai_flow import values
-from hai_flow.definition.plan import ForEach, Iteration, Parallel, Repeat, Retry, Step, Switch, Try
+from hai_flow.definition.plan import Call, ForEach, Iteration, Parallel, Repeat, Retry, Step, Switch, Try
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import RUN_END, Draft, Raised
 from hai_flow.engine.ids import tool_call_id
@@ -33,6 +33,8 @@ from hai_flow.engine.state import Ending, in_cleanup, is_inside
 Json: TypeAlias = Any
 
 UNDO_FAILED = "undo.failed"
+SHOWN_OUTPUT: Final = "hai.output"
+"""The custom event that shows what an exposed effect gave which is no call of a tool (LANGUAGE section 2)."""
 
 # --- the run ----------------------------------------------------------------------------------------------------------
 
@@ -393,9 +395,17 @@ def _retry_policy(draft: Draft, step: Step) -> Retry | None:
 
 
 def resolve_call(draft: Draft, step: Step, output: Json, error: e.Error | None) -> None:
-    """Show the result of an exposed call to the frontend that saw it begin."""
+    """Show the result of an exposed call to the frontend that saw it begin, or what another exposed effect gave."""
     known = draft.state.steps[step.path]
-    if not step.expose or not known.asked:
+    if not step.expose:
+        return
+    if not isinstance(step.verb, Call):
+        if error is None:
+            arguments = None if known.args is None else values.loads(known.args)
+            shown = {"path": step.path, "arguments": arguments, "output": output}
+            draft.emit(e.CustomEmitted, path=step.path, name=SHOWN_OUTPUT, value=shown)
+        return
+    if not known.asked:
         return
     id = tool_call_id(draft.state.run_id, step.path, known.asked - 1)
     call = draft.state.tool_calls.get(id)

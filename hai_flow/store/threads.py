@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from hai_flow.store.runs import SUMMARY_COLUMNS, RunSummary
@@ -33,6 +33,30 @@ class Message:
     role: str
     body: bytes
     seq: int
+
+
+class Place(NamedTuple):
+    """How far a thread has got: its newest run that is nobody's child, and that run's seq."""
+
+    run_id: UUID
+    seq: int
+
+
+async def newest_places(
+    connection: Connection | Pool, keys: Sequence[tuple[UUID, str]]
+) -> dict[tuple[UUID, str], Place]:
+    """How far each of the threads `(tenant, thread_id)` has got; one without a run is not there."""
+    query = """
+    SELECT wanted.tenant, wanted.thread_id, newest.id, newest.seq
+    FROM unnest($1::uuid[], $2::text[]) AS wanted (tenant, thread_id)
+    CROSS JOIN LATERAL (
+        SELECT id, seq FROM runs
+        WHERE tenant = wanted.tenant AND thread_id = wanted.thread_id AND parent_id IS NULL
+        ORDER BY created_at DESC, id DESC LIMIT 1
+    ) AS newest
+    """
+    rows = await connection.fetch(query, [tenant for tenant, _ in keys], [thread for _, thread in keys])
+    return {(row[0], row[1]): Place(row[2], row[3]) for row in rows}
 
 
 async def runs_of_thread(connection: Connection | Pool, tenant: UUID, thread_id: str) -> list[RunSummary]:

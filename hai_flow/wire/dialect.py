@@ -142,6 +142,33 @@ class Encoder(Protocol):
         ...
 
 
+# Line ends to some clients' `splitlines`, though not to the SSE standard. In JSON text they stand only inside strings.
+_LINE_ENDS = {
+    "\u0085".encode(): b"\\u0085",
+    "\u2028".encode(): b"\\u2028",
+    "\u2029".encode(): b"\\u2029",
+}
+
+
+def dump(value: Json) -> bytes:
+    """`value` as JSON that fits one line, whichever line ends a reader believes in."""
+    data = values.dumps(value)
+    if data.isascii():
+        return data
+    for character, escape in _LINE_ENDS.items():
+        data = data.replace(character, escape)
+    return data
+
+
+def readdressed(frame: Frame, run_id: str) -> Frame:
+    """`frame` under the runId of a follower that attached to another client's turn: its RUN_STARTED bore its own.
+
+    Needed for terminal frames alone; no other names the run. A frame without a runId is returned as it is.
+    """
+    event = values.loads(frame.data)
+    return frame._replace(data=dump({**event, "runId": run_id})) if "runId" in event else frame
+
+
 Decode: TypeAlias = Callable[[bytes, Limits], Posted]
 
 
@@ -149,8 +176,9 @@ Decode: TypeAlias = Callable[[bytes, Limits], Posted]
 class Dialect:
     """A registered dialect. `encoding` is its name in cursors; it changes whenever the frames of any event change.
 
-    `decode` is None for a projection that nobody posts to. `framing` makes bytes of its frames; with `by_seq` an
-    event's only frame is named by its seq, else by a cursor. `others` are the same dialect in other framings, for those
+    `decode` is None for a projection that nobody posts to, and for a protocol whose endpoint reads its own body.
+    `framing` makes bytes of its frames; with `by_seq` an event's only frame is named by its seq, else by a cursor.
+    `readdress` puts a terminal frame under another runId. `others` are the same dialect in other framings, for those
     who ask for their content type.
     """
 
@@ -160,6 +188,7 @@ class Dialect:
     decode: Decode | None = None
     framing: Framing = SSE
     by_seq: bool = False
+    readdress: Callable[[Frame, str], Frame] = readdressed
     others: tuple[Dialect, ...] = ()
 
     def accepted(self, accept: str) -> Dialect:
@@ -187,33 +216,6 @@ def entries_of(state: RunState) -> list[Entry]:
     entries: list[Entry] = [message for message in state.messages.values() if not message.open]
     entries += [call for call in state.tool_calls.values() if not call.open]
     return sorted(entries, key=lambda entry: entry.n)
-
-
-# Line ends to some clients' `splitlines`, though not to the SSE standard. In JSON text they stand only inside strings.
-_LINE_ENDS = {
-    "\u0085".encode(): b"\\u0085",
-    "\u2028".encode(): b"\\u2028",
-    "\u2029".encode(): b"\\u2029",
-}
-
-
-def dump(value: Json) -> bytes:
-    """`value` as JSON that fits one line, whichever line ends a reader believes in."""
-    data = values.dumps(value)
-    if data.isascii():
-        return data
-    for character, escape in _LINE_ENDS.items():
-        data = data.replace(character, escape)
-    return data
-
-
-def readdressed(frame: Frame, run_id: str) -> Frame:
-    """`frame` under the runId of a follower that attached to another client's turn: its RUN_STARTED bore its own.
-
-    Needed for terminal frames alone; no other names the run. A frame without a runId is returned as it is.
-    """
-    event = values.loads(frame.data)
-    return frame._replace(data=dump({**event, "runId": run_id})) if "runId" in event else frame
 
 
 def without_none(fields: Mapping[str, Json]) -> dict[str, Json]:

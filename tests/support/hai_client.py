@@ -32,7 +32,8 @@ class Event:
 
 
 def parse(stream: bytes) -> list[Event]:
-    """The events of SSE bytes; comments are left out."""
+    """The events of SSE bytes; comments are left out. They are linted, as far as a piece of a stream can be."""
+    assert wire_lint.faults_of(stream) == []
     events: list[Event] = []
     for block in stream.split(b"\n\n"):
         fields = dict(line.split(b": ", 1) for line in block.split(b"\n") if line and not line.startswith(b":"))
@@ -91,9 +92,13 @@ class Live:
 
     def until(self, type: str) -> list[dict[str, Any]]:
         """Read until an event of `type` has come."""
-        while type not in [event.data.get("type") for event in parse(self.body)]:
+        while type not in [event.data.get("type") for event in self.events()]:
             self.body += next(self._bytes)
-        return [event.data for event in parse(self.body)]
+        return [event.data for event in self.events()]
+
+    def events(self) -> list[Event]:
+        """What has come as a whole."""
+        return parse(self.body[: self.body.rfind(b"\n\n") + 2] if b"\n\n" in self.body else b"")
 
     def rest(self) -> Stream:
         """Read to the end."""
