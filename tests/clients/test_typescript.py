@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,37 +10,20 @@ from typing import Any
 
 import pytest
 
-from tests.clients import rig
+from tests.clients import rig, typescript
+from tests.clients.typescript import node, npm
 from tests.support.postgres import Server
-from tests.support.server import ROOT, ServerProcess, serving
+from tests.support.server import ServerProcess, serving
 
-PROJECT = ROOT / "clients" / "typescript"
 BINARY = "application/vnd.hai.event+msgpack"
 GREETING = "HAI Flow keeps this conversation in PostgreSQL, so it can wait for you as long as you like."
 
 Scenario = Callable[..., dict[str, Any]]
 
 
-def node(directory: Path, *command: str) -> str:
-    """What the command wrote to standard output. It must succeed."""
-    answer = subprocess.run([rig.node(), *command], cwd=directory, capture_output=True, encoding="utf-8", timeout=100)
-    assert answer.returncode == 0, answer.stdout[-6000:] + answer.stderr[-6000:]
-    return answer.stdout
-
-
-def npm() -> str:
-    """The program of the Node that is used, for that Node to run."""
-    return str(Path(rig.node()).parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")
-
-
 @pytest.fixture(scope="session")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package, built apart from the checkout."""
-    directory = tmp_path_factory.mktemp("hai-client") / "package"
-    shutil.copytree(PROJECT, directory, ignore=shutil.ignore_patterns("node_modules", "dist"))
-    (directory / "node_modules").symlink_to(rig.npm_packages(PROJECT) / "node_modules")
-    node(directory, "node_modules/typescript/bin/tsc", "-p", "tsconfig.build.json")
-    return directory
+    return typescript.built(tmp_path_factory.mktemp("hai-client"))
 
 
 @pytest.fixture
@@ -82,6 +64,7 @@ def test_a_chat_comes_in_pieces_over_either_transport(play: Scenario, transport:
     assert told["types"][-1] == "RUN_FINISHED"
     assert told["documents"] == told["types"].count("BUSINESS_DATA_CONTENT") > 4
     assert told["text"] == f"You said: 你好 }}{{. {GREETING}"
+    assert told["result"] == {"answer": told["text"]}
     assert told["second"] == f"You said: again. {GREETING}"
     assert told["pendings"] == []
 
