@@ -74,7 +74,10 @@ interface ActiveRun {
   input: RunAgentInput;
   subscriber: AgentSubscriber | undefined;
   hearing: Hearing;
+  /** The server has taken the request. */
   accepted: boolean;
+  /** Since when the present connection stands. */
+  connectedAt: number | undefined;
   result: unknown;
   error: RunErrorEvent | undefined;
 }
@@ -216,7 +219,7 @@ export class HttpAgent {
     this.abortController.abort();
   }
 
-  /** How a request is made. Override it to change that. */
+  /** How a request is made, but for its signal. Override it to change that. */
   protected requestInit(input: RunAgentInput): RequestInit {
     return {
       method: "POST",
@@ -226,7 +229,6 @@ export class HttpAgent {
         Accept: this.transport === "binary" ? `${BINARY}, ${SSE};q=0.5` : SSE,
       },
       body: JSON.stringify(input),
-      signal: this.abortController.signal,
     };
   }
 
@@ -250,6 +252,7 @@ export class HttpAgent {
       subscriber,
       hearing: new Hearing(),
       accepted: false,
+      connectedAt: undefined,
       result: undefined,
       error: undefined,
     };
@@ -287,10 +290,11 @@ export class HttpAgent {
     let attempt = 0;
     // Until it has been accepted the same request is sent again, to the byte: the server takes it once. Then it attaches.
     for (let input = run.input; ; input = run.accepted ? attaching(run.input) : run.input) {
-      const began = Date.now();
-      const reason = await this.#stream(run, input, signal);
+      run.connectedAt = undefined;
+      const reason = await this.#connection(run, input, signal);
       if (reason === undefined || signal.aborted) return;
-      attempt = Date.now() - began < STABLE_MS ? attempt + 1 : 1;
+      const lasted = run.connectedAt === undefined ? 0 : Date.now() - run.connectedAt;
+      attempt = lasted < STABLE_MS ? attempt + 1 : 1;
       if (attempt > this.reconnect.attemptsMax) throw lost(reason);
       const delayMs = delayOf(this.reconnect, attempt, reason.retryAfterMs);
       await this.#tell(run, (to, params) => to.onReconnecting?.({ attempt, delayMs, reason, ...params }));
@@ -299,25 +303,38 @@ export class HttpAgent {
     }
   }
 
-  /** One connection. The reason why it ended too early, or nothing if the run ended. */
-  async #stream(run: ActiveRun, input: RunAgentInput, signal: AbortSignal): Promise<ConnectionBroken | undefined> {
+  /** One connection. The reason why it ended too early, or nothing if the run ended. It is closed in any case. */
+  async #connection(run: ActiveRun, input: RunAgentInput, signal: AbortSignal): Promise<ConnectionBroken | undefined> {
+    const connection = new AbortController();
+    const leave = (): void => connection.abort(signal.reason);
+    signal.addEventListener("abort", leave);
+    if (signal.aborted) leave();
     try {
-      const response = await send(() => this.fetch(this.url, this.requestInit(input)), signal);
-      this.#accept(run);
-      for await (const event of eventsOf(response, signal, this.idleTimeoutMs)) {
-        const heard = await this.#hear(run, event);
-        if (heard === "ended" || signal.aborted) return undefined;
-        if (heard === "closing") return new ConnectionBroken("the server is closing");
-      }
-      return new ConnectionBroken("the stream ended before its run did");
+      return await this.#stream(run, input, connection.signal);
     } catch (error) {
       if (error instanceof ConnectionBroken) return error;
       throw error;
+    } finally {
+      signal.removeEventListener("abort", leave);
+      connection.abort();
     }
+  }
+
+  async #stream(run: ActiveRun, input: RunAgentInput, signal: AbortSignal): Promise<ConnectionBroken | undefined> {
+    const request = { ...this.requestInit(input), signal };
+    const response = await send(() => this.fetch(this.url, request), signal, this.idleTimeoutMs);
+    this.#accept(run);
+    for await (const event of eventsOf(response, signal, this.idleTimeoutMs)) {
+      const heard = await this.#hear(run, event);
+      if (heard === "ended" || signal.aborted) return undefined;
+      if (heard === "closing") return new ConnectionBroken("the server is closing");
+    }
+    return new ConnectionBroken("the stream ended before its run did");
   }
 
   #accept(run: ActiveRun): void {
     run.accepted = true;
+    run.connectedAt = Date.now();
     for (const { id } of run.input.messages) this.#known.add(id);
   }
 

@@ -26,14 +26,14 @@ const TRANSIENT = new Set([429, 502, 503, 504]);
 
 /**
  * The response to a request, once the server has accepted it. Throws `HttpProblem` for a refusal, `ConnectionBroken` where
- * trying again may help, `ProtocolError` for a content type that is none of ours.
+ * trying again may help, also after `idleMs` without an answer, `ProtocolError` for a content type that is none of ours.
  */
-export async function send(fetching: () => Promise<Response>, signal: AbortSignal): Promise<Response> {
+export async function send(fetching: () => Promise<Response>, signal: AbortSignal, idleMs: number): Promise<Response> {
   let response: Response;
   try {
-    response = await fetching();
+    response = await within(idleMs, fetching());
   } catch (error) {
-    if (signal.aborted) throw error;
+    if (signal.aborted || error instanceof ConnectionBroken) throw error;
     throw new ConnectionBroken(`the server could not be reached: ${describe(error)}`, { cause: error });
   }
   if (!response.ok) {
@@ -79,17 +79,23 @@ async function readOrBreak(
   signal: AbortSignal,
   idleMs: number,
 ): Promise<ReadableStreamReadResult<Uint8Array>> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const idle = new Promise<never>((_, reject) => {
-    if (idleMs > 0) {
-      timer = setTimeout(() => reject(new ConnectionBroken(`nothing came for ${idleMs} ms`)), idleMs);
-    }
-  });
   try {
-    return await Promise.race([reader.read(), idle]);
+    return await within(idleMs, reader.read());
   } catch (error) {
     if (signal.aborted || error instanceof ConnectionBroken) throw error;
     throw new ConnectionBroken(`the connection broke: ${describe(error)}`, { cause: error });
+  }
+}
+
+/** What is waited for, if it comes within `idleMs` (0: whenever it comes). */
+async function within<T>(idleMs: number, coming: Promise<T>): Promise<T> {
+  if (idleMs <= 0) return coming;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const silence = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new ConnectionBroken(`nothing came for ${idleMs} ms`)), idleMs);
+  });
+  try {
+    return await Promise.race([coming, silence]);
   } finally {
     clearTimeout(timer);
   }

@@ -80,6 +80,35 @@ test("a request that may not have arrived is sent again to the byte, so that the
   assert.equal(new Set(requests.map(({ body }) => body)).size, 1);
 });
 
+test("a server that does not answer at all is asked again", async (context) => {
+  const { url, requests } = await serve(context, () => {}, streams(started, finished));
+  await agentFor(url, { idleTimeoutMs: 100 }).runAgent();
+  assert.equal(requests.length, 2);
+  assert.equal(requests[0]?.body, requests[1]?.body);
+});
+
+test("a connection is closed as soon as its run has ended, whatever else the server would send", async (context) => {
+  let closed: (() => void) | undefined;
+  const closing = new Promise<void>((resolve) => (closed = resolve));
+  const { url } = await serve(context, (response) => {
+    response.writeHead(200, { "Content-Type": "text/event-stream" });
+    response.write([started, finished].map(sse).join(""));
+    response.on("close", () => closed?.());
+  });
+  await agentFor(url).runAgent();
+  await closing;
+});
+
+test("a fetch that knows no signal is left all the same", async (context) => {
+  const { url } = await serve(context, (response) => {
+    response.writeHead(200, { "Content-Type": "text/event-stream" });
+    response.write(sse(started));
+  });
+  const agent = agentFor(url, { fetch: (to: string, { signal: _, ...request }: RequestInit) => fetch(to, request) });
+  const { aborted } = await agent.runAgent({}, { onRunStartedEvent: () => void setImmediate(() => agent.abortRun()) });
+  assert.equal(aborted, true);
+});
+
 test("who comes back too often in vain gives up and says that the run goes on", async (context) => {
   const { url, requests } = await serve(context, ...Array.from({ length: 4 }, () => streams(...cutShort)));
   await assert.rejects(agentFor(url, { reconnect: { delayMs: 1, attemptsMax: 3 } }).runAgent(), (error: Error) => {
