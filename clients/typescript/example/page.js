@@ -67,9 +67,12 @@ function show() {
   place("url").textContent = agent.url;
   place("thread").textContent = agent.threadId;
   place("state").textContent = JSON.stringify(agent.state, null, 2);
-  place("messages").replaceChildren(...agent.messages.filter(({ role }) => role !== "tool").map(messageElement));
+  place("messages").replaceChildren(...agent.messages.filter(isShown).map(messageElement));
   place("pendings").replaceChildren(...agent.pendings.map(pendingElement));
 }
+
+/** Results of tools are for the agent; what an attempt began and another one said again is marked as aborted. */
+const isShown = ({ role, extra }) => role !== "tool" && !extra?.aborted;
 
 function messageElement(message) {
   const content = message.role === "assistant" ? outputElements(message.content ?? "") : [element("p", textOf(message))];
