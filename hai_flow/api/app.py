@@ -10,8 +10,8 @@ from fastapi.routing import APIRoute
 
 import hai_flow
 from hai_flow.api import (
-    dialects,
     events,
+    hai,
     pendings,
     problems,
     runs,
@@ -61,7 +61,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     app.state.admission = Admission()
     app.state.act_as = act_as
     problems.install(app)
-    for module in (runs, events, pendings, signals, triggers, schedules, versions, workflows, dialects):
+    for module in (runs, events, pendings, signals, triggers, schedules, versions, workflows, hai):
         app.include_router(module.router)
     app.add_api_route("/healthz", healthz, tags=["operations"], response_model=None, responses=_of(shapes.Health))
     app.add_api_route("/readyz", readyz, tags=["operations"], response_model=None, responses=_of(shapes.Readiness))

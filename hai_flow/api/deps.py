@@ -133,9 +133,10 @@ class Access:
         return cast(Pieces, self.runtime.fanout.follow(UUID(start.run_id), dialect, profile, start))
 
     async def stream(
-        self, begin: Callable[[], Awaitable[Pieces]], farewell: Callable[[], bytes] = bytes
+        self, begin: Callable[[], Awaitable[Pieces]], dialect: Dialect, farewell: Callable[[], bytes] = bytes
     ) -> EventStream:
-        """The response that streams what `begin` gives. Its place is taken first: 429 before anything is stored."""
+        """The response that streams what `begin` gives, framed as the dialect is. Its place is taken first: 429 before
+        anything is stored."""
         self.admission.open_stream()
         try:
             pieces = await begin()
@@ -144,6 +145,7 @@ class Access:
             raise
         return EventStream(
             pieces,
+            framing=dialect.framing,
             keepalive_seconds=self.settings.keepalive_seconds,
             stall_seconds=self.settings.follower_stall_seconds,
             farewell=farewell,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
-from uuid import UUID
 
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import JSONResponse
@@ -18,7 +16,7 @@ from hai_flow.api.problems import documented
 from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime.fanout import Piece, rendered, unnumbered
+from hai_flow.runtime.fanout import Piece, numbered, unnumbered
 from hai_flow.store import runs
 from hai_flow.wire import DIALECTS, sse
 from hai_flow.wire.dialect import Dialect, Frame, Profile, dump
@@ -55,11 +53,11 @@ async def get_events(
     given = (last_event_id if last_event_id is not None else after) or None
     if dialect is not None:
         shown = _Shown(access, row, DIALECTS[dialect])
-        return await access.stream(lambda: shown.after(given), farewell(access, shown.dialect))
+        return await access.stream(lambda: shown.after(given), shown.dialect, farewell(access, shown.dialect))
     seq = _seq(given)
     if sse.CONTENT_TYPE not in accept:
         return await _page(access, row, seq, limit)
-    return await access.stream(lambda: _log(access, row, seq))
+    return await access.stream(lambda: _log(access, row, seq), LOG)
 
 
 # --- the log ------------------------------------------------------------------------------------------------------
@@ -89,7 +87,7 @@ async def _log(access: Access, row: runs.RunRow, seq: int) -> Pieces:
     if seq > row.seq:
         state = await access.state(row.id)
         reset = [Frame(RESET, dump({"seq": state.seq}))]
-        return preceded(_piece(reset, state.seq, row.id, LOG), _until_end(access, state, state.seq))
+        return preceded(numbered(LOG, reset, state.seq, row.id), _until_end(access, state, state.seq))
     return _until_end(access, await access.state(row.id, seq), row.seq)
 
 
@@ -143,8 +141,8 @@ class _Shown:
         stored = (await runs.read_log(self.access.pool, self.row.id, place.seq - 1, 1))[0]
         event = e.decode_events(stored.events)[place.seq - stored.first_seq]
         frames = self.dialect.encoder(profile, before).encode(event)
-        whole = _piece(frames, place.seq, self.row.id, self.dialect)
-        shown = _piece(frames[: place.frame + 1], place.seq, self.row.id, self.dialect)
+        whole = numbered(self.dialect, frames, place.seq, self.row.id)
+        shown = numbered(self.dialect, frames[: place.frame + 1], place.seq, self.row.id)
         rest = Piece(place.seq, frames[place.frame + 1 :], whole.data[len(shown.data) :])
         return preceded(rest, self._follow(here, profile, head))
 
@@ -155,14 +153,10 @@ class _Shown:
         earlier = await earlier_entries(self.access, self.row.thread_id, self.row.id)
         started, *frames = self.dialect.encoder(profile, state).preface(None, earlier)
         note = {"type": "CUSTOM", "name": f"hai.{RESET}", "value": {"seq": state.seq}, "timestamp": state.at}
-        preface = unnumbered([started, Frame("CUSTOM", dump(note)), *frames])
+        preface = unnumbered(self.dialect, [started, Frame("CUSTOM", dump(note)), *frames])
         return preceded(preface, self._follow(state, profile, state))
 
     def _follow(self, start: RunState, profile: Profile, head: RunState) -> Pieces:
         if start.seq >= head.seq and not head.turn_open:
             return nothing()
         return up_to(head, self.access.follow(start, self.dialect, profile))
-
-
-def _piece(frames: Sequence[Frame], seq: int, run_id: UUID, dialect: Dialect) -> Piece:
-    return Piece(seq, frames, rendered(frames, seq, run_id, dialect.encoding))

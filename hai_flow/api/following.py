@@ -9,7 +9,7 @@ from uuid import UUID
 
 from hai_flow.api.deps import Access, Pieces
 from hai_flow.engine.state import RunState, TurnState
-from hai_flow.runtime.fanout import Piece, unnumbered
+from hai_flow.runtime.fanout import Piece
 from hai_flow.settings import Settings
 from hai_flow.store import threads
 from hai_flow.store.projection import thread_entry
@@ -90,6 +90,6 @@ def farewell(access: Access, dialect: Dialect) -> Callable[[], bytes]:
     def last_words() -> bytes:
         nobody = RunState("", at=access.runtime.committer.now_ms())
         encoder = dialect.encoder(Profile(dialect=dialect.name), nobody)
-        return unnumbered(encoder.farewell("The stream broke off; reconnect to go on.")).data
+        return dialect.unnumbered(encoder.farewell("The stream broke off; reconnect to go on."))
 
     return last_words

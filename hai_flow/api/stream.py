@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from hai_flow.runtime.fanout import Lagging, Piece
-from hai_flow.wire import sse
+from hai_flow.wire.framing import SSE, Framing
 
 log = structlog.get_logger(__name__)
 
@@ -24,7 +24,7 @@ class _Stalled(Exception):
 
 
 class EventStream(Response):
-    """Pieces as `text/event-stream`. Everything that is ready goes out in one write.
+    """Pieces as a stream in the given framing. Everything that is ready goes out in one write.
 
     A client that takes nothing for `stall_seconds` is cut off: it holds memory here, and comes back with its cursor.
     A client that goes away ends the stream; it never ends the run. Where the pieces break off before their end
@@ -35,15 +35,18 @@ class EventStream(Response):
         self,
         pieces: AsyncGenerator[Sequence[Piece]],
         *,
+        framing: Framing = SSE,
         keepalive_seconds: float,
         stall_seconds: float,
         farewell: Callable[[], bytes] = bytes,
         closed: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(media_type=sse.CONTENT_TYPE)
+        super().__init__()
+        self.headers["Content-Type"] = framing.content_type  # exactly: a charset makes clients misread binary frames
         self.headers["X-Accel-Buffering"] = "no"
         del self.headers["content-length"]
         self._pieces = pieces
+        self._keep_alive = framing.keep_alive
         self._keepalive_seconds = keepalive_seconds
         self._stall_seconds = stall_seconds
         self._farewell = farewell
@@ -74,7 +77,7 @@ class EventStream(Response):
                 )
                 if watching in done:
                     return False
-                data = sse.KEEP_ALIVE
+                data = self._keep_alive
                 if done:
                     data = b"".join(piece.data for piece in coming.result())
                     coming = asyncio.ensure_future(anext(self._pieces))

@@ -33,8 +33,6 @@ from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.store import runs
 from hai_flow.store.database import EVERYTHING, Database
 from hai_flow.wire.dialect import Dialect, Encoder, Frame, Profile
-from hai_flow.wire.log import LOG
-from hai_flow.wire.sse import Cursor, event_bytes
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +49,7 @@ class FanoutConfig:
 
 
 class Piece(NamedTuple):
-    """What one event became on a stream: its frames, and their SSE bytes. `seq` 0: made by no event."""
+    """What one event became on a stream: its frames, and their bytes. `seq` 0: made by no event."""
 
     seq: int
     frames: Sequence[Frame]
@@ -71,7 +69,7 @@ class Lagging(Exception):
 class _Ring:
     """The pieces of one profile from `first_seq` on, for as long as somebody follows them."""
 
-    encoding: str
+    dialect: Dialect
     encoder: Encoder
     first_seq: int
     followers: int = 0
@@ -179,11 +177,9 @@ class Fanout(Service):
         for key, ring in list(feed.rings.items()):
             try:
                 for seq, event in enumerate(news, first):
-                    ring.append(
-                        _piece(ring.encoder, seq, event, feed.run_id, ring.encoding), self.config.ring_bytes_max
-                    )
+                    ring.append(_piece(ring.encoder, seq, event, feed.run_id, ring.dialect), self.config.ring_bytes_max)
             except Exception as error:  # a dialect's fault ends its own streams, and nothing else
-                log.error("encoding_failed", run_id=str(feed.run_id), encoding=ring.encoding, exc_info=error)
+                log.error("encoding_failed", run_id=str(feed.run_id), encoding=ring.dialect.encoding, exc_info=error)
                 del feed.rings[key]
                 ring.broken = True
             ring.wake()
@@ -272,7 +268,7 @@ class Fanout(Service):
                 for row in rows:
                     for event in e.decode_events(row.events)[seq + 1 - row.first_seq :]:
                         seq += 1
-                        read.append(_piece(encoder, seq, event, run_id, dialect.encoding))
+                        read.append(_piece(encoder, seq, event, run_id, dialect))
                         if read[-1].terminal:
                             yield read
                             return
@@ -286,11 +282,11 @@ class Fanout(Service):
                         break
                     if feed.head is not None and seq > feed.head:  # we saw what nobody told the feed yet
                         if self.closing.is_set():
-                            yield [_farewell(encoder)]
+                            yield [_farewell(encoder, dialect)]
                             return
                         self._read_later(feed)
                         await moved.wait()
-            with self._ring(feed, (dialect.encoding, profile), encoder, seq) as ring:
+            with self._ring(feed, dialect, profile, encoder, seq) as ring:
                 async for pieces in self._live(ring, seq):
                     yield pieces
 
@@ -306,7 +302,7 @@ class Fanout(Service):
                     return
                 continue
             if self.closing.is_set():
-                yield [_farewell(ring.encoder)]
+                yield [_farewell(ring.encoder, ring.dialect)]
                 return
             await changed.wait()
 
@@ -330,12 +326,13 @@ class Fanout(Service):
                 self._accept(feed, first_seq, events)
 
     @contextlib.contextmanager
-    def _ring(self, feed: _Feed, key: tuple[str, Profile], encoder: Encoder, seq: int) -> Iterator[_Ring]:
+    def _ring(self, feed: _Feed, dialect: Dialect, profile: Profile, encoder: Encoder, seq: int) -> Iterator[_Ring]:
         """The ring of the profile; made of the follower's own encoder, which stands at the head, if there is none."""
+        key = (dialect.encoding, profile)
         ring = feed.rings.get(key)
         if ring is None:
             assert seq == feed.head
-            ring = feed.rings[key] = _Ring(key[0], encoder, seq + 1)
+            ring = feed.rings[key] = _Ring(dialect, encoder, seq + 1)
         ring.followers += 1
         try:
             yield ring
@@ -345,25 +342,19 @@ class Fanout(Service):
                 del feed.rings[key]
 
 
-def unnumbered(frames: Sequence[Frame]) -> Piece:
+def unnumbered(dialect: Dialect, frames: Sequence[Frame]) -> Piece:
     """Frames that no event made (a preface, a farewell): they carry no id."""
-    return Piece(0, frames, b"".join(event_bytes(frame.data) for frame in frames))
+    return Piece(0, frames, dialect.unnumbered(frames))
 
 
-def _farewell(encoder: Encoder) -> Piece:
-    return unnumbered(encoder.farewell("The server is closing; reconnect to go on."))
+def numbered(dialect: Dialect, frames: Sequence[Frame], seq: int, run_id: UUID) -> Piece:
+    """What the event `seq` became."""
+    return Piece(seq, frames, dialect.rendered(frames, seq, str(run_id)) if frames else b"")
 
 
-def _piece(encoder: Encoder, seq: int, event: e.Event, run_id: UUID, encoding: str) -> Piece:
-    frames = encoder.encode(event)
-    return Piece(seq, frames, rendered(frames, seq, run_id, encoding)) if frames else Piece(seq, (), b"")
+def _farewell(encoder: Encoder, dialect: Dialect) -> Piece:
+    return unnumbered(dialect, encoder.farewell("The server is closing; reconnect to go on."))
 
 
-def rendered(frames: Sequence[Frame], seq: int, run_id: UUID, encoding: str) -> bytes:
-    """The SSE bytes of an event's frames. The log's own stream names its events by seq, a dialect's by cursor."""
-    if encoding == LOG.encoding:
-        return b"".join(event_bytes(frame.data, id=str(seq), event=frame.name) for frame in frames)
-    return b"".join(
-        event_bytes(frame.data, id=str(Cursor(str(run_id), encoding, seq, number)))
-        for number, frame in enumerate(frames)
-    )
+def _piece(encoder: Encoder, seq: int, event: e.Event, run_id: UUID, dialect: Dialect) -> Piece:
+    return numbered(dialect, encoder.encode(event), seq, run_id)

@@ -19,6 +19,8 @@ from hai_flow import values
 from hai_flow.engine.commands import Turn
 from hai_flow.engine.events import Event, UserMessage
 from hai_flow.engine.state import MessageState, RunState, ToolCallState
+from hai_flow.wire.framing import SSE, Framing
+from hai_flow.wire.sse import Cursor
 
 Json: TypeAlias = Any
 
@@ -147,13 +149,37 @@ Decode: TypeAlias = Callable[[bytes, Limits], Posted]
 class Dialect:
     """A registered dialect. `encoding` is its name in cursors; it changes whenever the frames of any event change.
 
-    `decode` is None for a projection that nobody posts to.
+    `decode` is None for a projection that nobody posts to. `framing` makes bytes of its frames; with `by_seq` an
+    event's only frame is named by its seq, else by a cursor. `others` are the same dialect in other framings, for those
+    who ask for their content type.
     """
 
     name: str
     encoding: str
     encoder: Callable[[Profile, RunState], Encoder]
     decode: Decode | None = None
+    framing: Framing = SSE
+    by_seq: bool = False
+    others: tuple[Dialect, ...] = ()
+
+    def accepted(self, accept: str) -> Dialect:
+        """The dialect in the framing that the header `Accept` asks for; as it is, if it asks for none of the others."""
+        wanted = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
+        return next((each for each in self.others if each.framing.content_type in wanted), self)
+
+    def rendered(self, frames: Sequence[Frame], seq: int, run_id: str) -> bytes:
+        """The bytes of an event's frames."""
+        render = self.framing.render
+        if self.by_seq:
+            return b"".join(render(frame.data, frame.name, str(seq)) for frame in frames)
+        return b"".join(
+            render(frame.data, frame.name, str(Cursor(run_id, self.encoding, seq, number)))
+            for number, frame in enumerate(frames)
+        )
+
+    def unnumbered(self, frames: Sequence[Frame]) -> bytes:
+        """The bytes of frames that no event made (a preface, a farewell): they carry no id."""
+        return b"".join(self.framing.render(frame.data, frame.name, None) for frame in frames)
 
 
 def entries_of(state: RunState) -> list[Entry]:

@@ -10,26 +10,19 @@ What its client demands and nothing else does:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from hai_flow import values
 from hai_flow.engine import events as e
 from hai_flow.engine.ids import turn_id
-from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState, evolve
+from hai_flow.engine.state import MessageState, RunState, ToolCallState
 from hai_flow.errors import Rejected
 from hai_flow.wire import agent_input
-from hai_flow.wire.dialect import (
-    Dialect,
-    Entry,
-    Frame,
-    Limits,
-    Posted,
-    Profile,
-    dump,
-    entries_of,
-    without_none,
-)
+from hai_flow.wire.dialect import Dialect, Entry, Frame, Limits, Posted, Profile, dump, without_none
+from hai_flow.wire.framing import MESSAGE_PACK
+from hai_flow.wire.transcript import CONFIRM, history, question_args, result_id, shown_as_call
+from hai_flow.wire.turns import TurnEncoder, error_message
 
 Json: TypeAlias = Any
 
@@ -116,245 +109,36 @@ def _delta(message: MessageState, content: str, *, plain: bool, at: int | None =
     return document(output, message.layout, message.block_id, message.style)
 
 
-# --- outward: the snapshot of messages ----------------------------------------------------------------------------
-
-_CONFIRM: Final = {"approve": "confirmAction", "gate": "confirmAction", "ask": "requestInput"}
-
-
-def shown_as_call(profile: Profile, opened: e.PendingOpened) -> bool:
-    """Whether the client is handed this question as a call: it advertised the tool for it and may answer. A question
-    that does not ask who started the run is never a call."""
-    asked = opened.policy is None or opened.policy.get("asks_requester", True)
-    return asked and profile.may_answer and _CONFIRM.get(opened.kind) in profile.client_tools
-
-
-def _question_args(opened: e.PendingOpened) -> str:
-    """The arguments of confirmAction and requestInput (LANGUAGE section 7, Shown to a client)."""
-    fields = {
-        "title": opened.title,
-        "message": opened.message,
-        "evidence": None if opened.evidence is None else values.loads(opened.evidence),
-        "tool": opened.tool,
-        "arguments": None if opened.args is None else values.loads(opened.args),
-        "options": list(opened.options) or None,
-        "form": opened.schema,
-        "deadline": opened.deadline,
-        "digest": opened.digest,
-    }
-    return values.dumps(without_none(fields)).decode()
-
-
-def _answer_of(pending: PendingState) -> tuple[str, str | None] | None:
-    """What became of a pending, as a tool message's (content, error); None while it is open."""
-    match pending.status:
-        case "open":
-            return None
-        case "answered":
-            value = pending.value
-            return (value if isinstance(value, str) else values.dumps(value).decode()), None
-        case "declined" | "expired" | "voided":
-            error = pending.reason or pending.status
-            return error, error
-        case decision:
-            return values.dumps({"decision": decision}).decode(), None
-
-
-class _History:
-    """The messages of a snapshot under construction (H9, H11)."""
-
-    def __init__(self, plain: bool) -> None:
-        self.messages: list[dict[str, Json]] = []
-        self._plain = plain
-        self._by_id: dict[str, dict[str, Json]] = {}
-
-    def add_message(self, message: MessageState) -> None:
-        content = message.content
-        if message.path is not None:  # ours, not posted
-            content = _delta(message, content, plain=self._plain) if content else None
-        fields = {
-            "id": message.id,
-            "role": message.role,
-            "content": content,
-            "name": message.name,
-            "timestamp": message.at,
-            "extra": {"aborted": True} if message.aborted else message.extra,
-        }
-        self._append(without_none(fields))
-
-    def add_call(
-        self,
-        id: str,
-        name: str,
-        args: str,
-        at: int,
-        parent: str | None,
-        answer: tuple[str, str | None] | None,
-    ) -> None:
-        """A call hangs on its parent message, else on one of its own with the call's id (DESIGN section 11, Ids)."""
-        if (parent or id) not in self._by_id:
-            self._append({"id": parent or id, "role": "assistant", "timestamp": at})
-        holder = self._by_id[parent or id]
-        call = {"id": id, "type": "function", "function": {"name": name, "arguments": args}}
-        holder.setdefault("toolCalls", []).append(call)
-        if answer is not None:
-            content, error = answer
-            result = {"id": _result_id(id), "role": "tool", "content": content, "toolCallId": id}
-            self._append(result if error is None else {**result, "error": error})
-
-    def _append(self, message: dict[str, Json]) -> None:
-        self.messages.append(message)
-        self._by_id.setdefault(message["id"], message)
-
-
-def _result_id(tool_call_id: str) -> str:
-    return f"{tool_call_id}:result"
-
-
-def _before(pending: PendingState, entry: Entry) -> bool:
-    """Whether `pending` was opened before `entry` began. Pendings have no `n`, and a posted message's time is alien."""
-    opened = pending.opened
-    if entry.turn != opened.turn:
-        return opened.turn < entry.turn
-    return entry.path is not None and opened.at < entry.at
-
-
-def history(profile: Profile, state: RunState, transcript: Iterable[Entry]) -> list[dict[str, Json]]:
-    """The closed messages of the thread. Only calls that are still open are left without an answer."""
-    shown = _History(profile.option("hai.text") == "plain")
-
-    def add_call(call: ToolCallState, answer: tuple[str, str | None] | None) -> None:
-        shown.add_call(call.id, call.name, call.args, call.at, call.parent_message_id, answer)
-
-    def add_pending(pending: PendingState) -> None:
-        opened = pending.opened
-        args = _question_args(opened)
-        shown.add_call(opened.id, _CONFIRM[opened.kind], args, opened.at, None, _answer_of(pending))
-
-    for entry in transcript:
-        if isinstance(entry, MessageState):
-            shown.add_message(entry)
-        else:  # its run is over: nobody waits for an answer any more
-            add_call(entry, _resolved(entry) or ("voided", "voided"))
-
-    asked = [each for each in state.pendings.values() if shown_as_call(profile, each.opened)]
-    asked.sort(key=lambda each: (each.opened.at, each.opened.id), reverse=True)
-    for entry in entries_of(state):
-        while asked and _before(asked[-1], entry):
-            add_pending(asked.pop())
-        if isinstance(entry, MessageState):
-            shown.add_message(entry)
-        else:
-            pending = state.pendings.get(entry.id)
-            add_call(entry, _resolved(entry) or (_answer_of(pending) if pending else None))
-    for pending in reversed(asked):
-        add_pending(pending)
-    return shown.messages
-
-
-def _resolved(call: ToolCallState) -> tuple[str, str | None] | None:
-    return None if call.result is None else (call.result, call.error)
-
-
 # --- outward: events ----------------------------------------------------------------------------------------------
 
-# Steps without an effect that anybody could watch (section 2.4).
-_SILENT_VERBS: Final = frozenset({"say", "emit", "set", "switch", "try", "iteration", "return", "fail"})
 
-# LANGUAGE section 5: an author's own codes never begin with one of these.
-_RESERVED: Final = frozenset(
-    {
-        "input",
-        "state",
-        "expression",
-        "step",
-        "tool",
-        "http",
-        "llm",
-        "agent",
-        "approval",
-        "ask",
-        "wait_for",
-        "for_each",
-        "repeat",
-        "run",
-        "undo",
-        "limit",
-    }
-)
-
-
-def error_message(error: e.Error) -> str:
-    """The author's words for what the author raised (`fail`, rejections); else only where it happened.
-
-    PROTOCOLS section 7, rule 12: nothing else may reach a client. An error with an attempt comes from an effect,
-    whatever its code: its message may quote the world.
-    """
-    prefix, dot, _ = error.code.partition(".")
-    authored = not error.attempt and not (prefix in _RESERVED and dot)
-    if authored or prefix == "approval":
-        return error.message
-    return f"Step {error.path} failed." if error.path else "The run failed."
-
-
-def _steps_open(state: RunState) -> set[str]:
-    """The steps that a stream has open at this moment: begun in the turn that is open, and to be seen."""
-    if not state.turn_open or state.turn is None:
-        return set()
-    return {
-        path
-        for path, step in state.steps.items()
-        if step.turn == state.turn.n and step.status in ("running", "waiting") and step.verb not in _SILENT_VERBS
-    } - {""}
-
-
-class HaiEncoder:
+class HaiEncoder(TurnEncoder):
     """The log as HAI events, for one profile."""
 
     def __init__(self, profile: Profile, state: RunState) -> None:
-        self._profile = profile
-        self._state = state
+        super().__init__(profile, state)
         self._plain = profile.option("hai.text") == "plain"
         self._snapshot_type = profile.option("hai.snapshot") or "MESSAGE_SNAPSHOT"
-        self._steps = _steps_open(state)
 
-    def encode(self, event: e.Event) -> list[Frame]:
-        self._state = evolve(self._state, event)
-        shown = SHOWN.get(type(event))
-        if shown is None or not (self._state.turn_open or isinstance(event, _ENDS)):
-            return []  # what happens between turns belongs to no stream
-        return shown(self, event)
+    # --- a turn
 
-    def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:
-        state, at = self._state, self._state.at
-        run_id = asker_run_id or self._run_id()
-        messages = history(self._profile, state, transcript)
-        frames = [
-            self._lifecycle("RUN_STARTED", at, run_id),
-            self._state_snapshot(at),
-            _frame(self._snapshot_type, at, messages=messages),
-        ]
-        for pending in sorted(state.pendings.values(), key=lambda each: (each.opened.at, each.opened.id)):
-            if pending.status == "open" and self._shown_as_custom(pending.opened):
-                frames.append(_pending(pending.opened, at))
-        if state.turn_open and not state.ended:  # terminating a run may leave its turn as it was
-            return [*frames, *self._reopened(at)]
-        return [*frames, *self._ending(at, run_id)]
+    def run_started(self, at: int, run_id: str) -> list[Frame]:
+        return [self._lifecycle("RUN_STARTED", at, run_id)]
 
-    def farewell(self, reason: str) -> list[Frame]:
-        at = self._state.at
-        error = _frame("RUN_ERROR", at, terminal=True, message=reason, code="server_closing")
-        return [*self._closed(at), error]
+    def run_finished(self, at: int, run_id: str, status: str | None, reason: str) -> list[Frame]:
+        finished = self._lifecycle("RUN_FINISHED", at, run_id, terminal=True)
+        if status is None:
+            return [finished]
+        return [*self.custom(at, "hai.status", without_none({"status": status, "reason": reason or None})), finished]
 
-    # --- pieces
+    def run_failed(self, at: int, error: e.Error) -> list[Frame]:
+        return [_frame("RUN_ERROR", at, terminal=True, message=error_message(error), code=error.code)]
 
-    def _run_id(self) -> str:
-        turn = self._state.turn
-        if turn is None:
-            return turn_id(self._state.run_id, 0)
-        return turn.wire_run_id or turn_id(self._state.run_id, turn.n)
+    def broken_off(self, at: int, reason: str) -> list[Frame]:
+        return [_frame("RUN_ERROR", at, terminal=True, message=reason, code="server_closing")]
 
     def _lifecycle(self, type: str, at: int, run_id: str, *, terminal: bool = False) -> Frame:
-        state = self._state
+        state = self.state
         message_id = f"msg_{turn_id(state.run_id, state.turn.n if state.turn else 0)}"
         return _frame(
             type,
@@ -366,250 +150,115 @@ class HaiEncoder:
             role="assistant",
         )
 
-    def _state_snapshot(self, at: int) -> Frame:
-        state = self._state.state
-        return _frame("STATE_SNAPSHOT", at, snapshot={} if state is None else state)
+    def step_edge(self, at: int, path: str, *, started: bool) -> list[Frame]:
+        return [_frame("STEP_STARTED" if started else "STEP_FINISHED", at, stepName=path)]
 
-    def _open_messages(self) -> list[MessageState]:
-        messages = [self._state.messages[id] for id in self._state.open_messages]
-        return sorted(messages, key=lambda message: message.n)
+    # --- state and snapshots
 
-    def _open_calls(self) -> list[ToolCallState]:
-        turn = self._state.turn
-        calls = [c for c in self._state.tool_calls.values() if c.open and turn is not None and c.turn == turn.n]
-        return sorted(calls, key=lambda call: call.n)
+    def state_snapshot(self, at: int) -> list[Frame]:
+        state = self.state.state
+        return [_frame("STATE_SNAPSHOT", at, snapshot={} if state is None else state)]
 
-    def _reopened(self, at: int) -> list[Frame]:
-        """What is open, as if it had begun now: its start and all of it so far."""
-        frames = [_frame("STEP_STARTED", at, stepName=path) for path in sorted(self._steps)]
-        for message in self._open_messages():
-            frames.append(_message_edge("BUSINESS_DATA_START", message, at))
-            frames += self._content(message, message.content, at)
-        for call in self._open_calls():
-            frames += [_call_start(call, at), *_call_args(call.id, call.args, at)]
-        return frames
+    def state_delta(self, at: int, ops: Sequence[Json]) -> list[Frame]:
+        return [
+            _frame("STATE_DELTA", at, delta=[{**operation, "from": operation.get("from", "")} for operation in ops])
+        ]
 
-    def _closed(self, at: int) -> list[Frame]:
-        """The ends of all that is open, what is inside first."""
-        frames = [_call_end(call.id, at) for call in reversed(self._open_calls())]
-        frames += [_message_edge("BUSINESS_DATA_END", message, at) for message in reversed(self._open_messages())]
-        frames += [_frame("STEP_FINISHED", at, stepName=path) for path in sorted(self._steps, reverse=True)]
-        self._steps.clear()
-        return frames
+    def messages_snapshot(self, at: int, transcript: Sequence[Entry]) -> list[Frame]:
+        messages = history(_Words(self._plain), self.profile, self.state, transcript)
+        return [_frame(self._snapshot_type, at, messages=messages)]
 
-    def _content(self, message: MessageState, content: str, at: int) -> list[Frame]:
-        if not content:
-            return []
+    # --- messages
+
+    def message_started(self, at: int, message: MessageState) -> list[Frame]:
+        return [_message_edge("BUSINESS_DATA_START", message, at)]
+
+    def message_content(self, at: int, message: MessageState, content: str) -> list[Frame]:
         return [_message_content(message, _delta(message, content, plain=self._plain, at=at), at)]
 
-    def _ending(self, at: int, run_id: str) -> list[Frame]:
-        """How the stream of a turn that is over ends, by what became of the run."""
-        state = self._state
-        if state.status == "failed" and state.error is not None:
-            return [_run_error(state.error, at)]
-        status = state.status if state.status in _SPOKEN_STATUSES else None
-        return self._finished(at, run_id, status, state.stop_reason)
-
-    def _finished(self, at: int, run_id: str, status: str | None, reason: str = "") -> list[Frame]:
-        finished = self._lifecycle("RUN_FINISHED", at, run_id, terminal=True)
-        if status is None:
-            return [finished]
-        value = without_none({"status": status, "reason": reason or None})
-        return [_custom("hai.status", value, at), finished]
-
-    def _shown_as_custom(self, opened: e.PendingOpened) -> bool:
-        return opened.kind != "tool" and not shown_as_call(self._profile, opened)
-
-    # --- one method per event that is shown
-
-    def _turn_started(self, event: e.TurnStarted) -> list[Frame]:
-        self._steps.clear()
-        return [self._lifecycle("RUN_STARTED", event.at, self._run_id()), self._state_snapshot(event.at)]
-
-    def _turn_ended(self, event: e.TurnEnded) -> list[Frame]:
-        """A turn that ends with its run is finished by what says so, except a stop: it may also come without a turn."""
-        frames = self._closed(event.at)
-        match event.reason:
-            case "finished" | "failed":
-                return frames
-            case "waiting":
-                return [*frames, *self._finished(event.at, self._run_id(), None)]
-            case "stopped":
-                return [
-                    *frames,
-                    *self._finished(event.at, self._run_id(), "stopped", self._state.stop_reason),
-                ]
-            case status:
-                return [*frames, *self._finished(event.at, self._run_id(), status)]
-
-    def _run_finished(self, event: e.RunFinished) -> list[Frame]:
-        return [*self._closed(event.at), *self._finished(event.at, self._run_id(), None)]
-
-    def _run_failed(self, event: e.RunFailed) -> list[Frame]:
-        return [*self._closed(event.at), _run_error(event.error, event.at)]
-
-    def _run_stopped(self, event: e.RunStopped) -> list[Frame]:
-        if not self._state.turn_open:
-            return []
-        return [*self._closed(event.at), *self._finished(event.at, self._run_id(), "stopped", event.reason)]
-
-    def _step_started(self, event: e.StepStarted) -> list[Frame]:
-        if event.verb in _SILENT_VERBS or event.path in self._steps:
-            return []
-        self._steps.add(event.path)
-        return [_frame("STEP_STARTED", event.at, stepName=event.path)]
-
-    def _step_ended(self, event: e.StepFinished | e.StepFailed | e.StepStopped) -> list[Frame]:
-        if event.path not in self._steps:
-            return []
-        self._steps.remove(event.path)
-        return [_frame("STEP_FINISHED", event.at, stepName=event.path)]
-
-    def _message_started(self, event: e.MessageStarted) -> list[Frame]:
-        return [_message_edge("BUSINESS_DATA_START", self._state.messages[event.message_id], event.at)]
-
-    def _message_chunk(self, event: e.MessageChunk) -> list[Frame]:
-        return self._content(self._state.messages[event.message_id], event.content, event.at)
-
-    def _message_ended(self, event: e.MessageEnded) -> list[Frame]:
-        message, at = self._state.messages[event.message_id], event.at
-        end = _message_edge("BUSINESS_DATA_END", message, at)
+    def message_ended(self, at: int, message: MessageState) -> list[Frame]:
         if message.kind != "thinking" or not message.content:
-            return [end]
+            return self.message_cut(at, message)
         done = _thinking("", thinking=False, elapsed=(at - message.at) // 1000)
         delta = document(done, message.layout, message.block_id, message.style)
-        return [_message_content(message, delta, at), end]
+        return [_message_content(message, delta, at), *self.message_cut(at, message)]
 
-    def _tool_call_started(self, event: e.ToolCallStarted) -> list[Frame]:
-        return [_call_start(self._state.tool_calls[event.tool_call_id], event.at)]
+    def message_cut(self, at: int, message: MessageState) -> list[Frame]:
+        return [_message_edge("BUSINESS_DATA_END", message, at)]
 
-    def _tool_call_args_chunk(self, event: e.ToolCallArgsChunk) -> list[Frame]:
-        return _call_args(event.tool_call_id, event.content, event.at)
+    # --- calls and questions
 
-    def _tool_call_ended(self, event: e.ToolCallEnded) -> list[Frame]:
-        return [_call_end(event.tool_call_id, event.at)]
+    def call_started(self, at: int, call: ToolCallState) -> list[Frame]:
+        return [_call_start(call.id, call.name, at, call.parent_message_id)]
 
-    def _tool_call_resolved(self, event: e.ToolCallResolved) -> list[Frame]:
-        """The result of a server tool. A frontend knows its own (section 8.4)."""
-        id = event.tool_call_id
-        if self._state.tool_calls[id].executor == "frontend":
-            return []
+    def call_args(self, at: int, call: ToolCallState, delta: str) -> list[Frame]:
+        return [_call_args(call.id, delta, at)]
+
+    def call_ended(self, at: int, call: ToolCallState) -> list[Frame]:
+        return [_call_end(call.id, at)]
+
+    def call_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
         return [
             _frame(
                 "TOOL_CALL_RESULT",
-                event.at,
-                messageId=_result_id(id),
-                toolCallId=id,
-                content=event.content,
+                at,
+                messageId=result_id(call.id),
+                toolCallId=call.id,
+                content=content,
                 role="tool",
-                error=event.error,
+                error=error,
             )
         ]
 
-    def _pending_opened(self, event: e.PendingOpened) -> list[Frame]:
-        """A frontend tool's call has events of its own; our questions are shown as this client can take them."""
-        if event.kind == "tool":
-            return []
-        if self._shown_as_custom(event):
-            return [_pending(event, event.at)]
-        start = _frame(
-            "TOOL_CALL_START",
-            event.at,
-            call=event.id,
-            toolCallId=event.id,
-            toolCallName=_CONFIRM[event.kind],
-        )
-        return [start, *_call_args(event.id, _question_args(event), event.at), _call_end(event.id, event.at)]
+    def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        if not shown_as_call(self.profile, opened):
+            return [_pending(opened, at)]
+        args = _call_args(opened.id, question_args(opened), at)
+        return [_call_start(opened.id, CONFIRM[opened.kind], at), args, _call_end(opened.id, at)]
 
-    def _state_changed(self, event: e.StateChanged) -> list[Frame]:
-        if not event.ops:
-            return []
-        delta = [{**operation, "from": operation.get("from", "")} for operation in event.ops]
-        return [_frame("STATE_DELTA", event.at, delta=delta)]
+    def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        return [] if shown_as_call(self.profile, opened) else [_pending(opened, at)]
 
-    def _custom_emitted(self, event: e.CustomEmitted) -> list[Frame]:
-        return [_custom(event.name, event.value, event.at)]
+    # --- the author's own
 
-    def _raw_emitted(self, event: e.RawEmitted) -> list[Frame]:
-        return [_frame("RAW", event.at, event=event.event, source=event.source)]
+    def custom(self, at: int, name: str, value: Json) -> list[Frame]:
+        return [_custom(name, value, at)]
 
-    def _collaboration_started(self, event: e.CollaborationStarted) -> list[Frame]:
+    def raw(self, at: int, event: Json, source: str | None) -> list[Frame]:
+        return [_frame("RAW", at, event=event, source=source)]
+
+    def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
         """One message with exactly one content: the client parses what it has when the message ends (H6)."""
-        id, type = f"{self._state.run_id}:{self._state.seq}", "AGENT_COLLABORATIVE_MESSAGE"
+        type = "AGENT_COLLABORATIVE_MESSAGE"
         return [
-            _frame(f"{type}_START", event.at, **{"from": event.from_, "to": event.to}, messageId=id),
-            _frame(f"{type}_CONTENT", event.at, delta=dump({"task": event.task}).decode(), messageId=id),
-            _frame(f"{type}_END", event.at, messageId=id),
+            _frame(f"{type}_START", at, **{"from": event.from_, "to": event.to}, messageId=id),
+            _frame(f"{type}_CONTENT", at, delta=dump({"task": event.task}).decode(), messageId=id),
+            _frame(f"{type}_END", at, messageId=id),
         ]
 
 
-# What a status says that RUN_FINISHED alone would not.
-_SPOKEN_STATUSES: Final = frozenset({"queued", "paused", "stopping", "stopped", "needs_attention"})
+class _Words:
+    """Messages in a snapshot (H9, H11): ours with the concatenated deltas, a client's as it posted them."""
 
-SHOWN: Final[dict[type[e.Event], Callable[[HaiEncoder, Any], list[Frame]]]] = {
-    e.TurnStarted: HaiEncoder._turn_started,
-    e.TurnEnded: HaiEncoder._turn_ended,
-    e.RunFinished: HaiEncoder._run_finished,
-    e.RunFailed: HaiEncoder._run_failed,
-    e.RunStopped: HaiEncoder._run_stopped,
-    e.StepStarted: HaiEncoder._step_started,
-    e.StepFinished: HaiEncoder._step_ended,
-    e.StepFailed: HaiEncoder._step_ended,
-    e.StepStopped: HaiEncoder._step_ended,
-    e.StepSkipped: HaiEncoder._step_ended,
-    e.MessageStarted: HaiEncoder._message_started,
-    e.MessageChunk: HaiEncoder._message_chunk,
-    e.MessageEnded: HaiEncoder._message_ended,
-    e.ToolCallStarted: HaiEncoder._tool_call_started,
-    e.ToolCallArgsChunk: HaiEncoder._tool_call_args_chunk,
-    e.ToolCallEnded: HaiEncoder._tool_call_ended,
-    e.ToolCallResolved: HaiEncoder._tool_call_resolved,
-    e.PendingOpened: HaiEncoder._pending_opened,
-    e.StateChanged: HaiEncoder._state_changed,
-    e.CustomEmitted: HaiEncoder._custom_emitted,
-    e.RawEmitted: HaiEncoder._raw_emitted,
-    e.CollaborationStarted: HaiEncoder._collaboration_started,
-}
+    def __init__(self, plain: bool) -> None:
+        self._plain = plain
 
-_ENDS: Final = (e.TurnEnded, e.RunFinished, e.RunFailed, e.RunStopped)
+    def message(self, message: MessageState) -> dict[str, Json]:
+        content = message.content
+        if message.path is not None:  # ours, not posted
+            content = _delta(message, content, plain=self._plain) if content else None
+        fields = {
+            "id": message.id,
+            "role": message.role,
+            "content": content,
+            "name": message.name,
+            "timestamp": message.at,
+            "extra": {"aborted": True} if message.aborted else message.extra,
+        }
+        return without_none(fields)
 
-# Every other event, each on purpose.
-IGNORED: Final[frozenset[type[e.Event]]] = frozenset(
-    {
-        e.RunStarted,  # the turn that follows shows its state
-        e.RunQueued,  # status: turn_ended says what came of it
-        e.RunPaused,
-        e.RunResumed,
-        e.RunStopping,
-        e.RunNeedsAttention,
-        e.RunRetried,
-        e.Migrated,  # between two turns; the next one opens with a snapshot
-        e.MessagesChanged,  # the client's own words
-        e.AttemptStarted,  # retries: the step goes on
-        e.StepRetried,
-        e.StepEnding,  # how blocks end and go on: its steps tell
-        e.StepReopened,
-        e.StepUndone,
-        e.HandlerStarted,
-        e.IterationStarted,
-        e.IterationEnded,
-        e.BranchEnded,
-        e.CollaborationEnded,  # HAI shows a task once, when it is handed over
-        e.VoteCast,  # people: HAI knows only the question
-        e.PendingEdited,
-        e.PendingEscalated,
-        e.PendingReminded,
-        e.PendingRestamped,
-        e.PendingDecided,
-        e.PendingVoided,
-        e.TimerSet,  # the engine's own
-        e.TimerFired,
-        e.SignalsAwaited,
-        e.SignalReceived,
-        e.ChildMoved,
-        e.WarningRaised,
-    }
-)
+    def holder(self, id: str, at: int) -> dict[str, Json]:
+        return {"id": id, "role": "assistant", "timestamp": at}
 
 
 # --- outward: frames ----------------------------------------------------------------------------------------------
@@ -640,10 +289,6 @@ def _pending(opened: e.PendingOpened, at: int) -> Frame:
     return _custom("hai.pending", without_none(value), at)
 
 
-def _run_error(error: e.Error, at: int) -> Frame:
-    return _frame("RUN_ERROR", at, terminal=True, message=error_message(error), code=error.code)
-
-
 def _message_edge(type: str, message: MessageState, at: int) -> Frame:
     return _frame(type, at, messageId=message.id, role=message.role)
 
@@ -659,23 +304,22 @@ def _message_content(message: MessageState, delta: str, at: int) -> Frame:
     )
 
 
-def _call_start(call: ToolCallState, at: int) -> Frame:
-    return _frame(
-        "TOOL_CALL_START",
-        at,
-        call=call.id,
-        toolCallId=call.id,
-        toolCallName=call.name,
-        parentMessageId=call.parent_message_id,
-    )
+def _call_start(id: str, name: str, at: int, parent: str | None = None) -> Frame:
+    return _frame("TOOL_CALL_START", at, call=id, toolCallId=id, toolCallName=name, parentMessageId=parent)
 
 
-def _call_args(id: str, delta: str, at: int) -> list[Frame]:
-    return [_frame("TOOL_CALL_ARGS", at, call=id, toolCallId=id, delta=delta)] if delta else []
+def _call_args(id: str, delta: str, at: int) -> Frame:
+    return _frame("TOOL_CALL_ARGS", at, call=id, toolCallId=id, delta=delta)
 
 
 def _call_end(id: str, at: int) -> Frame:
     return _frame("TOOL_CALL_END", at, call=id, toolCallId=id)
 
 
-HAI: Final = Dialect("hai", "hai-1", HaiEncoder, decode)
+HAI: Final = Dialect(
+    "hai",
+    "hai-1",
+    HaiEncoder,
+    decode,
+    others=(Dialect("hai", "hai-1-binary", HaiEncoder, decode, framing=MESSAGE_PACK),),
+)

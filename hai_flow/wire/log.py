@@ -14,6 +14,7 @@ from hai_flow import values
 from hai_flow.engine.events import TERMINAL, Event
 from hai_flow.engine.state import RunState
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile, dump
+from hai_flow.wire.framing import NAMED_SSE
 
 Json: TypeAlias = Any
 
@@ -62,4 +63,4 @@ class LogEncoder:
         return []
 
 
-LOG: Final = Dialect("log", "log-1", LogEncoder)
+LOG: Final = Dialect("log", "log-1", LogEncoder, framing=NAMED_SSE, by_seq=True)

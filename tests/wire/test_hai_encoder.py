@@ -9,7 +9,8 @@ import pytest
 from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
 from hai_flow.wire.dialect import entries_of, readdressed
-from hai_flow.wire.hai import IGNORED, SHOWN, HaiEncoder, document, error_message
+from hai_flow.wire.hai import HaiEncoder, document
+from hai_flow.wire.turns import IGNORED, TurnEncoder, error_message
 from tests.support.wire_lint import lint
 from tests.wire.stories import (
     RUN,
@@ -27,8 +28,8 @@ PLAIN = profile()
 
 
 def test_every_event_type_is_either_shown_or_ignored_on_purpose():
-    assert set(SHOWN) | IGNORED == set(e.EVENT_TYPES)
-    assert not set(SHOWN) & IGNORED
+    assert set(TurnEncoder.SHOWN) | IGNORED == set(e.EVENT_TYPES)
+    assert not set(TurnEncoder.SHOWN) & IGNORED
 
 
 def test_a_run_that_says_something_from_start_to_end():

@@ -1,4 +1,4 @@
-"""The endpoints of the UI protocols. Which run a POST means is decided here, in one place (DESIGN section 11).
+"""A POST of a UI protocol and the run it means, decided in one place for every dialect (DESIGN section 11).
 
 No run, or the last one ended, and an unseen user message: a new run. An active run and new answers: they are given.
 Nothing new: attach. Anything else is refused before the stream opens. A client's history is not evidence: only an
@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter
 from fastapi.responses import Response
 
 from hai_flow.api.bodies import limits_of
-from hai_flow.api.deps import Access, CurrentAccess, Pieces, RawBody
+from hai_flow.api.deps import Access, Pieces
 from hai_flow.api.following import earlier_entries, farewell, one, preceded, with_wishes
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.engine import commands as c
@@ -26,15 +25,12 @@ from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.committer import Birth, Outcome, derived_run_id
-from hai_flow.runtime.fanout import Piece, rendered, unnumbered
+from hai_flow.runtime.fanout import Piece, numbered, unnumbered
 from hai_flow.store import threads
 from hai_flow.store.runs import RunSummary
-from hai_flow.wire import DIALECTS, sse
 from hai_flow.wire.dialect import Dialect, Entry, Posted, Profile, ToolMessage, readdressed
 
-router = APIRouter(tags=["dialects"])
-
-_BODY: Final[dict[str, Any]] = {
+RUN_AGENT_INPUT: Final[dict[str, Any]] = {
     "requestBody": {
         "required": True,
         "content": {
@@ -55,29 +51,25 @@ _BODY: Final[dict[str, Any]] = {
         },
     }
 }
-_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    **documented(404, 409, 410, *WITH_BODY),
-    200: {"description": "the events of one turn", "content": {sse.CONTENT_TYPE: {"schema": {"type": "string"}}}},
-}
 
 
-@router.post("/awp", response_model=None, openapi_extra=_BODY, responses=_RESPONSES)
-async def post_awp(body: RawBody, access: CurrentAccess) -> Response:
-    """HAI: start a run, answer what it waits for, or attach to it. The response streams one turn."""
-    return await _post(body, access, DIALECTS["hai"], None)
+def streamed(dialect: Dialect) -> dict[int | str, dict[str, Any]]:
+    """What a POST of the dialect answers, for the OpenAPI document."""
+    text, binary = {"type": "string"}, {"type": "string", "format": "binary"}
+    content = {dialect.framing.content_type: {"schema": text}}
+    content |= {other.framing.content_type: {"schema": binary} for other in dialect.others}
+    return {
+        **documented(404, 409, 410, *WITH_BODY),
+        200: {"description": "the events of one turn", "content": content},
+    }
 
 
-@router.post("/workflows/{name}/awp", response_model=None, openapi_extra=_BODY, responses=_RESPONSES)
-async def post_workflow_awp(name: str, body: RawBody, access: CurrentAccess) -> Response:
-    """HAI, for one workflow."""
-    return await _post(body, access, DIALECTS["hai"], name)
-
-
-async def _post(body: bytes, access: Access, dialect: Dialect, workflow: str | None) -> Response:
-    assert dialect.decode is not None
+async def converse(body: bytes, access: Access, dialect: Dialect, workflow: str | None = None) -> Response:
+    """The stream of the turn that the POST leads to. `workflow` is the path's. Raises Rejected."""
+    assert dialect.decode is not None, "nobody posts to a mere projection"
     posted = dialect.decode(body, limits_of(access.settings))
     conversation = _Conversation(access, dialect, posted, workflow)
-    return await access.stream(conversation.pieces, farewell(access, dialect))
+    return await access.stream(conversation.pieces, dialect, farewell(access, dialect))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +216,8 @@ class _Conversation:
             raise Rejected(
                 422,
                 "workflow_missing",
-                "expected a workflow: POST to /workflows/{name}/awp, or name it in forwardedProps.workflow.",
+                "expected a workflow: POST to the path of one, /workflows/{name}/..., or name it in "
+                "forwardedProps.workflow.",
             )
         return name
 
@@ -265,7 +258,7 @@ class _Conversation:
 
     def _preface(self, state: RunState, earlier: Sequence[Entry]) -> Piece:
         encoder = self.dialect.encoder(self._profile(), state)
-        return unnumbered(encoder.preface(self.posted.wire_run_id, earlier))
+        return unnumbered(self.dialect, encoder.preface(self.posted.wire_run_id, earlier))
 
     async def _readdressed(self, rest: Pieces, run_id: UUID) -> Pieces:
         """A turn's end under the runId of the one who attached to it."""
@@ -274,8 +267,7 @@ class _Conversation:
                 last = pieces[-1]
                 if last.terminal and last.seq:
                     frames = [*last.frames[:-1], readdressed(last.frames[-1], self.posted.wire_run_id)]
-                    data = rendered(frames, last.seq, run_id, self.dialect.encoding)
-                    pieces = [*pieces[:-1], Piece(last.seq, frames, data)]
+                    pieces = [*pieces[:-1], numbered(self.dialect, frames, last.seq, run_id)]
                 yield pieces
 
     def _follow(self, start: RunState) -> Pieces:

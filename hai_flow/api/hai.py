@@ -1,0 +1,30 @@
+"""`/awp`: HAI, over Server-Sent Events or binary, by `Accept`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Header
+from fastapi.responses import Response
+
+from hai_flow.api.conversation import RUN_AGENT_INPUT, converse, streamed
+from hai_flow.api.deps import CurrentAccess, RawBody
+from hai_flow.wire.hai import HAI
+
+router = APIRouter(tags=["dialects"])
+
+_RESPONSES: Final = streamed(HAI)
+
+
+@router.post("/awp", response_model=None, openapi_extra=RUN_AGENT_INPUT, responses=_RESPONSES)
+async def post_awp(body: RawBody, access: CurrentAccess, accept: Annotated[str, Header()] = "") -> Response:
+    """HAI: start a run, answer what it waits for, or attach to it. The response streams one turn."""
+    return await converse(body, access, HAI.accepted(accept))
+
+
+@router.post("/workflows/{name}/awp", response_model=None, openapi_extra=RUN_AGENT_INPUT, responses=_RESPONSES)
+async def post_workflow_awp(
+    name: str, body: RawBody, access: CurrentAccess, accept: Annotated[str, Header()] = ""
+) -> Response:
+    """HAI, for one workflow."""
+    return await converse(body, access, HAI.accepted(accept), name)

@@ -1,0 +1,47 @@
+"""How frames become the bytes of a connection: Server-Sent Events, or length-prefixed binary."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from hai_flow.wire import sse
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """`render(data, name, id)` gives the bytes of one frame: `data` is its JSON, `name` its event type, `id` its place
+    in the stream (None: it has none). `keep_alive` is sent while nothing happens; empty where the format has no such.
+    """
+
+    content_type: str
+    render: Callable[[bytes, str, str | None], bytes]
+    keep_alive: bytes = b""
+
+
+def _event(data: bytes, name: str, id: str | None) -> bytes:
+    return sse.event_bytes(data, id=id)
+
+
+def _named_event(data: bytes, name: str, id: str | None) -> bytes:
+    return sse.event_bytes(data, id=id, event=name)
+
+
+def length_prefixed(payload: bytes) -> bytes:
+    """`payload` behind its length in four bytes, big-endian (PROTOCOLS section 1.4, Protobuf)."""
+    return struct.pack(">I", len(payload)) + payload
+
+
+def _message_pack(data: bytes, name: str, id: str | None) -> bytes:
+    return length_prefixed(msgspec.msgpack.encode(msgspec.json.decode(data)))
+
+
+SSE: Final = Framing(sse.CONTENT_TYPE, _event, sse.KEEP_ALIVE)
+NAMED_SSE: Final = Framing(sse.CONTENT_TYPE, _named_event, sse.KEEP_ALIVE)
+MESSAGE_PACK: Final = Framing("application/vnd.hai.event+msgpack", _message_pack)
+"""Each event as MessagePack, the maps and values of its JSON. The binary transport of HAI, which leaves it undefined
+(PROTOCOLS section 2.1, H12). It has no ids: who loses such a stream posts again."""

@@ -1,0 +1,396 @@
+"""A run's turns as the stream of events of one turn at a time: what HAI and its relatives have in common.
+
+`TurnEncoder` folds the log, knows what is open on the stream, closes it before the end, opens it again for those who
+attach, and asks its subclass for the words. What happens between turns belongs to no stream.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final, TypeAlias
+
+from hai_flow.engine import events as e
+from hai_flow.engine.ids import turn_id
+from hai_flow.engine.state import MessageState, RunState, ToolCallState, evolve
+from hai_flow.wire.dialect import Entry, Frame, Profile
+
+Json: TypeAlias = Any
+
+# Steps without an effect that anybody could watch (section 2.4).
+SILENT_VERBS: Final = frozenset({"say", "emit", "set", "switch", "try", "iteration", "return", "fail"})
+
+# LANGUAGE section 5: an author's own codes never begin with one of these.
+_RESERVED: Final = frozenset(
+    {
+        "input",
+        "state",
+        "expression",
+        "step",
+        "tool",
+        "http",
+        "llm",
+        "agent",
+        "approval",
+        "ask",
+        "wait_for",
+        "for_each",
+        "repeat",
+        "run",
+        "undo",
+        "limit",
+    }
+)
+
+
+def error_message(error: e.Error) -> str:
+    """The author's words for what the author raised (`fail`, rejections); else only where it happened.
+
+    PROTOCOLS section 7, rule 12: nothing else may reach a client. An error with an attempt comes from an effect,
+    whatever its code: its message may quote the world.
+    """
+    prefix, dot, _ = error.code.partition(".")
+    authored = not error.attempt and not (prefix in _RESERVED and dot)
+    if authored or prefix == "approval":
+        return error.message
+    return f"Step {error.path} failed." if error.path else "The run failed."
+
+
+def _steps_open(state: RunState) -> set[str]:
+    """The steps that a stream has open at this moment: begun in the turn that is open, and to be seen."""
+    if not state.turn_open or state.turn is None:
+        return set()
+    return {
+        path
+        for path, step in state.steps.items()
+        if step.turn == state.turn.n and step.status in ("running", "waiting") and step.verb not in SILENT_VERBS
+    } - {""}
+
+
+class TurnEncoder(ABC):
+    """The log as one dialect's events, for one profile. A subclass says how; it must be a function of what it is given
+    and of its own profile and state, for its bytes are shared.
+
+    `at` is when, in milliseconds since 1970; `run_id` is the wire's: of a turn.
+    """
+
+    def __init__(self, profile: Profile, state: RunState) -> None:
+        self.profile = profile
+        self.state = state
+        self._steps = _steps_open(state)
+
+    # --- the words ------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def run_started(self, at: int, run_id: str) -> list[Frame]:
+        """A turn begins."""
+
+    @abstractmethod
+    def run_finished(self, at: int, run_id: str, status: str | None, reason: str) -> list[Frame]:
+        """A turn is over; the last frame is terminal. `status`: what RUN_FINISHED alone would not say (`SPOKEN`); None
+        if the run has finished, or waits for what is open in `state`."""
+
+    @abstractmethod
+    def run_failed(self, at: int, error: e.Error) -> list[Frame]:
+        """The run has failed; the last frame is terminal."""
+
+    @abstractmethod
+    def broken_off(self, at: int, reason: str) -> list[Frame]:
+        """The server has to close the stream; the last frame is terminal."""
+
+    @abstractmethod
+    def state_snapshot(self, at: int) -> list[Frame]:
+        """The shared state as it is."""
+
+    @abstractmethod
+    def state_delta(self, at: int, ops: Sequence[Json]) -> list[Frame]:
+        """A change of the shared state, an RFC 6902 patch."""
+
+    @abstractmethod
+    def messages_snapshot(self, at: int, transcript: Sequence[Entry]) -> list[Frame]:
+        """The closed messages of the thread; `transcript` are those of its earlier runs."""
+
+    @abstractmethod
+    def step_edge(self, at: int, path: str, *, started: bool) -> list[Frame]:
+        """A step that can be watched begins or is over."""
+
+    @abstractmethod
+    def message_started(self, at: int, message: MessageState) -> list[Frame]:
+        """A message begins."""
+
+    @abstractmethod
+    def message_content(self, at: int, message: MessageState, content: str) -> list[Frame]:
+        """A part of a message, never empty; all of it so far, for who attaches."""
+
+    @abstractmethod
+    def message_ended(self, at: int, message: MessageState) -> list[Frame]:
+        """A message is over."""
+
+    def message_cut(self, at: int, message: MessageState) -> list[Frame]:
+        """The stream ends before the message does."""
+        return self.message_ended(at, message)
+
+    @abstractmethod
+    def call_started(self, at: int, call: ToolCallState) -> list[Frame]:
+        """A call of a tool begins."""
+
+    @abstractmethod
+    def call_args(self, at: int, call: ToolCallState, delta: str) -> list[Frame]:
+        """A part of a call's arguments, JSON text, never empty."""
+
+    @abstractmethod
+    def call_ended(self, at: int, call: ToolCallState) -> list[Frame]:
+        """A call is complete."""
+
+    @abstractmethod
+    def call_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
+        """The result of a server's tool."""
+
+    @abstractmethod
+    def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        """People are asked something: an approval, a form, a doubt. A frontend tool's call has words of its own."""
+
+    @abstractmethod
+    def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        """The same for one who attaches, where the snapshot of messages does not say it already."""
+
+    @abstractmethod
+    def custom(self, at: int, name: str, value: Json) -> list[Frame]:
+        """An event of the author's."""
+
+    @abstractmethod
+    def raw(self, at: int, event: Json, source: str | None) -> list[Frame]:
+        """An event of another system, as it is."""
+
+    @abstractmethod
+    def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
+        """One agent hands a task to another."""
+
+    # --- Encoder --------------------------------------------------------------------------------------------------
+
+    def encode(self, event: e.Event) -> list[Frame]:
+        self.state = evolve(self.state, event)
+        shown = self.SHOWN.get(type(event))
+        if shown is None or not (self.state.turn_open or isinstance(event, _ENDS)):
+            return []
+        return shown(self, event)
+
+    def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:
+        state, at = self.state, self.state.at
+        run_id = asker_run_id or self.run_id()
+        frames = [
+            *self.run_started(at, run_id),
+            *self.state_snapshot(at),
+            *self.messages_snapshot(at, transcript),
+        ]
+        for pending in sorted(state.pendings.values(), key=lambda each: (each.opened.at, each.opened.id)):
+            if pending.status == "open" and pending.opened.kind != "tool":
+                frames += self.open_question(at, pending.opened)
+        if state.turn_open and not state.ended:  # terminating a run may leave its turn as it was
+            return [*frames, *self._reopened(at)]
+        return [*frames, *self._ending(at, run_id)]
+
+    def farewell(self, reason: str) -> list[Frame]:
+        at = self.state.at
+        return [*self._closed(at), *self.broken_off(at, reason)]
+
+    # --- what is open ---------------------------------------------------------------------------------------------
+
+    def run_id(self) -> str:
+        """The wire's runId of the turn that is open, or was last."""
+        turn = self.state.turn
+        if turn is None:
+            return turn_id(self.state.run_id, 0)
+        return turn.wire_run_id or turn_id(self.state.run_id, turn.n)
+
+    def open_messages(self) -> list[MessageState]:
+        """The messages that grow, in the order in which they began."""
+        messages = [self.state.messages[id] for id in self.state.open_messages]
+        return sorted(messages, key=lambda message: message.n)
+
+    def open_calls(self) -> list[ToolCallState]:
+        """The calls of this turn that are not complete, in the order in which they began."""
+        turn = self.state.turn
+        calls = [c for c in self.state.tool_calls.values() if c.open and turn is not None and c.turn == turn.n]
+        return sorted(calls, key=lambda call: call.n)
+
+    def _reopened(self, at: int) -> list[Frame]:
+        """What is open, as if it had begun now: its start and all of it so far."""
+        frames = [frame for path in sorted(self._steps) for frame in self.step_edge(at, path, started=True)]
+        for message in self.open_messages():
+            frames += self.message_started(at, message)
+            frames += self._content(at, message, message.content)
+        for call in self.open_calls():
+            frames += [*self.call_started(at, call), *self._args(at, call, call.args)]
+        return frames
+
+    def _closed(self, at: int) -> list[Frame]:
+        """The ends of all that is open, what is inside first."""
+        frames = [frame for call in reversed(self.open_calls()) for frame in self.call_ended(at, call)]
+        frames += [frame for message in reversed(self.open_messages()) for frame in self.message_cut(at, message)]
+        frames += [
+            frame for path in sorted(self._steps, reverse=True) for frame in self.step_edge(at, path, started=False)
+        ]
+        self._steps.clear()
+        return frames
+
+    def _content(self, at: int, message: MessageState, content: str) -> list[Frame]:
+        return self.message_content(at, message, content) if content else []
+
+    def _args(self, at: int, call: ToolCallState, delta: str) -> list[Frame]:
+        return self.call_args(at, call, delta) if delta else []
+
+    def _ending(self, at: int, run_id: str) -> list[Frame]:
+        """How the stream of a turn that is over ends, by what became of the run."""
+        state = self.state
+        if state.status == "failed" and state.error is not None:
+            return self.run_failed(at, state.error)
+        return self.run_finished(at, run_id, state.status if state.status in SPOKEN else None, state.stop_reason)
+
+    # --- one method per event that is shown -----------------------------------------------------------------------
+
+    def _turn_started(self, event: e.TurnStarted) -> list[Frame]:
+        self._steps.clear()
+        return [*self.run_started(event.at, self.run_id()), *self.state_snapshot(event.at)]
+
+    def _turn_ended(self, event: e.TurnEnded) -> list[Frame]:
+        """A turn that ends with its run is finished by what says so, except a stop: it may also come without a turn."""
+        frames = self._closed(event.at)
+        if event.reason in ("finished", "failed"):
+            return frames
+        status = None if event.reason == "waiting" else event.reason
+        reason = self.state.stop_reason if event.reason == "stopped" else ""
+        return [*frames, *self.run_finished(event.at, self.run_id(), status, reason)]
+
+    def _run_finished(self, event: e.RunFinished) -> list[Frame]:
+        return [*self._closed(event.at), *self.run_finished(event.at, self.run_id(), None, "")]
+
+    def _run_failed(self, event: e.RunFailed) -> list[Frame]:
+        return [*self._closed(event.at), *self.run_failed(event.at, event.error)]
+
+    def _run_stopped(self, event: e.RunStopped) -> list[Frame]:
+        if not self.state.turn_open:
+            return []
+        return [*self._closed(event.at), *self.run_finished(event.at, self.run_id(), "stopped", event.reason)]
+
+    def _step_started(self, event: e.StepStarted) -> list[Frame]:
+        if event.verb in SILENT_VERBS or event.path in self._steps:
+            return []
+        self._steps.add(event.path)
+        return self.step_edge(event.at, event.path, started=True)
+
+    def _step_ended(self, event: e.StepFinished | e.StepFailed | e.StepStopped | e.StepSkipped) -> list[Frame]:
+        if event.path not in self._steps:
+            return []
+        self._steps.remove(event.path)
+        return self.step_edge(event.at, event.path, started=False)
+
+    def _message_started(self, event: e.MessageStarted) -> list[Frame]:
+        return self.message_started(event.at, self.state.messages[event.message_id])
+
+    def _message_chunk(self, event: e.MessageChunk) -> list[Frame]:
+        return self._content(event.at, self.state.messages[event.message_id], event.content)
+
+    def _message_ended(self, event: e.MessageEnded) -> list[Frame]:
+        return self.message_ended(event.at, self.state.messages[event.message_id])
+
+    def _tool_call_started(self, event: e.ToolCallStarted) -> list[Frame]:
+        return self.call_started(event.at, self.state.tool_calls[event.tool_call_id])
+
+    def _tool_call_args_chunk(self, event: e.ToolCallArgsChunk) -> list[Frame]:
+        return self._args(event.at, self.state.tool_calls[event.tool_call_id], event.content)
+
+    def _tool_call_ended(self, event: e.ToolCallEnded) -> list[Frame]:
+        return self.call_ended(event.at, self.state.tool_calls[event.tool_call_id])
+
+    def _tool_call_resolved(self, event: e.ToolCallResolved) -> list[Frame]:
+        """The result of a server tool. A frontend knows its own (PROTOCOLS section 8.4)."""
+        call = self.state.tool_calls[event.tool_call_id]
+        if call.executor == "frontend":
+            return []
+        return self.call_result(event.at, call, event.content, event.error)
+
+    def _pending_opened(self, event: e.PendingOpened) -> list[Frame]:
+        """A frontend tool's call has events of its own; our questions are shown as this client can take them."""
+        return [] if event.kind == "tool" else self.question(event.at, event)
+
+    def _state_changed(self, event: e.StateChanged) -> list[Frame]:
+        return self.state_delta(event.at, event.ops) if event.ops else []
+
+    def _custom_emitted(self, event: e.CustomEmitted) -> list[Frame]:
+        return self.custom(event.at, event.name, event.value)
+
+    def _raw_emitted(self, event: e.RawEmitted) -> list[Frame]:
+        return self.raw(event.at, event.event, event.source)
+
+    def _collaboration_started(self, event: e.CollaborationStarted) -> list[Frame]:
+        return self.collaboration(event.at, f"{self.state.run_id}:{self.state.seq}", event)
+
+    SHOWN: ClassVar[dict[type[e.Event], Callable[[Any, Any], list[Frame]]]] = {
+        e.TurnStarted: _turn_started,
+        e.TurnEnded: _turn_ended,
+        e.RunFinished: _run_finished,
+        e.RunFailed: _run_failed,
+        e.RunStopped: _run_stopped,
+        e.StepStarted: _step_started,
+        e.StepFinished: _step_ended,
+        e.StepFailed: _step_ended,
+        e.StepStopped: _step_ended,
+        e.StepSkipped: _step_ended,
+        e.MessageStarted: _message_started,
+        e.MessageChunk: _message_chunk,
+        e.MessageEnded: _message_ended,
+        e.ToolCallStarted: _tool_call_started,
+        e.ToolCallArgsChunk: _tool_call_args_chunk,
+        e.ToolCallEnded: _tool_call_ended,
+        e.ToolCallResolved: _tool_call_resolved,
+        e.PendingOpened: _pending_opened,
+        e.StateChanged: _state_changed,
+        e.CustomEmitted: _custom_emitted,
+        e.RawEmitted: _raw_emitted,
+        e.CollaborationStarted: _collaboration_started,
+    }
+
+
+SPOKEN: Final = frozenset({"queued", "paused", "stopping", "stopped", "needs_attention"})
+"""What a status says that RUN_FINISHED alone would not."""
+
+_ENDS: Final = (e.TurnEnded, e.RunFinished, e.RunFailed, e.RunStopped)
+
+# Every other event, each on purpose.
+IGNORED: Final[frozenset[type[e.Event]]] = frozenset(
+    {
+        e.RunStarted,  # the turn that follows shows its state
+        e.RunQueued,  # status: turn_ended says what came of it
+        e.RunPaused,
+        e.RunResumed,
+        e.RunStopping,
+        e.RunNeedsAttention,
+        e.RunRetried,
+        e.Migrated,  # between two turns; the next one opens with a snapshot
+        e.MessagesChanged,  # the client's own words
+        e.AttemptStarted,  # retries: the step goes on
+        e.StepRetried,
+        e.StepEnding,  # how blocks end and go on: its steps tell
+        e.StepReopened,
+        e.StepUndone,
+        e.HandlerStarted,
+        e.IterationStarted,
+        e.IterationEnded,
+        e.BranchEnded,
+        e.CollaborationEnded,  # HAI shows a task once, when it is handed over
+        e.VoteCast,  # people: HAI knows only the question
+        e.PendingEdited,
+        e.PendingEscalated,
+        e.PendingReminded,
+        e.PendingRestamped,
+        e.PendingDecided,
+        e.PendingVoided,
+        e.TimerSet,  # the engine's own
+        e.TimerFired,
+        e.SignalsAwaited,
+        e.SignalReceived,
+        e.ChildMoved,
+        e.WarningRaised,
+    }
+)
