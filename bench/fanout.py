@@ -297,9 +297,7 @@ async def _published(server: _Server, kind: _Kind, frames: list[str], audience: 
     got = audience.frames // audience.size
     async with httpx2.AsyncClient(timeout=TIMEOUT_SECONDS) as http:
         cpu = server.process.cpu()
-        told = asyncio.create_task(
-            http.post(f"{server.url}/publish", json={"groups": groups, "seconds": kind.seconds})
-        )
+        told = asyncio.create_task(http.post(f"{server.url}/publish", json={"groups": groups, "seconds": kind.seconds}))
         await audience.reach(got + kind.frames)
         used = server.process.cpu() - cpu
         (await told).raise_for_status()

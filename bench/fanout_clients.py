@@ -46,7 +46,9 @@ class _Audience:
         parts, loop = urlsplit(url), asyncio.get_running_loop()
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
         request = f"GET {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nAccept: text/event-stream\r\n\r\n"
-        _, follower = await loop.create_connection(lambda: _Follower(self, request.encode()), parts.hostname, parts.port)
+        _, follower = await loop.create_connection(
+            lambda: _Follower(self, request.encode()), parts.hostname, parts.port
+        )
         await follower.began
 
 
