@@ -31,6 +31,7 @@ from bench.fanout_servers import SETTINGS
 BURST: Final = 10
 SILENCE_SECONDS: Final = 0.3  # before and after what is measured of a round
 TIMEOUT_SECONDS: Final = 60.0
+ROUNDS_ALONE: Final = 3
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _SSE: Final = {"accept": "text/event-stream"}
 
@@ -45,21 +46,23 @@ class Size:
     followers: int
     events: int
     bursts: int
-    events_seconds: float = 0.06
-    bursts_seconds: float = 0.4
+    events_seconds: float = 0.05
+    bursts_seconds: float = 0.3
     followers_before: int = 50
 
 
-FULL = Size(rounds=5, followers=1000, events=40, bursts=8)
+FULL = Size(rounds=5, followers=1000, events=30, bursts=6)
 QUICK = Size(rounds=3, followers=1000, events=15, bursts=3)
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind of round. `opening`: the events of ours that come before those that count."""
+    """A kind of round. `opening`: the events of ours that come before those that count; these begin after `first`
+    seconds."""
 
     name: str
     opening: int
+    first: float
     groups: int
     group: int
     seconds: float
@@ -72,41 +75,47 @@ class _Kind:
 async def measure(dsn: str, size: Size) -> dict[str, Any]:
     """Interleaved rounds of both servers; ours over the migrated database `dsn`."""
     kinds = (
-        _Kind("events", 7, size.events, 1, size.events_seconds),
-        _Kind("bursts", 9, size.bursts, BURST, size.bursts_seconds),
+        _Kind("one", 7, SILENCE_SECONDS, size.events, 1, size.events_seconds),
+        _Kind("bursts", 9, SILENCE_SECONDS + size.bursts_seconds, size.bursts, BURST, size.bursts_seconds),
     )
-    rates: dict[str, dict[str, list[float]]] = {
-        server: {kind.name: [] for kind in kinds} for server in ("ours", "starlette")
-    }
-    async with _server("ours", dsn) as ours, _server("starlette") as starlette:
-        run = await _Run.start(ours, size)
-        alone = {kind.name: await run.cpu_alone(kind) for kind in kinds}
+    async with (
+        _server("ours", dsn) as ours,
+        _server("starlette") as starlette,
+        httpx2.AsyncClient(timeout=TIMEOUT_SECONDS) as http,
+    ):
+        run = await _Run.start(http, ours, size)
+        alone = [{kind.name: await run.cpu_alone(kind) for kind in kinds} for _ in range(ROUNDS_ALONE)]
+        engine = _medians(alone)
         frames = {kind.name: await run.recorded(kind) for kind in kinds}
         async with _audience(ours, run.stream_path) as our_audience, _audience(starlette, "/follow") as their_audience:
-            weights = {
-                "ours": await _weight(our_audience, size),
-                "starlette": await _weight(their_audience, size),
-            }
+            weights = {"ours": await _weight(our_audience, size), "starlette": await _weight(their_audience, size)}
+            cpu: dict[str, list[dict[str, float]]] = {"ours": [], "starlette": []}
             for _ in range(size.rounds):
+                our_round, their_round = {}, {}
                 for kind in kinds:
-                    cpu = await run.shown(kind, our_audience) - alone[kind.name]
-                    rates["ours"][kind.name].append(size.followers * kind.frames / cpu)
-                    cpu = await _published(starlette, kind, frames[kind.name], their_audience)
-                    rates["starlette"][kind.name].append(size.followers * kind.frames / cpu)
-    medians = {
-        server: {name: statistics.median(each) for name, each in by_kind.items()} for server, by_kind in rates.items()
+                    our_round[kind.name] = await run.shown(kind, our_audience) - engine[kind.name]
+                    their_round[kind.name] = await _published(http, starlette, kind, frames[kind.name], their_audience)
+                cpu["ours"].append(our_round)
+                cpu["starlette"].append(their_round)
+    deliveries = {kind.name: size.followers * kind.frames for kind in kinds}
+    rates = {
+        server: {name: deliveries[name] / seconds for name, seconds in _medians(rounds).items()}
+        for server, rounds in cpu.items()
     }
     return {
-        "fanout_vs_starlette": medians["ours"]["events"] / medians["starlette"]["events"],
-        "fanout_bursts_vs_starlette": medians["ours"]["bursts"] / medians["starlette"]["bursts"],
+        "fanout_vs_starlette": rates["ours"]["one"] / rates["starlette"]["one"],
+        "fanout_bursts_vs_starlette": rates["ours"]["bursts"] / rates["starlette"]["bursts"],
         "follower_memory_vs_starlette": weights["ours"] / weights["starlette"],
         "followers": size.followers,
-        "deliveries_per_core_second_one_at_a_time": {server: each["events"] for server, each in medians.items()},
-        "deliveries_per_core_second_in_bursts": {server: each["bursts"] for server, each in medians.items()},
+        "deliveries_per_core_second": rates,
         "follower_kib": {server: weight / 1024 for server, weight in weights.items()},
-        "engine_cpu_ms_per_commit": {kind.name: alone[kind.name] / kind.groups * 1e3 for kind in kinds},
+        "engine_cpu_ms_per_commit": {kind.name: engine[kind.name] / kind.groups * 1e3 for kind in kinds},
         "frame_bytes": statistics.mean(len(frame) for each in frames.values() for frame in each),
     }
+
+
+def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
 
 
 # --- processes ----------------------------------------------------------------------------------------------------
@@ -208,14 +217,15 @@ async def _weight(audience: _Audience, size: Size) -> float:
 class _Run:
     """The run that everybody follows, at a round's beginning whenever nobody looks."""
 
-    def __init__(self, server: _Server, run_id: str) -> None:
+    def __init__(self, http: httpx2.AsyncClient, server: _Server, run_id: str) -> None:
+        self._http = http
         self._server = server
         self._url = f"{server.url}/v1/runs/{run_id}"
         self._heads: dict[str, int] = {}  # by kind: the seq after the opening of the round without followers
         self.stream_path = ""
 
     @classmethod
-    async def start(cls, server: _Server, size: Size) -> _Run:
+    async def start(cls, http: httpx2.AsyncClient, server: _Server, size: Size) -> _Run:
         input = {
             "events": size.events,
             "events_seconds": size.events_seconds,
@@ -223,10 +233,8 @@ class _Run:
             "bursts_seconds": size.bursts_seconds,
             "silence_seconds": SILENCE_SECONDS,
         }
-        async with httpx2.AsyncClient() as http:
-            started = await http.post(f"{server.url}/v1/runs", json={"workflow": "bench_audience", "input": input})
-        started.raise_for_status()
-        run = cls(server, started.json()["id"])
+        started = await http.post(f"{server.url}/v1/runs", json={"workflow": "bench_audience", "input": input})
+        run = cls(http, server, started.raise_for_status().json()["id"])
         await run._waiting()
         return run
 
@@ -235,9 +243,9 @@ class _Run:
         before, _ = await self._waiting()
         self._heads[kind.name] = before + kind.opening
         await self._begin()
-        await asyncio.sleep(SILENCE_SECONDS / 2)
+        await asyncio.sleep(kind.first - SILENCE_SECONDS / 2)
         cpu = self._server.process.cpu()
-        await asyncio.sleep(SILENCE_SECONDS / 2 + kind.groups * kind.seconds + SILENCE_SECONDS / 2)
+        await asyncio.sleep((kind.groups - 1) * kind.seconds + SILENCE_SECONDS)
         used = self._server.process.cpu() - cpu
         await self._waiting()
         return used
@@ -245,10 +253,8 @@ class _Run:
     async def recorded(self, kind: _Kind) -> list[str]:
         """The frames of that round."""
         head, text = self._heads[kind.name], ""
-        async with (
-            httpx2.AsyncClient() as http,
-            http.stream("GET", f"{self._url}/events", params={"after": str(head)}, headers=_SSE) as response,
-        ):
+        path = f"{self._url}/events"
+        async with self._http.stream("GET", path, params={"after": str(head)}, headers=_SSE) as response:
             async for piece in response.aiter_text():
                 text += piece
                 frames = text.split("\n\n")
@@ -273,15 +279,14 @@ class _Run:
 
     async def _begin(self) -> None:
         _, pending = await self._waiting()
-        async with httpx2.AsyncClient() as http:
-            url = f"{self._server.url}/v1/pendings/{pending}/decide"
-            (await http.post(url, json={"result": {}})).raise_for_status()
+        url = f"{self._server.url}/v1/pendings/{pending}/decide"
+        (await self._http.post(url, json={"result": {}})).raise_for_status()
 
     async def _waiting(self) -> tuple[int, str]:
         """The run's seq and its open question, once it has one."""
-        async with asyncio.timeout(TIMEOUT_SECONDS), httpx2.AsyncClient() as http:
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while True:
-                now = (await http.get(f"{self._url}/snapshot")).raise_for_status().json()
+                now = (await self._http.get(f"{self._url}/snapshot")).raise_for_status().json()
                 opened = [each["id"] for each in now["pendings"] if each["status"] == "open"]
                 if opened and now["status"] == "waiting":
                     return now["seq"], opened[0]
@@ -291,14 +296,16 @@ class _Run:
 # --- the reference ------------------------------------------------------------------------------------------------
 
 
-async def _published(server: _Server, kind: _Kind, frames: list[str], audience: _Audience) -> float:
+async def _published(
+    http: httpx2.AsyncClient, server: _Server, kind: _Kind, frames: list[str], audience: _Audience
+) -> float:
     """The CPU seconds of a round of the reference."""
     groups = [frames[start : start + kind.group] for start in range(0, len(frames), kind.group)]
     got = audience.frames // audience.size
-    async with httpx2.AsyncClient(timeout=TIMEOUT_SECONDS) as http:
-        cpu = server.process.cpu()
-        told = asyncio.create_task(http.post(f"{server.url}/publish", json={"groups": groups, "seconds": kind.seconds}))
-        await audience.reach(got + kind.frames)
-        used = server.process.cpu() - cpu
-        (await told).raise_for_status()
+    cpu = server.process.cpu()
+    order = {"groups": groups, "seconds": kind.seconds}
+    publishing = asyncio.create_task(http.post(f"{server.url}/publish", json=order))
+    await audience.reach(got + kind.frames)
+    used = server.process.cpu() - cpu
+    (await publishing).raise_for_status()
     return used

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -72,13 +73,15 @@ async def starlette() -> None:
         return JSONResponse({})
 
     app = Starlette(routes=[Route("/follow", follow), Route("/publish", publish, methods=["POST"])])
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", access_log=False))
-    serving = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
-    host, port = server.servers[0].sockets[0].getsockname()
-    _print(f"http://{host}:{port}")
-    await serving
+    config = uvicorn.Config(app, port=0, log_level="warning", access_log=False)
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            host, port = self.servers[0].sockets[0].getsockname()
+            _print(f"http://{host}:{port}")
+
+    await Server(config).serve()
 
 
 def _print(url: str) -> None:

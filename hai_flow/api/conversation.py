@@ -7,7 +7,6 @@ answer to an open pending of that very thread counts.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

@@ -2,8 +2,8 @@
 
 One *feed* per followed run, fed by this process's own commits and, for everybody else's, by reading the log when a hint
 or the poll says so. One *ring* per feed and profile: an event is encoded once, and a follower that is told of news
-takes everything new in one piece. A follower is a *place* in a ring; it needs no task: the ring calls it, some followers
-in each turn of the loop, and one that can take nothing just now is behind when it comes back. Rules (STORE H11):
+takes everything new in one piece. A follower is a *place* in a ring and needs no task: the ring calls it, some of them
+in each turn of the loop. One that can take nothing just now is behind when it comes back. Rules (STORE H11):
 
 * nothing is shown that is not committed; after an unknown outcome nothing is published, it is read;
 * a feed accepts only what begins right after its head; anything else makes it read, once for all;
@@ -130,13 +130,13 @@ class _Ring:
 
     def _tell(self) -> None:
         assert self._telling is not None
-        told = 0
-        for told, place in enumerate(islice(self._telling, TOLD_AT_ONCE), 1):
+        places = list(islice(self._telling, TOLD_AT_ONCE))
+        for place in places:
             try:
                 place.told()
             except Exception as error:  # a follower's fault is nobody else's
                 log.error("follower_failed", run_id=str(self.feed.run_id), exc_info=error)
-        if told == TOLD_AT_ONCE:
+        if len(places) == TOLD_AT_ONCE:
             asyncio.get_running_loop().call_soon(self._tell)
             return
         self._telling = None
