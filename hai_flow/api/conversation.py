@@ -7,8 +7,7 @@ answer to an open pending of that very thread counts.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -341,24 +340,23 @@ class Conversation:
             return one(self._preface(RunState(thread_id, thread_id=thread_id), ()))
         state = await self.access.state(last.id)
         earlier = await earlier_entries(self.access, self.posted.thread_id, last.id)
-        return preceded(self._preface(state, earlier), self._readdressed(self._follow(state), last.id))
+        return preceded(self._preface(state, earlier), self._follow(state, last=self._readdressed(last.id)))
 
     def _preface(self, state: RunState, earlier: Sequence[Entry]) -> Piece:
         encoder = self.dialect.encoder(self._profile(), state)
         return unnumbered(self.dialect, encoder.preface(self.posted.wire_run_id, earlier))
 
-    async def _readdressed(self, rest: Pieces, run_id: UUID) -> Pieces:
+    def _readdressed(self, run_id: UUID) -> Callable[[Piece], Piece]:
         """A turn's end under the runId of the one who attached to it."""
-        async with contextlib.aclosing(rest):
-            async for pieces in rest:
-                last = pieces[-1]
-                if last.terminal and last.seq:
-                    frames = [*last.frames[:-1], self.dialect.readdress(last.frames[-1], self.posted.wire_run_id)]
-                    pieces = [*pieces[:-1], numbered(self.dialect, frames, last.seq, run_id)]
-                yield pieces
 
-    def _follow(self, start: RunState) -> Pieces:
-        return self.access.follow(start, self.dialect, self._profile())
+        def end(piece: Piece) -> Piece:
+            frames = [*piece.frames[:-1], self.dialect.readdress(piece.frames[-1], self.posted.wire_run_id)]
+            return numbered(self.dialect, frames, piece.seq, run_id)
+
+        return end
+
+    def _follow(self, start: RunState, *, last: Callable[[Piece], Piece] | None = None) -> Pieces:
+        return self.access.follow(start, self.dialect, self._profile(), last=last)
 
     def _profile(self) -> Profile:
         return with_wishes(self.posted.profile, self.access.settings)
