@@ -31,7 +31,7 @@ def refused(body: bytes | dict[str, Any], limits: Limits = LIMITS) -> Rejected:
 
 
 def test_the_dialects_are_registered_by_name():
-    assert list(DIALECTS) == ["hai", "log"]
+    assert list(DIALECTS) == ["hai", "agui", "social", "aui", "agent-api", "log"]
     assert DIALECTS["hai"] is HAI
     assert all(dialect.name == name for name, dialect in DIALECTS.items())
 
