@@ -1,15 +1,18 @@
 # The same words everywhere: here, in CI and in the documentation. Everything but `help` makes .venv first if needed.
 
-.PHONY: help check test bench docs lock
+.PHONY: help check test test-browsers bench docs lock
 
 help: ## Show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  \1\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
 
 check: ## Lint, types and the direction of imports
 	python3 cli.py check
 
 test: ## All tests
 	python3 cli.py test
+
+test-browsers: ## Other people's frontends in a real browser (docs/conformance-clients.md)
+	python3 cli.py test-browsers
 
 bench: ## Measure the system on this machine
 	python3 cli.py install
@@ -21,5 +24,6 @@ docs: ## Write the pages that are generated
 	.venv/bin/python -m docs.settings_page > docs/settings.md
 	.venv/bin/python -m docs.language_page
 
-lock: ## Resolve requirements.lock anew
+lock: ## Resolve the locks of Python packages anew
 	uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header --python-version 3.11 -o requirements.lock
+	uv pip compile tests/clients/agentscope/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o tests/clients/agentscope/requirements.lock

@@ -3,6 +3,7 @@
 
     python3 cli.py dev                 everything in one process
     python3 cli.py test [pytest args]  the tests
+    python3 cli.py test-browsers       other people's frontends in a real browser; installs what they need
     python3 cli.py check               lint, types, direction of imports
     python3 cli.py install             only make or update the environment
     python3 cli.py ...                 anything else that `hai-flow` knows
@@ -55,6 +56,8 @@ def main() -> None:
         sys.exit(check(environment))
     if command == "test":
         become([python, "-m", "pytest", *parallel(arguments[1:]), *map(from_root, arguments[1:])], ROOT)
+    if command == "test-browsers":
+        become([python, "-m", "pytest", "tests/browsers", *map(from_root, arguments[1:])], ROOT)
     # -P: what lies in the current directory must not stand in for a module of ours or of Python's.
     become([python, "-P", "-m", "hai_flow.cli", *arguments], None)
 

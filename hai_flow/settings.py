@@ -11,10 +11,11 @@ import difflib
 import ipaddress
 import math
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from hai_flow.errors import HaiFlowError
@@ -132,6 +133,14 @@ class Settings:
         "How HAI streams call the snapshot of the messages: as HAI documents it, or as AG-UI does.",
         "MESSAGE_SNAPSHOT",
         "MESSAGES_SNAPSHOT",
+    )
+    hai_results: Literal["server", "all"] = _choice(
+        "Which tools' results HAI streams show: those of the server's own, or also what frontends and people answered.",
+        "server",
+        "all",
+    )
+    hai_aliases: tuple[str, ...] = _names(
+        "Further paths for HAI's POST beside /awp, separated by commas; with a workflow: /chat,/task=plan."
     )
 
     # -- performing runs
@@ -251,11 +260,19 @@ class Settings:
                     f"{variable('allowed_origins')}: expected origins like https://app.example.com, found {origin!r}."
                 )
         problems += [
+            f"{variable('hai_aliases')}: expected paths like /chat or /task=plan, found {alias!r}."
+            for alias in self.hai_aliases
+            if not _ALIAS.fullmatch(alias)
+        ]
+        problems += [
             f"{variable('allowed_hosts')}: expected names without wildcard, port or path, found {host!r}."
             for host in self.allowed_hosts
             if set(host) & set("*/") or (":" in host and not host.startswith("["))
         ]
         return problems
+
+
+_ALIAS: Final = re.compile(r"(/[A-Za-z0-9._~-]+)+(=[A-Za-z0-9_-]+)?")
 
 
 def variable(name: str) -> str:

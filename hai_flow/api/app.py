@@ -10,6 +10,10 @@ from fastapi.routing import APIRoute
 
 import hai_flow
 from hai_flow.api import (
+    agent_api,
+    agui,
+    aui,
+    copilotkit,
     events,
     hai,
     pendings,
@@ -18,6 +22,7 @@ from hai_flow.api import (
     schedules,
     shapes,
     signals,
+    social,
     triggers,
     versions,
     workflows,
@@ -61,8 +66,11 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     app.state.admission = Admission()
     app.state.act_as = act_as
     problems.install(app)
-    for module in (runs, events, pendings, signals, triggers, schedules, versions, workflows, hai):
+    for module in (runs, events, pendings, signals, triggers, schedules, versions, workflows):
         app.include_router(module.router)
+    for module in (hai, agui, copilotkit, social, aui, agent_api):
+        app.include_router(module.router)
+    app.include_router(hai.alias_routes(settings.hai_aliases))
     app.add_api_route("/healthz", healthz, tags=["operations"], response_model=None, responses=_of(shapes.Health))
     app.add_api_route("/readyz", readyz, tags=["operations"], response_model=None, responses=_of(shapes.Readiness))
     app.add_middleware(Guard, settings=settings)

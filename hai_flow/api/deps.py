@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from uuid import UUID
 
 from fastapi import Depends, Header, Request
+from starlette.requests import HTTPConnection
 
 from hai_flow.api.admission import Admission
 from hai_flow.api.bodies import read_body
@@ -49,7 +50,7 @@ class Principal:
 
 
 def get_principal(
-    request: Request,
+    request: HTTPConnection,
     act_as: Annotated[
         str | None,
         Header(
@@ -154,7 +155,7 @@ class Access:
         )
 
 
-def get_access(request: Request, principal: Annotated[Principal, Depends(get_principal)]) -> Access:
+def get_access(request: HTTPConnection, principal: Annotated[Principal, Depends(get_principal)]) -> Access:
     state = request.app.state
     return Access(principal, state.runtime, state.settings, state.admission)
 

@@ -21,6 +21,7 @@ from hai_flow.store import runs
 from hai_flow.wire import DIALECTS, sse
 from hai_flow.wire.dialect import Dialect, Frame, Profile, dump
 from hai_flow.wire.log import LOG, event_json
+from hai_flow.wire.turns import TurnEncoder
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
@@ -40,19 +41,19 @@ async def get_events(
     access: CurrentAccess,
     after: Annotated[str | None, Query(description="a seq; with `dialect`, a cursor")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-    dialect: Literal["hai"] | None = None,
+    dialect: Literal["hai", "agui", "social", "aui", "agent-api"] | None = None,
     accept: Annotated[str, Header()] = "",
     last_event_id: Annotated[str | None, Header(description="beats `after`")] = None,
 ) -> Response:
     """The run's events after a seq: as `text/event-stream` (Accept) until the run ends, else as a page.
 
-    With `dialect`, that protocol's frames: of the newest turn, or all that come after a cursor. A cursor of no place in
-    the run gets `cursor_reset` and what the run is now.
+    With `dialect`, that protocol's frames: of the newest turn, or all that come after a cursor; in another framing of
+    it, if Accept asks for one. A cursor of no place in the run gets `cursor_reset` and what the run is now.
     """
     row = await access.run(run_id)
     given = (last_event_id if last_event_id is not None else after) or None
     if dialect is not None:
-        shown = _Shown(access, row, DIALECTS[dialect])
+        shown = _Shown(access, row, DIALECTS[dialect].accepted(accept))
         return await access.stream(lambda: shown.after(given), shown.dialect, farewell(access, shown.dialect))
     seq = _seq(given)
     if sse.CONTENT_TYPE not in accept:
@@ -113,7 +114,7 @@ class _Shown:
         if cursor is None:
             return await self._newest_turn()
         place = self._place(cursor)
-        if place.encoding != self.dialect.encoding or place.seq > self.row.seq:
+        if place.encoding != DIALECTS[self.dialect.name].encoding or place.seq > self.row.seq:
             return await self._reset()
         return await self._rest(place)
 
@@ -130,14 +131,14 @@ class _Shown:
     async def _newest_turn(self) -> Pieces:
         head = await self.access.state(self.row.id)
         start = await self.access.state(self.row.id, head.turn.first_seq - 1 if head.turn else 0)
-        return self._follow(start, profile_of(head.turn, self.dialect), head)
+        return self._follow(start, self._profile(head), head)
 
     async def _rest(self, place: sse.Cursor) -> Pieces:
         """The event's frames after the cursor's, then what follows: in this turn, else in later ones."""
         before = await self.access.state(self.row.id, place.seq - 1)
         here = await self.access.state(self.row.id, place.seq)
         head = await self.access.state(self.row.id)
-        profile = profile_of(here.turn, self.dialect)
+        profile = self._profile(here)
         stored = (await runs.read_log(self.access.pool, self.row.id, place.seq - 1, 1))[0]
         event = e.decode_events(stored.events)[place.seq - stored.first_seq]
         frames = self.dialect.encoder(profile, before).encode(event)
@@ -146,14 +147,18 @@ class _Shown:
         rest = Piece(place.seq, frames[place.frame + 1 :], whole.data[len(shown.data) :])
         return preceded(rest, self._follow(here, profile, head))
 
+    def _profile(self, state: RunState) -> Profile:
+        return with_wishes(profile_of(state.turn, self.dialect), self.access.settings)
+
     async def _reset(self) -> Pieces:
         """What the run is now, for a follower whose place nobody knows any more."""
         state = await self.access.state(self.row.id)
-        profile = with_wishes(profile_of(state.turn, self.dialect), self.access.settings)
+        profile = self._profile(state)
         earlier = await earlier_entries(self.access, self.row.thread_id, self.row.id)
-        started, *frames = self.dialect.encoder(profile, state).preface(None, earlier)
-        note = {"type": "CUSTOM", "name": f"hai.{RESET}", "value": {"seq": state.seq}, "timestamp": state.at}
-        preface = unnumbered(self.dialect, [started, Frame("CUSTOM", dump(note)), *frames])
+        encoder = self.dialect.encoder(profile, state)
+        started, *frames = encoder.preface(None, earlier)
+        note = encoder.custom(state.at, f"hai.{RESET}", {"seq": state.seq}) if isinstance(encoder, TurnEncoder) else []
+        preface = unnumbered(self.dialect, [started, *note, *frames])
         return preceded(preface, self._follow(state, profile, state))
 
     def _follow(self, start: RunState, profile: Profile, head: RunState) -> Pieces:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable
+from typing import Final
 from uuid import UUID
+
+import msgspec
 
 from hai_flow.api.deps import Access, Pieces
 from hai_flow.engine.state import RunState, TurnState
@@ -13,7 +16,8 @@ from hai_flow.runtime.fanout import Following, Piece
 from hai_flow.settings import Settings
 from hai_flow.store import threads
 from hai_flow.store.projection import thread_entry
-from hai_flow.wire.dialect import Dialect, Entry, Profile
+from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile
+from hai_flow.wire.hai import HAI
 
 
 async def nothing() -> Pieces:
@@ -79,27 +83,26 @@ def profile_of(turn: TurnState | None, dialect: Dialect) -> Profile:
     )
 
 
+# What HAI streams do without being asked: a profile does not say it, so that equal streams have equal profiles.
+_UNSPOKEN: Final = {"hai.snapshot": "MESSAGE_SNAPSHOT", "hai.results": "server"}
+
+
 def with_wishes(profile: Profile, settings: Settings) -> Profile:
-    """The profile with the server's wish where the client has none."""
-    if settings.hai_snapshot == "MESSAGE_SNAPSHOT" or profile.option("hai.snapshot") is not None:
+    """The profile with the server's wishes where the client has none."""
+    wishes = {"hai.snapshot": settings.hai_snapshot, "hai.results": settings.hai_results}
+    spoken = {name: wish for name, wish in wishes.items() if wish != _UNSPOKEN[name]}
+    if not spoken or profile.dialect != HAI.name:
         return profile
-    options = tuple(sorted({**dict(profile.options), "hai.snapshot": settings.hai_snapshot}.items()))
-    return Profile(
-        dialect=profile.dialect,
-        version=profile.version,
-        redaction=profile.redaction,
-        client_tools=profile.client_tools,
-        may_answer=profile.may_answer,
-        options=options,
-    )
+    return msgspec.structs.replace(profile, options=tuple(sorted({**spoken, **dict(profile.options)}.items())))
 
 
 def farewell(access: Access, dialect: Dialect) -> Callable[[], bytes]:
     """How a stream of the dialect ends that breaks off: a client takes one that just ends for complete."""
+    return lambda: dialect.unnumbered(last_words(access, dialect))
 
-    def last_words() -> bytes:
-        nobody = RunState("", at=access.runtime.committer.now_ms())
-        encoder = dialect.encoder(Profile(dialect=dialect.name), nobody)
-        return dialect.unnumbered(encoder.farewell("The stream broke off; reconnect to go on."))
 
-    return last_words
+def last_words(access: Access, dialect: Dialect) -> list[Frame]:
+    """The frames of that end."""
+    nobody = RunState("", at=access.runtime.committer.now_ms())
+    encoder = dialect.encoder(Profile(dialect=dialect.name), nobody)
+    return encoder.farewell("The stream broke off; reconnect to go on.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Header
@@ -28,3 +29,27 @@ async def post_workflow_awp(
 ) -> Response:
     """HAI, for one workflow."""
     return await converse(body, access, HAI.accepted(accept), name)
+
+
+def alias_routes(aliases: Iterable[str]) -> APIRouter:
+    """`/awp` under further paths: the samples of the HAI document post to `/chat` and others. `/task=plan`: for one
+    workflow."""
+    routes = APIRouter()
+    for number, alias in enumerate(aliases, 1):
+        path, _, workflow = alias.partition("=")
+        routes.add_api_route(
+            path,
+            _aliased(workflow or None),
+            methods=["POST"],
+            response_model=None,
+            include_in_schema=False,
+            name=f"post_alias_{number}",
+        )
+    return routes
+
+
+def _aliased(workflow: str | None) -> Callable[..., Awaitable[Response]]:
+    async def post_alias(body: RawBody, access: CurrentAccess, accept: Annotated[str, Header()] = "") -> Response:
+        return await converse(body, access, HAI.accepted(accept), workflow)
+
+    return post_alias

@@ -138,7 +138,9 @@ async def serve(app: FastAPI, runtime: Runtime, settings: Settings, *, started: 
         host=settings.host,
         port=settings.port,
         http=_Protocol,
-        ws="none",
+        ws="websockets-sansio",
+        ws_max_size=settings.request_bytes_max,
+        ws_per_message_deflate=False,  # a small frame that grows would be a large one
         log_config=None,
         access_log=False,
         lifespan="off",

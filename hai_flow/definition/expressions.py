@@ -63,7 +63,7 @@ def _closed_object(**properties: Json) -> dict[str, Json]:
 
 _FIXED: Final[dict[str, Json]] = {
     "run": _closed_object(id={}, workflow={}, version={}, started_at={}, requester={}, trigger={}),
-    "thread": _closed_object(id={}, message={}),
+    "thread": _closed_object(id={}, message={}, content={}),
     "error": _closed_object(code={}, message={}, path={}, attempt={}, at={}, retriable={}, data={}, cause={}),
     "response": _closed_object(
         status={"type": "integer"}, headers={}, json={}, text={"type": "string"}, url={"type": "string"}

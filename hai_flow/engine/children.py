@@ -135,6 +135,7 @@ def ended(draft: Draft, command: c.ChildEnded) -> None:
     child = draft.state.children[step.path]
     draft.emit(e.CollaborationEnded, **_between(draft, step, verb), run_id=child)
     if command.status == "finished":
+        endings.resolve_call(draft, step, command.output, None)
         endings.finish(draft, step, command.output)
         return
     if command.status == "failed":

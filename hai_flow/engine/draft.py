@@ -291,7 +291,17 @@ def _run_value(draft: Draft, step: Step | None) -> Json:
 
 
 def _thread_value(draft: Draft, step: Step | None) -> Json:
-    return {"id": draft.state.thread_id, "message": draft.state.message}
+    return {"id": draft.state.thread_id, "message": draft.state.message, "content": _posted(draft.state)}
+
+
+def _posted(state: RunState) -> Json:
+    """What the user's newest message held when the run started, as it was posted: text, or a list of content parts."""
+    content: Json = state.message
+    for n, message in enumerate(sorted(state.messages.values(), key=lambda each: each.n)):
+        if message.path is not None or message.n != n or message.turn != 1:
+            break
+        content = message.content
+    return content
 
 
 _ROOTS: Final[dict[str, Callable[[Draft, Step | None], Json]]] = {

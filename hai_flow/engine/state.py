@@ -230,6 +230,7 @@ class TurnState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     profile: Json = None
     client_tools: tuple[str, ...] = ()
     body_sha: str | None = None
+    at: int = 0
 
 
 class RunState(msgspec.Struct, frozen=True, gc=False):
@@ -763,6 +764,7 @@ def _turn_started(state: RunState, event: e.TurnStarted) -> RunState:
         event.profile,
         event.client_tools,
         event.body_sha,
+        event.at,
     )
     slot = None if state.status == "queued" else state.slot  # `slot` is what the run still waits for
     return _next(state, event, **_moved(state, event), turn=turn, last_message=Map(), slot=slot)
@@ -823,7 +825,7 @@ def _step_started(state: RunState, event: e.StepStarted) -> RunState:
         **_recorded(state, path, step),
         begun_steps=state.begun_steps + 1,
         begun_calls=state.begun_calls + (event.verb == "call"),
-        redo=_without(state.redo, path),
+        redo=tuple(each for each in state.redo if each != path and not is_inside(each, path)),
         attempts=state.attempts.set(path, event.attempt) if event.attempt else state.attempts,
         timeouts=_timeouts_with(state, event),
         ready=(*_without(state.ready, path), *event.ready),

@@ -2,8 +2,9 @@
 
 `committer` decides and commits, `worker` performs, `sweeper` claims what is due or lost, `courier` brings runs what
 other runs want of them and what is sent to them, `slots` lets runs of one concurrency key wait for each other,
-`triggers` starts what schedules and events start, `fanout` shows what was committed, `service` is the contract of
-everything that starts and stops; `catalog` turns stored workflows into plans.
+`triggers` starts what schedules and events start, `fanout` shows what was committed, `threads` tells who follows a
+thread of its next run, `service` is the contract of everything that starts and stops; `catalog` turns stored workflows
+into plans.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from hai_flow.runtime.fanout import Fanout, FanoutConfig
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.slots import Slots
 from hai_flow.runtime.sweeper import Sweeper, SweeperConfig
+from hai_flow.runtime.threads import Threads
 from hai_flow.runtime.triggers import Triggers, TriggersConfig
 from hai_flow.runtime.worker import Worker, WorkerConfig
 from hai_flow.settings import Settings
@@ -44,6 +46,7 @@ class Runtime(Service):
     slots: Slots
     triggers: Triggers
     fanout: Fanout
+    threads: Threads
     worker: Worker | None
 
     def __init__(self, dsn: str, settings: Settings, *, performs: bool) -> None:
@@ -78,12 +81,13 @@ class Runtime(Service):
             ),
         )
         self.fanout = Fanout(self.database, self.committer, FanoutConfig())
+        self.threads = Threads(self.database, settings.poll_seconds)
         config = CourierConfig(poll_seconds=settings.poll_seconds)
         self.courier = Courier(self.database, self.committer, self.catalog, config)
         self.slots = Slots(self.database, self.committer, self.courier)
         ticking = TriggersConfig(ticks=self.performs, poll_seconds=settings.poll_seconds)
         self.triggers = Triggers(self.database, self.committer, self.catalog, self.courier, self.slots, ticking)
-        self._services: list[Service] = [self.committer, self.fanout, self.courier, self.triggers]
+        self._services: list[Service] = [self.committer, self.fanout, self.threads, self.courier, self.triggers]
         self.worker = None
         if self.performs:
             self.worker = Worker(self.database, self.committer, self.registry, _worker_config(settings))
@@ -110,6 +114,7 @@ class Runtime(Service):
 
     def _hint(self, payload: str) -> None:
         self.fanout.hint(payload)
+        self.threads.hint(payload)
         if self.performs:
             self._sweeper.hint(payload)
 

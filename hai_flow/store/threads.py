@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from hai_flow.store.runs import SUMMARY_COLUMNS, RunSummary
@@ -35,6 +35,30 @@ class Message:
     seq: int
 
 
+class Place(NamedTuple):
+    """How far a thread has got: its newest run that is nobody's child, and that run's seq."""
+
+    run_id: UUID
+    seq: int
+
+
+async def newest_places(
+    connection: Connection | Pool, keys: Sequence[tuple[UUID, str]]
+) -> dict[tuple[UUID, str], Place]:
+    """How far each of the threads `(tenant, thread_id)` has got; one without a run is not there."""
+    query = """
+    SELECT wanted.tenant, wanted.thread_id, newest.id, newest.seq
+    FROM unnest($1::uuid[], $2::text[]) AS wanted (tenant, thread_id)
+    CROSS JOIN LATERAL (
+        SELECT id, seq FROM runs
+        WHERE tenant = wanted.tenant AND thread_id = wanted.thread_id AND parent_id IS NULL
+        ORDER BY created_at DESC, id DESC LIMIT 1
+    ) AS newest
+    """
+    rows = await connection.fetch(query, [tenant for tenant, _ in keys], [thread for _, thread in keys])
+    return {(row[0], row[1]): Place(row[2], row[3]) for row in rows}
+
+
 async def runs_of_thread(connection: Connection | Pool, tenant: UUID, thread_id: str) -> list[RunSummary]:
     """The thread's runs, oldest first."""
     query = f"""
@@ -54,16 +78,17 @@ async def last_run(connection: Connection | Pool, tenant: UUID, thread_id: str) 
 
 
 async def turn_of_wire_run(
-    connection: Connection | Pool, tenant: UUID, thread_id: str, wire_run_id: str
+    connection: Connection | Pool, tenant: UUID, thread_id: str, wire_run_id: str, body_sha: bytes | None = None
 ) -> Turn | None:
-    """The turn that a client's POST opened under its own run id; the newest, should there be several."""
+    """The turn that a client's POST opened under its own run id: should there be several, the one of that very body,
+    else the newest."""
     query = """
     SELECT t.run_id, t.n, t.wire_run_id, t.body_sha, t.first_seq, t.last_seq
     FROM turns t JOIN runs r ON r.id = t.run_id
     WHERE t.tenant = $1 AND t.thread_id = $2 AND t.wire_run_id = $3
-    ORDER BY r.created_at DESC, r.id DESC, t.n DESC LIMIT 1
+    ORDER BY COALESCE(t.body_sha = $4, false) DESC, r.created_at DESC, r.id DESC, t.n DESC LIMIT 1
     """
-    row = await connection.fetchrow(query, tenant, thread_id, wire_run_id)
+    row = await connection.fetchrow(query, tenant, thread_id, wire_run_id, body_sha)
     return None if row is None else Turn(*row)
 
 

@@ -65,11 +65,19 @@ class ToolMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str | None = None
 
 
+class ResumeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A client's answer to one interrupt. `payload` UNSET: it gave none, which null, false and "" are not."""
+
+    interrupt_id: str
+    cancelled: bool = False
+    payload: Json | msgspec.UnsetType = msgspec.UNSET
+
+
 class Posted(msgspec.Struct, frozen=True, kw_only=True):
     """What a decoded POST says. None of it is evidence: the log decides what counts (PROTOCOLS section 7, rule 1).
 
     `history` names every posted message as (id, role), in order. `body_sha` (hex) tells a repeated POST from another
-    one under the same runId (rule 6).
+    one under the same runId (rule 6). `parent_run_id`: the turn from which it branches off.
     """
 
     thread_id: str
@@ -78,6 +86,8 @@ class Posted(msgspec.Struct, frozen=True, kw_only=True):
     profile: Profile
     user_messages: tuple[UserMessage, ...] = ()
     tool_messages: tuple[ToolMessage, ...] = ()
+    resume: tuple[ResumeEntry, ...] = ()
+    parent_run_id: str | None = None
     history: tuple[tuple[str, str], ...] = ()
     workflow: str | None = None
     input: Json = msgspec.field(default_factory=dict)
@@ -142,6 +152,33 @@ class Encoder(Protocol):
         ...
 
 
+# Line ends to some clients' `splitlines`, though not to the SSE standard. In JSON text they stand only inside strings.
+_LINE_ENDS = {
+    "\u0085".encode(): b"\\u0085",
+    "\u2028".encode(): b"\\u2028",
+    "\u2029".encode(): b"\\u2029",
+}
+
+
+def dump(value: Json) -> bytes:
+    """`value` as JSON that fits one line, whichever line ends a reader believes in."""
+    data = values.dumps(value)
+    if data.isascii():
+        return data
+    for character, escape in _LINE_ENDS.items():
+        data = data.replace(character, escape)
+    return data
+
+
+def readdressed(frame: Frame, run_id: str) -> Frame:
+    """`frame` under the runId of a follower that attached to another client's turn: its RUN_STARTED bore its own.
+
+    Needed for terminal frames alone; no other names the run. A frame without a runId is returned as it is.
+    """
+    event = values.loads(frame.data)
+    return frame._replace(data=dump({**event, "runId": run_id})) if "runId" in event else frame
+
+
 Decode: TypeAlias = Callable[[bytes, Limits], Posted]
 
 
@@ -149,8 +186,9 @@ Decode: TypeAlias = Callable[[bytes, Limits], Posted]
 class Dialect:
     """A registered dialect. `encoding` is its name in cursors; it changes whenever the frames of any event change.
 
-    `decode` is None for a projection that nobody posts to. `framing` makes bytes of its frames; with `by_seq` an
-    event's only frame is named by its seq, else by a cursor. `others` are the same dialect in other framings, for those
+    `decode` is None for a projection that nobody posts to, and for a protocol whose endpoint reads its own body.
+    `framing` makes bytes of its frames; with `by_seq` an event's only frame is named by its seq, else by a cursor.
+    `readdress` puts a terminal frame under another runId. `others` are the same dialect in other framings, for those
     who ask for their content type.
     """
 
@@ -160,6 +198,7 @@ class Dialect:
     decode: Decode | None = None
     framing: Framing = SSE
     by_seq: bool = False
+    readdress: Callable[[Frame, str], Frame] = readdressed
     others: tuple[Dialect, ...] = ()
 
     def accepted(self, accept: str) -> Dialect:
@@ -187,33 +226,6 @@ def entries_of(state: RunState) -> list[Entry]:
     entries: list[Entry] = [message for message in state.messages.values() if not message.open]
     entries += [call for call in state.tool_calls.values() if not call.open]
     return sorted(entries, key=lambda entry: entry.n)
-
-
-# Line ends to some clients' `splitlines`, though not to the SSE standard. In JSON text they stand only inside strings.
-_LINE_ENDS = {
-    "\u0085".encode(): b"\\u0085",
-    "\u2028".encode(): b"\\u2028",
-    "\u2029".encode(): b"\\u2029",
-}
-
-
-def dump(value: Json) -> bytes:
-    """`value` as JSON that fits one line, whichever line ends a reader believes in."""
-    data = values.dumps(value)
-    if data.isascii():
-        return data
-    for character, escape in _LINE_ENDS.items():
-        data = data.replace(character, escape)
-    return data
-
-
-def readdressed(frame: Frame, run_id: str) -> Frame:
-    """`frame` under the runId of a follower that attached to another client's turn: its RUN_STARTED bore its own.
-
-    Needed for terminal frames alone; no other names the run. A frame without a runId is returned as it is.
-    """
-    event = values.loads(frame.data)
-    return frame._replace(data=dump({**event, "runId": run_id})) if "runId" in event else frame
 
 
 def without_none(fields: Mapping[str, Json]) -> dict[str, Json]:

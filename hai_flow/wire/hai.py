@@ -16,12 +16,12 @@ from typing import Any, Final, TypeAlias
 from hai_flow import values
 from hai_flow.engine import events as e
 from hai_flow.engine.ids import turn_id
-from hai_flow.engine.state import MessageState, RunState, ToolCallState
+from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.errors import Rejected
 from hai_flow.wire import agent_input
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Limits, Posted, Profile, dump, without_none
 from hai_flow.wire.framing import MESSAGE_PACK
-from hai_flow.wire.transcript import CONFIRM, history, question_args, result_id, shown_as_call
+from hai_flow.wire.transcript import CONFIRM, answer_of, history, question_args, result_id, shown_as_call
 from hai_flow.wire.turns import TurnEncoder, error_message
 
 Json: TypeAlias = Any
@@ -29,7 +29,14 @@ Json: TypeAlias = Any
 # --- inward -------------------------------------------------------------------------------------------------------
 
 # `forwardedProps.hai`: which spelling of the protocol the client wants where its documents disagree (section 8.4).
-_OPTIONS: Final = {"text": ("document", "plain"), "snapshot": ("MESSAGE_SNAPSHOT", "MESSAGES_SNAPSHOT")}
+_OPTIONS: Final = {
+    "results": ("server", "all"),
+    "snapshot": ("MESSAGE_SNAPSHOT", "MESSAGES_SNAPSHOT"),
+    "text": ("document", "plain"),
+}
+
+
+_OF_THE_SERVER: Final = ("results", "snapshot")
 
 
 def decode(body: bytes, limits: Limits) -> Posted:
@@ -58,7 +65,8 @@ def decode(body: bytes, limits: Limits) -> Posted:
 
 
 def _options(wishes: Json) -> tuple[tuple[str, str], ...]:
-    """The client's wishes that differ from the default, so that equal streams have equal profiles."""
+    """The client's wishes. The usual is no wish, so that equal streams have equal profiles; except where the server may
+    have another one, which a client's own beats."""
     if wishes is None:
         return ()
     if not isinstance(wishes, dict):
@@ -68,7 +76,7 @@ def _options(wishes: Json) -> tuple[tuple[str, str], ...]:
         wish = wishes.get(name, allowed[0])
         if wish not in allowed:
             raise _unknown(f"/forwardedProps/hai/{name}", f"expected {' or '.join(allowed)}")
-        if wish != allowed[0]:
+        if wish != allowed[0] or (name in wishes and name in _OF_THE_SERVER):
             options.append((f"hai.{name}", wish))
     return tuple(options)
 
@@ -119,6 +127,7 @@ class HaiEncoder(TurnEncoder):
         super().__init__(profile, state)
         self._plain = profile.option("hai.text") == "plain"
         self._snapshot_type = profile.option("hai.snapshot") or "MESSAGE_SNAPSHOT"
+        self._all_results = profile.option("hai.results") == "all"
 
     # --- a turn
 
@@ -126,10 +135,14 @@ class HaiEncoder(TurnEncoder):
         return [self._lifecycle("RUN_STARTED", at, run_id)]
 
     def run_finished(self, at: int, run_id: str, status: str | None, reason: str) -> list[Frame]:
+        """What RUN_FINISHED has no field for stands before it: the run's output, or why the turn ended otherwise."""
         finished = self._lifecycle("RUN_FINISHED", at, run_id, terminal=True)
-        if status is None:
-            return [finished]
-        return [*self.custom(at, "hai.status", without_none({"status": status, "reason": reason or None})), finished]
+        if status is not None:
+            told = {"status": status, "reason": reason or None}
+            return [_custom("hai.status", without_none(told), at), finished]
+        if self.state.status == "finished" and self.state.output is not None:
+            return [_custom("hai.output", {"output": self.state.output}, at), finished]
+        return [finished]
 
     def run_failed(self, at: int, error: e.Error) -> list[Frame]:
         return [_frame("RUN_ERROR", at, terminal=True, message=error_message(error), code=error.code)]
@@ -198,17 +211,18 @@ class HaiEncoder(TurnEncoder):
         return [_call_end(call.id, at)]
 
     def call_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
-        return [
-            _frame(
-                "TOOL_CALL_RESULT",
-                at,
-                messageId=result_id(call.id),
-                toolCallId=call.id,
-                content=content,
-                role="tool",
-                error=error,
-            )
-        ]
+        return [_call_result(call.id, content, error, at)]
+
+    def frontend_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
+        """H15: the HAI document shows it, AG-UI forbids it; so for those who ask for it."""
+        return self.call_result(at, call, content, error) if self._all_results else []
+
+    def question_decided(self, at: int, pending: PendingState) -> list[Frame]:
+        """The same for a question that this client was handed as a call."""
+        answer = answer_of(pending)
+        if answer is None or not self._all_results or not shown_as_call(self.profile, pending.opened):
+            return []
+        return [_call_result(pending.opened.id, *answer, at)]
 
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         if not shown_as_call(self.profile, opened):
@@ -314,6 +328,12 @@ def _call_args(id: str, delta: str, at: int) -> Frame:
 
 def _call_end(id: str, at: int) -> Frame:
     return _frame("TOOL_CALL_END", at, call=id, toolCallId=id)
+
+
+def _call_result(id: str, content: str, error: str | None, at: int) -> Frame:
+    return _frame(
+        "TOOL_CALL_RESULT", at, messageId=result_id(id), toolCallId=id, content=content, role="tool", error=error
+    )
 
 
 HAI: Final = Dialect(

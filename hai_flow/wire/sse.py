@@ -30,6 +30,10 @@ def _field(name: str, value: str | None) -> bytes:
     return f"{name}: {value}\n".encode()
 
 
+LAST_FRAME: Final = 999_999_999
+"""As a cursor's frame: behind all that its event became."""
+
+
 class Cursor(NamedTuple):
     """A place in a stream: frame `frame` (from 0) of event `seq` of a run, as the encoding `encoding` writes it."""
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from hai_flow.engine import events as e
 from hai_flow.engine.ids import turn_id
-from hai_flow.engine.state import MessageState, RunState, ToolCallState, evolve
+from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState, evolve
 from hai_flow.wire.dialect import Entry, Frame, Profile
 
 Json: TypeAlias = Any
@@ -146,6 +146,10 @@ class TurnEncoder(ABC):
     def call_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
         """The result of a server's tool."""
 
+    def frontend_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
+        """The result of a frontend's tool. Nothing: a frontend knows its own (PROTOCOLS section 8.4)."""
+        return []
+
     @abstractmethod
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         """People are asked something: an approval, a form, a doubt. A frontend tool's call has words of its own."""
@@ -153,6 +157,14 @@ class TurnEncoder(ABC):
     @abstractmethod
     def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         """The same for one who attaches, where the snapshot of messages does not say it already."""
+
+    def frontend_tool_asked(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        """A frontend tool's answer is awaited, now or since before somebody attached. Nothing: its call has said it."""
+        return []
+
+    def question_decided(self, at: int, pending: PendingState) -> list[Frame]:
+        """What people were asked is decided. Nothing: what follows from it tells. Never for a frontend tool's call."""
+        return []
 
     @abstractmethod
     def custom(self, at: int, name: str, value: Json) -> list[Frame]:
@@ -184,8 +196,9 @@ class TurnEncoder(ABC):
             *self.messages_snapshot(at, transcript),
         ]
         for pending in sorted(state.pendings.values(), key=lambda each: (each.opened.at, each.opened.id)):
-            if pending.status == "open" and pending.opened.kind != "tool":
-                frames += self.open_question(at, pending.opened)
+            if pending.status == "open":
+                asked = self.frontend_tool_asked if pending.opened.kind == "tool" else self.open_question
+                frames += asked(at, pending.opened)
         if state.turn_open and not state.ended:  # terminating a run may leave its turn as it was
             return [*frames, *self._reopened(at)]
         return [*frames, *self._ending(at, run_id)]
@@ -304,15 +317,18 @@ class TurnEncoder(ABC):
         return self.call_ended(event.at, self.state.tool_calls[event.tool_call_id])
 
     def _tool_call_resolved(self, event: e.ToolCallResolved) -> list[Frame]:
-        """The result of a server tool. A frontend knows its own (PROTOCOLS section 8.4)."""
         call = self.state.tool_calls[event.tool_call_id]
-        if call.executor == "frontend":
-            return []
-        return self.call_result(event.at, call, event.content, event.error)
+        tell = self.frontend_result if call.executor == "frontend" else self.call_result
+        return tell(event.at, call, event.content, event.error)
 
     def _pending_opened(self, event: e.PendingOpened) -> list[Frame]:
         """A frontend tool's call has events of its own; our questions are shown as this client can take them."""
-        return [] if event.kind == "tool" else self.question(event.at, event)
+        asked = self.frontend_tool_asked if event.kind == "tool" else self.question
+        return asked(event.at, event)
+
+    def _pending_decided(self, event: e.PendingDecided) -> list[Frame]:
+        pending = self.state.pendings[event.id]
+        return [] if pending.opened.kind == "tool" else self.question_decided(event.at, pending)
 
     def _state_changed(self, event: e.StateChanged) -> list[Frame]:
         return self.state_delta(event.at, event.ops) if event.ops else []
@@ -345,6 +361,7 @@ class TurnEncoder(ABC):
         e.ToolCallEnded: _tool_call_ended,
         e.ToolCallResolved: _tool_call_resolved,
         e.PendingOpened: _pending_opened,
+        e.PendingDecided: _pending_decided,
         e.StateChanged: _state_changed,
         e.CustomEmitted: _custom_emitted,
         e.RawEmitted: _raw_emitted,
@@ -384,7 +401,6 @@ IGNORED: Final[frozenset[type[e.Event]]] = frozenset(
         e.PendingEscalated,
         e.PendingReminded,
         e.PendingRestamped,
-        e.PendingDecided,
         e.PendingVoided,
         e.TimerSet,  # the engine's own
         e.TimerFired,

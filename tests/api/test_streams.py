@@ -142,7 +142,7 @@ def test_a_cursor_of_no_place_gets_a_snapshot_that_says_so(http: httpx2.Client, 
     events = [event.data for event in parse(stream)]
     assert wire_lint.lint(stream) == []
     assert [event["type"] for event in events] == [
-        "RUN_STARTED", "CUSTOM", "STATE_SNAPSHOT", "MESSAGE_SNAPSHOT", "RUN_FINISHED"
+        "RUN_STARTED", "CUSTOM", "STATE_SNAPSHOT", "MESSAGE_SNAPSHOT", "CUSTOM", "RUN_FINISHED"
     ]  # fmt: skip
     head = http.get(f"/v1/runs/{run_id}").json()["seq"]
     assert (events[1]["name"], events[1]["value"]) == ("hai.cursor_reset", {"seq": head})

@@ -42,9 +42,11 @@ def test_a_run_that_says_something_from_start_to_end():
         "BUSINESS_DATA_CONTENT",
         "BUSINESS_DATA_CONTENT",
         "BUSINESS_DATA_END",
+        "CUSTOM",
         "RUN_FINISHED",
     ]
     events = read(frames)
+    assert (events[-2]["name"], events[-2]["value"]) == ("hai.output", {"output": {"ok": None}})
     assert events[0] == {
         "type": "RUN_STARTED",
         "threadId": "t1",
@@ -62,7 +64,7 @@ def test_a_run_that_says_something_from_start_to_end():
     }
     assert events[3]["delta"] == '{"output":{"type":"text","content":"Hello"},"layout":{"x":0}}'
     assert events[-1] == {**events[0], "type": "RUN_FINISHED", "timestamp": story.at}
-    assert [frame.terminal for frame in frames] == [False] * 6 + [True]
+    assert [frame.terminal for frame in frames] == [False] * 7 + [True]
     assert lint(frames) == []
 
 
@@ -380,7 +382,9 @@ def test_who_attaches_to_a_run_that_is_over_learns_how_it_ended(end):
         story.tell(e.RunStopped, by="user:local", terminated=True)
     else:
         story.finish()
-    expected = {"failed": ["RUN_ERROR"], "stopped": ["CUSTOM", "RUN_FINISHED"], "finished": ["RUN_FINISHED"]}[end]
+    expected = {"failed": ["RUN_ERROR"], "stopped": ["CUSTOM", "RUN_FINISHED"], "finished": ["CUSTOM", "RUN_FINISHED"]}[
+        end
+    ]
     assert types(HaiEncoder(PLAIN, story.state).preface("r9", ()))[3:] == expected
 
 

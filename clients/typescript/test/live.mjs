@@ -1,0 +1,189 @@
+// Conversations with a real server, for a test that asserts what they tell:
+// node live.mjs '{"scenario": ..., "url": ..., ...}' prints one JSON document.
+import { connect, createServer } from "node:net";
+import { createInterface } from "node:readline";
+
+import { HttpAgent, HttpProblem, textOf } from "../dist/index.js";
+
+const CONFIRM = [{ name: "confirmAction", description: "asks a person", parameters: { type: "object" } }];
+
+const user = (content) => ({ id: `msg_${crypto.randomUUID()}`, role: "user", content });
+const said = (messages) => messages.filter(({ role }) => role === "assistant").map(textOf).join("");
+const roles = (agent) => agent.messages.map(({ role }) => role);
+
+function agentFor(url, workflow, more = {}) {
+  return new HttpAgent({ url: `${url}/workflows/${workflow}/awp`, reconnect: { delayMs: 20 }, ...more });
+}
+
+/** A door to the server that can be shut on everybody who is in it, and moved to another server. */
+async function door(url) {
+  let to = new URL(url);
+  const passing = new Set();
+  const server = createServer((inside) => {
+    const outside = connect(Number(to.port), to.hostname);
+    for (const [one, other] of [[inside, outside], [outside, inside]]) {
+      passing.add(one);
+      one.on("error", () => {});
+      one.on("close", () => {
+        passing.delete(one);
+        other.destroy();
+      });
+      one.pipe(other);
+    }
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return {
+    url: `http://127.0.0.1:${server.address().port}`,
+    move: (another) => void (to = new URL(another)),
+    shut: () => passing.forEach((socket) => socket.destroy()),
+    close: () => server.close(),
+  };
+}
+
+const scenarios = {
+  async chat({ url, transport }) {
+    const types = [];
+    const answers = [];
+    let documents = 0;
+    const agent = agentFor(url, "chat", {
+      transport,
+      fetch: async (...request) => {
+        const response = await fetch(...request);
+        answers.push(response.headers.get("content-type"));
+        return response;
+      },
+    });
+    agent.subscribe({
+      onEvent: ({ event }) => void types.push(event.type),
+      onBusinessDataContentEvent: ({ outputs }) => void (documents += outputs.length),
+    });
+    agent.addMessage(user("你好 }{"));
+    const { newMessages, pendings, result } = await agent.runAgent();
+    agent.addMessage(user("again"));
+    const second = await agent.runAgent();
+    return { types, answers, documents, text: said(newMessages), second: said(second.newMessages), pendings, result };
+  },
+
+  async frontendTool({ url }) {
+    const agent = agentFor(url, "search_files");
+    const tools = [{ name: "search_local_files", description: "searches", parameters: { type: "object" } }];
+    agent.addMessage(user("帮我搜索本地的报告文件"));
+    const { pendings } = await agent.runAgent({ tools });
+    agent.addToolResult(pendings[0].id, ["2024年度报告.pdf", "Q3报告.docx"]);
+    const { newMessages } = await agent.runAgent({ tools });
+    return { pendings, text: said(newMessages), left: agent.pendings, roles: roles(agent) };
+  },
+
+  async serverTool({ url }) {
+    const agent = agentFor(url, "weather");
+    const heard = [];
+    agent.subscribe({
+      onToolCallEndEvent: ({ toolCallName, toolCallArgs }) => void heard.push([toolCallName, toolCallArgs]),
+      onToolCallResultEvent: ({ event }) => void heard.push(event.content),
+    });
+    agent.addMessage(user("北京天气怎么样?"));
+    const { pendings } = await agent.runAgent();
+    return { heard, text: said(agent.messages), pendings };
+  },
+
+  async approve({ url, advertised }) {
+    const agent = agentFor(url, "release");
+    const tools = advertised ? CONFIRM : [];
+    agent.addMessage(user("ship it"));
+    const asked = (await agent.runAgent({ tools })).pendings;
+    const waiting = agent.state;
+    agent.approve(asked[0].id, { reason: "fine" });
+    const between = (await agent.runAgent({ tools })).pendings;
+    agent.approve(between[0].id);
+    await agent.runAgent({ tools });
+    return { asked, between: between.map(({ id }) => id), left: agent.pendings, waiting, state: agent.state, text: said(agent.messages) };
+  },
+
+  async reject({ url }) {
+    const agent = agentFor(url, "release");
+    agent.addMessage(user("ship it"));
+    const [first] = (await agent.runAgent()).pendings;
+    agent.reject(first.id, { reason: "not today" });
+    await agent.runAgent();
+    await agent.connectAgent();
+    return { text: said(agent.messages), left: agent.pendings };
+  },
+
+  async cut({ url, transport, times }) {
+    const between = await door(url);
+    const agent = agentFor(between.url, "chat", { transport });
+    const told = [];
+    let contents = 0;
+    agent.subscribe({
+      onBusinessDataContentEvent: () => {
+        if (++contents % 4 === 0 && told.length < times) between.shut();
+      },
+      onReconnecting: ({ attempt }) => void told.push(attempt),
+    });
+    agent.addMessage(user("cut me"));
+    const { error, aborted } = await agent.runAgent();
+    between.close();
+    return { told: told.length, error, aborted, text: said(agent.messages), roles: roles(agent) };
+  },
+
+  /** Says when the run streams; is told where the next server is. */
+  async restart({ url }) {
+    const between = await door(url);
+    const agent = agentFor(between.url, "chat", { reconnect: { attemptsMax: 200, delayMs: 50, delayMsMax: 300 } });
+    createInterface(process.stdin).once("line", between.move);
+    const reasons = [];
+    agent.subscribe({ onReconnecting: ({ reason }) => void reasons.push(reason.message) });
+    agent.addMessage(user("stay with me"));
+    let contents = 0;
+    const { error } = await agent.runAgent({}, {
+      onBusinessDataContentEvent: () => {
+        if (++contents === 3) console.log("streaming");
+      },
+    });
+    between.close();
+    process.stdin.destroy();
+    return { reasons, error, text: textOf(agent.messages.at(-1)), roles: roles(agent) };
+  },
+
+  async comeBack({ url }) {
+    const agent = agentFor(url, "chat");
+    agent.addMessage(user("wait for me"));
+    const left = await agent.runAgent({}, { onBusinessDataContentEvent: () => agent.abortRun() });
+    const { aborted } = await agent.connectAgent();
+    return { aborted: [left.aborted, aborted], text: said(agent.messages), roles: roles(agent) };
+  },
+
+  async reload({ url }) {
+    const before = agentFor(url, "cleanup");
+    before.addMessage(user("删除所有临时文件"));
+    const [call] = (await before.runAgent({ tools: CONFIRM })).pendings;
+    const after = agentFor(url, "cleanup", { threadId: before.threadId });
+    const { pendings } = await after.connectAgent({ tools: CONFIRM });
+    const shown = roles(after);
+    after.approve(pendings[0].id);
+    const { newMessages } = await after.runAgent({ tools: CONFIRM });
+    const told = await before.connectAgent({ tools: CONFIRM });
+    return { call, pendings, shown, text: said(newMessages), before: said(before.messages).slice(-20), left: told.pendings };
+  },
+
+  async refused({ url }) {
+    const agent = agentFor(url, "cleanup");
+    agent.addMessage(user("clean up"));
+    const [call] = (await agent.runAgent()).pendings;
+    const problems = [];
+    const attempt = () => agent.runAgent().catch((error) => {
+      if (!(error instanceof HttpProblem)) throw error;
+      problems.push([error.status, error.code, error.takenBack.map(({ role }) => role)]);
+    });
+    agent.addMessage(user("hurry up"));
+    await attempt();
+    agent.approve(call.id);
+    await attempt();
+    agent.addToolResult(call.id, "denied");
+    await attempt();
+    return { problems, text: said(agent.messages), left: agent.pendings };
+  },
+};
+
+const { scenario, ...asked } = JSON.parse(process.argv[2]);
+console.log(JSON.stringify(await scenarios[scenario](asked)));

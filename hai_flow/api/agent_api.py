@@ -1,0 +1,111 @@
+"""`/process`: the Agent API, as a stream or as one response."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import Any, Final
+from uuid import uuid4
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from hai_flow.agent_api import Sequence
+from hai_flow.api.bodies import limits_of
+from hai_flow.api.conversation import Conversation
+from hai_flow.api.deps import Access, CurrentAccess, Pieces, RawBody
+from hai_flow.api.following import last_words
+from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.errors import Rejected
+from hai_flow.runtime.fanout import Piece
+from hai_flow.wire import agent_api, sse
+from hai_flow.wire.agent_api import AGENT_API
+from hai_flow.wire.dialect import Frame
+
+router = APIRouter(tags=["dialects"])
+
+_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "description": "AgentRequest",
+                    "required": ["input"],
+                    "properties": {
+                        "input": {"type": "array", "items": {"type": "object"}},
+                        "stream": {"type": "boolean", "default": True},
+                        "id": {"type": "string", "maxLength": 200},
+                        "session_id": {"type": "string", "maxLength": 200},
+                        "tools": {"type": "array", "items": {"type": "object"}},
+                        "workflow": {"type": "string", "description": "ours: the workflow to start"},
+                        "workflow_input": {"type": "object", "description": "ours: its input"},
+                    },
+                }
+            }
+        },
+    }
+}
+_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    **documented(404, 409, 410, *WITH_BODY),
+    200: {
+        "description": "the objects of one response, or the last of them",
+        "content": {
+            sse.CONTENT_TYPE: {"schema": {"type": "string"}},
+            "application/json": {"schema": {"type": "object"}},
+        },
+    },
+}
+
+
+@router.post("/process", response_model=None, openapi_extra=_BODY, responses=_RESPONSES)
+async def post_process(body: RawBody, access: CurrentAccess) -> Response:
+    """Agent API: start a run, answer what it waits for, or attach to it."""
+    return await _process(body, access, None)
+
+
+@router.post("/workflows/{name}/process", response_model=None, openapi_extra=_BODY, responses=_RESPONSES)
+async def post_workflow_process(name: str, body: RawBody, access: CurrentAccess) -> Response:
+    """Agent API, for one workflow."""
+    return await _process(body, access, name)
+
+
+async def _process(body: bytes, access: Access, workflow: str | None) -> Response:
+    request = agent_api.read(body, limits_of(access.settings), uuid4().hex)
+    conversation = Conversation(access, AGENT_API, request.posted, workflow)
+    if not request.stream:
+        return await _whole(access, conversation)
+    sequence = Sequence()
+
+    async def begin() -> Pieces:
+        return _counted(sequence, await conversation.pieces())
+
+    return await access.stream(begin, AGENT_API, lambda: _rendered(sequence, last_words(access, AGENT_API)))
+
+
+async def _counted(sequence: Sequence, pieces: Pieces) -> Pieces:
+    """The pieces with the numbers of this response in their objects."""
+    async with contextlib.aclosing(pieces):
+        async for batch in pieces:
+            yield [Piece(piece.seq, piece.frames, _rendered(sequence, piece.frames)) for piece in batch]
+
+
+def _rendered(sequence: Sequence, frames: Iterable[Frame]) -> bytes:
+    return b"".join(sse.event_bytes(agent_api.numbered(frame, sequence.next())) for frame in frames)
+
+
+async def _whole(access: Access, conversation: Conversation) -> Response:
+    """The last object of the stream alone. It takes a stream's place while it waits: 429 where there is none."""
+    access.admission.open_stream()
+    try:
+        last: Frame | None = None
+        pieces = await conversation.pieces()
+        async with contextlib.aclosing(pieces):
+            async for batch in pieces:
+                last = next((piece.frames[-1] for piece in reversed(batch) if piece.frames), last)
+    finally:
+        access.admission.close_stream()
+    if last is None or not last.terminal:
+        raise Rejected(503, "closing", "the server is shutting down; ask again.")
+    return Response(agent_api.numbered(last, 0), media_type="application/json")

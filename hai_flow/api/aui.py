@@ -1,0 +1,348 @@
+"""AUI: `/api/aui/ws/{stream_type}` pushes a session's events and takes inputs; `POST /api/aui/input` takes them too.
+
+A session is a thread, a stream type is the name of a workflow (`interactive` and `interrupt`, which the document names:
+that of the session's last run, else the server's default). An input is a command of the run: it is committed before it
+is acknowledged, and whichever process holds the run goes on with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from hashlib import sha256
+from typing import Any, Final, TypeAlias
+from uuid import UUID, uuid4
+
+import structlog
+from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+from fastapi.responses import JSONResponse, Response
+from pydantic import Field
+
+from hai_flow.api.bodies import Body, CheckedRoute, limits_of
+from hai_flow.api.conversation import Conversation
+from hai_flow.api.deps import Access, CurrentAccess
+from hai_flow.api.following import earlier_entries
+from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.engine.events import UserMessage
+from hai_flow.engine.ids import run_of_pending
+from hai_flow.engine.state import RunState
+from hai_flow.errors import Rejected
+from hai_flow.store import threads
+from hai_flow.store.threads import Place
+from hai_flow.wire import agent_input, aui
+from hai_flow.wire.aui import AUI, AuiEncoder
+from hai_flow.wire.dialect import Frame, Posted, ToolMessage
+
+Json: TypeAlias = Any
+Object: TypeAlias = dict[str, Json]
+
+log = structlog.get_logger(__name__)
+router = APIRouter(prefix="/api/aui", tags=["dialects"], route_class=CheckedRoute)
+
+PARAMS_SECONDS: Final = 0.1  # how long a client's first frame is waited for
+ANY_WORKFLOW: Final = frozenset({"interactive", "interrupt"})
+_ADDRESS: Final = frozenset({"interrupt_id", "session_id", "action"})  # in a payload: says whom and what, not what with
+CLOSE_NORMAL, CLOSE_ERROR, CLOSE_STREAM_TYPE = 1000, 1011, 4000
+
+
+class InputBody(Body):
+    """An action of the client: the answer to an interrupt, or (`payload.message`) what the user says next."""
+
+    session_id: str = Field(min_length=1, max_length=200)
+    action: str | None = Field(default=None, max_length=200)
+    label: str | None = Field(default=None, max_length=200)
+    payload: dict[str, Any] | None = None
+    interrupt_id: str | None = Field(default=None, max_length=200)
+
+
+@router.get("/ping", response_model=None)
+@router.get("/ws/ping", response_model=None)
+async def ping() -> Response:
+    """The server is there."""
+    return JSONResponse({"status": "ok"})
+
+
+@router.post("/input", response_model=None, responses={**documented(404, 409, 410, *WITH_BODY)})
+async def post_input(body: InputBody, access: CurrentAccess) -> Response:
+    """What a client that has no socket, or another one's, wants done. The answer comes when it is committed."""
+    taken = await _Session(access, body.session_id, None).take(body.model_dump())
+    return JSONResponse({"accepted": True, **taken})
+
+
+@router.websocket("/ws/{stream_type}")
+async def stream(socket: WebSocket, stream_type: str, access: CurrentAccess) -> None:
+    """A session's events as they are committed, and its inputs."""
+    await socket.accept()
+    connection = _Connection(socket, access)
+    try:
+        access.admission.open_stream()
+    except Rejected as rejected:
+        await connection.refuse(rejected, CLOSE_ERROR)
+        return
+    try:
+        await connection.run(stream_type)
+    except (WebSocketDisconnect, _Stalled):
+        log.info("follower_gone", path=socket.url.path)
+    finally:
+        access.admission.close_stream()
+
+
+class _Stalled(Exception):
+    """The client has taken nothing for too long."""
+
+
+class _Session:
+    """A thread as AUI sees it. `workflow` is the stream's, None where it does not say."""
+
+    def __init__(self, access: Access, session_id: str, workflow: str | None) -> None:
+        self.access = access
+        self.id = session_id
+        self._workflow = workflow
+
+    async def take(self, given: Object) -> Object:
+        """Do what an input says; `{interrupt_id}` or `{message_id}` of what it was. Raises Rejected."""
+        payload = given.get("payload") or {}
+        if not isinstance(payload, dict):
+            raise _invalid("/payload", "expected an object")
+        action = _text(given, "action") or _text(given, "label") or _text(payload, "action")
+        interrupt = _text(given, "interrupt_id") or _text(payload, "interrupt_id")
+        if interrupt is None and (message := _text(payload, "message") or _text(payload, "text")):
+            return await self._say(message, payload)
+        interrupt = interrupt or await self._only_interrupt()
+        payload = {
+            name: value for name, value in payload.items() if name not in ("interrupt_id", "session_id", "action")
+        }
+        return await self._answer(interrupt, action, payload)
+
+    async def _say(self, message: str, payload: Object) -> Object:
+        id = _text(payload, "message_id") or f"msg_{uuid4().hex}"
+        said = UserMessage(id, "user", message)
+        await self._post(id, user_messages=(said,), history=((id, "user"),), input=payload.get("input") or {})
+        return {"message_id": id}
+
+    async def _answer(self, id: str, action: str | None, payload: Object) -> Object:
+        run_id = run_of_pending(id)
+        state = None if run_id is None else await self.access.find_state(run_id)
+        pending = None if state is None else state.pendings.get(id)
+        if state is None or pending is None or state.thread_id != self.id:
+            raise Rejected(404, "pending_unknown", f"there is no interrupt {id[:100]!r} in this session.")
+        answer = ToolMessage(f"{id}:answer", id, aui.answer_content(pending, action, payload))
+        await self._post(uuid4().hex, tool_messages=(answer,), history=((answer.id, "tool"),))
+        return {"interrupt_id": id}
+
+    async def _only_interrupt(self) -> str:
+        last = await self.last_run()
+        state = None if last is None else await self.access.state(last)
+        opened = [] if state is None else list(state.open_pendings.values())
+        if len(opened) != 1:
+            found = "none is" if not opened else f"{len(opened)} are"
+            raise _invalid(
+                "/interrupt_id", f"expected the interrupt that is answered, or payload.message; {found} open"
+            )
+        return opened[0]
+
+    async def _post(self, name: str, **what: Any) -> None:
+        posted = Posted(
+            thread_id=self.id,
+            wire_run_id=name,
+            body_sha=sha256(name.encode()).hexdigest(),
+            profile=aui.profile(),
+            **what,
+        )
+        pieces = await Conversation(self.access, AUI, posted, self._workflow).pieces()
+        await pieces.aclose()  # whoever follows the session sees what comes of it
+
+    async def last_run(self) -> UUID | None:
+        """The session's newest run."""
+        last = await threads.last_run(self.access.pool, self.access.tenant, self.id)
+        return None if last is None else last.id
+
+
+class _Connection:
+    """One socket: events down, inputs up."""
+
+    def __init__(self, socket: WebSocket, access: Access) -> None:
+        self._socket = socket
+        self._access = access
+        self._limits = limits_of(access.settings)
+        self._sending = asyncio.Lock()
+        self._taking = asyncio.Lock()  # what is taken is acknowledged before the stream ends
+
+    async def run(self, stream_type: str) -> None:
+        """Serve the socket until its session's run has ended, its client goes, or the server closes."""
+        workflow = None if stream_type in ANY_WORKFLOW else stream_type
+        try:
+            if workflow is not None:
+                await self._access.runtime.catalog.resolve(self._access.tenant, workflow)
+            params = await self._params()
+            session = _Session(self._access, self._session_id(params), workflow)
+        except Rejected as rejected:
+            wrong_type = rejected.code == "workflow_unknown"
+            code = "INVALID_STREAM_TYPE" if wrong_type else rejected.code
+            await self.refuse(rejected, CLOSE_STREAM_TYPE if wrong_type else CLOSE_ERROR, code)
+            return
+        await self._tell("aui_stream_start", session_id=session.id)
+        await self._both_ways(session, params)
+
+    async def _both_ways(self, session: _Session, params: Object) -> None:
+        down = asyncio.ensure_future(self._down(session, params))
+        up = asyncio.ensure_future(self._up(session))
+        closing = asyncio.ensure_future(self._access.runtime.fanout.closing.wait())
+        try:
+            await asyncio.wait({down, up, closing}, return_when=asyncio.FIRST_COMPLETED)
+            if up.done():
+                up.result()
+                await self._close(CLOSE_NORMAL)
+            elif down.done():
+                down.result()
+                async with self._taking:
+                    await self._tell("aui_stream_end", session_id=session.id)
+                await self._close(CLOSE_NORMAL)
+            else:
+                await self._tell(
+                    "aui_error", error_code="server_closing", message="The server is closing; reconnect to go on."
+                )
+                await self._close(CLOSE_ERROR)
+        except (WebSocketDisconnect, _Stalled):
+            raise
+        except Exception as error:
+            log.error("stream_failed", exc_info=error)
+            await self._tell(
+                "aui_error", error_code="stream_failed", message="The stream broke off; reconnect to go on."
+            )
+            await self._close(CLOSE_ERROR)
+        finally:
+            for task in (down, up, closing):
+                task.cancel()
+            await asyncio.gather(down, up, closing, return_exceptions=True)
+
+    # --- down -----------------------------------------------------------------------------------------------------
+
+    async def _down(self, session: _Session, params: Object) -> None:
+        """What the session is, what its parameters say in it, then what comes, until a run of it has ended."""
+        place = None
+        last = await session.last_run()
+        state = None if last is None else await self._access.state(last)
+        if last is not None and state is not None:
+            earlier = await earlier_entries(self._access, session.id, last)
+            await self._send(AuiEncoder(aui.profile(), state).preface(None, earlier))
+            place = Place(last, state.seq)
+        if _text(params, "message") is not None or _text(params, "text") is not None:
+            await self._take(session, {"payload": params})
+        if state is not None and not state.ended and await self._follow(state):
+            return
+        while True:
+            await self._access.runtime.threads.news(self._access.tenant, session.id, place)
+            newest = await session.last_run()
+            assert newest is not None, "a thread with news has a run"
+            known = place is not None and newest == place.run_id
+            start = (
+                await self._access.state(newest, place.seq) if place is not None and known else RunState(str(newest))
+            )
+            if await self._follow(start):
+                return
+            place = Place(newest, (await self._access.state(newest)).seq)
+
+    async def _follow(self, start: RunState) -> bool:
+        """Send what follows `start`. Whether the run has ended."""
+        ended = False
+        rest = self._access.follow(start, AUI, aui.profile())
+        async with contextlib.aclosing(rest):
+            async for pieces in rest:
+                frames = [frame for piece in pieces for frame in piece.frames]
+                ended = any(frame.terminal for frame in frames)
+                await self._send(frames)
+        return ended
+
+    async def _send(self, frames: list[Frame]) -> None:
+        for frame in frames:
+            await self._write(frame.data)
+
+    async def _tell(self, type: str, **fields: Json) -> None:
+        await self._write(aui.event(type, self._access.runtime.committer.now_ms(), uuid4(), **fields))
+
+    async def _write(self, data: bytes) -> None:
+        """Raises `_Stalled` if the client takes nothing for too long: it comes back and gets snapshots."""
+        try:
+            async with self._sending, asyncio.timeout(self._access.settings.follower_stall_seconds):
+                await self._socket.send_text(data.decode())
+        except TimeoutError:
+            raise _Stalled from None
+
+    async def refuse(self, rejected: Rejected, close: int, code: str | None = None) -> None:
+        """Say why, and close."""
+        await self._tell("aui_error", error_code=code or rejected.code, message=rejected.detail)
+        await self._close(close)
+
+    async def _close(self, code: int) -> None:
+        with contextlib.suppress(RuntimeError, WebSocketDisconnect):
+            await self._socket.close(code)
+
+    # --- up -------------------------------------------------------------------------------------------------------
+
+    async def _params(self) -> Object:
+        """The client's first frame, if it is its parameters; those of the URL without it. Raises Rejected."""
+        given: Object = dict(self._socket.query_params)
+        try:
+            async with asyncio.timeout(PARAMS_SECONDS):
+                frame = self._read(await self._socket.receive_text())
+        except TimeoutError:
+            return given
+        data = frame.get("data")
+        if frame.get("type") != "params" or not isinstance(data, dict):
+            raise _invalid("/type", 'expected {"type": "params", "data": {...}} as the first frame')
+        return {**given, **data}
+
+    def _session_id(self, params: Object) -> str:
+        session_id = _text(params, "session_id") or uuid4().hex
+        if len(session_id) > self._limits.id_chars_max or not session_id.isprintable():
+            raise _invalid("/session_id", f"expected at most {self._limits.id_chars_max} printable characters")
+        return session_id
+
+    async def _up(self, session: _Session) -> None:
+        """Take inputs until the client says that it closes."""
+        while True:
+            try:
+                frame = self._read(await self._socket.receive_text())
+            except Rejected as rejected:
+                await self._acknowledge(session, None, rejected)
+                continue
+            if frame.get("type") == "close":
+                return
+            if frame.get("type") == "ping":
+                await self._tell("pong")
+            elif frame.get("type") == "input":
+                await self._take(session, frame)
+            else:
+                log.info("unknown_input", type=str(frame.get("type"))[:40])
+
+    async def _take(self, session: _Session, given: Object) -> None:
+        other, refused = _text(given, "session_id"), None
+        async with self._taking:
+            try:
+                if other is not None and other != session.id:
+                    raise _invalid("/session_id", f"expected {session.id!r}, the session of this socket")
+                await session.take(given)
+            except Rejected as rejected:
+                refused = rejected
+            await self._acknowledge(session, _text(given, "action"), refused)
+
+    async def _acknowledge(self, session: _Session, action: str | None, refused: Rejected | None) -> None:
+        said = {} if refused is None else {"error_code": refused.code, "message": refused.detail}
+        status = "accepted" if refused is None else "refused"
+        await self._tell("aui_action_ack", session_id=session.id, action=action, status=status, **said)
+
+    def _read(self, text: str) -> Object:
+        frame = agent_input.load(text.encode("utf-8", "surrogatepass"), self._limits)
+        if not isinstance(frame, dict):
+            raise _invalid("", "expected a JSON object")
+        return frame
+
+
+def _text(record: Object, name: str) -> str | None:
+    value = record.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def _invalid(path: str, message: str) -> Rejected:
+    return Rejected(422, "body.invalid", f"{path}: {message}.", findings=[{"path": path, "message": message}])

@@ -1,0 +1,189 @@
+"""`/api/v1/agent/runs/{thread_id}`: a thread as one stream of Server-Sent Events, and its history.
+
+The dialect is `wire/social.py`. It has no way up: runs are started and questions answered over REST, or in any other
+dialect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeAlias
+from uuid import UUID
+
+from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi.responses import JSONResponse
+
+from hai_flow.api.bodies import NO_CONTROL_CHARACTERS
+from hai_flow.api.deps import Access, CurrentAccess, Pieces
+from hai_flow.api.following import earlier_entries
+from hai_flow.api.problems import documented
+from hai_flow.engine import events as e
+from hai_flow.engine.state import RunState
+from hai_flow.errors import Rejected
+from hai_flow.runtime.fanout import Piece, numbered, unnumbered
+from hai_flow.store import runs, threads
+from hai_flow.store.threads import Place
+from hai_flow.wire import sse
+from hai_flow.wire.social import SOCIAL, SocialEncoder, profile
+
+router = APIRouter(prefix="/api/v1/agent/runs", tags=["dialects"])
+
+ThreadId: TypeAlias = Annotated[str, Path(max_length=200, pattern=NO_CONTROL_CHARACTERS)]
+
+_STREAM: Final[dict[str, Any]] = {
+    "description": "the thread's events, for as long as one listens",
+    "content": {SOCIAL.framing.content_type: {"schema": {"type": "string"}}},
+}
+_HISTORY: Final[dict[str, Any]] = {
+    "description": "what the thread has said",
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["threadId", "runId", "status", "messages", "pendings", "cursor"],
+                "properties": {
+                    "threadId": {"type": "string"},
+                    "runId": {"type": ["string", "null"]},
+                    "status": {"type": ["string", "null"]},
+                    "messages": {"type": "array", "items": {"type": "object"}},
+                    "pendings": {"type": "array", "items": {"type": "object"}},
+                    "cursor": {"type": ["string", "null"]},
+                },
+            }
+        }
+    },
+}
+
+
+@router.get("/{thread_id}/events", response_model=None, responses={**documented(400), 200: _STREAM})
+async def get_thread_events(
+    thread_id: ThreadId,
+    access: CurrentAccess,
+    after: Annotated[str | None, Query(description="a cursor: an event's id, or the history's")] = None,
+    last_event_id: Annotated[str | None, Header(description="beats `after`")] = None,
+) -> Response:
+    """The thread's events, across its turns and runs, until one stops listening: those after a cursor, else from the
+    start of its newest turn. A thread without a run is silent until it has one."""
+    thread = _Thread(access, thread_id)
+    given = (last_event_id if last_event_id is not None else after) or None
+    return await access.stream(lambda: thread.after(given), SOCIAL)
+
+
+@router.get("/{thread_id}/history", response_model=None, responses={**documented(400), 200: _HISTORY})
+async def get_thread_history(thread_id: ThreadId, access: CurrentAccess) -> Response:
+    """The thread's messages so far, what people are asked, and the cursor behind which the events go on."""
+    last = await threads.last_run(access.pool, access.tenant, thread_id)
+    if last is None:
+        state, earlier, cursor = RunState("", thread_id=thread_id), [], None
+    else:
+        state = await access.state(last.id)
+        earlier = await earlier_entries(access, thread_id, last.id)
+        cursor = str(sse.Cursor(str(last.id), SOCIAL.encoding, state.seq, sse.LAST_FRAME))
+    shown = SocialEncoder(profile(), state).history(earlier)
+    return JSONResponse({**shown, "cursor": cursor})
+
+
+@dataclass(frozen=True, slots=True)
+class _Thread:
+    """A thread as somebody follows it."""
+
+    access: Access
+    thread_id: str
+
+    async def after(self, cursor: str | None) -> Pieces:
+        """What comes after `cursor`, else the newest turn and what follows. Raises Rejected 400."""
+        if cursor is None:
+            return self._from(await self._newest_turn())
+        place, row = await self._place(cursor)
+        if place.encoding != SOCIAL.encoding or not 0 < place.seq <= row.seq:
+            return await self._reset()
+        return await self._rest(place, row)
+
+    async def _place(self, cursor: str) -> tuple[sse.Cursor, runs.RunRow]:
+        try:
+            place = sse.parse_cursor(cursor)
+        except ValueError as error:
+            raise Rejected(400, "cursor.invalid", f"{error}.") from None
+        row = await runs.get_run(self.access.pool, self.access.tenant, UUID(place.run_id))
+        ours = place.encoding.rpartition("-")[0] == SOCIAL.name
+        if row is None or row.thread_id != self.thread_id or not ours:
+            raise Rejected(400, "cursor.invalid", "expected a cursor of this thread's own stream.")
+        return place, row
+
+    async def _newest_turn(self) -> RunState | None:
+        last = await self._last()
+        if last is None:
+            return None
+        head = await self.access.state(last)
+        return await self.access.state(last, head.turn.first_seq - 1 if head.turn else 0)
+
+    async def _last(self) -> UUID | None:
+        last = await threads.last_run(self.access.pool, self.access.tenant, self.thread_id)
+        return None if last is None else last.id
+
+    async def _rest(self, place: sse.Cursor, row: runs.RunRow) -> Pieces:
+        """The event's frames after the cursor's, then what follows."""
+        before = await self.access.state(row.id, place.seq - 1)
+        here = await self.access.state(row.id, place.seq)
+        stored = (await runs.read_log(self.access.pool, row.id, place.seq - 1, 1))[0]
+        event = e.decode_events(stored.events)[place.seq - stored.first_seq]
+        frames = SocialEncoder(profile(), before).encode(event)
+        whole = numbered(SOCIAL, frames, place.seq, row.id)
+        shown = numbered(SOCIAL, frames[: place.frame + 1], place.seq, row.id)
+        rest = Piece(place.seq, frames[place.frame + 1 :], whole.data[len(shown.data) :])
+        return self._from(here, rest)
+
+    async def _reset(self) -> Pieces:
+        """What the thread is now, for a follower whose place nobody knows any more: a MESSAGES_SNAPSHOT says so."""
+        last = await self._last()
+        assert last is not None, "a cursor that was found belongs to a run of the thread"
+        state = await self.access.state(last)
+        earlier = await earlier_entries(self.access, self.thread_id, last)
+        frames = SocialEncoder(profile(), state).preface(None, earlier)
+        return self._from(state, unnumbered(SOCIAL, frames))
+
+    async def _from(self, start: RunState | None, first: Piece | None = None) -> Pieces:
+        """`first`, then what follows `start`, in its run and in those that come after it; None: from the next run."""
+        if first is not None:
+            yield [first]
+        place: Place | None = None
+        while not self._closing.is_set():
+            if start is not None:
+                run_id, seq = UUID(start.run_id), start.seq
+                rest = self.access.follow(start, SOCIAL, profile())
+                async with contextlib.aclosing(rest):
+                    async for pieces in rest:
+                        seq = pieces[-1].seq or seq
+                        yield pieces
+                place = Place(run_id, seq)
+            await self._news(place)
+            start = await self._next(place)
+
+    @property
+    def _closing(self) -> asyncio.Event:
+        return self.access.runtime.fanout.closing
+
+    async def _news(self, known: Place | None) -> None:
+        """Wait for more of the thread, or for the server's end."""
+        news = self.access.runtime.threads.news(self.access.tenant, self.thread_id, known)
+        waits = [asyncio.ensure_future(news), asyncio.ensure_future(self._closing.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _next(self, place: Place | None) -> RunState | None:
+        """Where it goes on behind `place`: in its run, if that was retried, else in the run after it."""
+        found = await threads.runs_of_thread(self.access.pool, self.access.tenant, self.thread_id)
+        own = [run for run in found if run.parent_id is None]
+        ids = [run.id for run in own]
+        position = ids.index(place.run_id) if place is not None and place.run_id in ids else -1
+        if place is not None and position >= 0 and own[position].seq > place.seq:
+            return await self.access.state(place.run_id, place.seq)
+        if position + 1 < len(own):
+            return RunState(str(ids[position + 1]))
+        return None

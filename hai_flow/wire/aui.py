@@ -1,0 +1,291 @@
+"""AUI: a thread as one stream over a WebSocket, and the client's inputs (PROTOCOLS sections 4 and 8.3).
+
+What it demands and nothing else does:
+
+* Every event has an `id` (a UUID) and a `timestamp` (ISO, UTC). The ids are made of where an event stands in the log,
+  so that all followers see the same ones.
+* Arguments come whole, as an object. What people are asked is an `aui_interrupt` with its options.
+* The stream goes on across turns: a turn that waits is finished with `outcome: interrupt`, and its successor follows on
+  the same socket. Only what ends the run is terminal; the connection then says `aui_stream_end`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from hai_flow import values
+from hai_flow.engine import events as e
+from hai_flow.engine.state import MessageState, PendingState, ToolCallState
+from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile, dump, without_none
+from hai_flow.wire.transcript import history
+from hai_flow.wire.turns import TurnEncoder, error_message
+
+Json: TypeAlias = Any
+Object: TypeAlias = dict[str, Json]
+
+_IDS: Final = uuid5(NAMESPACE_URL, "urn:hai-flow:aui")
+
+
+def event(type: str, at: int, id: UUID | str, **fields: Json) -> bytes:
+    """One event as JSON. `at` is in milliseconds since 1970. Fields that are None are left out."""
+    return dump(without_none({"type": type, "id": str(id), "timestamp": values.rfc3339(at), **fields}))
+
+
+def profile() -> Profile:
+    """The only profile of the dialect: who follows a thread may answer what it is asked."""
+    return Profile(dialect=AUI.name, version="1")
+
+
+# --- inward -------------------------------------------------------------------------------------------------------
+
+
+def answer_content(pending: PendingState, action: str | None, payload: Object) -> str:
+    """What an input says to what was asked, as the text that a ToolMessage would have (LANGUAGE section 7).
+
+    A tool gets `payload.result` or, without it, the payload itself, or else the action. A form gets the payload. A
+    decision is the action, with the payload's `reason`, `values` and `edits`.
+    """
+    match pending.opened.kind:
+        case "tool":
+            given = payload.get("result", payload or action)
+            return given if isinstance(given, str) else values.dumps(given).decode()
+        case "ask":
+            return values.dumps(payload.get("values", payload)).decode()
+        case _:
+            said = {"decision": action, **{name: payload[name] for name in _DECISION if payload.get(name) is not None}}
+            return values.dumps(without_none(said)).decode()
+
+
+_DECISION: Final = ("reason", "values", "edits")
+
+
+# --- outward ------------------------------------------------------------------------------------------------------
+
+
+class AuiEncoder(TurnEncoder):
+    """The log as AUI events."""
+
+    def encode(self, event: e.Event) -> list[Frame]:
+        return self._placed(super().encode(event), "")
+
+    def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:
+        return self._placed(super().preface(asker_run_id, transcript), "preface")
+
+    def farewell(self, reason: str) -> list[Frame]:
+        return self._placed(super().farewell(reason), "farewell")
+
+    def _placed(self, frames: Sequence[Frame], what: str) -> list[Frame]:
+        """The frames with the ids of their place."""
+        state = self.state
+        names = (f"{state.run_id}.{state.seq}.{what}{number}" for number in range(len(frames)))
+        return [
+            frame._replace(data=b'{"id":"%s",%b' % (str(uuid5(_IDS, name)).encode(), frame.data[1:]))
+            for frame, name in zip(frames, names, strict=True)
+        ]
+
+    # --- a turn
+
+    def run_started(self, at: int, run_id: str) -> list[Frame]:
+        state = self.state
+        return [
+            _frame(
+                "aui_run_started",
+                at,
+                run_id=run_id,
+                agent_type=state.workflow or None,
+                task_description=state.message or None,
+            )
+        ]
+
+    def run_finished(self, at: int, run_id: str, status: str | None, reason: str) -> list[Frame]:
+        ended = self.state.ended
+        if status == "stopped" and not ended:
+            return []  # told by what stops the run
+        outcome = "cancelled" if status == "stopped" else "success" if ended else status or "interrupt"
+        turn = self.state.turn
+        spent = at - turn.at if turn is not None and turn.at else None
+        return [_frame("aui_run_finished", at, terminal=ended, run_id=run_id, outcome=outcome, duration_ms=spent)]
+
+    def run_failed(self, at: int, error: e.Error) -> list[Frame]:
+        said = {"error_message": error_message(error), "error_code": error.code}
+        return [_frame("aui_run_error", at, terminal=True, run_id=self.run_id(), **said)]
+
+    def broken_off(self, at: int, reason: str) -> list[Frame]:
+        return [_frame("aui_error", at, terminal=True, error_code="server_closing", message=reason)]
+
+    def step_edge(self, at: int, path: str, *, started: bool) -> list[Frame]:
+        status, progress = ("running", 0) if started else ("completed", 1)
+        return [_frame("aui_activity_snapshot", at, activity_id=path, name=path, status=status, progress=progress)]
+
+    # --- state and snapshots
+
+    def state_snapshot(self, at: int) -> list[Frame]:
+        state = self.state.state
+        return [_frame("aui_state_snapshot", at, state={} if state is None else state)]
+
+    def state_delta(self, at: int, ops: Sequence[Json]) -> list[Frame]:
+        return [_frame("aui_state_delta", at, delta=[without_none(dict(each)) | _value_of(each) for each in ops])]
+
+    def messages_snapshot(self, at: int, transcript: Sequence[Entry]) -> list[Frame]:
+        messages = history(_Words(), self.profile, self.state, transcript)
+        return [_frame("aui_messages_snapshot", at, messages=messages)]
+
+    # --- messages
+
+    def message_started(self, at: int, message: MessageState) -> list[Frame]:
+        if message.kind == "thinking":
+            return [self._thinking(at, message, "running")]
+        if message.kind != "text":
+            return []
+        return [_frame("aui_text_message_start", at, message_id=message.id, role=message.role)]
+
+    def message_content(self, at: int, message: MessageState, content: str) -> list[Frame]:
+        if message.kind == "thinking":
+            grown = [{"op": "add", "path": "/metadata/content", "value": message.content}]
+            return [_frame("aui_activity_delta", at, activity_id=message.id, delta=grown)]
+        if message.kind != "text":
+            return [self._rendered(at, message, values.loads(content))]
+        return [_frame("aui_text_delta", at, message_id=message.id, delta=content, field_path="content")]
+
+    def message_ended(self, at: int, message: MessageState) -> list[Frame]:
+        if message.kind == "thinking":
+            return [self._thinking(at, message, "failed" if message.aborted else "completed")]
+        if message.kind != "text":
+            return []
+        said = message.content or ""
+        return [_frame("aui_text_message_end", at, message_id=message.id, final_content=said)]
+
+    def _thinking(self, at: int, message: MessageState, status: str) -> Frame:
+        return _frame(
+            "aui_activity_snapshot",
+            at,
+            activity_id=message.id,
+            name="thinking",
+            status=status,
+            progress=0 if status == "running" else 1,
+            metadata={"content": message.content or ""},
+        )
+
+    def _rendered(self, at: int, message: MessageState, output: Object) -> Frame:
+        """A structured output: the component is its type, the props its data."""
+        layout = {"layout": message.layout, "blockId": message.block_id, "style": message.style}
+        data = output.get("data")
+        props = {**(data if isinstance(data, dict) else without_none({"data": data})), **without_none(layout)}
+        return _frame(
+            "aui_render_snapshot",
+            at,
+            intention="output",
+            ui={"component": str(output.get("type")), "props": props},
+            fallback_text=dump(output).decode(),
+        )
+
+    # --- calls and questions
+
+    def call_started(self, at: int, call: ToolCallState) -> list[Frame]:
+        return [_frame("aui_tool_call_start", at, call=call.id, tool_call_id=call.id, tool_name=call.name)]
+
+    def call_args(self, at: int, call: ToolCallState, delta: str) -> list[Frame]:
+        return []  # they come whole
+
+    def call_ended(self, at: int, call: ToolCallState) -> list[Frame]:
+        args = values.loads(call.args) if call.args else {}
+        return [
+            _frame("aui_tool_call_args", at, call=call.id, tool_call_id=call.id, args_delta=args),
+            _frame("aui_tool_call_end", at, call=call.id, tool_call_id=call.id, status="completed", duration_ms=0),
+        ]
+
+    def call_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
+        return [_frame("aui_tool_call_result", at, tool_call_id=call.id, result=content, error=error)]
+
+    def frontend_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
+        """As any other: somebody else may have answered."""
+        return self.call_result(at, call, content, error)
+
+    def frontend_tool_asked(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        return self.question(at, opened)
+
+    def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        options = [{"action": option, "label": option} for option in opened.options or _USUAL.get(opened.kind, ())]
+        payload = {
+            "options": options,
+            "session_id": self.state.thread_id,
+            "tool": opened.tool,
+            "arguments": None if opened.args is None else values.loads(opened.args),
+            "evidence": None if opened.evidence is None else values.loads(opened.evidence),
+            "form": opened.schema,
+            "deadline": None if opened.deadline is None else values.rfc3339(opened.deadline),
+        }
+        return [
+            _frame(
+                "aui_interrupt",
+                at,
+                call=opened.id,
+                interrupt_id=opened.id,
+                reason="\n".join(filter(None, (opened.title, opened.message))) or opened.tool or opened.kind,
+                required_action=_REQUIRED[opened.kind],
+                payload=without_none(payload),
+            )
+        ]
+
+    def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        return self.question(at, opened)
+
+    # --- the author's own
+
+    def custom(self, at: int, name: str, value: Json) -> list[Frame]:
+        ui = {"component": name, "props": value if isinstance(value, dict) else {"value": value}}
+        return [_frame("aui_render_snapshot", at, intention="custom", ui=ui, fallback_text=name)]
+
+    def raw(self, at: int, event: Json, source: str | None) -> list[Frame]:
+        return []  # what another system said is for those who know it
+
+    def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
+        metadata = {"from": event.from_, "to": event.to, "task": event.task}
+        return [
+            _frame(
+                "aui_activity_snapshot",
+                at,
+                activity_id=id,
+                name="collaboration",
+                status="running",
+                progress=0,
+                metadata=metadata,
+            )
+        ]
+
+
+# What one does about a question, and what a doubt offers.
+_REQUIRED: Final = {"tool": "answer", "ask": "fill_in", "approve": "decide", "gate": "decide", "doubt": "decide"}
+_USUAL: Final = {"ask": ("submit",), "tool": ("answer",)}
+
+
+def _value_of(operation: Object) -> Object:
+    """The value of an operation, also if it is null: `without_none` would take it for absent."""
+    return {"value": operation["value"]} if "value" in operation else {}
+
+
+class _Words:
+    """Messages in a snapshot: text as text, a structured output as its JSON."""
+
+    def message(self, message: MessageState) -> Object | None:
+        if message.kind == "thinking":
+            return None
+        return {
+            "id": message.id,
+            "role": message.role,
+            "content": message.content,
+            "timestamp": values.rfc3339(message.at),
+        }
+
+    def holder(self, id: str, at: int) -> Object:
+        return {"id": id, "role": "assistant", "content": "", "timestamp": values.rfc3339(at)}
+
+
+def _frame(type: str, at: int, *, call: str | None = None, terminal: bool = False, **fields: Json) -> Frame:
+    data = dump(without_none({"type": type, "timestamp": values.rfc3339(at), **fields}))
+    return Frame(type, data, call, terminal)
+
+
+AUI: Final = Dialect("aui", "aui-1", AuiEncoder)

@@ -1,0 +1,299 @@
+"""The SSE events dialect (PROTOCOLS section 3; table 8.3, column "social SSE"): one stream for a whole thread.
+
+It borrows AG-UI's names, not its rules; an AG-UI client can't read it. What is its own:
+
+* No deltas: a message comes once, when it is complete, as one TEXT_MESSAGE_END; arguments come whole, as an object.
+* Every event has threadId and runId; an optional field that says nothing is null, written out.
+* The stream goes on across turns and runs. So a turn's end isn't its end, and only what ends the run is terminal; a
+  server that closes says nothing: the reader misses the end, and its EventSource comes back with Last-Event-ID.
+
+What the document has no word for is additive: RUN_FINISHED of a turn that is not the last has a `status`, and
+`pendings` while people are asked; their questions are also messages with `result_type` clarification. Answers go over
+REST or any other dialect. Not sent: thinking, collaboration, custom and raw events, whatever is spent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, TypeAlias
+
+from hai_flow import values
+from hai_flow.engine import events as e
+from hai_flow.engine.state import MessageState, ToolCallState
+from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile, dump, without_none
+from hai_flow.wire.framing import NAMED_SSE
+from hai_flow.wire.transcript import history, question_args, result_id
+from hai_flow.wire.turns import TurnEncoder, error_message
+
+Json: TypeAlias = Any
+
+STAGE: Final = "worker"
+"""The document knows two stages, `router` and `worker`; all that we show is the work itself."""
+
+REPORT: Final = "report"
+"""A structured output of this type (`say: {output: {type: report, data: {...}}}`) gives the fields of its message."""
+
+# The fields of TEXT_MESSAGE_END that an output of the type `report` may give, with what they are otherwise.
+_REPORT: Final[dict[str, Json]] = {
+    "status": "success",
+    "answer": "",
+    "key_points": [],
+    "result_type": "unknown",
+    "suggested_actions": [],
+    "error": None,
+    "ui_schema": {},
+}
+_WORDS: Final = {
+    "status": ("success", "partial_success", "failed"),
+    "result_type": ("execution_report", "clarification", "error_report", "unknown"),
+}
+
+
+class SocialEncoder(TurnEncoder):
+    """The log as the events of a thread's stream."""
+
+    def encode(self, event: e.Event) -> list[Frame]:
+        if isinstance(event, e.RunStopped):  # also of a run whose turn is over: this stream goes across turns
+            frames = super().encode(event)
+            return frames or [self._stopped(event.reason)]
+        return super().encode(event)
+
+    def farewell(self, reason: str) -> list[Frame]:
+        """Nothing: what is missing comes after the reader has come back."""
+        return []
+
+    def history(self, transcript: Sequence[Entry]) -> dict[str, Json]:
+        """All that the thread has said and been told, for who opens it: messages as in MESSAGES_SNAPSHOT, and what
+        people are asked. The document names `/history` and leaves its shape open."""
+        state = self.state
+        return {
+            "threadId": state.thread_id,
+            "runId": self.run_id() if state.seq else None,
+            "status": state.status if state.seq else None,
+            "messages": history(_Words(), self.profile, state, transcript),
+            "pendings": self._asked() or [],
+        }
+
+    # --- a turn
+
+    def run_started(self, at: int, run_id: str) -> list[Frame]:
+        return [self._frame("RUN_STARTED", run_id=run_id)]
+
+    def run_finished(self, at: int, run_id: str, status: str | None, reason: str) -> list[Frame]:
+        if status == "stopped":
+            # Told once, by what stops the run: a turn's end alone would leave the stream without a terminal frame.
+            return [self._stopped(reason)] if self.state.ended else []
+        if self.state.ended:
+            return [self._frame("RUN_FINISHED", terminal=True, run_id=run_id)]
+        told = without_none({"status": status or "waiting", "pendings": self._asked()})
+        return [self._frame("RUN_FINISHED", run_id=run_id, **told)]
+
+    def run_failed(self, at: int, error: e.Error) -> list[Frame]:
+        return [self._frame("RUN_ERROR", terminal=True, message=error_message(error), code=error.code or None)]
+
+    def broken_off(self, at: int, reason: str) -> list[Frame]:
+        return []
+
+    def _stopped(self, reason: str) -> Frame:
+        return self._frame("RUN_ERROR", terminal=True, message=reason or "The run was stopped.", code="cancelled")
+
+    def _asked(self) -> list[Json] | None:
+        """What people are asked, as one finds it at `/v1/pendings`."""
+        state = self.state
+        opened = [state.pendings[id].opened for id in state.open_pendings.values()]
+        opened.sort(key=lambda each: (each.at, each.id))
+        return [
+            without_none(
+                {
+                    "id": each.id,
+                    "kind": each.kind,
+                    "title": each.title or None,
+                    "tool": each.tool,
+                    "options": list(each.options) or None,
+                    "form": each.schema,
+                    "deadline": each.deadline,
+                }
+            )
+            for each in opened
+        ] or None
+
+    def step_edge(self, at: int, path: str, *, started: bool) -> list[Frame]:
+        return [self._frame("STEP_STARTED" if started else "STEP_FINISHED", stepName=path)]
+
+    # --- state and snapshots
+
+    def _turn_started(self, event: e.TurnStarted) -> list[Frame]:
+        self._steps.clear()  # what no turn's end has closed
+        return self.run_started(event.at, self.run_id())
+
+    def state_snapshot(self, at: int) -> list[Frame]:
+        state = self.state.state
+        return [self._frame("STATE_SNAPSHOT", snapshot={} if state is None else state)]
+
+    def state_delta(self, at: int, ops: Sequence[Json]) -> list[Frame]:
+        """The whole: the document knows no changes."""
+        return self.state_snapshot(at)
+
+    def messages_snapshot(self, at: int, transcript: Sequence[Entry]) -> list[Frame]:
+        return [self._frame("MESSAGES_SNAPSHOT", messages=history(_Words(), self.profile, self.state, transcript))]
+
+    # --- messages
+
+    def message_started(self, at: int, message: MessageState) -> list[Frame]:
+        return []
+
+    def message_content(self, at: int, message: MessageState, content: str) -> list[Frame]:
+        return []
+
+    def message_ended(self, at: int, message: MessageState) -> list[Frame]:
+        said = report_of(message)
+        return [] if said is None else [self._message(message.id, message.role, said)]
+
+    def _message(self, id: str, role: str, said: Mapping[str, Json]) -> Frame:
+        return self._frame("TEXT_MESSAGE_END", messageId=id, role=role, stage=STAGE, **said)
+
+    # --- calls and questions
+
+    def call_started(self, at: int, call: ToolCallState) -> list[Frame]:
+        return [self._call("TOOL_CALL_START", call)]
+
+    def call_args(self, at: int, call: ToolCallState, delta: str) -> list[Frame]:
+        return []
+
+    def call_ended(self, at: int, call: ToolCallState) -> list[Frame]:
+        return [self._call("TOOL_CALL_ARGS", call, args=_object(call.args)), self._call("TOOL_CALL_END", call)]
+
+    def _call(self, type: str, call: ToolCallState, **fields: Json) -> Frame:
+        return self._frame(
+            type,
+            call.id,
+            messageId=call.message_id,
+            toolCallId=call.id,
+            toolCallName=call.name,
+            **fields,
+            stage=STAGE,
+        )
+
+    def call_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
+        return [
+            self._frame(
+                "TOOL_CALL_RESULT",
+                messageId=result_id(call.id),
+                role="tool",
+                stage=STAGE,
+                tool_name=call.name,
+                tool_call_id=call.id,
+                tool_call_args=_object(call.args),
+                status="success" if error is None else "failure",
+                result=content,
+                error=error,
+            )
+        ]
+
+    def frontend_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
+        """As any other: this stream tells, it is not the one that answered."""
+        return self.call_result(at, call, content, error)
+
+    def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        said = {
+            **_REPORT,
+            "answer": "\n".join(filter(None, (opened.title, opened.message))),
+            "result_type": "clarification",
+            "suggested_actions": list(opened.options),
+            "ui_schema": values.loads(question_args(opened)),
+        }
+        return [self._message(opened.id, "assistant", said)]
+
+    def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        return self.question(at, opened)
+
+    # --- not sent
+
+    def custom(self, at: int, name: str, value: Json) -> list[Frame]:
+        return []
+
+    def raw(self, at: int, event: Json, source: str | None) -> list[Frame]:
+        return []
+
+    def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
+        return []
+
+    def _frame(
+        self, type: str, call: str | None = None, *, terminal: bool = False, run_id: str | None = None, **fields: Json
+    ) -> Frame:
+        event = {"type": type, "threadId": self.state.thread_id, "runId": run_id or self.run_id(), **fields}
+        return Frame(type, dump(event), call, terminal)
+
+    # A turn begins without its state, unlike in the dialects that patch it.
+    SHOWN: ClassVar = {**TurnEncoder.SHOWN, e.TurnStarted: _turn_started}
+
+
+class _Words:
+    """Messages as the history has them: the text in `content`, the rest of what the stream said beside it."""
+
+    def message(self, message: MessageState) -> dict[str, Json] | None:
+        if message.path is None:  # posted
+            content, said = message.content, {}
+        else:
+            said = report_of(message)
+            if said is None:
+                return None
+            content = said["answer"]
+        fields = {"id": message.id, "role": message.role, "content": content, "name": message.name}
+        return {**without_none({**fields, "timestamp": message.at, "extra": message.extra}), **said}
+
+    def holder(self, id: str, at: int) -> dict[str, Json]:
+        return {"id": id, "role": "assistant", "timestamp": at}
+
+
+def report_of(message: MessageState) -> dict[str, Json] | None:
+    """What a message of ours says, as the fields of TEXT_MESSAGE_END; None: it is not shown."""
+    if message.kind == "thinking":
+        return None
+    if message.kind == "text":
+        said = {**_REPORT, "answer": message.content}
+    else:
+        output = _object(message.content)
+        if output.get("type") == "thinking":
+            return None
+        said = {**_REPORT, **_told(message, output)}
+    if message.aborted:
+        status = "partial_success" if message.content else "failed"
+        said |= {"status": status, "result_type": "error_report", "error": "The message was cut off."}
+    return said
+
+
+def _told(message: MessageState, output: dict[str, Json]) -> dict[str, Json]:
+    data = output.get("data")
+    if output.get("type") == REPORT and isinstance(data, dict):
+        return {name: data[name] for name in _REPORT if name in data and _fits(name, data[name])}
+    if output.get("type") == "text" and isinstance(output.get("content"), str):
+        return {"answer": output["content"]}
+    block = {"output": output, "layout": message.layout, "blockId": message.block_id, "style": message.style}
+    return {"ui_schema": without_none(block)}
+
+
+def _fits(name: str, value: Json) -> bool:
+    """Whether an author's value is one that a reader of the document expects in that field."""
+    if name in _WORDS:
+        return value in _WORDS[name]
+    if name == "error":
+        return value is None or isinstance(value, str | dict)
+    return type(value) is type(_REPORT[name])
+
+
+def _object(text: str) -> dict[str, Json]:
+    """The object that a JSON text holds. A model may have written another value, or no JSON: it is kept as `value`."""
+    try:
+        value = values.loads(text) if text else {}
+    except values.NotJson:
+        value = text
+    return value if isinstance(value, dict) else {"value": value}
+
+
+def profile() -> Profile:
+    """The one profile of this dialect: whoever follows a thread is told the same."""
+    return Profile(dialect=SOCIAL.name)
+
+
+SOCIAL: Final = Dialect("social", "social-1", SocialEncoder, framing=NAMED_SSE)

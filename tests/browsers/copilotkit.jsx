@@ -1,0 +1,54 @@
+// A page with CopilotKit, as its documentation shows it: a runtime URL (ours), a chat, a tool for people, interrupts.
+
+import { CopilotChat, CopilotKitProvider, useHumanInTheLoop, useInterrupt } from "@copilotkit/react-core/v2";
+import { createRoot } from "react-dom/client";
+import { z } from "zod";
+
+const query = new URLSearchParams(location.search);
+const agentId = query.get("agent");
+
+function Choice({ about, approve, deny }) {
+  return (
+    <section>
+      <code>{about}</code>
+      <button onClick={approve}>Approve</button>
+      <button onClick={deny}>Deny</button>
+    </section>
+  );
+}
+
+function ConfirmAction() {
+  useHumanInTheLoop({
+    name: "confirmAction",
+    description: "Ask the user to confirm a dangerous action",
+    parameters: z.object({}).passthrough(),
+    render: ({ args, status, respond, result }) =>
+      status === "executing" ? (
+        <Choice
+          about={JSON.stringify(args)}
+          approve={() => respond({ approved: true })}
+          deny={() => respond({ approved: false })}
+        />
+      ) : (
+        <p>{`${status}: ${result ?? ""}`}</p>
+      ),
+  });
+  return null;
+}
+
+function Interrupts() {
+  useInterrupt({
+    agentId,
+    render: ({ interrupt, resolve, cancel }) => (
+      <Choice about={interrupt?.message ?? ""} approve={() => resolve({ approved: true })} deny={() => cancel()} />
+    ),
+  });
+  return null;
+}
+
+createRoot(document.getElementById("root")).render(
+  <CopilotKitProvider runtimeUrl={query.get("url")} onError={({ error }) => console.error(String(error))}>
+    {query.get("tools") === "confirmAction" ? <ConfirmAction /> : <Interrupts />}
+    <CopilotChat agentId={agentId} threadId={query.get("thread")} />
+  </CopilotKitProvider>,
+);

@@ -1,0 +1,104 @@
+// Bundles the pages, serves them from an origin of their own, and drives a real browser on them.
+// One JSON document per line: requests on stdin, replies on stdout; no scenario is known here.
+
+import { createServer } from "node:http";
+import { readFile } from "node:fs/promises";
+import { createInterface } from "node:readline";
+import { build } from "esbuild";
+import { chromium } from "playwright-core";
+
+const PAGES = { "/assistant_ui": "assistant_ui", "/copilotkit": "copilotkit" };
+const pages = new Map();
+let browser;
+
+function html(name) {
+  return `<!doctype html><meta charset="utf-8"><title>${name}</title>
+<link rel="icon" href="data:,"><div id="root"></div><script type="module" src="/bundles/${name}.js"></script>`;
+}
+
+async function serve(request, response) {
+  const { pathname } = new URL(request.url, "http://here");
+  if (PAGES[pathname]) {
+    response.writeHead(200, { "content-type": "text/html; charset=utf-8" }).end(html(PAGES[pathname]));
+  } else if (/^\/bundles\/[a-z_]+\.js$/.test(pathname)) {
+    response.writeHead(200, { "content-type": "text/javascript" }).end(await readFile(`.${pathname}`));
+  } else {
+    response.writeHead(404).end();
+  }
+}
+
+const operations = {
+  // The pages' origin, once they can be opened.
+  async start({ executable, sandbox }) {
+    await build({
+      entryPoints: Object.values(PAGES).map((name) => `${name}.jsx`),
+      outdir: "bundles",
+      bundle: true,
+      format: "esm",
+      jsx: "automatic",
+      loader: { ".woff2": "empty", ".woff": "empty", ".ttf": "empty" },
+      define: { "process.env.NODE_ENV": '"production"' },
+      logLevel: "error",
+    });
+    const server = createServer(serve);
+    await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
+    const args = ["--disable-background-networking", "--disable-component-update", "--no-first-run"];
+    browser = await chromium.launch({ executablePath: executable ?? undefined, chromiumSandbox: sandbox, args });
+    return { origin: `http://127.0.0.1:${server.address().port}`, version: browser.version() };
+  },
+
+  async open({ page: name, url }) {
+    const page = await browser.newPage();
+    const record = { page, complaints: [], posts: [] };
+    page.on("pageerror", (error) => record.complaints.push(String(error)));
+    page.on("console", (message) => {
+      if (message.type() === "error") record.complaints.push(message.text());
+    });
+    page.on("request", (request) => {
+      if (request.method() === "POST") record.posts.push({ url: request.url(), body: request.postData() });
+    });
+    pages.set(name, record);
+    await page.goto(url);
+    return {};
+  },
+
+  async click({ page, button }) {
+    await pages.get(page).page.getByRole("button", { name: button, exact: true }).click({ timeout: 20_000 });
+    return {};
+  },
+
+  // What the page says as soon as `text` stands in it.
+  async shows({ page, text }) {
+    const { page: tab, complaints, posts } = pages.get(page);
+    let found = true;
+    try {
+      await tab.getByText(text).first().waitFor({ timeout: 20_000 });
+    } catch {
+      found = false;
+    }
+    return { found, text: await tab.locator("body").innerText(), complaints, posts };
+  },
+
+  async close({ page }) {
+    await pages.get(page).page.close();
+    return {};
+  },
+};
+
+async function answer(line) {
+  const { id, op, ...rest } = JSON.parse(line);
+  let reply;
+  try {
+    reply = { id, ...(await operations[op](rest)) };
+  } catch (error) {
+    reply = { id, fault: String(error?.stack ?? error) };
+  }
+  process.stdout.write(JSON.stringify(reply) + "\n");
+}
+
+createInterface({ input: process.stdin })
+  .on("line", answer)
+  .on("close", async () => {
+    await browser?.close();
+    process.exit(0);
+  });

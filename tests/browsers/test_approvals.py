@@ -1,0 +1,126 @@
+"""What was started elsewhere is approved in a browser, on pages of frontends that we did not write.
+
+assistant-ui talks AG-UI to a workflow's URL, CopilotKit talks to our server as to its own runtime. Their packages are
+as published; the pages (`*.jsx`) use them as their documentation says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx2
+import pytest
+
+from tests.browsers.conftest import Browser
+from tests.clients.ag_ui import user
+from tests.clients.conftest import NewAgent
+from tests.clients.runs import decisions, performed, run_of
+from tests.support.hai_client import unique
+from tests.support.server import ServerProcess
+
+pytestmark = pytest.mark.timeout(1200)  # the first test waits for the packages, half a gigabyte of them
+
+
+class Page:
+    """One tab, on one thread."""
+
+    def __init__(self, browser: Browser, frontend: str, **query: str) -> None:
+        self._driver = browser.driver
+        self._name = unique("page")
+        self.posts: list[dict[str, Any]] = []
+        self._driver.ask("open", page=self._name, url=f"{browser.origin}/{frontend}?{urlencode(query)}")
+
+    def shows(self, text: str) -> str:
+        """Wait until `text` is there, and give all that the page says. It must have had nothing to complain of."""
+        reply = self._driver.ask("shows", page=self._name, text=text)
+        self.posts = reply["posts"]
+        assert reply["found"], f"expected {text!r}, found {reply['text']!r}; {reply['complaints']}; {self.posts}"
+        assert reply["complaints"] == []
+        return reply["text"]
+
+    def click(self, button: str) -> None:
+        self._driver.ask("click", page=self._name, button=button)
+
+    def close(self) -> None:
+        self._driver.ask("close", page=self._name)
+
+
+def assistant_ui(browser: Browser, server: ServerProcess, workflow: str, thread: str, tools: str = "") -> Page:
+    url = f"{server.url}/workflows/{workflow}/ag-ui"
+    return Page(browser, "assistant_ui", url=url, thread=thread, tools=tools)
+
+
+def copilotkit(browser: Browser, server: ServerProcess, workflow: str, thread: str, tools: str = "") -> Page:
+    return Page(browser, "copilotkit", url=f"{server.url}/cpk", agent=workflow, thread=thread, tools=tools)
+
+
+frontends = pytest.mark.parametrize("frontend", [assistant_ui, copilotkit])
+
+
+@frontends
+@pytest.mark.parametrize(
+    ("button", "said", "attempts"), [("Approve", "Deleted 2 files.", 1), ("Deny", "Nothing was deleted.", 0)]
+)
+def test_a_gate_that_was_reached_elsewhere_is_decided_on_the_page(
+    frontend: Any, browser: Browser, server: ServerProcess, http: httpx2.Client, agent: NewAgent,
+    button: str, said: str, attempts: int,
+) -> None:  # fmt: skip
+    elsewhere = agent("1.0.0", "purge")
+    elsewhere.run(user("tidy up"))
+    page = frontend(browser, server, "purge", elsewhere.thread_id)
+    page.shows("Approve")
+    assert performed(http, elsewhere.thread_id, "purge") == 0
+    page.click(button)
+    page.shows(said)
+    assert decisions(http, elsewhere.thread_id) == ["approve" if attempts else "reject"]
+    assert performed(http, elsewhere.thread_id, "purge") == attempts
+    assert elsewhere.reloaded().run().said[-1] == said
+    page.close()
+
+
+@frontends
+def test_a_confirmation_that_was_asked_elsewhere_is_given_on_the_page(
+    frontend: Any, browser: Browser, server: ServerProcess, http: httpx2.Client, agent: NewAgent
+) -> None:
+    elsewhere = agent("0.0.48", "cleanup", tools=("confirmAction",))
+    call = elsewhere.run(user("删除所有临时文件")).call("confirmAction")
+    page = frontend(browser, server, "cleanup", elsewhere.thread_id, tools="confirmAction")
+    assert "删除临时文件" in page.shows("Approve")
+    page.click("Approve")
+    page.shows("已删除 15 个临时文件。")
+    assert run_of(http, elsewhere.thread_id)["output"] == {"deleted": 15}
+    assert elsewhere.reloaded().run().open_calls == []
+    assert any(call["id"] in (post["body"] or "") for post in page.posts)
+    page.close()
+
+
+@frontends
+def test_a_decision_without_a_tool_is_taken_on_the_page(
+    frontend: Any, browser: Browser, server: ServerProcess, http: httpx2.Client, agent: NewAgent
+) -> None:
+    elsewhere = agent("0.0.59", "publish")
+    elsewhere.run(user())
+    page = frontend(browser, server, "publish", elsewhere.thread_id)
+    page.shows("Publish the article?")
+    page.click("Approve")
+    page.shows("Published.")
+    assert decisions(http, elsewhere.thread_id) == ["approve"]
+    page.close()
+
+
+def test_a_page_that_is_opened_twice_decides_once(
+    browser: Browser, server: ServerProcess, http: httpx2.Client, agent: NewAgent
+) -> None:
+    elsewhere = agent("1.0.0", "purge")
+    elsewhere.run(user())
+    pages = [make(browser, server, "purge", elsewhere.thread_id) for make in (assistant_ui, copilotkit)]
+    for page in pages:
+        page.shows("Approve")
+    pages[0].click("Approve")
+    pages[0].shows("Deleted 2 files.")
+    pages[1].click("Approve")
+    pages[1].shows("Deleted 2 files.")
+    assert performed(http, elsewhere.thread_id, "purge") == 1
+    for page in pages:
+        page.close()
