@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from bench import language, memory, resume, throughput
+from bench import fanout, language, memory, resume, throughput
 from bench.profiling import profile
 from bench.server import durable_server
 
@@ -28,6 +28,9 @@ KEYS = {
     "suspended_memory_ratio": "resident memory beside many suspended runs, to that beside few",
     "validate_vs_yaml_load": "checking a document of 500 steps, to PyYAML's C loader alone on it",
     "for_each_cost_10000_vs_100": "an item of a list of 10,000, to an item of a list of 100",
+    "fanout_vs_starlette": "deliveries to 1,000 followers per core-second, to a bare Starlette stream of the bytes",
+    "fanout_bursts_vs_starlette": "the same in bursts of ten events",
+    "follower_memory_vs_starlette": "memory of an idle follower, to that of one of the bare Starlette stream",
     "steps_with_expressions_vs_plain": "steps/s with conditions, arithmetic and state, to those of the chain above",
 }
 
@@ -58,6 +61,7 @@ def main() -> None:
             "language": _run(
                 language.measure(database("language"), language.QUICK if arguments.quick else language.FULL)
             ),
+            "fanout": _run(fanout.measure(database("fanout"), fanout.QUICK if arguments.quick else fanout.FULL)),
             "memory": _run(memory.measure(database("memory"), readings=1 if arguments.quick else 3)),
         }
     report = reported(details, quick=arguments.quick)

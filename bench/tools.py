@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+
 
 async def plus_one(n: int) -> int:
     """The next number."""
     return n + 1
+
+
+async def spoken(count: int, seconds: float, silence: float) -> AsyncIterator[str]:
+    """A first piece of text; then, with `silence` before and after, `count` more, one every `seconds`."""
+    yield "It begins. "
+    await asyncio.sleep(silence)
+    for number in range(count):
+        yield f"This is piece {number:03} of what a model might say. "
+        await asyncio.sleep(seconds)
+    await asyncio.sleep(silence)
+
+
+async def tick(seconds: float) -> int:
+    """Later."""
+    await asyncio.sleep(seconds)
+    return 1

@@ -131,3 +131,47 @@ def long_document(steps: int) -> bytes:
             f'    set: {{log: "${{{{ steps.call_{number}.status }}}}"}}',
         ]
     return "\n".join(lines).encode()
+
+
+def audience() -> bytes:
+    """Rounds that begin when they are told to: of events that come one at a time, then of events that come by tens."""
+    return b"""\
+hai: flow/v1
+name: bench_audience
+version: 1
+input:
+  type: object
+  required: [events, events_seconds, bursts, bursts_seconds, silence_seconds]
+  properties:
+    events: {type: integer}
+    events_seconds: {type: number}
+    bursts: {type: array, items: {type: integer}}
+    bursts_seconds: {type: number}
+    silence_seconds: {type: number}
+tools:
+  pace: {python: "bench.tools", effect: read}
+  begin:
+    frontend: {description: Begin, parameters: {type: object, properties: {}}}
+steps:
+  - id: rounds
+    repeat:
+      max: 100
+      steps:
+        - {id: begin_events, call: begin}
+        - id: events
+          call: pace.spoken
+          stream: text
+          with:
+            count: ${{ input.events }}
+            seconds: ${{ input.events_seconds }}
+            silence: ${{ input.silence_seconds }}
+        - {id: begin_bursts, call: begin}
+        - {id: silence, call: pace.tick, with: {seconds: "${{ input.silence_seconds }}"}}
+        - id: bursts
+          for_each:
+            items: ${{ input.bursts }}
+            steps:
+              - {id: tick, call: pace.tick, with: {seconds: "${{ input.bursts_seconds }}"}}
+              - {id: seen, emit: {custom: {name: seen, value: 1}}}
+              - {id: heard, emit: {custom: {name: heard, value: 2}}}
+"""

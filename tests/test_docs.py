@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from docs.settings_page import page
+from hai_flow.cli import app
 from hai_flow.definition.compiler import check_workflow
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,7 +30,7 @@ def test_the_workflows_in_the_readme_compile() -> None:
         assert check_workflow(document.encode(), "README.md") == []
 
 
-def test_the_mistakes_in_the_readme_are_answered_as_it_shows() -> None:
+def test_the_mistakes_in_the_readme_are_answered_as_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = b"""hai: flow/v1
 name: refund
 version: 1
@@ -43,7 +45,9 @@ steps:
 """
     shown = re.search(r"\$ hai-flow validate.*?\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert shown is not None
-    assert "\n".join(str(each) for each in check_workflow(wrong, "refund.flow.yaml")) == shown[1].strip()
+    monkeypatch.chdir(tmp_path)
+    Path("refund.flow.yaml").write_bytes(wrong)
+    assert CliRunner().invoke(app, ["validate", "refund.flow.yaml"]).stdout == shown[1]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "workflows").rglob("*.flow.yaml")), ids=lambda path: path.stem)

@@ -46,6 +46,12 @@ def test_values_are_read_as_what_they_mean() -> None:
     assert settings.allowed_origins == ("https://a.example", "http://localhost:3000")
 
 
+@pytest.mark.parametrize("alias", ["chat", "/chat/", "/a{b}", "/chat=", "/", "/chat=a=b", "/a b"])
+def test_an_alias_is_a_path_and_maybe_a_workflow(alias: str) -> None:
+    (problem,) = problems_of(HAI_FLOW_HAI_ALIASES=f"/ok,/task=plan,{alias}")
+    assert alias in problem
+
+
 def test_an_empty_variable_counts_as_unset() -> None:
     assert Settings.from_environment({"HAI_FLOW_PORT": " "}).port == 8000
 

@@ -11,7 +11,9 @@ from fastapi.routing import APIRoute
 import hai_flow
 from hai_flow.api import (
     agent_api,
+    agui,
     aui,
+    copilotkit,
     events,
     hai,
     pendings,
@@ -66,7 +68,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     problems.install(app)
     for module in (runs, events, pendings, signals, triggers, schedules, versions, workflows):
         app.include_router(module.router)
-    for module in (hai, social, aui, agent_api):
+    for module in (hai, agui, copilotkit, social, aui, agent_api):
         app.include_router(module.router)
     app.include_router(hai.alias_routes(settings.hai_aliases))
     app.add_api_route("/healthz", healthz, tags=["operations"], response_model=None, responses=_of(shapes.Health))

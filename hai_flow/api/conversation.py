@@ -7,14 +7,16 @@ answer to an open pending of that very thread counts.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+import msgspec
+import structlog
 from fastapi.responses import Response
 
+from hai_flow import values
 from hai_flow.api.bodies import limits_of
 from hai_flow.api.deps import Access, Pieces
 from hai_flow.api.following import earlier_entries, farewell, one, preceded, with_wishes
@@ -22,13 +24,15 @@ from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.engine import commands as c
 from hai_flow.engine.events import UserMessage
 from hai_flow.engine.ids import run_of_pending
-from hai_flow.engine.state import TERMINAL_STATUSES, RunState
+from hai_flow.engine.state import TERMINAL_STATUSES, PendingState, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.committer import Birth, Outcome, derived_run_id
 from hai_flow.runtime.fanout import Piece, numbered, unnumbered
 from hai_flow.store import threads
 from hai_flow.store.runs import RunSummary
-from hai_flow.wire.dialect import Dialect, Entry, Posted, Profile, ToolMessage
+from hai_flow.wire.dialect import Dialect, Entry, Posted, Profile, ResumeEntry, ToolMessage
+
+log = structlog.get_logger(__name__)
 
 RUN_AGENT_INPUT: Final[dict[str, Any]] = {
     "requestBody": {
@@ -45,6 +49,8 @@ RUN_AGENT_INPUT: Final[dict[str, Any]] = {
                         "messages": {"type": "array", "items": {"type": "object"}},
                         "tools": {"type": "array", "items": {"type": "object"}},
                         "forwardedProps": {"type": "object"},
+                        "resume": {"type": "array", "items": {"type": "object"}, "description": "AG-UI"},
+                        "protocolVersion": {"type": "string", "description": "AG-UI"},
                     },
                 }
             }
@@ -67,9 +73,19 @@ def streamed(dialect: Dialect) -> dict[int | str, dict[str, Any]]:
 async def converse(body: bytes, access: Access, dialect: Dialect, workflow: str | None = None) -> Response:
     """The stream of the turn that the POST leads to. `workflow` is the path's. Raises Rejected."""
     assert dialect.decode is not None, "nobody posts to a mere projection"
-    posted = dialect.decode(body, limits_of(access.settings))
+    return await respond(dialect.decode(body, limits_of(access.settings)), access, dialect, workflow)
+
+
+async def respond(posted: Posted, access: Access, dialect: Dialect, workflow: str | None = None) -> Response:
+    """The same for a POST that is decoded already."""
     conversation = Conversation(access, dialect, posted, workflow)
     return await access.stream(conversation.pieces, dialect, farewell(access, dialect))
+
+
+async def attach(posted: Posted, access: Access, dialect: Dialect, workflow: str | None = None) -> Response:
+    """What the thread is now, then live if a turn is open, whatever else the POST says. Raises Rejected."""
+    conversation = Conversation(access, dialect, posted, workflow)
+    return await access.stream(conversation.attached, dialect, farewell(access, dialect))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +104,13 @@ class Conversation:
         messages = await self._unseen_messages()
         last = await self._last_run()
         turn = await self._turn()
-        if turn is not None:
+        if turn is not None and not await self._continues(turn, last):
             return await self._replay(turn)
+        await self._demand_no_branch(last)
         active = None if last is None or last.status in TERMINAL_STATUSES else last
         if active is not None and self.path_workflow not in (None, active.workflow_name):
             raise self._mismatch(active)
-        if last is not None and (answers := await self._answers(last)):
+        if last is not None and (answers := await self._answers(last, stale=not messages)):
             return await self._answer(last, answers, messages)
         if not messages:
             return await self._attach(last)
@@ -101,14 +118,55 @@ class Conversation:
             raise await self._busy(active)
         return await self._start(last, messages)
 
+    async def attached(self) -> Pieces:
+        """What the response streams to one who only looks."""
+        return await self._attach(await self._last_run())
+
     # --- what is new ----------------------------------------------------------------------------------------------
 
     async def _turn(self) -> threads.Turn | None:
         """The turn that a POST with this runId opened."""
         posted = self.posted
         return await threads.turn_of_wire_run(
-            self.access.pool, self.access.tenant, posted.thread_id, posted.wire_run_id
+            self.access.pool,
+            self.access.tenant,
+            posted.thread_id,
+            posted.wire_run_id,
+            bytes.fromhex(posted.body_sha),
         )
+
+    async def _continues(self, turn: threads.Turn, last: RunSummary | None) -> bool:
+        """Whether the POST goes on with the turn whose runId it bears: CopilotKit answers an interrupt under the runId
+        of the run that opened it (PROTOCOLS section 7, rule 6)."""
+        if not self.posted.resume or last is None or turn.run_id != last.id or self._opened(turn):
+            return False
+        state = await self.access.state(last.id)
+        open_ids = set(state.open_pendings.values())
+        return any(entry.interrupt_id in open_ids for entry in self.posted.resume)
+
+    async def _demand_no_branch(self, last: RunSummary | None) -> None:
+        """A `parentRunId` that names the thread's newest turn only says what happens anyway; one that no turn bears is
+        the client's own business. From an earlier turn it would be a branch, which nobody here can make: to go on where
+        the thread is instead would answer something else than what was asked."""
+        parent = self.posted.parent_run_id
+        if parent is None or last is None:
+            return
+        turn = await threads.turn_of_wire_run(self.access.pool, self.access.tenant, self.posted.thread_id, parent)
+        if turn is None:
+            return
+        newest = (await self.access.state(last.id)).turn
+        if turn.run_id != last.id or newest is None or turn.n != newest.n:
+            raise Rejected(
+                422,
+                "branch_unsupported",
+                f"parentRunId: {parent} is not the newest run of thread {self.posted.thread_id}; a thread can't be "
+                "branched at an earlier one. Leave parentRunId out to go on, or start another thread.",
+                winner={"run_id": str(last.id), "turn": None if newest is None else newest.n},
+            )
+
+    def _opened(self, turn: threads.Turn) -> bool:
+        """Whether it was this very POST that opened the turn."""
+        return turn.body_sha is not None and turn.body_sha.hex() == self.posted.body_sha
 
     async def _last_run(self) -> RunSummary | None:
         return await threads.last_run(self.access.pool, self.access.tenant, self.posted.thread_id)
@@ -122,25 +180,46 @@ class Conversation:
         )
         return tuple(user for user in users if user.id in unseen)
 
-    async def _answers(self, last: RunSummary) -> tuple[c.PendingAnswer, ...]:
-        """The ToolMessages that answer something: every open pending's, else the posted answer to a decided one.
+    async def _answers(self, last: RunSummary, *, stale: bool) -> tuple[c.PendingAnswer, ...]:
+        """What answers something: every open pending's, else (`stale`) the posted answers to decided ones.
 
         A history names answers that were given long ago; only where nothing is new does the newest of them count, so
         that who repeats an answer is told the same again, and who changes it is refused with the first.
         """
         ours = [each for each in self.posted.tool_messages if run_of_pending(each.tool_call_id) is not None]
-        if not ours:
+        if not ours and not self.posted.resume:
             return ()
         state = await self.access.state(last.id)
+        if (resumed := self._resumed(state, stale=stale)) is not None:
+            answered = {each.id for each in resumed}
+            ours = [each for each in ours if each.tool_call_id not in answered]
         open_ids = set(state.open_pendings.values())
         answers = [each for each in ours if each.tool_call_id in open_ids]
-        if not answers and self.posted.history[-1][1] == "tool":
+        if not answers and not resumed and self.posted.history and self.posted.history[-1][1] == "tool":
             newest = self.posted.tool_messages[-1]
             if newest.tool_call_id in state.pendings:
                 answers = [newest]
             elif newest in ours and newest.tool_call_id not in state.tool_calls:
                 await self._refuse_foreign(newest)
-        return tuple(c.PendingAnswer(id=each.tool_call_id, content=each.content, error=each.error) for each in answers)
+        told = [c.PendingAnswer(id=each.tool_call_id, content=each.content, error=each.error) for each in answers]
+        return (*(resumed or ()), *told)
+
+    def _resumed(self, state: RunState, *, stale: bool) -> list[c.PendingAnswer] | None:
+        """The answers that `resume` gives to open questions; if to none, what it repeats of decided ones (`stale`).
+
+        An entry that names no question of this run is ignored: the log says so. None: there is no `resume`.
+        """
+        entries = self.posted.resume
+        if not entries:
+            return None
+        known = {e.interrupt_id: state.pendings[e.interrupt_id] for e in entries if e.interrupt_id in state.pendings}
+        if len(known) < len(entries):
+            unknown = [entry.interrupt_id for entry in entries if entry.interrupt_id not in known]
+            log.warning("resume_ignored", thread_id=self.posted.thread_id, run_id=state.run_id, unknown=unknown[:20])
+        chosen = [e for e in entries if e.interrupt_id in known and known[e.interrupt_id].status == "open"]
+        if not chosen and stale:
+            chosen = [e for e in entries if e.interrupt_id in known and not _is_void(e, known[e.interrupt_id])]
+        return [_answer_of(entry, known[entry.interrupt_id]) for entry in chosen]
 
     async def _refuse_foreign(self, message: ToolMessage) -> None:
         """404 for an answer to a pending of another thread; one of this thread's earlier runs is only history."""
@@ -200,11 +279,13 @@ class Conversation:
             raise await self._busy(winner) from None
         return self._follow(RunState(str(run_id)))
 
-    async def _submit(self, run_id: UUID, command: c.Command, birth: Birth | None = None) -> Outcome:
+    async def _submit(
+        self, run_id: UUID, command: c.Command, birth: Birth | None = None, *, command_id: str | None = None
+    ) -> Outcome:
         return await self.access.submit(
             run_id,
             command,
-            command_id=f"wire:{self.posted.wire_run_id}",
+            command_id=command_id or f"wire:{self.posted.wire_run_id}",
             body_sha=bytes.fromhex(self.posted.body_sha),
             birth=birth,
         )
@@ -227,13 +308,18 @@ class Conversation:
         """The turn that the answers open, from its start; or, where they open none, what the thread is now."""
         by, via = self.access.principal.who, self.access.principal.via(self.dialect.name)
         answer = c.Answer(answers=answers, by=by, via=via, messages=messages, turn=self.posted.turn())
-        outcome = await self._submit(last.id, answer)
+        command_id = f"wire:{self.posted.wire_run_id}"
+        if self.posted.resume:  # the runId may be that of the turn which asked
+            command_id += f":{self.posted.body_sha[:32]}"
+        outcome = await self._submit(last.id, answer, command_id=command_id)
         turn = None if outcome.already else await self._turn()
-        return await self._attach(last) if turn is None else await self._from_start(turn)
+        if turn is None or not self._opened(turn):
+            return await self._attach(last)
+        return await self._from_start(turn)
 
     async def _replay(self, turn: threads.Turn) -> Pieces:
         """The same POST again gets the same turn again; another body under the same runId is refused."""
-        if turn.body_sha is None or turn.body_sha.hex() != self.posted.body_sha:
+        if not self._opened(turn):
             raise Rejected(
                 409,
                 "run_id_reused",
@@ -254,27 +340,52 @@ class Conversation:
             return one(self._preface(RunState(thread_id, thread_id=thread_id), ()))
         state = await self.access.state(last.id)
         earlier = await earlier_entries(self.access, self.posted.thread_id, last.id)
-        return preceded(self._preface(state, earlier), self._readdressed(self._follow(state), last.id))
+        return preceded(self._preface(state, earlier), self._follow(state, last=self._readdressed(last.id)))
 
     def _preface(self, state: RunState, earlier: Sequence[Entry]) -> Piece:
         encoder = self.dialect.encoder(self._profile(), state)
         return unnumbered(self.dialect, encoder.preface(self.posted.wire_run_id, earlier))
 
-    async def _readdressed(self, rest: Pieces, run_id: UUID) -> Pieces:
+    def _readdressed(self, run_id: UUID) -> Callable[[Piece], Piece]:
         """A turn's end under the runId of the one who attached to it."""
-        async with contextlib.aclosing(rest):
-            async for pieces in rest:
-                last = pieces[-1]
-                if last.terminal and last.seq:
-                    frames = [*last.frames[:-1], self.dialect.readdress(last.frames[-1], self.posted.wire_run_id)]
-                    pieces = [*pieces[:-1], numbered(self.dialect, frames, last.seq, run_id)]
-                yield pieces
 
-    def _follow(self, start: RunState) -> Pieces:
-        return self.access.follow(start, self.dialect, self._profile())
+        def end(piece: Piece) -> Piece:
+            frames = [*piece.frames[:-1], self.dialect.readdress(piece.frames[-1], self.posted.wire_run_id)]
+            return numbered(self.dialect, frames, piece.seq, run_id)
+
+        return end
+
+    def _follow(self, start: RunState, *, last: Callable[[Piece], Piece] | None = None) -> Pieces:
+        return self.access.follow(start, self.dialect, self._profile(), last=last)
 
     def _profile(self) -> Profile:
         return with_wishes(self.posted.profile, self.access.settings)
+
+
+def _is_void(entry: ResumeEntry, pending: PendingState) -> bool:
+    """Whether the entry gives up a question that nobody needs an answer to: all that a client can do about an interrupt
+    that expired."""
+    return entry.cancelled and pending.status in ("expired", "voided")
+
+
+def _answer_of(entry: ResumeEntry, pending: PendingState) -> c.PendingAnswer:
+    """What a `resume` entry says, as any other frontend would write it (LANGUAGE section 7)."""
+    payload: Any = {"status": "cancelled"} if entry.cancelled else entry.payload
+    if payload is msgspec.UNSET:
+        payload = None
+    if isinstance(payload, dict) and "editedArgs" in payload and "edits" not in payload:
+        edits = _edits(payload["editedArgs"], pending)
+        payload = {key: value for key, value in payload.items() if key != "editedArgs"} | edits
+    return c.PendingAnswer(id=entry.interrupt_id, content=values.dumps(payload).decode())
+
+
+def _edits(edited: Any, pending: PendingState) -> dict[str, Any]:
+    """`editedArgs`, all arguments as they shall be, as the edits of those that differ."""
+    args = values.loads(pending.opened.args) if pending.opened.args is not None else {}
+    if not isinstance(edited, dict) or not isinstance(args, dict):
+        return {"edits": edited}
+    changed = {name: value for name, value in edited.items() if name not in args or args[name] != value}
+    return {"edits": changed} if changed else {}
 
 
 def _text(content: Any) -> str:

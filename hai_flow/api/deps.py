@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from uuid import UUID
 
 from fastapi import Depends, Header, Request
@@ -13,14 +13,14 @@ from starlette.requests import HTTPConnection
 
 from hai_flow.api.admission import Admission
 from hai_flow.api.bodies import read_body
-from hai_flow.api.stream import EventStream
+from hai_flow.api.stream import EventStream, Pieces
 from hai_flow.engine import commands as c
 from hai_flow.engine.selectors import NotASelector, acting_as
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.committer import Birth, Outcome
-from hai_flow.runtime.fanout import Piece
+from hai_flow.runtime.fanout import Following, Piece
 from hai_flow.settings import Settings, is_loopback
 from hai_flow.store import runs
 from hai_flow.wire.dialect import Dialect, Profile
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from hai_flow.store.database import Pool
 
 HEAD: Final = 2**53  # beyond every seq: all events
-
-Pieces: TypeAlias = AsyncGenerator[Sequence[Piece]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +127,12 @@ class Access:
                 run_id, self.tenant, command, command_id=command_id, body_sha=body_sha, birth=birth
             )
 
-    def follow(self, start: RunState, dialect: Dialect, profile: Profile) -> Pieces:
-        """The pieces of the events after `start`, as they are committed, until a terminal one."""
-        return cast(Pieces, self.runtime.fanout.follow(UUID(start.run_id), dialect, profile, start))
+    def follow(
+        self, start: RunState, dialect: Dialect, profile: Profile, *, last: Callable[[Piece], Piece] | None = None
+    ) -> Following:
+        """The pieces of the events after `start`, as they are committed, until a terminal one; that is then `last` of
+        it. Streams cost least when they are nothing but this."""
+        return self.runtime.fanout.follow(UUID(start.run_id), dialect, profile, start, last=last)
 
     async def stream(
         self, begin: Callable[[], Awaitable[Pieces]], dialect: Dialect, farewell: Callable[[], bytes] = bytes

@@ -41,7 +41,7 @@ async def get_events(
     access: CurrentAccess,
     after: Annotated[str | None, Query(description="a seq; with `dialect`, a cursor")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-    dialect: Literal["hai", "social"] | None = None,
+    dialect: Literal["hai", "agui", "social", "aui", "agent-api"] | None = None,
     accept: Annotated[str, Header()] = "",
     last_event_id: Annotated[str | None, Header(description="beats `after`")] = None,
 ) -> Response:

@@ -12,7 +12,7 @@ import msgspec
 
 from hai_flow.api.deps import Access, Pieces
 from hai_flow.engine.state import RunState, TurnState
-from hai_flow.runtime.fanout import Piece
+from hai_flow.runtime.fanout import Following, Piece
 from hai_flow.settings import Settings
 from hai_flow.store import threads
 from hai_flow.store.projection import thread_entry
@@ -31,8 +31,14 @@ async def one(piece: Piece) -> Pieces:
     yield [piece]
 
 
-async def preceded(first: Piece, rest: Pieces) -> Pieces:
+def preceded(first: Piece, rest: Pieces) -> Pieces:
     """`first`, then `rest`; only `first` if that is an end."""
+    if isinstance(rest, Following) and not first.terminal:
+        return rest.preceded(first)
+    return _preceded(first, rest)
+
+
+async def _preceded(first: Piece, rest: Pieces) -> Pieces:
     async with contextlib.aclosing(rest):
         yield [first]
         if first.terminal:
@@ -41,12 +47,16 @@ async def preceded(first: Piece, rest: Pieces) -> Pieces:
             yield pieces
 
 
-async def up_to(head: RunState, rest: Pieces) -> Pieces:
+def up_to(head: RunState, rest: Pieces) -> Pieces:
     """`rest`, as it grows if a turn is open at `head`, else as far as `head`: what comes then is another stream's."""
+    return rest if head.turn_open else _up_to(head.seq, rest)
+
+
+async def _up_to(seq: int, rest: Pieces) -> Pieces:
     async with contextlib.aclosing(rest):
         async for pieces in rest:
             yield pieces
-            if not head.turn_open and pieces[-1].seq >= head.seq:
+            if pieces[-1].seq >= seq:
                 return
 
 

@@ -8,31 +8,102 @@ import signal
 import socket
 from collections.abc import Callable
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from hai_flow.api.stream import ABORT
+from hai_flow.api.stream import CONNECTION, Outlet
 from hai_flow.errors import HaiFlowError
 from hai_flow.runtime import Runtime
 from hai_flow.settings import Settings
 
 SEND_BUFFER_BYTES: Final = 64 * 1024  # the kernel doubles it; what a slow reader has not taken waits in the database
 
+_NO_SCOPE: Final[Any] = {}
+
 
 class _Protocol(HttpToolsProtocol):
-    """HTTP/1.1 whose responses can cut their connection, and whose connections hold little for slow readers."""
+    """HTTP/1.1 that lends its connections to open streams, and whose connections hold little for slow readers."""
+
+    outlet: Outlet | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         with contextlib.suppress(OSError):
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
 
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.scope["extensions"] = {ABORT: self.transport.abort}  # type: ignore[typeddict-item]
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        if self.cycle is not None and self.cycle.scope is self.scope:  # else it asked for another protocol
+            self.scope["extensions"] = {CONNECTION: _Connection(self, self.cycle)}  # type: ignore[typeddict-item]
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.outlet is not None:
+            self.outlet.resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self.outlet is not None:
+            self.outlet.lost()
+            self.outlet = None
+
+
+class _Connection:
+    """The connection of one request, for a stream that outlives it (`api/stream.Connection`).
+
+    uvicorn takes the request for one whose client has left: its task may end, and what is sent or received in its name
+    comes to nothing. The next request on the connection, should one come early, waits as it does for any response.
+    """
+
+    __slots__ = ("_cycle", "_protocol", "_written")
+
+    def __init__(self, protocol: _Protocol, cycle: RequestResponseCycle) -> None:
+        self._protocol = protocol
+        self._cycle = cycle
+        self._written = 0
+
+    def take_over(self, outlet: Outlet) -> None:
+        if self._cycle.disconnected:
+            outlet.lost()
+            return
+        assert self._cycle.chunked_encoding, "the body of a stream has no length"
+        self._protocol.outlet = outlet
+        self._cycle.disconnected = True
+        if self._protocol.scope is self._cycle.scope:
+            self._protocol.scope, self._protocol.headers = _NO_SCOPE, []
+        self._cycle.scope = _NO_SCOPE  # with it goes everything that the application keeps for a request
+
+    def write(self, data: bytes) -> None:
+        self._send(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def buffered(self) -> int:
+        return self._protocol.transport.get_write_buffer_size()
+
+    def taken(self) -> int:
+        return self._written - self.buffered()
+
+    @property
+    def paused(self) -> bool:
+        return self._protocol.flow.write_paused
+
+    def finish(self) -> None:
+        self._send(b"0\r\n\r\n")
+        self._protocol.outlet = None
+        self._cycle.response_complete = True
+        if self._cycle.keep_alive:
+            self._protocol.on_response_complete()
+        else:
+            self._protocol.transport.close()
+
+    def abort(self) -> None:
+        self._protocol.transport.abort()
+
+    def _send(self, data: bytes) -> None:
+        self._written += len(data)
+        self._protocol.transport.write(data)
 
 
 class _Server(uvicorn.Server):

@@ -1,22 +1,74 @@
-"""Committed events as a response that stays open: Server-Sent Events with keep-alive and an end to those who stall."""
+"""Committed events as a response that stays open: with keep-alives, and an end to those who stall.
+
+A stream begins as any response does, in the task of its request, and sends what the log has already. Then nothing is
+left to do but to pass on what is committed, perhaps for days, so it takes the connection over from the request
+(`Outlet`): task, request and everything that the application kept for it are gone, and a piece goes from its ring to
+the socket in one call. That needs a server which lends its connections: ours does (`api/server.py`). Under another one,
+and with pieces that are not simply those of a run, the request's task goes on and does the same.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Final, Protocol
 
 import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from hai_flow.runtime.fanout import Lagging, Piece
+from hai_flow.runtime.fanout import Following, Lagging, Piece, Place
 from hai_flow.wire.framing import SSE, Framing
 
 log = structlog.get_logger(__name__)
 
-ABORT = "hai_flow.abort"  # the scope's extension that cuts the connection; the protocol of `api/server.py` offers it
+CONNECTION: Final = "hai_flow.connection"  # the scope's extension that is the request's `Connection`
+LOOKS: Final = 6  # at a connection, in the time after which it counts as stalled
+
+
+class Connection(Protocol):
+    """The connection of a request whose response has begun."""
+
+    def take_over(self, outlet: Outlet) -> None:
+        """From now on the body is the outlet's, whom the server tells of its end and when it takes bytes again. For the
+        application the client is gone."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send a part of the body, or keep it to send it later."""
+        ...
+
+    def buffered(self) -> int:
+        """How many bytes are kept."""
+        ...
+
+    def taken(self) -> int:
+        """A number that grows whenever some of what was kept is on its way."""
+        ...
+
+    @property
+    def paused(self) -> bool:
+        """Whether so much is kept that no more should come."""
+        ...
+
+    def finish(self) -> None:
+        """End the body. The connection may bear the next request."""
+        ...
+
+    def abort(self) -> None:
+        """Cut the connection, whatever is kept."""
+        ...
+
+
+class Pieces(Protocol):
+    """What a stream shows: everything that is new, at once."""
+
+    def __aiter__(self) -> AsyncIterator[Sequence[Piece]]: ...
+
+    async def __anext__(self) -> Sequence[Piece]: ...
+
+    async def aclose(self) -> None: ...
 
 
 class _Stalled(Exception):
@@ -33,7 +85,7 @@ class EventStream(Response):
 
     def __init__(
         self,
-        pieces: AsyncGenerator[Sequence[Piece]],
+        pieces: Pieces,
         *,
         framing: Framing = SSE,
         keepalive_seconds: float,
@@ -45,42 +97,58 @@ class EventStream(Response):
         self.headers["Content-Type"] = framing.content_type  # exactly: a charset makes clients misread binary frames
         self.headers["X-Accel-Buffering"] = "no"
         del self.headers["content-length"]
+        self.keep_alive = framing.keep_alive
+        self.keepalive_seconds = keepalive_seconds
+        self.stall_seconds = stall_seconds
+        self.farewell = farewell
+        self.closed = closed
         self._pieces = pieces
-        self._keep_alive = framing.keep_alive
-        self._keepalive_seconds = keepalive_seconds
-        self._stall_seconds = stall_seconds
-        self._farewell = farewell
-        self._closed = closed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        connection: Connection | None = scope.get("extensions", {}).get(CONNECTION)
+        following = self._pieces if connection is not None and isinstance(self._pieces, Following) else None
         watching = asyncio.ensure_future(_gone(receive))
         try:
             await self._send(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            if await self._write(send, watching):
+            ended = await self._write(send, watching, following)
+            if ended and following is not None and following.place is not None:
+                assert connection is not None
+                self._go_on(connection, following.hand_over())
+            elif ended:
                 await self._send(send, {"type": "http.response.body", "body": b""})
         except _Stalled:
             log.info("follower_stalled", path=scope.get("path"))
-            scope.get("extensions", {}).get(ABORT, _nothing)()
+            if connection is not None:  # another server closes it when the response is dropped
+                connection.abort()
         finally:
             await _end(watching)
             with contextlib.suppress(Exception):  # what failed in it has been logged
                 await self._pieces.aclose()
-            self._closed()
+            self.closed()
 
-    async def _write(self, send: Send, watching: asyncio.Future[None]) -> bool:
-        """Send the pieces. False: the client went away before their end."""
-        coming: asyncio.Future[Sequence[Piece]] = asyncio.ensure_future(anext(self._pieces))
+    def _go_on(self, connection: Connection, place: Place) -> None:
+        """Without this task. Whoever is told that the stream is closed is told by the outlet."""
+        closed, self.closed = self.closed, _nothing
+        Outlet(connection, place, self, closed)
+
+    async def _write(self, send: Send, watching: asyncio.Future[None], following: Following | None) -> bool:
+        """Send the pieces; of `following`, those that the log has already. False: the client went away before."""
+        coming: asyncio.Future[Sequence[Piece] | None] | None = None
         try:
             while True:
+                if coming is None:
+                    coming = asyncio.ensure_future(following.catch_up() if following else anext(self._pieces))
                 done, _ = await asyncio.wait(
-                    {coming, watching}, timeout=self._keepalive_seconds, return_when=asyncio.FIRST_COMPLETED
+                    {coming, watching}, timeout=self.keepalive_seconds, return_when=asyncio.FIRST_COMPLETED
                 )
                 if watching in done:
                     return False
-                data = self._keep_alive
+                data = self.keep_alive
                 if done:
-                    data = b"".join(piece.data for piece in coming.result())
-                    coming = asyncio.ensure_future(anext(self._pieces))
+                    pieces, coming = coming.result(), None
+                    if pieces is None:
+                        return True
+                    data = b"".join([piece.data for piece in pieces])
                 if data:
                     await self._send(send, {"type": "http.response.body", "body": data, "more_body": True})
         except StopAsyncIteration:
@@ -90,17 +158,99 @@ class EventStream(Response):
         except Exception as error:
             if not isinstance(error, Lagging):
                 log.error("stream_failed", exc_info=error)
-            await self._send(send, {"type": "http.response.body", "body": self._farewell(), "more_body": True})
+            await self._send(send, {"type": "http.response.body", "body": self.farewell(), "more_body": True})
             return True
         finally:
-            await _end(coming)
+            if coming is not None:
+                await _end(coming)
 
     async def _send(self, send: Send, message: dict[str, object]) -> None:
         try:
-            async with asyncio.timeout(self._stall_seconds):
+            async with asyncio.timeout(self.stall_seconds):
                 await send(message)
         except TimeoutError:
             raise _Stalled from None
+
+
+class Outlet:
+    """A stream after its request: from a place in a ring to a connection, without a task.
+
+    It writes when the ring has news and the connection takes bytes. Now and then it looks whether silence asks for a
+    keep-alive, and whether any of the bytes that are kept for the client has been taken.
+    """
+
+    __slots__ = (
+        "_closed", "_connection", "_farewell", "_keep_alive", "_keepalive_seconds", "_loop", "_moved_at", "_place",
+        "_stall_seconds", "_taken", "_timer", "_wrote_at",
+    )  # fmt: skip
+
+    def __init__(self, connection: Connection, place: Place, stream: EventStream, closed: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._connection = connection
+        self._place = place
+        self._keep_alive = stream.keep_alive
+        self._keepalive_seconds = stream.keepalive_seconds
+        self._stall_seconds = stream.stall_seconds
+        self._farewell = stream.farewell
+        self._closed = closed
+        self._taken = connection.taken()
+        self._wrote_at = self._moved_at = self._loop.time()
+        self._timer = self._loop.call_later(self._next_look(), self._look)
+        place.told = self.resume
+        connection.take_over(self)
+        self.resume()
+
+    def resume(self) -> None:
+        """Write everything new, in one piece; nothing while the connection takes none: it says when it does again."""
+        if self._connection.paused:
+            return
+        try:
+            news = self._place.take()
+        except Exception as error:
+            if not isinstance(error, Lagging):
+                log.error("stream_failed", exc_info=error)
+            self._finish(self._farewell())
+            return
+        if news.terminal:
+            self._finish(news.data)
+        elif news.data:
+            self._write(news.data)
+
+    def lost(self) -> None:
+        """The client is gone, or was cut off. May be called again."""
+        closed, self._closed = self._closed, _nothing
+        self._timer.cancel()
+        self._place.leave()
+        closed()
+
+    def _write(self, data: bytes) -> None:
+        self._connection.write(data)
+        self._wrote_at = self._loop.time()
+
+    def _finish(self, data: bytes) -> None:
+        if data:
+            self._connection.write(data)
+        self._connection.finish()
+        self.lost()
+
+    def _look(self) -> None:
+        now, buffered, taken = self._loop.time(), self._connection.buffered(), self._connection.taken()
+        if not buffered or taken > self._taken:
+            self._taken, self._moved_at = taken, now
+        elif now - self._moved_at >= self._stall_seconds:
+            log.info("follower_stalled")
+            self._connection.abort()
+            self.lost()
+            return
+        if self._keep_alive and not buffered and now - self._wrote_at >= self._keepalive_seconds:
+            self._write(self._keep_alive)
+        self._timer = self._loop.call_later(self._next_look(), self._look)
+
+    def _next_look(self) -> float:
+        """In how many seconds. A keep-alive that is due but would only be kept can wait for the look after."""
+        keepalive = self._wrote_at + self._keepalive_seconds - self._loop.time()
+        look = self._stall_seconds / LOOKS
+        return min(look, keepalive) if self._keep_alive and keepalive > 0 else look
 
 
 async def _gone(receive: Receive) -> None:
@@ -115,4 +265,4 @@ async def _end(task: asyncio.Future[Any]) -> None:
 
 
 def _nothing() -> None:
-    """Where the server can't cut a connection, it closes it when the response is dropped."""
+    """Nobody waits for this."""

@@ -27,7 +27,8 @@ _RULES: Final = """\
 
 | name | where |
 |---|---|
-| `input` `state` `run` `thread` `now` | everywhere; `thread.message` is the user's text (`.content`: text or parts, as posted), `run.requester` who started |
+| `input` `state` `run` `thread` `now` | everywhere; `thread.message` is the user's text; `run.requester` who started |
+| `thread.content` | everywhere: the user's message as posted, text or parts |
 | `steps.ID.output` `.status` `.error` `.approval` | after the step; not into a `for_each`, not into a sibling branch |
 | `item` (or `as`), `index` | in the loop |
 | `error` | in `catch` and `on_reject`: `error.code`, `error.message` |

@@ -124,6 +124,17 @@ async def _form(schema: Json, prompt: Prompt) -> Json:
     return values
 
 
+def fields_of(schema: Json) -> str:
+    """The fields of a form in one line, for somebody who writes them as JSON. Empty where there are none."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict):
+        return ""
+    required = schema.get("required") or ()
+    return ", ".join(
+        _label(name, field if isinstance(field, dict) else {}, name in required) for name, field in properties.items()
+    )
+
+
 async def _field(name: str, schema: dict[str, Json], required: bool, prompt: Prompt) -> tuple[Json] | None:
     """The value of one field in a tuple; None: left out, its default holds if it has one."""
     may_be_empty = "default" in schema or not required

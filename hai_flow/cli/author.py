@@ -18,9 +18,14 @@ WORKFLOWS: Final = tuple(f".flow{suffix}" for suffix in SUFFIXES)
 TESTS: Final = tuple(f".test{suffix}" for suffix in SUFFIXES)
 STDIN: Final = "-"
 
+FilesArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="FILE|FOLDER|-", help="Workflow files, folders of them, or - for standard input."),
+]
+
 
 def validate(
-    files: Annotated[list[str], typer.Argument(help="Workflow files, folders of them, or - for standard input.")],
+    files: FilesArgument,
     as_json: Annotated[bool, typer.Option("--json", help='Print {"findings": [...]}.')] = False,
 ) -> None:
     """Check workflows offline: every mistake at once, with file, line and column."""

@@ -10,7 +10,7 @@ import contextlib
 import json
 import secrets
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -99,7 +99,7 @@ class Dev:
 
     async def _greet(self, url: str, local: Local, shelf: Shelf) -> None:
         say(f"Serving {url} (API description: {url}/docs), performing runs. Ctrl-C stops everything.", "bold green")
-        for line in suggestions(url, set(shelf.names), default_url=self._settings.url):
+        for line in suggestions(url, set(shelf.names), shelf.samples, default_url=self._settings.url):
             say(line)
         if not self._demo:
             return
@@ -123,8 +123,11 @@ class Dev:
 # --- what to try --------------------------------------------------------------------------------------------------
 
 
-def suggestions(url: str, names: set[str], *, default_url: str) -> Iterator[str]:
-    """Commands that work as they stand, for the workflows that are loaded."""
+def suggestions(
+    url: str, names: set[str], samples: Mapping[str, dict[str, Json]], *, default_url: str
+) -> Iterator[str]:
+    """Commands that work as they stand, for workflows that are loaded; `samples` has an input for those that a request
+    may start."""
     yield ""
     if url != default_url:
         yield f"For commands in another terminal: export {variable('url')}={url}"
@@ -133,8 +136,8 @@ def suggestions(url: str, names: set[str], *, default_url: str) -> Iterator[str]
     if "chat" in names:
         yield f"  {_post(f'{url}/awp', _user_says(f'thread-{token}', f'run-{token}', 'Hello!'), stream=True)}"
     for name in (DEMO_WORKFLOW, *sorted(names - {"chat"})):
-        if name in names:
-            yield f"  {_post(f'{url}/v1/runs', {'workflow': name})}"
+        if name in samples:
+            yield f"  {_post(f'{url}/v1/runs', {'workflow': name, 'input': samples[name]})}"
             break
     yield f"  curl {url}/v1/runs"
     yield f"  {program()} pendings"
@@ -191,6 +194,7 @@ class Shelf:
         self._stamps: dict[Path, _Stamp] = {}  # as they were when they were last read
         self._sources: dict[Path, bytes] = {}
         self.names: dict[str, str] = {}  # workflow -> its reference
+        self.samples: dict[str, dict[str, Json]] = {}  # workflow that a request may start -> an input that it takes
 
     async def load(self) -> None:
         """Publish every file. One with mistakes shows them, and the others go on."""
@@ -241,6 +245,19 @@ class Shelf:
         except Rejected as error:
             say(f"{path} is not loaded: {error.detail}", "red")
         else:
-            self.names[reference.partition("@")[0]] = reference
+            self._note(reference, source)
             if saved:
                 say(f"{path} is saved and published as {reference}", "green")
+
+    def _note(self, reference: str, source: bytes) -> None:
+        """Remember what was published, and how it may be started."""
+        from hai_flow.cli.samples import sample_input
+        from hai_flow.definition.compiler import compile_workflow
+        from hai_flow.definition.plan import ApiTrigger
+
+        plan = compile_workflow(source)
+        self.names[plan.name] = reference
+        self.samples.pop(plan.name, None)
+        sample = sample_input(plan.input)
+        if sample is not None and any(isinstance(trigger, ApiTrigger) for trigger in plan.triggers):
+            self.samples[plan.name] = sample

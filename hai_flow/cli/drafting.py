@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import quote
@@ -10,7 +12,7 @@ from urllib.parse import quote
 import typer
 
 from hai_flow.authoring.scaffold import DEFAULT, TemplateName
-from hai_flow.cli.author import STDIN, print_definition_error, read, sources_of
+from hai_flow.cli.author import STDIN, FilesArgument, print_definition_error, read, sources_of
 from hai_flow.cli.operate import ServerOption, ask
 from hai_flow.cli.terminal import FAILED, UsageError, err, plural, print_findings, print_json, program, say
 from hai_flow.errors import DefinitionError, Finding
@@ -47,7 +49,22 @@ def new(
         _write(path, text)
         say(f"{path}")
     flow = next(iter(files))
-    say(f"It is valid as it is. Try: {program()} run {flow}, {program()} graph {flow} -o {name}.svg")
+    say("It is valid as it is. Try:")
+    for line in _to_try(texts.workflow, flow):
+        say(f"  {program()} {line}")
+
+
+def _to_try(source: str, flow: Path) -> Iterator[str]:
+    """Commands that work as they stand."""
+    from hai_flow.cli.samples import as_options, sample_input
+    from hai_flow.definition.compiler import compile_workflow
+
+    place = shlex.quote(str(flow))
+    yield f"test {shlex.quote(str(flow.parent))}"
+    sample = sample_input(compile_workflow(source.encode(), str(flow)).input)
+    if sample is not None:
+        yield f"run {place}{as_options(sample)}"
+    yield f"graph {place} -o {shlex.quote(flow.name.removesuffix('.flow.yaml'))}.svg"
 
 
 def _write(path: Path, text: str) -> None:
@@ -63,7 +80,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def fmt(
-    files: Annotated[list[str], typer.Argument(help="Workflow files, folders of them, or - for standard input.")],
+    files: FilesArgument,
     check: Annotated[bool, typer.Option("--check", help="Change nothing; exit with 1 if anything would be.")] = False,
 ) -> None:
     """Write workflows in their one form: keys in order, bare expressions, quoted holes. Comments stay."""

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from rich.console import Console
 from rich.text import Text
 
-from hai_flow.cli.terminal import clean, compact
+from hai_flow.cli.terminal import clean, compact, indented
 
 Json: TypeAlias = Any
 EventJson: TypeAlias = dict[str, Json]
@@ -20,7 +20,7 @@ _SILENT_VERBS: Final = ("say", "set", "return", "switch", "emit")
 _SILENT: Final = frozenset(
     {
         "turn_started", "turn_ended", "step_skipped", "branch_ended",
-        "messages_changed", "timer_fired",
+        "messages_changed", "timer_fired", "iteration_started",
     }
 )  # fmt: skip
 
@@ -99,6 +99,13 @@ class Narrator:
         lost = "was lost" if event.get("lost") else f"failed ({_error(event['error'])})"
         self.line(f"↻ {event['path']}: attempt {event.get('attempt', 1)} {lost};{when}", "yellow")
 
+    def _step_undone(self, event: EventJson) -> None:
+        self.line(f"↶ {event['path']} is undone", "yellow")
+
+    def _iteration_ended(self, event: EventJson) -> None:
+        if event.get("error"):
+            self.line(f"✗ {event['path']}: {event['status']}, {_error(event['error'])}", "red")
+
     def _step_stopped(self, event: EventJson) -> None:
         if event["path"] in self._told:
             self.line(f"■ {event['path']} stopped {event.get('reason', '')}".rstrip(), "dim")
@@ -135,7 +142,7 @@ class Narrator:
     def _pending_opened(self, event: EventJson) -> None:
         self.line(f"? {question_of(event)}", "bold")
         if event.get("message"):
-            self.line(f"  {event['message']}")
+            self.line(indented(event["message"]))
         if event.get("evidence") is not None:
             self.line(f"  {compact(event['evidence'], 1000)}")
         deadline = f", until {event['deadline']}" if event.get("deadline") else ""
@@ -143,6 +150,19 @@ class Narrator:
 
     def _vote_cast(self, event: EventJson) -> None:
         self.line(f"! {event['by']} votes {event['decision']}{_because(event)}", "bold")
+
+    def _pending_reminded(self, event: EventJson) -> None:
+        told = ", ".join(event.get("notify") or ())
+        self.line(f"! {event['path']} still waits; a reminder{f' to {told}' if told else ''}", "dim")
+
+    def _pending_escalated(self, event: EventJson) -> None:
+        why = event.get("reason") or "nobody decided in time"
+        asked = ", ".join(event["policy"]["from"])
+        until = f", until {event['deadline']}" if event.get("deadline") else ""
+        self.line(
+            f"! {event['path']}: {why}; it now asks {asked}{until}",
+            "bold yellow",
+        )
 
     def _pending_decided(self, event: EventJson) -> None:
         by = f" by {event['by']}" if event.get("by") else ""

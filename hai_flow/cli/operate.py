@@ -12,9 +12,21 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from hai_flow.cli.answers import fields_of
 from hai_flow.cli.client import Server
 from hai_flow.cli.follow import Narrator, question_of
-from hai_flow.cli.terminal import Problem, UsageError, clean, compact, how_to_answer, out, print_json, program, say
+from hai_flow.cli.terminal import (
+    Problem,
+    UsageError,
+    clean,
+    compact,
+    how_to_answer,
+    indented,
+    out,
+    print_json,
+    program,
+    say,
+)
 
 Json: TypeAlias = Any
 Result = TypeVar("Result")
@@ -152,8 +164,27 @@ def _show_steps(steps: dict[str, Json]) -> None:
 def _show_question(pending: Json) -> None:
     say(f"? {question_of(pending)}", "bold")
     if pending.get("message"):
-        say(f"  {pending['message']}")
+        say(indented(pending["message"]))
+    shown = pending.get("args") if pending["kind"] == "gate" else pending.get("evidence")
+    if shown is not None:
+        say(f"  {compact(shown, 1000)}")
+    if fields := fields_of(pending.get("schema")):
+        say(f"  values: {fields}", "dim")
+    if asked := _asked(pending.get("policy") or {}):
+        say(f"  {asked}", "dim")
     say(f"  {program()} decide {pending['id']} {how_to_answer(pending)}")
+
+
+def _asked(policy: dict[str, Json]) -> str:
+    """Who may answer, and how many must."""
+    people = ", ".join(policy.get("from") or ())
+    quorum = policy.get("quorum", 1)
+    if isinstance(quorum, dict):
+        seats = (f"{count} in all" if who == "any" else f"{count} of {who}" for who, count in quorum.items())
+        needs = f"; needs {', '.join(seats)}"
+    else:
+        needs = "" if quorum == 1 else f"; needs {quorum} of them"
+    return f"asks {people}{needs}" if people else ""
 
 
 def events(

@@ -33,6 +33,7 @@ from hai_flow.cli.terminal import (
     print_json,
     program,
 )
+from hai_flow.definition.plan import Schema
 from hai_flow.errors import DefinitionError, Rejected
 
 Json: TypeAlias = Any
@@ -70,7 +71,9 @@ def run(
     """
     source = sys.stdin.buffer.read() if file == STDIN else read(Path(file))
     name = "<stdin>" if file == STDIN else file
-    input = inputs(_input_schema(source, name), given or [], given_json)
+    schema = _input_schema(source, name)
+    input = inputs(schema.raw if isinstance(schema.raw, dict) else {}, given or [], given_json)
+    check_input(schema, input)
     interactive = not as_json and file != STDIN and sys.stdin.isatty() and sys.stdout.isatty()
     conversation = Conversation(
         name, source, input, thread, where=_where(server, data_dir), interactive=interactive, quiet=as_json
@@ -110,7 +113,7 @@ def _where(server: str | None, data_dir: Path | None) -> str:
 # --- what goes in -------------------------------------------------------------------------------------------------
 
 
-def _input_schema(source: bytes, name: str) -> dict[str, Json]:
+def _input_schema(source: bytes, name: str) -> Schema:
     """The schema of the workflow's input. A workflow with mistakes is shown with them, and not run."""
     from hai_flow.definition.compiler import compile_workflow
 
@@ -119,7 +122,20 @@ def _input_schema(source: bytes, name: str) -> dict[str, Json]:
     except DefinitionError as error:
         print_definition_error(error.findings, name, source)
         raise typer.Exit(FAILED) from None
-    return plan.input.raw if isinstance(plan.input.raw, dict) else {}
+    return plan.input
+
+
+def check_input(schema: Schema, input: dict[str, Json]) -> None:
+    """Raises UsageError for an input that the run would be refused with: before a database is opened for it."""
+    from hai_flow.cli.samples import as_options, sample_input
+
+    faults = schema.findings(schema.with_defaults(input))
+    if not faults:
+        return
+    told = "; ".join(f"{fault['path']}: {fault['message']}" if fault["path"] else fault["message"] for fault in faults)
+    sample = sample_input(schema)
+    example = f", for example{as_options(sample)}" if sample else ""
+    raise UsageError(f"the input does not fit: {told}. Give it as -i KEY=VALUE or --input-json JSON{example}.")
 
 
 def inputs(schema: dict[str, Json], given: list[str], given_json: str | None) -> dict[str, Json]:

@@ -60,9 +60,13 @@ def send(
         say(f"{sent['id']} has been sent before.")
     else:
         say(f"Sent {sent['type']} as {sent['id']}.", "green")
+    if not sent["runs"]:
+        say("No workflow has a trigger for it; runs that wait for it take it.")
     for each in sent["runs"]:
         if each["problem"] is not None:
             say(f"{each['workflow']} refused it: {clean(each['problem']['detail'])}", "red")
+            for finding in each["problem"]["findings"]:
+                say(f"  {finding.get('path') or 'the value'}: {finding.get('message', '')}")
         else:
             say(f"{each['workflow']}: {each['run_id']}" + (" (was there)" if each["status"] == "already" else ""))
 

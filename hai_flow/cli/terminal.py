@@ -179,6 +179,11 @@ def program() -> str:
     return f"{shlex.quote(sys.executable)} -m hai_flow.cli"
 
 
+def indented(text: str) -> str:
+    """`text` as lines under a question."""
+    return "\n".join(f"  {line}".rstrip() for line in text.rstrip().splitlines())
+
+
 def how_to_answer(pending: dict[str, Json]) -> str:
     """The arguments after `decide ID` that answer `pending`, to be filled in."""
     if pending["kind"] in ("approve", "gate", "doubt"):

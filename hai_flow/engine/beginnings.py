@@ -59,10 +59,10 @@ def begin(draft: Draft, step: Step) -> None:
             _begin_first(draft, step)
         elif known.status in ("running", "waiting"):
             _begin_attempt(draft, step, known)
-        elif known.status != "pending" and (isinstance(step.verb, Iteration) or endings.has_undone_inside(draft, step)):
-            _begin_again_inside(draft, step)
-        else:
+        elif known.status == "pending":
             _begin_first(draft, step)
+        else:
+            _begin_again(draft, step)
     except Raised as raised:
         draft.pure_steps += 1
         endings.fail(draft, step, draft.error(raised.code, raised.message, step.path, raised.data))
@@ -205,13 +205,15 @@ def _begin_iteration(draft: Draft, step: Step, verb: Iteration) -> None:
     draft.emit(e.IterationStarted, path=step.path, index=index, ready=(verb.first,))
 
 
-def _begin_again_inside(draft: Draft, step: Step) -> None:
-    """A Retry goes on inside a block that had finished, or inside an iteration."""
-    draft.pure_steps += 1
+def _begin_again(draft: Draft, step: Step) -> None:
+    """A Retry comes by a step that was over: it goes on inside it, where something in there is left to do."""
     frontier = resumption.inside(draft, step)
+    if not frontier.ready and not isinstance(step.verb, Iteration):
+        _begin_first(draft, step)
+        return
+    draft.pure_steps += 1
     draft.emit(e.StepReopened, path=step.path, **frontier.fields())
     if not frontier.ready:
-        assert isinstance(step.verb, Iteration), f"{step.path} has nothing left to do"
         endings.iteration_done(draft, step)
 
 

@@ -28,7 +28,7 @@ from hai_flow.engine.draft import RUN_END, Draft, Raised
 from hai_flow.engine.ids import tool_call_id
 from hai_flow.engine.loops import next_iteration
 from hai_flow.engine.retry import UNDO_RETRY, catching, delay
-from hai_flow.engine.state import Ending, in_cleanup, is_inside
+from hai_flow.engine.state import Ending, StepState, in_cleanup, is_inside
 
 Json: TypeAlias = Any
 
@@ -45,26 +45,46 @@ def conclude(draft: Draft) -> None:
     if draft.state.failure is not None:
         draft.end_turn("failed")
         draft.emit(e.RunFailed, error=draft.state.failure)
+    elif draft.state.undo_failed:
+        _fail_document(draft)
     elif root is not None and root.status == "finished":  # its `finally` has run, or a `return` needed none
         _complete(draft, root.output)
     else:
-        output = None
-        if draft.plan.output is not None and (root is None or not root.handled):
-            try:
-                output = draft.render(draft.plan.output, None)
-            except Raised as raised:
-                fail(draft, draft.step(""), draft.error(raised.code, raised.message, ""))
-                return
+        _conclude_output(draft, root)
+
+
+def _conclude_output(draft: Draft, root: StepState | None) -> None:
+    output = None
+    if draft.plan.output is not None and (root is None or not root.handled):
+        try:
+            output = draft.render(draft.plan.output, None)
+        except Raised as raised:
+            fail(draft, draft.step(""), draft.error(raised.code, raised.message, ""))
+            return
+    if draft.plan.finally_ is None or (root is not None and root.cleaned):
+        _complete(draft, output)
+    else:
         _finish_document(draft, output)
 
 
 def _finish_document(draft: Draft, output: Json) -> None:
-    first = draft.plan.finally_
-    root = draft.state.steps.get("")
-    if first is not None and (root is None or root.handler != "~finally"):
-        draft.emit(e.StepFinished, path="", output=output, handler="~finally", ready=(first,))
+    """All but the `finally` and the end of the run is over. Neither comes here: the run may be paused."""
+    if draft.state.undo_failed:
+        _fail_document(draft)
+    elif draft.plan.finally_ is None:
+        draft.emit(e.StepFinished, path="", output=output, ready=(RUN_END,))
     else:
-        _complete(draft, output)
+        draft.emit(e.StepFinished, path="", output=output, handler="~finally", ready=(draft.plan.finally_,))
+
+
+def _fail_document(draft: Draft) -> None:
+    """Something that was cut off could not be undone, and nothing around it has failed by that: the run does."""
+    document, root = draft.step(""), draft.state.steps.get("")
+    error = undo_error(draft, "", None)
+    if root is not None and root.cleaned:
+        _failed_behind_finally(draft, document, error)
+    else:
+        fail(draft, document, error)
 
 
 def _complete(draft: Draft, output: Json) -> None:
@@ -277,11 +297,15 @@ def _handle(draft: Draft, step: Step, error: e.Error, approval: Json = None, *, 
 
 def _raise_from(draft: Draft, step: Step, error: e.Error) -> None:
     if step.path == "":
+        if draft.state.undo_failed and error.code != UNDO_FAILED:
+            error = undo_error(draft, "", error)
         draft.emit(e.StepFailed, path="", error=error, ready=(RUN_END,))
         return
     owner = draft.step(step.parent)
     if isinstance(step.verb, Iteration):
         _iteration_failed(draft, step, error)
+    elif step.body == "~undo":  # the others go on, also where they are being cut off
+        _undo_ended(draft, owner)
     elif _is_ending(draft, owner.path):  # it is being cut off: nobody asks why something in it failed
         _settle(draft, owner)
     elif step.body.startswith("~"):
@@ -304,8 +328,6 @@ def _raise_out_of_handler(draft: Draft, owner: Step, error: e.Error, handler: st
             _finally_ended(draft, owner)
         else:
             _failed_behind_finally(draft, owner, error)
-    elif handler == "~undo":
-        _undo_ended(draft, owner)
     elif handler.startswith("~catch"):
         replaced = _replacing(draft, owner.path, error)
         undo = next_undo(draft, owner.path)  # of what the `catch` has done
@@ -636,7 +658,8 @@ def end(draft: Draft, step: Step, ending: Ending, *, of: Step | None = None) -> 
 
     `of`: a step inside that has ended itself, around which blocks are open with nothing left in them.
     """
-    cut(draft, step.path, ending.reason, around=() if of is None else (of.path,))
+    undone = ending.outcome not in ("finished", "next")  # a `return` and a won race undo nothing
+    cut(draft, step.path, ending.reason, around=() if of is None else (of.path,), undone=undone)
     if is_open_inside(draft, step.path):
         draft.emit(
             e.StepEnding,
@@ -656,8 +679,8 @@ def _apply(draft: Draft, step: Step, ending: Ending) -> None:
     elif ending.outcome == "failed":
         assert ending.error is not None
         fail(draft, step, ending.error)
-    elif ending.outcome == "stopped":
-        if _stopped(draft, step, ending.reason):
+    elif ending.outcome in ("stopped", "abandoned"):
+        if _stopped(draft, step, ending.reason, undone=ending.outcome == "stopped"):
             _settle_around(draft, step)
     else:
         finish(draft, step, ending.output)
@@ -677,25 +700,25 @@ def _settle_around(draft: Draft, step: Step) -> None:
         _settle(draft, around)
 
 
-def cut(draft: Draft, scope: str, reason: str, *, around: Iterable[str] = (), attempts: bool = True) -> None:
+def cut(draft: Draft, scope: str, reason: str, *, around: Iterable[str] = (), undone: bool = True) -> None:
     """Cut off everything open inside `scope` ("" = everywhere), and the work of the step `scope` itself: attempts,
     pendings, timers, and the blocks around them. What runs in a `finally` or an `undo` goes on; blocks that stand
     around such, and those whose `finally` runs now, end behind it.
 
-    With attempts=False, effects in flight stay open with the blocks around them: they report their own end.
+    `undone`: the items of a `for_each` that are cut off are undone, where it says so.
     """
     leaves = [path for path in open_leaves(draft) if path == scope or is_inside(path, scope)]
-    kept = {path for path in leaves if _is_protected(path, scope) or (not attempts and path in draft.state.attempts)}
-    gone = [path for path in leaves if path not in kept]
+    gone = [path for path in leaves if not _is_protected(path, scope)]
     for path in gone:
         _drop_work(draft, path, reason)
     blocks = _blocks_around(draft, [*leaves, *around], scope)
     for path in sorted({*gone, *blocks} - {scope}, key=lambda path: (-_depth(path), path)):
         if is_open_inside(draft, path):
             if not _is_ending(draft, path):
-                draft.emit(e.StepEnding, path=path, outcome="stopped", reason=reason)
+                outcome = "stopped" if undone else "abandoned"
+                draft.emit(e.StepEnding, path=path, outcome=outcome, reason=reason)
         else:
-            _stopped(draft, draft.step(path), reason)
+            _stopped(draft, draft.step(path), reason, undone=undone)
 
 
 def cut_everything(draft: Draft, reason: str) -> None:
@@ -756,23 +779,26 @@ def _blocks_around(draft: Draft, paths: Iterable[str], scope: str) -> set[str]:
     """The blocks inside `scope` that are open around any of the steps."""
     blocks: set[str] = set()
     for path in paths:
-        parent = draft.step(path).parent
-        while parent and parent not in blocks and is_inside(parent, scope):
-            known = draft.state.steps.get(parent)
-            if known is not None and (known.status in ("running", "waiting") or known.handler is not None):
-                blocks.add(parent)
-            parent = draft.step(parent).parent
+        step, is_undo = draft.step(path), path.endswith("~undo")
+        while step.parent and is_inside(step.parent, scope):
+            around = draft.step(step.parent)
+            known = draft.state.steps.get(around.path)
+            handling = (step.body, "~undo") if is_undo else (step.body,)
+            if known is not None and (known.status in ("running", "waiting") or known.handler in handling):
+                blocks.add(around.path)
+            step = around
     return blocks
 
 
-def _stopped(draft: Draft, step: Step, reason: str = "") -> bool:
-    """A step that was cut off has nothing open inside: it is undone (an item), its `finally` runs, or it is over.
+def _stopped(draft: Draft, step: Step, reason: str = "", *, undone: bool = True) -> bool:
+    """A step that was cut off has nothing open inside: it is undone (an item, where `undone`), its `finally` runs, or
+    it is over.
 
     Returns whether it is over.
     """
     known = draft.state.steps.get(step.path)
     handler = None if known is None else known.handler
-    if handler is None and isinstance(step.verb, Iteration) and _is_undo_scope(draft, step):
+    if undone and handler is None and isinstance(step.verb, Iteration) and _is_undo_scope(draft, step):
         undo = next_undo(draft, step.path)
         if undo is not None:
             draft.emit(e.StepStopped, path=step.path, reason=reason, handler="~undo", ready=(undo,))

@@ -54,7 +54,7 @@ def resumed(draft: Draft, redo: tuple[str, ...]) -> Frontier:
 
 def inside(draft: Draft, step: Step) -> Frontier:
     """Where a Retry goes on in a step that was over, or in an iteration; nothing is ready if all in it is done."""
-    return _Walk(draft, draft.state.redo).inside(step, draft.state.steps[step.path])
+    return _Walk(draft, draft.state.redo).left_in(step, draft.state.steps[step.path])
 
 
 def to_redo(plan: Plan, state: RunState) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ def _is_settled(plan: Plan, state: RunState, path: str) -> bool:
         step = standing_at(plan, path)
         path = step.parent
         around = state.steps.get(path)
-        if around is None or step.body.startswith("~"):
+        if around is None or step.body.startswith("~catch"):  # a `catch` stands around a list of decisions, too
             continue
         if around.status == "failed" and around.handled:
             return True
@@ -110,10 +110,9 @@ class _Walk:
             frontier.ready.append(step.path)
             return False
         over = known.status in ("finished", "skipped")
-        again = self._undone_inside(step.path)
-        if over and not again:
+        if over and not self._undone_inside(step.path):
             return True
-        found = self._own_finally(step) if known.done and not again else self.inside(step, known)
+        found = self.left_in(step, known)
         if found.ready:
             frontier.take(found)
             return False
@@ -121,6 +120,12 @@ class _Walk:
             return True
         frontier.ready.append(step.path)  # an effect or a question; a block that failed before it began, or behind all
         return False
+
+    def left_in(self, step: Step, known: StepState) -> Frontier:
+        """Where it goes on in a step that is over; nothing is ready where all in it is done, or it begins anew."""
+        if known.done and not self._undone_inside(step.path):
+            return self._own_finally(step)
+        return self.inside(step, known)
 
     def _own_finally(self, step: Step) -> Frontier:
         """Where it goes on in the `finally` of a step that was done, and was failed by it."""
@@ -143,9 +148,10 @@ class _Walk:
             found = Frontier([step.path])
             self._lists(step, known, found)
             return found
-        found = Frontier()
-        if known.status in ("finished", "skipped") or known.handled:
-            firsts = (first for first in (*step.handlers.values(), step.finally_) if first is not None)
+        found, over = Frontier(), known.status in ("finished", "skipped")
+        if over or known.handled:
+            decided = step.handlers.values() if over else ()  # a `catch` has dealt with whatever was decided
+            firsts = (first for first in (*decided, step.finally_) if first is not None)
             all(self.list_done(first, found) for first in firsts if self._is_begun(first))
         return found
 

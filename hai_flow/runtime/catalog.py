@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 from uuid import UUID
@@ -100,7 +101,7 @@ class Catalog:
         ]
         faults += await self._unknown_children(tenant, plan, file)
         if faults:
-            raise DefinitionError(faults)
+            raise DefinitionError(_in_place(faults, source))
         stored = await workflows.publish_workflow(
             self.database.api,
             tenant,
@@ -176,6 +177,17 @@ class Catalog:
         while len(self._plans) > PLANS_MAX:
             self._plans.popitem(last=False)
         return plan
+
+
+def _in_place(findings: Iterable[Finding], source: bytes) -> list[Finding]:
+    """Findings about steps, in the document's order, each at the step's own first character."""
+    lines = source.decode(errors="replace").splitlines()
+
+    def placed(finding: Finding) -> Finding:
+        line = lines[finding.line - 1] if 0 < finding.line <= len(lines) else ""
+        return replace(finding, column=len(line) - len(line.lstrip(" -")) + 1)
+
+    return sorted(map(placed, findings), key=lambda finding: finding.line)
 
 
 def version_text(workflow: str, version: int, sha256: str, *, dev: bool) -> str:

@@ -1,8 +1,9 @@
 """Follow a run after a seq: committed events, encoded once for all followers of one profile.
 
 One *feed* per followed run, fed by this process's own commits and, for everybody else's, by reading the log when a hint
-or the poll says so. One *ring* per feed and profile: an event is encoded once, and a follower that wakes up takes
-everything new in one piece. Rules (STORE H11):
+or the poll says so. One *ring* per feed and profile: an event is encoded once, and a follower that is told of news
+takes everything new in one piece. A follower is a *place* in a ring and needs no task: the ring calls it, some of them
+in each turn of the loop. One that can take nothing just now is behind when it comes back. Rules (STORE H11):
 
 * nothing is shown that is not committed; after an unknown outcome nothing is published, it is read;
 * a feed accepts only what begins right after its head; anything else makes it read, once for all;
@@ -17,7 +18,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
@@ -37,6 +38,7 @@ from hai_flow.wire.dialect import Dialect, Encoder, Frame, Profile
 log = structlog.get_logger(__name__)
 
 READ_ROWS: Final = 200
+TOLD_AT_ONCE: Final = 200  # followers in one turn of the loop: some milliseconds, in which nothing else happens
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +67,39 @@ class Lagging(Exception):
     """The follower is so far behind that the ring has forgotten its place: it must come back with its cursor."""
 
 
+class News(NamedTuple):
+    """Everything new for the followers at one place, up to a terminal piece: made once for all of them."""
+
+    pieces: Sequence[Piece]
+    data: bytes
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the stream ends with it."""
+        return bool(self.pieces) and self.pieces[-1].terminal
+
+
 @dataclass(slots=True, eq=False)
 class _Ring:
     """The pieces of one profile from `first_seq` on, for as long as somebody follows them."""
 
+    feed: _Feed
     dialect: Dialect
+    profile: Profile
     encoder: Encoder
     first_seq: int
-    followers: int = 0
     pieces: deque[Piece] = field(default_factory=deque)
     bytes: int = 0
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    places: dict[Place, None] = field(default_factory=dict)
     broken: bool = False  # its encoder failed: who follows must come back
+    _telling: Iterator[Place] | None = None
+    _again: bool = False
+    _newest: tuple[int, int, News] | None = None  # what was taken last: its two ends, and it
+
+    @property
+    def end(self) -> int:
+        """The seq that the next event will have."""
+        return self.first_seq + len(self.pieces)
 
     def append(self, piece: Piece, bytes_max: int) -> None:
         self.pieces.append(piece)
@@ -85,16 +108,89 @@ class _Ring:
             self.bytes -= len(self.pieces.popleft().data)
             self.first_seq += 1
 
-    def wake(self) -> None:
-        self.changed.set()
-        self.changed = asyncio.Event()
-
-    def after(self, seq: int) -> list[Piece]:
+    def after(self, seq: int) -> News:
         """The pieces after `seq`. Raises `Lagging` if some of them are forgotten."""
         skip = seq + 1 - self.first_seq
         if skip < 0 or self.broken:
             raise Lagging
-        return list(islice(self.pieces, skip, None))
+        newest, end = self._newest, self.end
+        if newest is None or newest[0] != seq or newest[1] != end:
+            pieces = list(islice(self.pieces, skip, None))
+            last = next((n for n, piece in enumerate(pieces, 1) if piece.terminal), None)
+            newest = self._newest = seq, end, _news(pieces[:last])
+        return newest[2]
+
+    def wake(self) -> None:
+        """Tell everybody soon that there is something new."""
+        if self._telling is None:
+            self._telling = iter(tuple(self.places))
+            asyncio.get_running_loop().call_soon(self._tell)
+        else:
+            self._again = True
+
+    def _tell(self) -> None:
+        assert self._telling is not None
+        places = list(islice(self._telling, TOLD_AT_ONCE))
+        for place in places:
+            try:
+                place.told()
+            except Exception as error:  # a follower's fault is nobody else's
+                log.error("follower_failed", run_id=str(self.feed.run_id), exc_info=error)
+        if len(places) == TOLD_AT_ONCE:
+            asyncio.get_running_loop().call_soon(self._tell)
+            return
+        self._telling = None
+        if self._again:
+            self._again = False
+            self.wake()
+
+
+def _untold() -> None:
+    """What a place does with news that nobody waits for."""
+
+
+class Place:
+    """Where a follower stands in a ring. `told` is called whenever there may be something to take."""
+
+    __slots__ = ("_fanout", "_last", "_ring", "seq", "told")
+
+    def __init__(self, fanout: Fanout, ring: _Ring, seq: int, last: Callable[[Piece], Piece] | None) -> None:
+        self._fanout = fanout
+        self._ring: _Ring | None = ring
+        self._last = last
+        self.seq = seq
+        self.told: Callable[[], None] = _untold
+        ring.places[self] = None
+        ring.feed.followers += 1
+
+    def take(self) -> News:
+        """Everything after the place, which moves behind it; the encoder's farewell when the server closes. Nothing
+        from a place that was left. Raises `Lagging`."""
+        ring = self._ring
+        if ring is None:
+            return _NO_NEWS
+        news = ring.after(self.seq)
+        if news.pieces:
+            self.seq += len(news.pieces)
+            if self._last is not None and news.terminal:
+                return _news([*news.pieces[:-1], self._last(news.pieces[-1])])
+        elif self._fanout.closing.is_set():
+            return _news([_farewell(ring.encoder, ring.dialect)])
+        return news
+
+    async def change(self) -> None:
+        """Until there may be something to take."""
+        changed = asyncio.get_running_loop().create_future()
+        self.told = lambda: None if changed.done() else changed.set_result(None)
+        await changed
+
+    def leave(self) -> None:
+        """The follower goes. May be called again."""
+        ring, self._ring = self._ring, None
+        if ring is not None:
+            self.told = _untold
+            del ring.places[self]
+            self._fanout._left(ring)
 
 
 @dataclass(slots=True, eq=False)
@@ -109,6 +205,80 @@ class _Feed:
     moved: asyncio.Event = field(default_factory=asyncio.Event)
     reading: bool = False
     read_again: bool = False
+
+
+class Following:
+    """A follower's pieces: an iterator of everything new at once, first out of the log, then from its place in a ring.
+
+    Who can do without a task reads the log with `catch_up` and goes on from the `place` by itself. It is left behind
+    when the pieces end, when an error does, and by `aclose`.
+    """
+
+    __slots__ = ("__weakref__", "_before", "_reading", "place")
+
+    def __init__(self, reading: Callable[[Following], AsyncGenerator[Sequence[Piece]]]) -> None:
+        self.place: Place | None = None
+        self._before: list[Piece] = []
+        self._reading: AsyncGenerator[Sequence[Piece]] | None = reading(self)
+
+    def preceded(self, piece: Piece) -> Following:
+        """With a piece before all others."""
+        self._before.insert(0, piece)
+        return self
+
+    def __aiter__(self) -> Following:
+        return self
+
+    async def __anext__(self) -> Sequence[Piece]:
+        pieces = await self.catch_up()
+        if pieces is not None:
+            return pieces
+        place = self.place
+        if place is None:
+            raise StopAsyncIteration
+        try:
+            while not (news := place.take()).pieces:
+                await place.change()
+        except BaseException:
+            self._leave()
+            raise
+        if news.terminal:
+            self._leave()
+        return news.pieces
+
+    async def catch_up(self) -> Sequence[Piece] | None:
+        """The next pieces of what the log has already. None: that was all of it. What comes later is told at the
+        `place`; without one, nothing comes."""
+        if self._before:
+            before, self._before = self._before, []
+            return before
+        if self._reading is not None:
+            try:
+                return await anext(self._reading)
+            except StopAsyncIteration:
+                self._reading = None
+        return None
+
+    def hand_over(self) -> Place:
+        """The place, which is the caller's from now on: the caller leaves it."""
+        place, self.place = self.place, None
+        assert place is not None, "hand_over comes after catch_up, while there is a place"
+        return place
+
+    async def aclose(self) -> None:
+        self._before = []
+        self._leave()
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            await reading.aclose()
+
+    def _leave(self) -> None:
+        if self.place is not None:
+            self.place.leave()
+            self.place = None
+
+    def __del__(self) -> None:  # dropped in the middle: as a generator does, it closes itself
+        self._leave()
 
 
 class Fanout(Service):
@@ -136,9 +306,9 @@ class Fanout(Service):
     def close_streams(self) -> None:
         """Every open stream says its farewell and ends: the server is about to close."""
         self.closing.set()
-        for feed in self._feeds.values():
+        for feed in list(self._feeds.values()):
             feed.moved.set()
-            for ring in feed.rings.values():
+            for ring in list(feed.rings.values()):
                 ring.wake()
 
     # --- in: commits and hints ------------------------------------------------------------------------------------
@@ -248,13 +418,32 @@ class Fanout(Service):
             state = fold(state, events[: max(0, seq - state.seq)])
         return state
 
-    async def follow(
-        self, run_id: UUID, dialect: Dialect, profile: Profile, start: RunState
-    ) -> AsyncIterator[Sequence[Piece]]:
+    def follow(
+        self,
+        run_id: UUID,
+        dialect: Dialect,
+        profile: Profile,
+        start: RunState,
+        *,
+        last: Callable[[Piece], Piece] | None = None,
+    ) -> Following:
         """The pieces of the events after `start`, as they are committed, everything new at once, until a terminal one.
 
-        When the server closes, the encoder's farewell is the last piece. Raises `Lagging`.
+        `last` makes of that one what this follower gets. When the server closes, the encoder's farewell is the last
+        piece. Raises `Lagging`.
         """
+        return Following(lambda following: self._catch_up(following, run_id, dialect, profile, start, last))
+
+    async def _catch_up(
+        self,
+        following: Following,
+        run_id: UUID,
+        dialect: Dialect,
+        profile: Profile,
+        start: RunState,
+        last: Callable[[Piece], Piece] | None,
+    ) -> AsyncGenerator[Sequence[Piece]]:
+        """What the log has after `start`. At its end, unless that is the stream's, the follower gets a place."""
         encoder = dialect.encoder(profile, start)
         with self._attached(run_id) as feed:
             seq = start.seq
@@ -270,7 +459,7 @@ class Fanout(Service):
                         seq += 1
                         read.append(_piece(encoder, seq, event, run_id, dialect))
                         if read[-1].terminal:
-                            yield read
+                            yield read if last is None else [*read[:-1], last(read[-1])]
                             return
                 if read:
                     yield read
@@ -286,25 +475,7 @@ class Fanout(Service):
                             return
                         self._read_later(feed)
                         await moved.wait()
-            with self._ring(feed, dialect, profile, encoder, seq) as ring:
-                async for pieces in self._live(ring, seq):
-                    yield pieces
-
-    async def _live(self, ring: _Ring, seq: int) -> AsyncIterator[Sequence[Piece]]:
-        while True:
-            changed = ring.changed
-            pieces = ring.after(seq)
-            seq += len(pieces)
-            if pieces:
-                last = next((n for n, piece in enumerate(pieces, 1) if piece.terminal), None)
-                yield pieces[:last]
-                if last is not None:
-                    return
-                continue
-            if self.closing.is_set():
-                yield [_farewell(ring.encoder, ring.dialect)]
-                return
-            await changed.wait()
+            following.place = Place(self, self._ring(feed, dialect, profile, encoder, seq), seq, last)
 
     @contextlib.contextmanager
     def _attached(self, run_id: UUID) -> Iterator[_Feed]:
@@ -313,9 +484,12 @@ class Fanout(Service):
         try:
             yield feed
         finally:
-            feed.followers -= 1
-            if not feed.followers:
-                self._feeds.pop(run_id, None)
+            self._detach(feed)
+
+    def _detach(self, feed: _Feed) -> None:
+        feed.followers -= 1
+        if not feed.followers:
+            self._feeds.pop(feed.run_id, None)
 
     def _join(self, feed: _Feed, seq: int) -> None:
         """The first follower that has read the log to its end gives the feed its head."""
@@ -325,21 +499,21 @@ class Fanout(Service):
             for first_seq, events in early:
                 self._accept(feed, first_seq, events)
 
-    @contextlib.contextmanager
-    def _ring(self, feed: _Feed, dialect: Dialect, profile: Profile, encoder: Encoder, seq: int) -> Iterator[_Ring]:
+    def _ring(self, feed: _Feed, dialect: Dialect, profile: Profile, encoder: Encoder, seq: int) -> _Ring:
         """The ring of the profile; made of the follower's own encoder, which stands at the head, if there is none."""
         key = (dialect.encoding, profile)
         ring = feed.rings.get(key)
         if ring is None:
             assert seq == feed.head
-            ring = feed.rings[key] = _Ring(dialect, encoder, seq + 1)
-        ring.followers += 1
-        try:
-            yield ring
-        finally:
-            ring.followers -= 1
-            if not ring.followers and feed.rings.get(key) is ring:
-                del feed.rings[key]
+            ring = feed.rings[key] = _Ring(feed, dialect, profile, encoder, seq + 1)
+        return ring
+
+    def _left(self, ring: _Ring) -> None:
+        """A follower has left its place in the ring; the last one takes the ring along."""
+        key = (ring.dialect.encoding, ring.profile)
+        if not ring.places and ring.feed.rings.get(key) is ring:
+            del ring.feed.rings[key]
+        self._detach(ring.feed)
 
 
 def unnumbered(dialect: Dialect, frames: Sequence[Frame]) -> Piece:
@@ -354,6 +528,13 @@ def numbered(dialect: Dialect, frames: Sequence[Frame], seq: int, run_id: UUID) 
 
 def _farewell(encoder: Encoder, dialect: Dialect) -> Piece:
     return unnumbered(dialect, encoder.farewell("The server is closing; reconnect to go on."))
+
+
+def _news(pieces: Sequence[Piece]) -> News:
+    return News(pieces, b"".join([piece.data for piece in pieces]))
+
+
+_NO_NEWS: Final = _news(())
 
 
 def _piece(encoder: Encoder, seq: int, event: e.Event, run_id: UUID, dialect: Dialect) -> Piece:

@@ -62,10 +62,12 @@ class PythonRunner:
         if not isinstance(call, Call) or not isinstance(call.tool, PythonTool):
             return None
         try:
-            find_function(call.tool.target, call.function, call.tool.name)
+            found = find_function(call.tool.target, call.function, call.tool.name)
         except StepError as error:
             return error.message
-        return None
+        given = call.arguments.written
+        fault = found.argument_fault(set(given)) if isinstance(given, dict) else None
+        return fault and f"the call gives what the function does not take: {fault}"
 
     def _arguments(self, found: PythonFunction, attempt: Attempt) -> dict[str, Any]:
         arguments: dict[str, Any] = values.loads(attempt.args)

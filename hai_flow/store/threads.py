@@ -78,16 +78,17 @@ async def last_run(connection: Connection | Pool, tenant: UUID, thread_id: str) 
 
 
 async def turn_of_wire_run(
-    connection: Connection | Pool, tenant: UUID, thread_id: str, wire_run_id: str
+    connection: Connection | Pool, tenant: UUID, thread_id: str, wire_run_id: str, body_sha: bytes | None = None
 ) -> Turn | None:
-    """The turn that a client's POST opened under its own run id; the newest, should there be several."""
+    """The turn that a client's POST opened under its own run id: should there be several, the one of that very body,
+    else the newest."""
     query = """
     SELECT t.run_id, t.n, t.wire_run_id, t.body_sha, t.first_seq, t.last_seq
     FROM turns t JOIN runs r ON r.id = t.run_id
     WHERE t.tenant = $1 AND t.thread_id = $2 AND t.wire_run_id = $3
-    ORDER BY r.created_at DESC, r.id DESC, t.n DESC LIMIT 1
+    ORDER BY COALESCE(t.body_sha = $4, false) DESC, r.created_at DESC, r.id DESC, t.n DESC LIMIT 1
     """
-    row = await connection.fetchrow(query, tenant, thread_id, wire_run_id)
+    row = await connection.fetchrow(query, tenant, thread_id, wire_run_id, body_sha)
     return None if row is None else Turn(*row)
 
 

@@ -6,16 +6,18 @@ A name that the workflow does not have would otherwise pass in silence (`not_cal
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from hai_flow.definition.document import Path, shorten, suggestion
-from hai_flow.definition.plan import Agent, Approve, FrontendTool, Plan, Schema, Step
+from hai_flow.definition.plan import Agent, Approve, FrontendTool, Plan, Policy, Schema, Step
 from hai_flow.engine.instances import plan_path
 from hai_flow.errors import Finding
 from hai_flow.testing.names import asks_people, calls_of, effects_of, is_frontend_call, may_call
 from hai_flow.testing.suite import Answer, Case, Decide, Expect, Mock, Suite
 
 Json: TypeAlias = Any
+
+_DOUBT: Final = ("happened", "again", "fail")  # what became of a call that may happen at most once and was lost
 
 
 def check_suite(suite: Suite, plan: Plan) -> list[Finding]:
@@ -56,6 +58,8 @@ class _Checker:
                 self._expect(entry)
             elif isinstance(entry, (Decide, Answer)):
                 self._pending(entry.pending, (*entry.at, "pending"))
+                if isinstance(entry, Decide) and entry.refused is None:
+                    self._decision(entry)
         if case.expect is not None:
             self._expect(case.expect)
 
@@ -116,14 +120,21 @@ class _Checker:
         if step is not None and not asks_people(step):
             self._unknown(path, self.asking, at, "pending", "people are not asked at")
 
+    def _decision(self, entry: Decide) -> None:
+        """A decision that the step does not offer is refused by every run."""
+        step = self.plan.steps.get(plan_path(entry.pending))
+        policy = None if step is None else _policy(step)
+        if step is None or policy is None:
+            return
+        known = {*policy.options, *(_DOUBT if step.delivery == "at_most_once" else ())}
+        if entry.decision and entry.decision not in known:
+            self._unknown(entry.decision, known, (*entry.at, "decision"), "decision", f"`{step.path}` has no option")
+
     def _escalated(self, path: str, at: Path) -> None:
         step = self._asking_step(path, at)
         if step is None:
             return
-        if isinstance(step.verb, Approve):
-            policy = step.verb.policy
-        else:
-            policy = None if step.approval is None else step.approval.policy
+        policy = _policy(step)
         if policy is None or not policy.escalations:
             self._find(at, "test.escalated", f"`{path}` has no `escalate` in its `on_deadline`", key=True)
 
@@ -162,6 +173,13 @@ class _Checker:
     def _find(self, at: Path, code: str, message: str, *, key: bool = False) -> None:
         line, column = self.suite.document.position(at, key=key)
         self.findings.append(Finding(self.suite.file, line, column, "error", code, message))
+
+
+def _policy(step: Step) -> Policy | None:
+    """How people decide over the step; None where they don't."""
+    if isinstance(step.verb, Approve):
+        return step.verb.policy
+    return None if step.approval is None else step.approval.policy
 
 
 def _place(value: Json, pointer: str) -> tuple[str | int, ...]:

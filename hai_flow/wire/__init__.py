@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow.wire.agent_api import AGENT_API
+from hai_flow.wire.agui import AGUI
 from hai_flow.wire.aui import AUI
 from hai_flow.wire.dialect import Dialect
 from hai_flow.wire.hai import HAI
 from hai_flow.wire.log import LOG
 from hai_flow.wire.social import SOCIAL
 
-DIALECTS: Final[dict[str, Dialect]] = {dialect.name: dialect for dialect in (HAI, SOCIAL, AUI, AGENT_API, LOG)}
+DIALECTS: Final[dict[str, Dialect]] = {dialect.name: dialect for dialect in (HAI, AGUI, SOCIAL, AUI, AGENT_API, LOG)}

@@ -19,13 +19,20 @@ from hai_flow import values
 from hai_flow.engine.events import UserMessage
 from hai_flow.engine.patch import pointer_of
 from hai_flow.errors import Rejected
-from hai_flow.wire.dialect import Limits, ToolMessage
+from hai_flow.wire.dialect import Limits, ResumeEntry, ToolMessage
 
 Json: TypeAlias = Any
 
 
+MEDIA: Final = ("image", "audio", "video", "document")
+"""The types of content parts that have a source."""
+
+
 class AgentInput(msgspec.Struct, frozen=True, kw_only=True):
-    """A RunAgentInput, checked. `forwarded` is `forwardedProps`; `history` names each message as (id, role)."""
+    """A RunAgentInput, checked. `forwarded` is `forwardedProps`; `history` names each message as (id, role).
+
+    `resume`, `protocol_version` and `parent_run_id` are AG-UI's alone.
+    """
 
     thread_id: str
     run_id: str
@@ -35,11 +42,23 @@ class AgentInput(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[tuple[str, str], ...]
     client_tools: frozenset[str]
     forwarded: dict[str, Json]
+    resume: tuple[ResumeEntry, ...] = ()
+    protocol_version: str | None = None
+    parent_run_id: str | None = None
 
 
-def read(body: bytes, limits: Limits) -> AgentInput:
-    """The RunAgentInput in `body`. Raises `Rejected`: 413 beyond a limit, 400 not JSON, 422 with every finding."""
-    return _Reader(limits).read(body)
+def read(body: bytes, limits: Limits, *, resumes: bool = False) -> AgentInput:
+    """The RunAgentInput in `body`. `resumes`: with what AG-UI adds to it. Raises `Rejected`: 413 beyond a limit, 400
+    not JSON, 422 with every finding."""
+    return _Reader(limits, resumes).read(body)
+
+
+def wishes(posted: AgentInput) -> tuple[str | None, Json]:
+    """The workflow and the input that `forwardedProps` asks for. Raises `Rejected` 422."""
+    workflow, given = posted.forwarded.get("workflow"), posted.forwarded.get("input")
+    if workflow is not None and not isinstance(workflow, str):
+        raise _invalid([{"path": "/forwardedProps/workflow", "message": "expected the name of a workflow"}])
+    return workflow, {} if given is None else given
 
 
 # --- bytes to JSON ------------------------------------------------------------------------------------------------
@@ -113,8 +132,9 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 class _Reader:
     """One pass over a body, collecting every finding."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, resumes: bool) -> None:
         self._limits = limits
+        self._resumes = resumes
         self._findings: list[dict[str, str]] = []
 
     def read(self, body: bytes) -> AgentInput:
@@ -134,10 +154,26 @@ class _Reader:
             ),
             client_tools=frozenset(self._id(tool, "name", *at) for at, tool in tools),
             forwarded=self._record(document, "forwardedProps"),
+            **(self._resuming(document) if self._resumes else {}),
         )
         if self._findings:
             raise _invalid(self._findings)
         return found
+
+    def _resuming(self, document: dict[str, Json]) -> dict[str, Any]:
+        entries = self._records(document, "resume", self._limits.messages_max)
+        return {
+            "resume": tuple(self._resume_entry(at, entry) for at, entry in entries),
+            "protocol_version": self._optional_text(document, "protocolVersion"),
+            "parent_run_id": self._optional_id(document, "parentRunId"),
+        }
+
+    def _resume_entry(self, at: _Place, entry: dict[str, Json]) -> ResumeEntry:
+        status = entry.get("status")
+        if status not in ("resolved", "cancelled"):
+            self._find("expected resolved or cancelled", *at, "status")
+        payload = entry.get("payload", msgspec.UNSET)
+        return ResumeEntry(self._id(entry, "interruptId", *at), status == "cancelled", payload)
 
     def _user_messages(self, messages: list[tuple[_Place, dict[str, Json]]]) -> tuple[UserMessage, ...]:
         seen: set[str] = set()
@@ -160,7 +196,7 @@ class _Reader:
         return tuple(users)
 
     def _user_content(self, at: _Place, message: dict[str, Json]) -> Json:
-        """Text, or content parts exactly as they came."""
+        """Text, or content parts as they came; only the old `binary` ones are written as everybody writes them now."""
         content = message.get("content")
         if content is None:
             return ""
@@ -169,7 +205,7 @@ class _Reader:
         if isinstance(content, list) and all(
             isinstance(part, dict) and isinstance(part.get("type"), str) for part in content
         ):
-            return content
+            return [_upgraded(part) for part in content]
         self._find("expected text or a list of content parts, each an object with a type", *at, "content")
         return ""
 
@@ -241,6 +277,9 @@ class _Reader:
             self._find("expected no control characters", *at, name)
         return text
 
+    def _optional_id(self, record: dict[str, Json], name: str, *at: str | int) -> str | None:
+        return None if record.get(name) is None else self._id(record, name, *at)
+
     def _text(self, record: dict[str, Json], name: str, *at: str | int) -> str:
         value = record.get(name)
         if isinstance(value, str) and value:
@@ -257,6 +296,23 @@ class _Reader:
 
     def _find(self, message: str, *at: str | int) -> None:
         self._findings.append({"path": pointer_of(*at), "message": message})
+
+
+def _upgraded(part: dict[str, Json]) -> dict[str, Json]:
+    """A part `binary` {mimeType, data | url | id, filename?} as image, audio, video or document with a source, as newer
+    clients do it themselves (PROTOCOLS section 1.2). One that says too little stays as it is."""
+    mime = part.get("mimeType")
+    if part["type"] != "binary" or not isinstance(mime, str):
+        return part
+    kind = mime.partition("/")[0]
+    for name, type in (("data", "data"), ("url", "url"), ("id", "file")):
+        if isinstance(part.get(name), str) and part[name]:
+            source = {"type": type, "value": part[name], "mimeType": mime}
+            upgraded: dict[str, Json] = {"type": kind if kind in MEDIA else "document", "source": source}
+            if isinstance(part.get("filename"), str):
+                upgraded["metadata"] = {"filename": part["filename"]}
+            return upgraded
+    return part
 
 
 _Place: TypeAlias = tuple[str | int, ...]

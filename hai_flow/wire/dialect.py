@@ -65,11 +65,19 @@ class ToolMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str | None = None
 
 
+class ResumeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A client's answer to one interrupt. `payload` UNSET: it gave none, which null, false and "" are not."""
+
+    interrupt_id: str
+    cancelled: bool = False
+    payload: Json | msgspec.UnsetType = msgspec.UNSET
+
+
 class Posted(msgspec.Struct, frozen=True, kw_only=True):
     """What a decoded POST says. None of it is evidence: the log decides what counts (PROTOCOLS section 7, rule 1).
 
     `history` names every posted message as (id, role), in order. `body_sha` (hex) tells a repeated POST from another
-    one under the same runId (rule 6).
+    one under the same runId (rule 6). `parent_run_id`: the turn from which it branches off.
     """
 
     thread_id: str
@@ -78,6 +86,8 @@ class Posted(msgspec.Struct, frozen=True, kw_only=True):
     profile: Profile
     user_messages: tuple[UserMessage, ...] = ()
     tool_messages: tuple[ToolMessage, ...] = ()
+    resume: tuple[ResumeEntry, ...] = ()
+    parent_run_id: str | None = None
     history: tuple[tuple[str, str], ...] = ()
     workflow: str | None = None
     input: Json = msgspec.field(default_factory=dict)

@@ -36,6 +36,9 @@ _OPTIONS: Final = {
 }
 
 
+_OF_THE_SERVER: Final = ("results", "snapshot")
+
+
 def decode(body: bytes, limits: Limits) -> Posted:
     """What a POST to `/awp` says. Raises `Rejected` (400 not JSON, 413 too large, 422 with every finding)."""
     posted = agent_input.read(body, limits)
@@ -62,7 +65,8 @@ def decode(body: bytes, limits: Limits) -> Posted:
 
 
 def _options(wishes: Json) -> tuple[tuple[str, str], ...]:
-    """The client's wishes that differ from the default, so that equal streams have equal profiles."""
+    """The client's wishes. The usual is no wish, so that equal streams have equal profiles; except where the server may
+    have another one, which a client's own beats."""
     if wishes is None:
         return ()
     if not isinstance(wishes, dict):
@@ -72,7 +76,7 @@ def _options(wishes: Json) -> tuple[tuple[str, str], ...]:
         wish = wishes.get(name, allowed[0])
         if wish not in allowed:
             raise _unknown(f"/forwardedProps/hai/{name}", f"expected {' or '.join(allowed)}")
-        if wish != allowed[0]:
+        if wish != allowed[0] or (name in wishes and name in _OF_THE_SERVER):
             options.append((f"hai.{name}", wish))
     return tuple(options)
 

@@ -6,8 +6,8 @@ are still open are left without an answer: they are what a client shows again an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final, Protocol, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from hai_flow import values
 from hai_flow.engine import events as e
@@ -32,11 +32,31 @@ class Words(Protocol):
         ...
 
 
+class Call(NamedTuple):
+    """A call by which a client is shown a question. `answer` is its result as (content, error), None without one."""
+
+    id: str
+    name: str
+    args: str
+    answer: tuple[str, str | None] | None
+
+
+def may_be_answered(profile: Profile, opened: e.PendingOpened) -> bool:
+    """Whether this client is asked at all: it may answer, and the question asks who started the run."""
+    return profile.may_answer and (opened.policy is None or opened.policy.get("asks_requester", True))
+
+
 def shown_as_call(profile: Profile, opened: e.PendingOpened) -> bool:
-    """Whether the client is handed this question as a call: it advertised the tool for it and may answer. A question
-    that does not ask who started the run is never a call."""
-    asked = opened.policy is None or opened.policy.get("asks_requester", True)
-    return asked and profile.may_answer and CONFIRM.get(opened.kind) in profile.client_tools
+    """Whether the client is handed this question as a call: it advertised the tool for it and may answer."""
+    return may_be_answered(profile, opened) and CONFIRM.get(opened.kind) in profile.client_tools
+
+
+def confirmation(profile: Profile, pending: PendingState) -> Call | None:
+    """The call of confirmAction or requestInput by which the client is shown the question, if that is how it is."""
+    opened = pending.opened
+    if not shown_as_call(profile, opened):
+        return None
+    return Call(opened.id, CONFIRM[opened.kind], question_args(opened), answer_of(pending))
 
 
 def question_args(opened: e.PendingOpened) -> str:
@@ -97,10 +117,13 @@ class _History:
         parent: str | None,
         answer: tuple[str, str | None] | None,
     ) -> None:
-        """A call hangs on its parent message, else on one of its own with the call's id (DESIGN section 11, Ids)."""
-        if (parent or id) not in self._by_id:
-            self._append(self._words.holder(parent or id, at))
-        holder = self._by_id[parent or id]
+        """A call hangs on its parent message, if that is shown as the assistant's, else on one of its own with the
+        call's id (DESIGN section 11, Ids)."""
+        holder = self._by_id.get(parent or "", {})
+        if holder.get("role") != "assistant":
+            if id not in self._by_id:
+                self._append(self._words.holder(id, at))
+            holder = self._by_id[id]
         call = {"id": id, "type": "function", "function": {"name": name, "arguments": args}}
         holder.setdefault("toolCalls", []).append(call)
         if answer is not None:
@@ -121,17 +144,22 @@ def _before(pending: PendingState, entry: Entry) -> bool:
     return entry.path is not None and opened.at < entry.at
 
 
-def history(words: Words, profile: Profile, state: RunState, transcript: Iterable[Entry]) -> list[dict[str, Json]]:
-    """The closed messages of the thread. Only calls that are still open are left without an answer."""
+def history(
+    words: Words,
+    profile: Profile,
+    state: RunState,
+    transcript: Iterable[Entry],
+    call_of: Callable[[Profile, PendingState], Call | None] = confirmation,
+) -> list[dict[str, Json]]:
+    """The closed messages of the thread. Only calls that are still open are left without an answer. `call_of` gives the
+    call by which a question is shown; where the log has a call of the same id, that one is left out."""
     shown = _History(words)
 
     def add_call(call: ToolCallState, answer: tuple[str, str | None] | None) -> None:
         shown.add_call(call.id, call.name, call.args, call.at, call.parent_message_id, answer)
 
-    def add_pending(pending: PendingState) -> None:
-        opened = pending.opened
-        args = question_args(opened)
-        shown.add_call(opened.id, CONFIRM[opened.kind], args, opened.at, None, answer_of(pending))
+    def add_question(pending: PendingState, call: Call) -> None:
+        shown.add_call(call.id, call.name, call.args, pending.opened.at, None, call.answer)
 
     for entry in transcript:
         if isinstance(entry, MessageState):
@@ -139,18 +167,19 @@ def history(words: Words, profile: Profile, state: RunState, transcript: Iterabl
         else:  # its run is over: nobody waits for an answer any more
             add_call(entry, _resolved(entry) or ("voided", "voided"))
 
-    asked = [each for each in state.pendings.values() if shown_as_call(profile, each.opened)]
-    asked.sort(key=lambda each: (each.opened.at, each.opened.id), reverse=True)
+    asked = [(each, call) for each in state.pendings.values() if (call := call_of(profile, each)) is not None]
+    asked.sort(key=lambda each: (each[0].opened.at, each[0].opened.id), reverse=True)
+    told = {call.id for _, call in asked}
     for entry in entries_of(state):
-        while asked and _before(asked[-1], entry):
-            add_pending(asked.pop())
+        while asked and _before(asked[-1][0], entry):
+            add_question(*asked.pop())
         if isinstance(entry, MessageState):
             shown.add_message(entry)
-        else:
+        elif entry.id not in told:
             pending = state.pendings.get(entry.id)
             add_call(entry, _resolved(entry) or (answer_of(pending) if pending else None))
-    for pending in reversed(asked):
-        add_pending(pending)
+    for question in reversed(asked):
+        add_question(*question)
     return shown.messages
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import httpx2
 import pytest
 
+from tests.support import wire_lint
+from tests.support.hai_client import BINARY
 from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
 
@@ -20,7 +23,21 @@ def server(postgres_server: Server) -> Iterator[ServerProcess]:
         assert "Traceback" not in process.log, process.log
 
 
+class LintingClient(httpx2.Client):
+    """An HTTP client that lints every stream which it reads to the end."""
+
+    def send(self, request: httpx2.Request, *, stream: bool = False, **more: Any) -> httpx2.Response:
+        response = super().send(request, stream=stream, **more)
+        if not stream and response.status_code == 200:
+            kind = response.headers.get("content-type")
+            if kind == "text/event-stream":
+                assert wire_lint.faults_of(response.content) == []
+            elif kind == BINARY:
+                assert wire_lint.lint_binary(response.content, whole=False) == []
+        return response
+
+
 @pytest.fixture
 def http(server: ServerProcess) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=server.url, timeout=30) as client:
+    with LintingClient(base_url=server.url, timeout=30) as client:
         yield client

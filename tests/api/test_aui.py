@@ -57,7 +57,7 @@ def test_who_comes_back_gets_snapshots_and_what_is_still_asked(server: ServerPro
     session = unique("s")
     first = AuiClient(server.url, "cleanup", session_id=session, message="删除")
     asked = first.until("aui_interrupt")
-    first.leave()
+    first.close()
     again = AuiClient(server.url, "cleanup", session_id=session)
     shown = again.until("aui_interrupt")
     assert shown["interrupt_id"] == asked["interrupt_id"]

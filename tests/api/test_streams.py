@@ -7,7 +7,7 @@ import os
 import select
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,8 +15,9 @@ import httpx2
 import pytest
 
 from hai_flow.api.admission import Admission
-from hai_flow.api.stream import ABORT, EventStream
+from hai_flow.api.stream import CONNECTION, EventStream
 from hai_flow.runtime.fanout import Lagging, Piece
+from hai_flow.wire import sse
 from tests.support import wire_lint
 from tests.support.hai_client import HaiClient, answer, parse, unique, user
 from tests.support.postgres import Server
@@ -294,6 +295,161 @@ def test_limits_of_streams_and_of_those_who_read_nothing(impatient: ServerProces
         assert len(received) < len(whole)
 
 
+GATED = (
+    """
+hai: flow/v1
+name: gated
+version: 1
+input: {type: object, properties: {text: {type: string}}}
+tools:
+  begin:
+    frontend: {description: Begin, parameters: {type: object, properties: {}}}
+steps:
+  - {id: begin, call: begin}
+"""
+    + 12 * '  - say: "${{ input.text }}"\n'
+)
+
+
+def begin_gated(http: httpx2.Client, chars: int) -> tuple[str, str]:
+    """A run that says twelve texts of that length once its pending is answered; its id, and the pending's."""
+    published = http.post("/v1/workflows", content=GATED)
+    assert published.status_code in (200, 201), published.text
+    run_id = http.post("/v1/runs", json={"workflow": "gated", "input": {"text": "x" * chars}}).json()["id"]
+    (opened,) = [event for event in events_of(http, run_id) if event["type"] == "pending_opened"]
+    return run_id, opened["id"]
+
+
+def begin(http: httpx2.Client, pending: str) -> None:
+    assert http.post(f"/v1/pendings/{pending}/decide", json={"result": {}}).status_code == 200
+
+
+@contextmanager
+def reader_of(url: str, path: str, *, buffer: int | None = None) -> Iterator[socket.socket]:
+    """A connection that has asked for the stream at `path`, and got the head of the response."""
+    parts = urlsplit(url)
+    with socket.socket() as reader:
+        if buffer is not None:
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+        reader.settimeout(30)
+        reader.connect((parts.hostname, parts.port))
+        reader.sendall(request_for(path))
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += reader.recv(1)
+        assert head.startswith(b"HTTP/1.1 200 "), head
+        yield reader
+
+
+def request_for(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n".encode()
+
+
+def rest_of(reader: socket.socket) -> tuple[bytes, bytes]:
+    """The body without its keep-alives, and what was received after it."""
+    received, body = b"", b""
+    while True:
+        size, line, rest = received.partition(b"\r\n")
+        length = int(size, 16) if line else 0
+        if not line or len(rest) < length + 2:
+            more = reader.recv(2**20)
+            assert more, "the connection ended before the body did"
+            received += more
+            continue
+        if not length:
+            return body.replace(sse.KEEP_ALIVE, b""), rest[2:]
+        body, received = body + rest[:length], rest[length + 2 :]
+
+
+def until_cut(reader: socket.socket) -> bytes:
+    """What is still to be read from a connection that was cut."""
+    data = b""
+    with suppress(ConnectionResetError):
+        while more := reader.recv(2**20):
+            data += more
+    return data
+
+
+def test_one_that_reads_late_holds_up_nobody_and_misses_nothing(server: ServerProcess, http: httpx2.Client) -> None:
+    run_id, pending = begin_gated(http, 60_000)
+    url = f"/v1/runs/{run_id}/events"
+    no_streams(http)
+    with reader_of(server.url, url, buffer=4096) as late, reader_of(server.url, url) as other:
+        begin(http, pending)
+        in_time, _ = rest_of(other)
+        assert open_streams(http) == 1
+        assert rest_of(late)[0] == in_time == log_after(http, run_id, 0)
+    assert len(in_time) > 700_000
+
+
+def test_one_that_is_slower_than_the_ring_is_sent_away_and_comes_back(
+    server: ServerProcess, http: httpx2.Client
+) -> None:
+    run_id, pending = begin_gated(http, 250_000)
+    url = f"/v1/runs/{run_id}/events"
+    with reader_of(server.url, url, buffer=4096) as late:
+        begin(http, pending)
+        whole = log_after(http, run_id, 0)
+        begun, _ = rest_of(late)
+    last = parse(begun)[-1].id
+    assert last is not None
+    assert begun + log_after(http, run_id, last) == whole
+    assert 0 < len(begun) < len(whole) - 1_000_000
+
+
+def test_a_follower_that_stalls_is_cut_off_and_the_others_do_not_notice(impatient: ServerProcess) -> None:
+    with httpx2.Client(base_url=impatient.url, timeout=30) as http:
+        run_id, pending = begin_gated(http, 60_000)
+        url = f"/v1/runs/{run_id}/events"
+        with reader_of(impatient.url, url, buffer=4096) as stalled, reader_of(impatient.url, url) as other:
+            begin(http, pending)
+            body, _ = rest_of(other)
+            no_streams(http)
+            received = until_cut(stalled)
+        assert body == log_after(http, run_id, 0)
+        assert len(received) < len(body)
+
+
+def test_a_connection_bears_the_next_request_after_a_stream_that_grew(
+    server: ServerProcess, http: httpx2.Client
+) -> None:
+    run_id, pending = begin_gated(http, 10)
+    url = f"/v1/runs/{run_id}/events"
+    with reader_of(server.url, url) as reader:
+        reader.sendall(request_for(f"{url}?after=30"))  # before its turn: it waits
+        begin(http, pending)
+        body, rest = rest_of(reader)
+        assert body == log_after(http, run_id, 0)
+        while not rest.endswith(b"0\r\n\r\n"):
+            rest += reader.recv(65536)
+        assert rest.startswith(b"HTTP/1.1 200 ")
+        assert log_after(http, run_id, 30)[:200] in rest
+        reader.sendall(request_for(f"{url}?after=x"))
+        assert reader.recv(65536).startswith(b"HTTP/1.1 400 ")
+
+
+def test_who_leaves_while_the_run_goes_on_leaves_the_run_alone(server: ServerProcess, http: httpx2.Client) -> None:
+    no_streams(http)
+    run_id, pending = begin_gated(http, 10)
+    with reader_of(server.url, f"/v1/runs/{run_id}/events"):
+        assert open_streams(http) == 1
+    no_streams(http)
+    begin(http, pending)
+    assert parse(log_after(http, run_id, 0))[-1].name == "run_finished"
+
+
+def test_at_a_shutdown_a_stream_that_waits_ends_in_order(database_url: str) -> None:
+    with serving(database_url) as process, httpx2.Client(base_url=process.url, timeout=30) as http:
+        run_id, _ = begin_gated(http, 10)
+        seqs = [str(event["seq"]) for event in events_of(http, run_id)]
+        with reader_of(process.url, f"/v1/runs/{run_id}/events") as reader:
+            process.terminate()
+            body, after = rest_of(reader)
+            assert ([event.id for event in parse(body)], after) == (seqs, b"")
+            assert until_cut(reader) == b""
+        assert process.ended() == 0
+
+
 def test_too_many_waiting_commands_are_refused_before_anything_is_stored(database_url: str) -> None:
     with serving(database_url, admission={"commands_max": 0}) as process, httpx2.Client(base_url=process.url) as http:
         refused = http.post("/v1/runs", json={"workflow": "chat"})
@@ -329,8 +485,11 @@ class Peer:
         return {"type": "http.disconnect"}
 
     async def serve(self, stream: EventStream) -> None:
-        scope = {"type": "http", "path": "/", "extensions": {ABORT: lambda: setattr(self, "aborted", True)}}
+        scope = {"type": "http", "path": "/", "extensions": {CONNECTION: self}}
         await stream(scope, self.receive, self.send)
+
+    def abort(self) -> None:
+        self.aborted = True
 
     @property
     def body(self) -> bytes:

@@ -131,3 +131,27 @@ def test_a_run_of_another_version_or_an_unknown_one_is_refused(http: Checked) ->
     assert code(http.post(path, json={**body, "runs": [run["id"]]})) == (422, "run.version")
     assert code(http.post(path, json={**body, "runs": ["nope"]})) == (404, "run_unknown")
     assert code(http.post(path, json={**body, "to": "9"})) == (404, "workflow_unknown")
+
+
+def test_what_the_server_cannot_perform_is_told_in_order_each_at_its_step(http: Checked) -> None:
+    source = """
+hai: flow/v1
+name: impossible
+version: 1
+tools: {files: {python: hai_flow.examples}}
+steps:
+  - id: a
+    call: files.deploy
+    with: {realease: v1}
+  - {id: b, run: nobody_knows}
+  - try:
+      - call: files.no_such_function
+"""
+    refused = http.post("/v1/workflows", content=source)
+    assert code(refused) == (422, "definition.invalid")
+    found = [(each["line"], each["column"], each["message"]) for each in refused.json()["findings"]]
+    assert found == [
+        (7, 5, "step a: the call gives what the function does not take: missing argument release"),
+        (10, 5, "step b: there is no workflow 'nobody_knows'"),
+        (12, 9, "step try#1/call#1: expected a function 'no_such_function' in hai_flow.examples, found none"),
+    ]

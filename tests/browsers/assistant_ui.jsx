@@ -41,21 +41,13 @@ function Choice({ about, approve, deny }) {
   );
 }
 
-function ServerTool({ toolName, args, result, approval, respondToApproval }) {
-  if (approval && approval.approved === undefined) {
-    return (
-      <Choice
-        about={`${toolName} ${JSON.stringify(args)}`}
-        approve={() => respondToApproval({ approved: true })}
-        deny={() => respondToApproval({ approved: false })}
-      />
-    );
-  }
-  return <p>{`${toolName}: ${JSON.stringify(result ?? null)}`}</p>;
-}
+const ServerTool = ({ toolName, args, result }) => (
+  <p>{`${toolName} ${JSON.stringify(args)}: ${JSON.stringify(result ?? null)}`}</p>
+);
 
+// What the thread waits for, whether or not its call was streamed to this very page.
 function Interrupts() {
-  const interrupts = useAgUiInterrupts().filter((each) => each.reason !== "tool_call");
+  const interrupts = useAgUiInterrupts();
   const submit = useAgUiSubmitInterruptResponses();
   const answer = (approved) =>
     submit(interrupts.map(({ id }) => ({ interruptId: id, status: "resolved", payload: { approved } })));

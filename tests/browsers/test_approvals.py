@@ -57,18 +57,22 @@ def copilotkit(browser: Browser, server: ServerProcess, workflow: str, thread: s
 
 frontends = pytest.mark.parametrize("frontend", [assistant_ui, copilotkit])
 
+# assistant-ui 0.0.57 drops the interrupt of a run that restates a history which ends in the gated call (it loses the
+# message that the interrupt would hang on); so its page has the tool for confirmations, and is handed a call of that.
+gate_frontends = pytest.mark.parametrize(("frontend", "tools"), [(assistant_ui, "confirmAction"), (copilotkit, "")])
 
-@frontends
+
+@gate_frontends
 @pytest.mark.parametrize(
     ("button", "said", "attempts"), [("Approve", "Deleted 2 files.", 1), ("Deny", "Nothing was deleted.", 0)]
 )
 def test_a_gate_that_was_reached_elsewhere_is_decided_on_the_page(
-    frontend: Any, browser: Browser, server: ServerProcess, http: httpx2.Client, agent: NewAgent,
+    frontend: Any, tools: str, browser: Browser, server: ServerProcess, http: httpx2.Client, agent: NewAgent,
     button: str, said: str, attempts: int,
 ) -> None:  # fmt: skip
     elsewhere = agent("1.0.0", "purge")
     elsewhere.run(user("tidy up"))
-    page = frontend(browser, server, "purge", elsewhere.thread_id)
+    page = frontend(browser, server, "purge", elsewhere.thread_id, tools)
     page.shows("Approve")
     assert performed(http, elsewhere.thread_id, "purge") == 0
     page.click(button)
@@ -114,7 +118,10 @@ def test_a_page_that_is_opened_twice_decides_once(
 ) -> None:
     elsewhere = agent("1.0.0", "purge")
     elsewhere.run(user())
-    pages = [make(browser, server, "purge", elsewhere.thread_id) for make in (assistant_ui, copilotkit)]
+    pages = [
+        assistant_ui(browser, server, "purge", elsewhere.thread_id, "confirmAction"),
+        copilotkit(browser, server, "purge", elsewhere.thread_id),
+    ]
     for page in pages:
         page.shows("Approve")
     pages[0].click("Approve")

@@ -11,9 +11,13 @@ import pytest
 from rich.console import Console
 
 from hai_flow.cli import answers
+from hai_flow.cli.answers import fields_of
 from hai_flow.cli.follow import Narrator
-from hai_flow.cli.run import inputs
+from hai_flow.cli.run import check_input, inputs
+from hai_flow.cli.samples import as_options, sample_input
 from hai_flow.cli.terminal import UsageError
+from hai_flow.definition.plan import Schema
+from hai_flow.definition.schemas import JsonSchema
 
 FORM = {
     "type": "object",
@@ -83,6 +87,81 @@ def test_inputs_are_read_by_the_workflows_schema() -> None:
             inputs(schema, wrong, None)
     with pytest.raises(UsageError):
         inputs(schema, [], "[1]")
+
+
+def told(*events: dict[str, Any]) -> str:
+    """What a terminal shows of the events."""
+    stream = io.StringIO()
+    narrator = Narrator(Console(file=stream, highlight=False, soft_wrap=True, markup=False))
+    for event in events:
+        narrator.show(event)
+    return stream.getvalue()
+
+
+def test_people_who_do_not_answer_are_told_in_sentences() -> None:
+    assert told(
+        {"type": "pending_reminded", "path": "review", "n": 1, "notify": ["email"]},
+        {"type": "pending_escalated", "path": "review", "policy": {"from": ["role:cfo"]}, "deadline": "tomorrow"},
+    ) == (
+        "! review still waits; a reminder to email\n"
+        "! review: nobody decided in time; it now asks role:cfo, until tomorrow\n"
+    )
+
+
+def test_what_failed_in_a_loop_and_was_undone_is_told() -> None:
+    error = {"code": "tool.failed", "message": "no", "path": "rollout[a]/deploy"}
+    assert told(
+        {"type": "iteration_started", "path": "rollout[a]"},
+        {"type": "iteration_ended", "path": "rollout[a]", "status": "failed", "error": error},
+        {"type": "iteration_ended", "path": "rollout[b]", "status": "finished"},
+        {"type": "step_undone", "path": "rollout[c]/deploy"},
+    ) == ("✗ rollout[a]: failed, tool.failed: no (at rollout[a]/deploy)\n↶ rollout[c]/deploy is undone\n")
+
+
+def test_a_message_of_several_lines_stays_under_its_question() -> None:
+    asked = {"type": "pending_opened", "kind": "approve", "id": "call_1", "title": "Go?", "message": "one\n\ntwo\n"}
+    assert told(asked) == "? Go?\n  one\n\n  two\n  approve call_1\n"
+
+
+def test_the_fields_of_a_form_are_told_to_whoever_writes_them_as_json() -> None:
+    schema = {
+        "type": "object",
+        "required": ["cost_center"],
+        "properties": {"cost_center": {"type": "string"}, "amount": {"type": "number", "default": 9}},
+    }
+    assert fields_of(schema) == "cost_center, amount (number, default 9)"
+    assert fields_of({"type": "string"}) == fields_of(None) == ""
+
+
+# --- examples of input --------------------------------------------------------------------------------------------
+
+
+def schema_of(**properties: Any) -> Schema:
+    return JsonSchema({"type": "object", "required": list(properties), "properties": properties})
+
+
+def test_a_suggested_input_is_one_that_the_workflow_takes() -> None:
+    schema = schema_of(
+        name={"type": "string"},
+        count={"type": "number", "exclusiveMinimum": 0},
+        size={"enum": ["S", "M"]},
+        many={"type": "array", "minItems": 2, "items": {"type": "boolean"}},
+        at={"type": "string", "format": "email"},
+    )
+    sample = sample_input(schema)
+    assert sample == {"name": "text", "count": 1, "size": "S", "many": [True, True], "at": "ann@example.com"}
+    assert as_options({"name": "my text", "many": [True]}) == " -i 'name=my text' -i 'many=[true]'"
+
+
+def test_where_no_input_can_be_guessed_none_is_suggested() -> None:
+    assert sample_input(schema_of(release={"type": "string", "pattern": "^v[0-9]$"})) is None
+    assert sample_input(schema_of(loop={"$ref": "#"})) is None
+
+
+def test_an_input_that_does_not_fit_is_refused_before_anything_starts() -> None:
+    check_input(schema_of(name={"type": "string", "default": "x"}), {})
+    with pytest.raises(UsageError, match=r'"name" is a required property.*-i KEY=VALUE.*for example -i name=text\.'):
+        check_input(schema_of(name={"type": "string"}), {})
 
 
 def test_interleaved_messages_get_lines_of_their_own_and_unknown_events_are_named() -> None:

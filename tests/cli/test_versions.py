@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from tests.cli.test_processes import run, started
+from tests.support.commands import run, started
 
 FLOW = """\
 hai: flow/v1

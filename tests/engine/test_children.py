@@ -370,3 +370,18 @@ def test_a_step_that_waits_for_a_child_hears_of_no_other() -> None:
         with pytest.raises(Rejected) as refused:
             family.parent.do(command)
         assert (refused.value.status, refused.value.code) == (409, "attempt_closed")
+
+
+def test_an_exposed_child_tells_what_it_was_given_and_what_it_gave() -> None:
+    family = Family(PARENT.replace("run: checks", "run: checks\n        expose: true"), CHILD)
+    family.deliver()
+    family.succeed("look", {"found": 1})
+    family.deliver()
+    (told,) = family.parent.of(e.CustomEmitted)
+    assert (told.name, told.path) == ("hai.output", "sub")
+    assert told.value == {"path": "sub", "arguments": {"amount": 5}, "output": {"found": 1}}
+    untold = Family(PARENT, CHILD)
+    untold.deliver()
+    untold.succeed("look", {"found": 1})
+    untold.deliver()
+    assert untold.parent.of(e.CustomEmitted) == []

@@ -149,6 +149,24 @@ def test_no_new_branch_or_step_of_a_block_begins_while_paused() -> None:
     assert play.open == {"p/x/b": 1, "p/y/c": 1}
 
 
+def test_a_run_that_returned_does_not_end_while_paused() -> None:
+    play = Play(
+        """
+        steps:
+          - parallel:
+              left: [{id: a, call: t.f, finally: [{id: clean, call: t.f}]}]
+              right: [{id: b, call: t.f}, {return: early}]
+        """
+    )
+    play.succeed("parallel#1/right/b")
+    play.pause()
+    play.succeed("parallel#1/left/a/~finally/clean")
+    assert play.status == "paused"
+    play.resume()
+    assert (play.status, play.output) == ("finished", "early")
+    play.replayed()
+
+
 def test_pause_is_idempotent_and_says_who_and_why() -> None:
     play = Play(APPROVAL)
     first = play.pause(by="user:eve", reason="a look")

@@ -93,6 +93,49 @@ steps:
 """
 
 
+def test_return_undoes_no_item_that_it_cuts_off_either() -> None:
+    play = Play(
+        """
+        steps:
+          - id: each
+            for_each:
+              items: [x]
+              steps:
+                - {id: a, call: t.f, undo: {call: t.back}}
+                - {return: early}
+        """
+    )
+    play.succeed("each[x]/a")
+    assert (play.status, play.output, play.step("each[x]/a")) == ("finished", "early", "finished")
+    play.replayed()
+
+
+@pytest.mark.parametrize("clean_up", ["", ", finally: [{id: clean, call: t.f}]"])
+def test_an_item_of_a_branch_that_loses_its_race_is_not_undone(clean_up: str) -> None:
+    play = Play(
+        f"""
+        steps:
+          - id: race
+            join: any
+            parallel:
+              fast: [{{id: b, call: t.f}}]
+              slow:
+                - id: each
+                  for_each:
+                    items: [x]
+                    steps:
+                      - {{id: a, call: t.f, undo: {{call: t.back}}}}
+                      - {{id: c, call: t.f{clean_up}}}
+        """
+    )
+    play.succeed("race/slow/each[x]/a")
+    play.succeed("race/fast/b")
+    if clean_up:
+        play.succeed("race/slow/each[x]/c/~finally/clean")
+    assert (play.status, play.step("race/slow/each[x]/a")) == ("finished", "finished")
+    play.replayed()
+
+
 def test_what_a_try_held_is_undone_before_its_catch_and_its_finally() -> None:
     play = Play(TRIED)
     play.succeed("before")
@@ -203,6 +246,50 @@ def test_a_failed_undo_is_never_caught() -> None:
     assert play.said == ["tidied"]
     assert undo_all(play) == ["before/~undo"]
     assert (play.status, play.error.code) == ("failed", "undo.failed")
+
+
+def test_an_undo_fails_behind_the_finally_of_what_it_takes_back() -> None:
+    play = Play(
+        """
+        steps:
+          - id: each
+            for_each:
+              items: [x]
+              steps:
+                - {id: a, call: t.f, undo: {call: t.back}, finally: [{say: clean}]}
+                - {id: b, call: t.f}
+        """
+    )
+    play.succeed("each[x]/a")
+    play.fail("each[x]/b")
+    play.fail("each[x]/a/~undo", "tool.invalid_result")
+    assert (play.status, play.error.code) == ("failed", "undo.failed")
+    assert play.said == ["clean"]
+    play.replayed()
+
+
+def test_an_undo_that_fails_while_its_branch_is_cut_off_fails_the_run_all_the_same() -> None:
+    play = Play(
+        """
+        steps:
+          - {id: before, call: t.f, undo: {call: t.back}}
+          - id: both
+            parallel:
+              left: [{id: block, try: [{id: a, call: t.f, undo: {call: t.back}}, {id: b, call: t.f}]}]
+              right: [{id: c, call: t.f}]
+            catch: [{steps: [{say: caught}]}]
+        """
+    )
+    play.succeed("before")
+    play.succeed("both/left/block/a")
+    play.fail("both/left/block/b")
+    play.fail("both/right/c")
+    play.fail("both/left/block/a/~undo", "tool.invalid_result")
+    assert play.said == ["caught"]
+    assert undo_all(play) == ["before/~undo"]
+    assert (play.status, play.error.code) == ("failed", "undo.failed")
+    assert play.error.data == {"undone": ["before"], "failed": ["both/left/block/a"]}
+    play.replayed()
 
 
 def test_a_stop_in_which_an_undo_fails_ends_failed() -> None:
@@ -509,6 +596,64 @@ def test_a_retry_runs_the_undone_item_of_a_finished_loop_again_and_no_other() ->
     play.succeed("c")
     assert play.status == "finished"
     assert [item["status"] for item in play.state.steps["each"].output] == ["finished", "finished", "failed"]
+    play.replayed()
+
+
+def test_a_retry_behind_an_undone_step_goes_on_inside_a_block_where_it_failed() -> None:
+    play = Play(
+        """
+        steps:
+          - {id: a, call: t.f, undo: {call: t.back}}
+          - {id: block, try: [{id: kept, call: t.f}, {id: b, call: t.f}]}
+        """
+    )
+    play.succeed("a")
+    play.succeed("block/kept")
+    play.fail("block/b")
+    undo_all(play)
+    play.retry()
+    play.succeed("a")
+    assert set(play.open) == {"block/b"}, "what was done, and not undone, is done"
+    play.succeed("block/b")
+    assert play.status == "finished"
+    play.replayed()
+
+
+REJECTED = """
+steps:
+  - id: gate
+    approve: {title: Go?, from: anyone}
+    on_reject: [{id: a, call: t.f, undo: {call: t.back}}]
+    catch: [%s]
+  - {id: after, call: t.f}
+"""
+
+
+def test_a_retry_of_a_rejection_whose_handler_was_undone_asks_again() -> None:
+    play = Play(REJECTED % "{errors: [tool.*], steps: [{return: no}]}")
+    play.answer("gate", decision="reject")
+    play.succeed("gate/~reject/a")
+    undo_all(play)
+    assert (play.status, play.error.code) == ("failed", "approval.rejected")
+    play.retry()
+    assert play.asking == {"gate"}
+    play.answer("gate", decision="approve")
+    assert set(play.open) == {"after"}
+    play.fail("after")
+    play.retry()
+    assert set(play.open) == {"after"}, "the rejection is over"
+    play.replayed()
+
+
+def test_a_retry_leaves_alone_what_a_rejection_did_that_its_catch_has_dealt_with() -> None:
+    play = Play(REJECTED % "{errors: [approval.rejected], steps: [{say: never mind}]}")
+    play.answer("gate", decision="reject")
+    play.succeed("gate/~reject/a")
+    undo_all(play)
+    play.fail("after")
+    play.retry()
+    assert set(play.open) == {"after"}
+    assert play.said == ["never mind"]
     play.replayed()
 
 

@@ -117,6 +117,20 @@ def test_an_exposed_call_is_shown_and_resolved_once_whatever_its_attempts() -> N
     assert [resolved.content for resolved in play.of(e.ToolCallResolved)] == ['{"ok":true}']
 
 
+def test_a_workflow_sees_the_newest_message_as_it_was_posted_and_its_text() -> None:
+    parts = [{"type": "text", "text": "look"}, {"type": "image", "url": "x"}]
+    posted = (e.UserMessage("m1", "user", "before"), e.UserMessage("m2", "user", parts))
+    play = Play("steps: [{say: '${{ thread.message }}'}]\noutput: ${{ thread.content }}", start=False)
+    play.do(
+        c.Start(run_id=play.run_id, thread_id="t-1", requester="user:ann", input={}, message="look", messages=posted)
+    )
+    assert (play.said, play.state.output) == (["look"], parts)
+
+
+def test_a_run_without_a_posted_message_sees_an_empty_one() -> None:
+    assert Play("steps: [{say: hi}]\noutput: '${{ thread.content }}'").state.output == ""
+
+
 def test_a_wait_until_a_time_that_is_past_ends_at_once() -> None:
     play = Play("steps: [{wait: {until: '2020-01-01T00:00:00Z'}}, {say: hi}]")
     assert (play.status, play.of(e.TimerSet)) == ("finished", [])

@@ -128,7 +128,7 @@ def rings(runtime: Runtime, run_id: UUID) -> int:
 
 def on_rings(runtime: Runtime, run_id: UUID) -> int:
     """How many followers have read what was there, and wait for more."""
-    return sum(ring.followers for ring in runtime.fanout._feeds[run_id].rings.values())
+    return sum(len(ring.places) for ring in runtime.fanout._feeds[run_id].rings.values())
 
 
 async def test_without_hints_the_poll_shows_what_another_process_commits(

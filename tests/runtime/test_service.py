@@ -18,6 +18,7 @@ from hai_flow.runtime.courier import Courier
 from hai_flow.runtime.fanout import Fanout
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.sweeper import Sweeper
+from hai_flow.runtime.threads import Threads
 from hai_flow.runtime.worker import Worker, WorkerConfig
 from hai_flow.settings import Settings
 from hai_flow.steps.runner import Registry
@@ -51,6 +52,10 @@ def fanout(database: Database) -> Fanout:
     return Fanout(database, committer(database))
 
 
+def threads(database: Database) -> Threads:
+    return Threads(database, 0.05)
+
+
 def courier(database: Database) -> Courier:
     return Courier(database, committer(database), Catalog(database, Registry({})))
 
@@ -59,7 +64,7 @@ def whole(database: Database) -> Runtime:
     return Runtime(database.dsn, Settings(lease_seconds=3.0, heartbeat_seconds=0.3), performs=True)
 
 
-services = pytest.mark.parametrize("build", [committer, worker, sweeper, fanout, courier, whole])
+services = pytest.mark.parametrize("build", [committer, worker, sweeper, fanout, threads, courier, whole])
 
 
 @pytest.fixture

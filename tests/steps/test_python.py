@@ -208,6 +208,8 @@ async def test_a_closed_runner_has_no_threads_and_works_again(runner: PythonRunn
         (OURS, "t.positional", "by name"),
         ("python: tests.steps.broken", "t.x", "ZeroDivisionError"),
         ("python: registered", "t.x", "registered|can't import"),
+        (OURS, "t.add", "missing argument left"),
+        (OURS, "t.add, with: {left: 1, rihgt: 2}", "unknown argument rihgt; it takes left, right"),
     ],
 )
 def test_what_this_server_cannot_perform_is_a_fault_of_the_step(declared: str, call: str, said: str) -> None:
@@ -218,10 +220,10 @@ def test_what_this_server_cannot_perform_is_a_fault_of_the_step(declared: str, c
 
 
 def test_what_it_can_perform_has_no_fault_and_a_verb_without_a_runner_says_so() -> None:
-    plan = plan_of("t.add")
+    plan = plan_of("t.add, with: {left: 1}")
     assert Registry({"python": PythonRunner()}).faults(plan) == []
     assert Registry({}).faults(plan) == []
-    with pytest.raises(StepError, match="performs no 'call' steps"):
+    with pytest.raises(StepError, match="performs no 'python' steps"):
         Registry({}).runner_of(plan.steps["s"])
 
 

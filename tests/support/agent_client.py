@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
 
+from tests.support import wire_lint
 from tests.support.hai_client import parse, unique
-
-_numbers = itertools.count(1)
 
 
 def say(text: str) -> dict[str, Any]:
@@ -85,25 +82,5 @@ class AgentClient:
         if not stream:
             return Response(200, [answer.json()])
         objects = [event.data for event in parse(answer.content)]
-        check(objects, answer.content)
+        assert wire_lint.lint_agent_api(answer.content, whole=True) == []
         return Response(200, objects)
-
-
-def check(objects: list[dict[str, Any]], stream: bytes) -> None:
-    """What every stream of the Agent API must have."""
-    assert b"\r" not in stream
-    assert [each["sequence_number"] for each in objects] == list(range(len(objects)))
-    statuses = [each["status"] for each in objects if each["object"] == "response"]
-    assert statuses[:2] == ["created", "in_progress"]
-    assert len(statuses) == 3, f"a response ends once, found {statuses}"
-    assert objects[-1]["object"] == "response"
-    open_messages: set[str] = set()
-    for each in objects:
-        if each["object"] == "message" and each["status"] == "in_progress":
-            assert each["id"] not in open_messages
-            open_messages.add(each["id"])
-        elif each["object"] == "message":
-            open_messages.remove(each["id"])
-        elif each["object"] == "content":
-            assert each["msg_id"] in open_messages, f"a content outside of its message: {json.dumps(each)}"
-    assert not open_messages

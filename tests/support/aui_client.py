@@ -55,7 +55,7 @@ class AuiClient:
                 self.next()
         return self.socket.close_code
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Close the socket."""
         self._stack.close()
 

@@ -13,6 +13,8 @@ import httpx2
 
 from tests.support import wire_lint
 
+BINARY = "application/vnd.hai.event+msgpack"
+
 _numbers = itertools.count(1)
 
 
@@ -110,9 +112,18 @@ class Live:
 class HaiClient:
     """One thread of one server."""
 
-    def __init__(self, url: str, thread_id: str | None = None, *, workflow: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        thread_id: str | None = None,
+        *,
+        workflow: str | None = None,
+        path: str = "/awp",
+        binary: bool = False,
+    ) -> None:
         self.thread_id = thread_id or unique("thread")
-        self.url = url + ("/awp" if workflow is None else f"/workflows/{workflow}/awp")
+        self.url = url + (path if workflow is None else f"/workflows/{workflow}{path}")
+        self.accept = BINARY if binary else "text/event-stream"
 
     def body(
         self,
@@ -136,8 +147,10 @@ class HaiClient:
 
     def send(self, body: Any) -> Stream:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        response = httpx2.post(self.url, content=content, timeout=30)
-        return _checked(response.status_code, response.content)
+        response = httpx2.post(self.url, content=content, headers={"accept": self.accept}, timeout=30)
+        if response.status_code == 200:
+            assert response.headers["content-type"] == self.accept
+        return _checked(response.status_code, response.content, binary=self.accept == BINARY)
 
     @contextmanager
     def open(self, *messages: dict[str, Any], **more: Any) -> Iterator[Live]:
@@ -147,11 +160,14 @@ class HaiClient:
             yield Live(response)
 
 
-def _checked(status: int, body: bytes) -> Stream:
+def _checked(status: int, body: bytes, *, binary: bool = False) -> Stream:
     if status != 200:
         problem = json.loads(body)
         assert problem["status"] == status, problem
         return Stream(status, body)
+    if binary:
+        assert wire_lint.lint_binary(body) == []
+        return Stream(status, body, wire_lint.binary_events(body))
     assert wire_lint.lint(body) == []
     return Stream(status, body, [event.data for event in parse(body)])
 
@@ -164,3 +180,62 @@ def user(content: Any = "hello", id: str | None = None) -> dict[str, Any]:
 def answer(call_id: str, content: str = "confirmed", **more: Any) -> dict[str, Any]:
     """A ToolMessage."""
     return {"id": unique("msg"), "role": "tool", "toolCallId": call_id, "content": content, **more}
+
+
+class DemoPage:
+    """What the demo client shows of streams, parsed as it does: re-implemented from the HAI document, section 4.1.
+
+    `outputs` are the documents of all messages, one after the other; `items` are the tasks that agents handed over,
+    patched by STATE_DELTA (it takes no snapshot of the state); `calls` are those of frontend tools.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, str] = {}
+        self._task = ""
+        self.items: list[dict[str, Any]] = []
+        self.calls: dict[str, list[str]] = {}
+
+    def read(self, stream: bytes) -> DemoPage:
+        for block in stream.decode().split("\n\n"):
+            for line in block.split("\n"):
+                if line.startswith("data: "):
+                    self._event(json.loads(line.removeprefix("data: ")))
+        return self
+
+    @property
+    def outputs(self) -> list[Any]:
+        return [document for buffer in self._buffers.values() for document in parse_json_string(buffer)]
+
+    def _event(self, event: dict[str, Any]) -> None:
+        match event["type"]:
+            case "BUSINESS_DATA_START":
+                self._buffers.setdefault(event["messageId"], "")
+            case "BUSINESS_DATA_CONTENT":
+                self._buffers[event["messageId"]] += event["delta"]
+            case "AGENT_COLLABORATIVE_MESSAGE_START":
+                self._task = ""
+                self.items.append({"from": event["from"], "to": event["to"]})
+            case "AGENT_COLLABORATIVE_MESSAGE_CONTENT":
+                self._task += event["delta"]
+            case "AGENT_COLLABORATIVE_MESSAGE_END":
+                self.items[-1] |= json.loads(self._task)
+            case "TOOL_CALL_START":
+                self.calls[event["toolCallId"]] = [event["toolCallName"], ""]
+            case "TOOL_CALL_ARGS":
+                self.calls[event["toolCallId"]][1] += event["delta"]
+            case "STATE_DELTA":
+                for operation in event["delta"]:
+                    assert operation["op"] in ("add", "replace"), operation
+                    assert operation["from"] == ""
+                    root, number, name = operation["path"].strip("/").split("/")
+                    assert root == "workflowItems"
+                    self.items[int(number)][name] = operation["value"]
+
+    @property
+    def called(self) -> list[tuple[str, Any]]:
+        return [(name, json.loads(args)) for name, args in self.calls.values()]
+
+
+def parse_json_string(text: str) -> list[Any]:
+    """The demo client's own: `JSON.parse(`[${jsonString.replace(/}{/g, '},{')}]`)`."""
+    return json.loads("[" + text.replace("}{", "},{") + "]")

@@ -316,6 +316,8 @@ class Book:
                 assert event.path in state.ready, f"{event.path} begins, but was not ready"
                 self._check_turn_has_come(state, event.path)
                 if isinstance(event, e.StepStarted):
+                    again = is_done(state, event.path) and not event.path.endswith("~undo")
+                    assert not again, f"{event.path} begins again, which is done"
                     self.failures.pop(event.path, None)
                     self._check_undo_order(state, event.path)
                     if standing_at(self.plan, event.path).finally_ is not None:
@@ -351,6 +353,7 @@ class Book:
                 self._check_room(state, event.path)
             case e.RunFailed() | e.RunFinished():
                 self._check_cleaned_up(state, undone=isinstance(event, e.RunFailed))
+                self._check_undo_told(state, event)
             case e.RunStopped():
                 if not event.terminated:
                     self._check_cleaned_up(state, undone=True)
@@ -394,6 +397,10 @@ class Book:
         assert not self.owed, f"the finally of {self.owed} has not run"
         left = [path for path in state.undoables if not in_cleanup(path)]
         assert not undone or not left, f"{left} are not undone"
+
+    def _check_undo_told(self, state: RunState, event: e.RunFailed | e.RunFinished) -> None:
+        told = isinstance(event, e.RunFailed) and event.error.code == "undo.failed"
+        assert told or not state.undo_failed, f"nobody is told that {state.undo_failed} could not be undone"
 
     def _check_turn_has_come(self, state: RunState, path: str) -> None:
         """The step before `path` is done, and the step around it is open: its block runs, or its handler does."""

@@ -26,6 +26,8 @@ _BRACKETS = {
     "BUSINESS_DATA_START": (("BUSINESS_DATA_CONTENT",), "BUSINESS_DATA_END", "messageId"),
     "TEXT_MESSAGE_START": (("TEXT_MESSAGE_CONTENT",), "TEXT_MESSAGE_END", "messageId"),
     "TOOL_CALL_START": (("TOOL_CALL_ARGS",), "TOOL_CALL_END", "toolCallId"),
+    "REASONING_START": ((), "REASONING_END", "messageId"),
+    "REASONING_MESSAGE_START": (("REASONING_MESSAGE_CONTENT",), "REASONING_MESSAGE_END", "messageId"),
 }
 _STARTS = {type: (type, field) for type, (_, _, field) in _BRACKETS.items()}
 _CONTENTS = {content: (type, field) for type, (contents, _, field) in _BRACKETS.items() for content in contents}
@@ -77,9 +79,39 @@ def faults_of(stream: bytes, *, whole: bool = False) -> list[str]:
     """The faults of SSE bytes of any dialect, told by their lines: the log and the threads' streams name their events,
     HAI's and AG-UI's do not."""
     names = [line for line in stream.split(b"\n") if line.startswith(b"event: ")]
+    if stream.startswith(b'data: {"sequence_number":'):
+        return lint_agent_api(stream, whole=whole)
     if not names:
         return lint(stream, whole=whole)
     return lint_social(stream) if names[0][7:].isupper() else lint_log(stream)
+
+
+def lint_agent_api(stream: bytes, *, whole: bool = False) -> list[str]:
+    """The faults of a response of the Agent API: numbers without a gap, contents inside of their message, one end."""
+    faults: list[str] = ["a carriage return"] if b"\r" in stream else []
+    open_messages: set[str] = set()
+    statuses: list[str] = []
+    blocks = [block[6:] for block in stream.split(b"\n\n") if block.startswith(b"data: ")]
+    for number, data in enumerate(blocks):
+        shown = _event_of(number, data, faults, "object")
+        if shown is None:
+            continue
+        if shown.get("sequence_number") != number:
+            faults.append(f"object {number}: sequence_number {shown.get('sequence_number')}")
+        match shown["object"], shown.get("status"):
+            case "response", status:
+                statuses.append(str(status))
+            case "message", "in_progress" if shown["id"] not in open_messages:
+                open_messages.add(shown["id"])
+            case "message", "completed" if shown["id"] in open_messages:
+                open_messages.remove(shown["id"])
+            case "message", status:
+                faults.append(f"object {number}: a message that is {status} out of turn")
+            case "content", _ if shown["msg_id"] not in open_messages:
+                faults.append(f"object {number}: a content outside of its message")
+    if statuses[:2] != ["created", "in_progress"] or (whole and len(statuses) != 3) or (whole and open_messages):
+        faults.append(f"expected created, in_progress and one end, found {statuses}, open {sorted(open_messages)}")
+    return faults
 
 
 class _Data:
@@ -339,3 +371,131 @@ class _SocialLinter:
 
 
 _CALLED = (["START", "ARGS"], ["START", "ARGS", "END"], ["ARGS", "END"])
+# --- AG-UI --------------------------------------------------------------------------------------------------------
+
+# type -> (required fields with their types, optional ones); `type`, `timestamp` and `metadata` may always be there.
+_ANY, _LIST, _MAP = object, list, dict
+_AGUI: dict[str, tuple[dict[str, type], dict[str, type]]] = {
+    "RUN_STARTED": ({"threadId": str, "runId": str, "protocolVersion": str}, {"parentRunId": str}),
+    "RUN_FINISHED": ({"threadId": str, "runId": str}, {"result": _ANY, "outcome": _MAP}),
+    "RUN_ERROR": ({"message": str}, {"code": str}),
+    "STEP_STARTED": ({"stepName": str}, {}),
+    "STEP_FINISHED": ({"stepName": str}, {}),
+    "TEXT_MESSAGE_START": ({"messageId": str}, {"role": str, "name": str}),
+    "TEXT_MESSAGE_CONTENT": ({"messageId": str, "delta": str}, {}),
+    "TEXT_MESSAGE_END": ({"messageId": str}, {}),
+    "TOOL_CALL_START": ({"toolCallId": str, "toolCallName": str}, {"parentMessageId": str}),
+    "TOOL_CALL_ARGS": ({"toolCallId": str, "delta": str}, {}),
+    "TOOL_CALL_END": ({"toolCallId": str}, {}),
+    "TOOL_CALL_RESULT": ({"messageId": str, "toolCallId": str, "content": str}, {"role": str}),
+    "STATE_SNAPSHOT": ({"snapshot": _ANY}, {}),
+    "STATE_DELTA": ({"delta": _LIST}, {}),
+    "MESSAGES_SNAPSHOT": ({"messages": _LIST}, {}),
+    "ACTIVITY_SNAPSHOT": ({"messageId": str, "activityType": str, "content": _MAP}, {"replace": bool}),
+    "REASONING_START": ({"messageId": str}, {}),
+    "REASONING_END": ({"messageId": str}, {}),
+    "REASONING_MESSAGE_START": ({"messageId": str, "role": str}, {}),
+    "REASONING_MESSAGE_CONTENT": ({"messageId": str, "delta": str}, {}),
+    "REASONING_MESSAGE_END": ({"messageId": str}, {}),
+    "RAW": ({"event": _ANY}, {"source": str}),
+    "CUSTOM": ({"name": str, "value": _ANY}, {}),
+}
+AGUI_TYPES = frozenset(_AGUI)
+_ALWAYS: dict[str, type] = {"type": str, "timestamp": int, "metadata": _MAP}
+_OPERATION_FIELDS = {
+    "add": {"op", "path", "value"},
+    "replace": {"op", "path", "value"},
+    "test": {"op", "path", "value"},
+    "remove": {"op", "path"},
+    "move": {"op", "path", "from"},
+    "copy": {"op", "path", "from"},
+}
+
+
+def lint_agui(stream: bytes | Iterable[_HasData], version: str) -> list[str]:
+    """The faults of a complete AG-UI stream for a peer of `version`: "1.0", or "0" for one that did not say."""
+    frames = stream if isinstance(stream, bytes) else list(stream)
+    faults = lint(frames)
+    documents = _documents(frames, []) if isinstance(frames, bytes) else [frame.data for frame in frames]
+    run: dict[str, Any] = {}
+    for number, data in enumerate(documents):
+        event = json.loads(data)
+        where = f"event {number} {event.get('type')}"
+        faults += [f"{where}: {fault}" for fault in _agui_faults(event, version)]
+        if event.get("type") == "RUN_STARTED":
+            run = event
+        elif event.get("type") == "RUN_FINISHED":
+            for name in ("threadId", "runId"):
+                if event.get(name) != run.get(name):
+                    faults.append(f"{where}: {name} is not that of RUN_STARTED")
+    return faults
+
+
+def _agui_faults(event: dict[str, Any], version: str) -> Iterable[str]:
+    type = event.get("type", "")
+    if type not in _AGUI:
+        yield "no event of AG-UI"
+        return
+    required, optional = _AGUI[type]
+    known = required | optional | _ALWAYS
+    for name in required:
+        if name not in event:
+            yield f"{name} is missing"
+    for name, value in event.items():
+        if name not in known:
+            yield f"{name} is no field of it"
+        elif not isinstance(value, known[name]):
+            yield f"{name} has the wrong type"
+    if "metadata" in event and version != "1.0":
+        yield "metadata came with 1.0"
+    if type == "RUN_FINISHED" and "outcome" in event:
+        yield from _outcome_faults(event["outcome"], version)
+    if type == "STATE_DELTA":
+        for operation in event["delta"]:
+            if set(operation) != _OPERATION_FIELDS.get(operation.get("op"), set()):
+                yield f"no clean operation: {operation}"
+    if type == "MESSAGES_SNAPSHOT":
+        for message in event["messages"]:
+            yield from _message_faults(message, version)
+
+
+def _outcome_faults(outcome: dict[str, Any], version: str) -> Iterable[str]:
+    match outcome.get("type"):
+        case "interrupt":
+            interrupts = outcome.get("interrupts", [])
+            ids = [each["id"] for each in interrupts]
+            if not ids or len(set(ids)) != len(ids) or set(outcome) != {"type", "interrupts"}:
+                yield f"no clean list of interrupts: {ids}"
+            for each in interrupts:
+                if None in each.values() or not isinstance(each.get("reason"), str):
+                    yield f"no clean interrupt: {each}"
+                if "expiresAt" in each and version != "1.0":
+                    yield "an older client cannot even cancel what has expired"
+        case "cancelled" if version == "1.0":
+            if set(outcome) != {"type"}:
+                yield "cancelled says nothing else"
+        case other:
+            yield f"the outcome {other!r} is not for everybody"
+
+
+_MESSAGE_FIELDS = {
+    "user": {"id", "role", "content", "name"},
+    "assistant": {"id", "role", "content", "toolCalls", "name", "metadata"},
+    "tool": {"id", "role", "content", "toolCallId", "error"},
+    "activity": {"id", "role", "activityType", "content"},
+    "reasoning": {"id", "role", "content"},
+}
+
+
+def _message_faults(message: dict[str, Any], version: str) -> Iterable[str]:
+    role = message.get("role", "")
+    if not set(message) <= _MESSAGE_FIELDS.get(role, set()):
+        yield f"no message of AG-UI: {message}"
+    if version != "1.0" and (role == "reasoning" or "metadata" in message):
+        yield f"a message of 1.0: {message}"
+    if role == "user" and isinstance(message["content"], list):
+        kinds = {"text", "binary"} if version != "1.0" else {"text", "image", "audio", "video", "document"}
+        yield from (f"no content part: {part}" for part in message["content"] if part["type"] not in kinds)
+    for call in message.get("toolCalls", ()):
+        if not isinstance(call["function"]["arguments"], str):
+            yield f"arguments are text: {call}"

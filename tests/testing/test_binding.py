@@ -30,6 +30,7 @@ WRONG = [
     ("state: {status: new}\n", "state: {stats: x}\n", 9, 13, "the workflow declares no state `stats`; did you mean"),
     ("pending: account,", "pending: acount,", 12, 18, "the workflow has no step `acount`; did you mean `account`?"),
     ("pending: review", "pending: book", 13, 27, "people are not asked at `book`; there is account, details, review"),
+    ("decision: approve", "decision: aprove", 13, 45, "`review` has no option `aprove`; did you mean `approve`?"),
     ("pending: []", "pending: [reviw]", 14, 24, "the workflow has no step `reviw`; did you mean `review`?"),
     ("status: new}, calls", "stats: 1}, calls", 14, 35, "the workflow declares no state `stats`; did you mean"),
     ("erp.book: 1", "erp.bok: 1", 14, 57, "no step of the workflow performs `erp.bok`; did you mean `erp.book`?"),

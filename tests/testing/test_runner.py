@@ -136,7 +136,7 @@ def test_a_vote_that_is_refused_for_another_reason_fails_the_case(tmp_path: Path
 
 
 def test_a_vote_that_is_refused_without_expectation_fails_the_case(tmp_path: Path) -> None:
-    body = f"    script:\n{ASKED}      - decide: {{pending: review, decision: maybe}}\n"
+    body = f"    script:\n{ASKED}      - decide: {{pending: review, decision: approve, edits: {{amount: 1}}}}\n"
     (message,) = messages(case(tmp_path, body))
     assert message.startswith("11:9 refused with 422: ")
 

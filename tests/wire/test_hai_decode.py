@@ -31,7 +31,7 @@ def refused(body: bytes | dict[str, Any], limits: Limits = LIMITS) -> Rejected:
 
 
 def test_the_dialects_are_registered_by_name():
-    assert {"hai", "social", "agent-api", "log"} <= set(DIALECTS)
+    assert list(DIALECTS) == ["hai", "agui", "social", "aui", "agent-api", "log"]
     assert DIALECTS["hai"] is HAI
     assert all(dialect.name == name for name, dialect in DIALECTS.items())
 
@@ -67,6 +67,12 @@ def test_the_documents_own_request_is_read():
     assert (turn.wire_run_id, turn.dialect, turn.client_tools) == ("run_67890", "hai", ("confirmAction",))
     assert turn.profile["options"] == {"hai.text": "plain"}
     assert turn.body_sha == posted.body_sha
+
+
+def test_the_usual_is_a_wish_where_the_server_may_have_another():
+    assert post(forwardedProps={"hai": {"results": "server"}}).profile.option("hai.results") == "server"
+    assert post(forwardedProps={"hai": {"results": "all"}}).profile.option("hai.results") == "all"
+    assert post().profile.option("hai.results") is None
 
 
 def test_equal_wishes_make_equal_profiles():

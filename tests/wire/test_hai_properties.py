@@ -19,6 +19,7 @@ PROFILES = st.sampled_from(
         profile("confirmAction", "requestInput"),
         profile("confirmAction", may_answer=False),
         profile(text="plain"),
+        profile("confirmAction", "requestInput", results="all"),
     ]
 )
 

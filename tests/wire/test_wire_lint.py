@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from hai_flow.wire.dialect import Frame
-from tests.support.wire_lint import lint
+from hai_flow.wire.framing import MESSAGE_PACK
+from hai_flow.wire.sse import event_bytes
+from tests.support.wire_lint import faults_of, lint, lint_binary, lint_log, lint_social
 
 START, FINISH = {"type": "RUN_STARTED", "timestamp": 1}, {"type": "RUN_FINISHED", "timestamp": 2}
 CALL = {"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": "t"}
@@ -103,3 +105,108 @@ def test_bytes_that_clients_cannot_read_are_named(stream, fault):
 
 def test_a_frame_has_no_line_breaks():
     assert any("line break" in fault for fault in lint([Frame("", b'{"type":\n"RUN_ERROR"}')]))
+
+
+# --- pieces of streams --------------------------------------------------------------------------------------------
+
+
+def test_a_piece_of_a_stream_may_lack_its_beginning_and_its_end():
+    piece = sse({"type": "BUSINESS_DATA_CONTENT", "messageId": "m", "delta": "x"}, CALL_END, CALL | {"toolCallId": "d"})
+    assert len(lint(piece)) > 1
+    assert lint(piece, whole=False) == []
+    assert faults_of(piece) == []
+
+
+@pytest.mark.parametrize(
+    ("events", "fault"),
+    [
+        ([FINISH, START, CALL_END, FINISH], "not open"),
+        ([{"type": "CUSTOM", "name": None}], "name is null"),
+        ([START | {"timestamp": 1.5}], "not an integer"),
+        ([START, START], "has no terminal event"),
+        ([START, FINISH, CALL], "nothing may follow"),
+    ],
+)
+def test_a_piece_shows_the_faults_that_no_other_could_mend(events, fault):
+    (found,) = faults_of(sse(*events))
+    assert fault in found
+
+
+# --- binary -------------------------------------------------------------------------------------------------------
+
+
+def test_binary_frames_are_linted_like_others_and_a_cut_one_is_named():
+    frames_ = [MESSAGE_PACK.render(frame.data, "", None) for frame in frames(START, FINISH)]
+    whole = MESSAGE_PACK.keep_alive + b"".join(frames_)
+    assert lint_binary(whole) == []
+    assert lint_binary(whole[:-1]) == ["the last frame is cut off", "the stream ends without a terminal event"]
+    assert lint_binary(whole[:-1], whole=False) == ["the last frame is cut off"]
+    assert lint_binary(frames_[0]) == ["the stream ends without a terminal event"]
+
+
+# --- the log ------------------------------------------------------------------------------------------------------
+
+
+def log(*events: dict[str, Any], **lines: str) -> bytes:
+    named = [{"id": str(event["seq"]), "event": event["type"], **lines} for event in events]
+    return b"".join(event_bytes(json.dumps(event).encode(), **line) for event, line in zip(events, named, strict=True))
+
+
+def test_the_log_goes_on_by_one_under_its_own_names():
+    events = [{"seq": n, "type": "x"} for n in (3, 4, 6)]
+    assert lint_log(log(*events[:2])) == faults_of(log(*events[:2])) == []
+    assert lint_log(log(*events)) == ["event 2: 6 follows 4"]
+    assert len(faults_of(log(events[0], event="y"))) == 1
+    assert len(lint_log(log(events[0], id="4"))) == 1
+
+
+# --- the threads' streams -----------------------------------------------------------------------------------------
+
+WHO = {"threadId": "t", "runId": "r"}
+NAMED = {**WHO, "messageId": "m", "toolCallId": "c", "toolCallName": "t"}
+SAID = {
+    "type": "TEXT_MESSAGE_END", **WHO, "messageId": "m", "role": "assistant", "stage": "worker", "status": "success",
+    "answer": "", "key_points": [], "result_type": "unknown", "suggested_actions": [], "error": None, "ui_schema": {},
+}  # fmt: skip
+STEP = {"type": "STEP_STARTED", **WHO, "stepName": "s"}
+ARGS = {"type": "TOOL_CALL_ARGS", **NAMED, "args": {}, "stage": "worker"}
+DONE = {"type": "RUN_FINISHED", **WHO}
+
+
+def social(*events: dict[str, Any], **lines: str) -> bytes:
+    return b"".join(
+        event_bytes(json.dumps(event).encode(), **({"id": str(n), "event": event["type"]} | lines))
+        for n, event in enumerate(events)
+    )
+
+
+def test_a_clean_thread_has_no_faults():
+    call = [{"type": f"TOOL_CALL_{edge}", **NAMED, "stage": "worker"} for edge in ("START", "END")]
+    events = [{"type": "RUN_STARTED", **WHO}, STEP, SAID, call[0], ARGS, call[1], {**STEP, "type": "STEP_FINISHED"}]
+    assert lint_social(social(*events, {**DONE, "status": "waiting", "pendings": []})) == []
+    assert faults_of(social(*events, DONE)) == []
+
+
+@pytest.mark.parametrize(
+    ("events", "fault"),
+    [
+        ([{**DONE, "runId": None}], "runId is null"),
+        ([{"type": "RUN_FINISHED", "threadId": "t"}], "expected the fields"),
+        ([{"type": "RUN_ERROR", **WHO, "message": "x"}], "expected the fields"),
+        ([{"type": "TEXT_MESSAGE_CONTENT", **WHO}], "no such event"),
+        ([{**SAID, "cost": 1}], "expected the fields"),
+        ([{**SAID, "status": "ok"}], "none of the document's"),
+        ([SAID, SAID], "complete already"),
+        ([STEP, STEP], "open already"),
+        ([STEP, DONE], "still open"),
+        ([ARGS, ARGS], "ARGS, ARGS of one call"),
+        ([{**ARGS, "args": "{}"}], "must be an object"),
+    ],
+)
+def test_a_fault_of_a_thread_is_named(events, fault):
+    assert any(fault in found for found in faults_of(social(*events)))
+
+
+def test_a_threads_lines_name_each_event_and_its_place():
+    assert len(lint_social(social(DONE, event="RUN_STARTED"))) == 1
+    assert len(lint_social(social(DONE, DONE, id="5"))) == 1

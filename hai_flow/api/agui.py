@@ -1,0 +1,77 @@
+"""`/ag-ui` and `/send-message`: AG-UI, in the profile of the version that the client says it speaks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Header
+from fastapi.responses import JSONResponse, Response
+
+import hai_flow
+from hai_flow.api.bodies import limits_of
+from hai_flow.api.conversation import RUN_AGENT_INPUT, respond, streamed
+from hai_flow.api.deps import Access, CurrentAccess, RawBody
+from hai_flow.api.problems import documented
+from hai_flow.wire.agui import AGUI, PROTOCOL, decode
+from hai_flow.wire.agui_capabilities import capabilities
+
+router = APIRouter(tags=["dialects"])
+
+_RESPONSES: Final = streamed(AGUI)
+
+Accept = Annotated[str, Header()]
+
+
+async def answer(body: bytes, access: Access, accept: str, workflow: str | None = None) -> Response:
+    """The stream that the POST leads to. Only peers that speak 1.0 can read all of its binary form: for the others
+    there is none, whatever they accept (PROTOCOLS section 1.4)."""
+    posted = decode(body, limits_of(access.settings))
+    dialect = AGUI.accepted(accept) if posted.profile.version == PROTOCOL else AGUI
+    return await respond(posted, access, dialect, workflow)
+
+
+@router.post("/ag-ui", name="post_agui", response_model=None, openapi_extra=RUN_AGENT_INPUT, responses=_RESPONSES)
+@router.post(
+    "/send-message", name="post_message", response_model=None, openapi_extra=RUN_AGENT_INPUT, responses=_RESPONSES
+)
+async def post_agui(body: RawBody, access: CurrentAccess, accept: Accept = "") -> Response:
+    """AG-UI: start a run, answer what it waits for, or attach to it. The response streams one turn."""
+    return await answer(body, access, accept)
+
+
+@router.post(
+    "/workflows/{name}/ag-ui",
+    name="post_workflow_agui",
+    response_model=None,
+    openapi_extra=RUN_AGENT_INPUT,
+    responses=_RESPONSES,
+)
+@router.post(
+    "/workflows/{name}/send-message",
+    name="post_workflow_message",
+    response_model=None,
+    openapi_extra=RUN_AGENT_INPUT,
+    responses=_RESPONSES,
+)
+async def post_workflow_agui(name: str, body: RawBody, access: CurrentAccess, accept: Accept = "") -> Response:
+    """AG-UI, for one workflow."""
+    return await answer(body, access, accept, name)
+
+
+_CAPABILITIES: Final[dict[int | str, dict[str, Any]]] = {
+    **documented(404),
+    200: {"content": {"application/json": {"schema": {"type": "object"}}}},
+}
+
+
+@router.get("/ag-ui/capabilities", response_model=None, responses=_CAPABILITIES)
+async def get_agui_capabilities(access: CurrentAccess) -> JSONResponse:
+    """AG-UI: what the agents here can do (AgentCapabilities)."""
+    return JSONResponse(capabilities("hai-flow", hai_flow.__version__))
+
+
+@router.get("/workflows/{name}/ag-ui/capabilities", response_model=None, responses=_CAPABILITIES)
+async def get_workflow_agui_capabilities(name: str, access: CurrentAccess) -> JSONResponse:
+    """AG-UI: what one workflow can do."""
+    stored, plan = await access.runtime.catalog.resolve(access.tenant, name)
+    return JSONResponse(capabilities(stored.name, hai_flow.__version__, plan.description or stored.title))

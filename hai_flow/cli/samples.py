@@ -1,0 +1,63 @@
+"""Examples of a workflow's input, for commands that are suggested: they must work as they are printed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any, Final, TypeAlias
+
+from hai_flow.definition.plan import Schema
+
+Json: TypeAlias = Any
+
+ITEMS_MAX: Final = 5  # nobody wants to type more
+_BY_FORMAT: Final = {
+    "email": "ann@example.com",
+    "uri": "https://example.com",
+    "date": "2026-01-01",
+    "date-time": "2026-01-01T00:00:00Z",
+}
+
+
+def sample_input(schema: Schema) -> dict[str, Json] | None:
+    """The smallest input that the schema takes, as far as it can be guessed from types and bounds. None: it can't."""
+    sample = _sample(schema.raw) if isinstance(schema.raw, dict) else {}
+    return sample if isinstance(sample, dict) and not schema.findings(sample) else None
+
+
+def as_options(sample: dict[str, Json]) -> str:
+    """`sample` as the options of `run`, with a space before each; text stands as it is."""
+    pairs = [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in sample.items()]
+    return "".join(f" -i {shlex.quote(pair)}" for pair in pairs)
+
+
+def _sample(schema: Json) -> Json:
+    """A value of the schema: its default, its first choice, else something small of its type."""
+    if not isinstance(schema, dict):
+        return "text"
+    for key in ("const", "default"):
+        if key in schema:
+            return schema[key]
+    for key in ("enum", "examples"):
+        if isinstance(schema.get(key), list) and schema[key]:
+            return schema[key][0]
+    kind = schema.get("type")
+    return _of_type(kind[0] if isinstance(kind, list) and kind else kind, schema)
+
+
+def _of_type(kind: Json, schema: dict[str, Json]) -> Json:
+    match kind:
+        case "object":
+            properties = schema.get("properties") or {}
+            return {name: _sample(properties.get(name)) for name in schema.get("required") or ()}
+        case "array":
+            return [_sample(schema.get("items"))] * min(int(schema.get("minItems", 0)), ITEMS_MAX)
+        case "integer" | "number":
+            low = schema.get("minimum", schema.get("exclusiveMinimum", 0))
+            return low + 1 if "exclusiveMinimum" in schema else low or min(1, schema.get("maximum", 1))
+        case "boolean":
+            return True
+        case "null":
+            return None
+        case _:
+            return _BY_FORMAT.get(schema.get("format", ""), "text")

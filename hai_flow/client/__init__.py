@@ -1,0 +1,77 @@
+"""The Python client of a HAI Flow server: REST, and events as they happen. See docs/client.md.
+
+    with Client() as flow:
+        run = flow.runs.start("refund", {"order": 1})
+        for event in flow.runs.follow(run):
+            ...
+
+What is listed here is public. `Client` waits in a thread, `AsyncClient` in an event loop; both perform what
+`operations.py` describes and `scripts.py` decides, without knowing how.
+"""
+
+from hai_flow.client import events
+from hai_flow.client.awaiting import AsyncClient, AsyncItems
+from hai_flow.client.blocking import Client, Items
+from hai_flow.client.errors import (
+    Conflict,
+    Forbidden,
+    HaiFlowError,
+    Invalid,
+    NotFound,
+    Problem,
+    RunFailed,
+    Unavailable,
+)
+from hai_flow.client.events import AnyEvent, UnknownEvent
+from hai_flow.client.link import Patience
+from hai_flow.client.models import (
+    Decision,
+    Diff,
+    Finding,
+    Migration,
+    Pending,
+    Published,
+    Run,
+    Schedule,
+    SentEvent,
+    Signal,
+    Snapshot,
+    Validation,
+    Version,
+    Workflow,
+    WorkflowVersion,
+)
+
+__all__ = [
+    "AnyEvent",
+    "AsyncClient",
+    "AsyncItems",
+    "Client",
+    "Conflict",
+    "Decision",
+    "Diff",
+    "Finding",
+    "Forbidden",
+    "HaiFlowError",
+    "Invalid",
+    "Items",
+    "Migration",
+    "NotFound",
+    "Patience",
+    "Pending",
+    "Problem",
+    "Published",
+    "Run",
+    "RunFailed",
+    "Schedule",
+    "SentEvent",
+    "Signal",
+    "Snapshot",
+    "Unavailable",
+    "UnknownEvent",
+    "Validation",
+    "Version",
+    "Workflow",
+    "WorkflowVersion",
+    "events",
+]

@@ -1,0 +1,247 @@
+"""`AsyncClient`: the effects of `effects.py`, performed in an event loop. Nothing is decided here."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from functools import update_wrapper
+from typing import Any, Generic, ParamSpec, Self, TypeVar
+
+import httpx2
+
+from hai_flow.client import operations as o
+from hai_flow.client.effects import Answer, Backoff, Effect, Feed, Give, Lost, NewKey, Now, Read, Request, Script
+from hai_flow.client.link import Link, Patience, answer
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Group:
+    """Some of what a client can do."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+
+class _does(Generic[P, T]):
+    """A method that performs the script which a function of `operations.py` describes."""
+
+    def __init__(self, describe: Callable[P, Script[T]]) -> None:
+        self._describe = describe
+
+    def __get__(self, group: _Group, owner: type[_Group]) -> Callable[P, Coroutine[Any, Any, T]]:
+        async def does(*args: P.args, **kwargs: P.kwargs) -> T:
+            return await group._client.perform(self._describe(*args, **kwargs))
+
+        return update_wrapper(does, self._describe)
+
+
+class _gives(Generic[P, T]):
+    """A method that gives the items of a feed."""
+
+    def __init__(self, describe: Callable[P, Feed[T]]) -> None:
+        self._describe = describe
+
+    def __get__(self, group: _Group, owner: type[_Group]) -> Callable[P, AsyncItems[T]]:
+        def gives(*args: P.args, **kwargs: P.kwargs) -> AsyncItems[T]:
+            return AsyncItems(group._client, self._describe(*args, **kwargs))
+
+        return update_wrapper(gives, self._describe)
+
+
+class AsyncClient(_Group):
+    """A HAI Flow server at `url` (default: HAI_FLOW_URL), for asyncio. `Client` is the same for threads.
+
+    `act_as`: speak as somebody else (`user:ann,role:controller`), which a development server believes. `headers` go
+    with every request. `http`: a client of your own, for certificates, proxies or an application in this process; it
+    is not closed. Raises HaiFlowError and its kinds. Its methods are those of `Client`, to be awaited, or
+    iterated over with `async for`.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        act_as: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        patience: Patience | None = None,
+        http: httpx2.AsyncClient | None = None,
+    ) -> None:
+        super().__init__(self)
+        self.link = Link.to(url, act_as=act_as, headers=headers, patience=patience)
+        self.http = http or httpx2.AsyncClient(trust_env=self.link.trusts_environment)
+        self._owns_http = http is None
+        self.workflows = AsyncWorkflows(self)
+        self.runs = AsyncRuns(self)
+        self.pendings = AsyncPendings(self)
+        self.events = AsyncEvents(self)
+        self.schedules = AsyncSchedules(self)
+
+    request = _does(o.send_request)
+    items = _gives(o.list_items)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._owns_http:
+            await self.http.aclose()
+
+    async def perform(self, script: Script[T]) -> T:
+        """Perform a script to its end."""
+        hands = _Hands(self)
+        reply: Any = None
+        try:
+            while True:
+                reply = await hands.do(script.send(reply))
+        except StopIteration as end:
+            return end.value
+        finally:
+            await hands.aclose()
+
+
+class _Hands:
+    """Performs the effects of one script, and holds the stream that it has opened."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+        self._response: httpx2.Response | None = None
+        self._chunks: AsyncGenerator[bytes] | None = None
+
+    async def do(self, effect: Effect) -> Any:
+        match effect:
+            case Request():
+                return await self._send(effect)
+            case Read():
+                return await self._read()
+            case Backoff():
+                await self.aclose()
+                return await asyncio.sleep(self._client.link.patience.pause(effect))
+            case Now():
+                return time.monotonic()
+            case NewKey():
+                return str(uuid.uuid4())
+
+    async def _send(self, request: Request) -> Answer | Lost:
+        await self.aclose()
+        http, link = self._client.http, self._client.link
+        try:
+            response = await http.send(http.build_request(**link.prepared(request)), stream=True)
+            self._response = response
+            if request.streams and response.is_success:
+                self._chunks = response.aiter_bytes()
+                return answer(response)
+            return answer(response, await response.aread())
+        except (httpx2.RequestError, httpx2.InvalidURL) as error:
+            return link.lost(error)
+
+    async def _read(self) -> bytes | Lost:
+        try:
+            assert self._chunks is not None, "a stream was opened"
+            return await anext(self._chunks, b"")
+        except httpx2.RequestError as error:
+            return self._client.link.lost(error)
+
+    async def aclose(self) -> None:
+        if self._chunks is not None:
+            await self._chunks.aclose()  # left to the garbage, it would end in a loop that may be gone
+            self._chunks = None
+        if self._response is not None:
+            await self._response.aclose()
+            self._response = None
+
+
+class AsyncItems(AsyncIterator[T]):
+    """Items as they come. Closed at its end, by `aclose`, or by leaving its `async with`."""
+
+    def __init__(self, client: AsyncClient, feed: Feed[T]) -> None:
+        self._hands = _Hands(client)
+        self._feed = feed
+
+    async def __anext__(self) -> T:
+        reply: Any = None
+        try:
+            while True:
+                effect = self._feed.send(reply)
+                if isinstance(effect, Give):
+                    return effect.item
+                reply = await self._hands.do(effect)
+        except StopIteration:
+            await self.aclose()
+            raise StopAsyncIteration from None
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connection. The run goes on; follow it again from the last event's `seq`."""
+        self._feed.close()
+        await self._hands.aclose()
+
+
+# --- the surface --------------------------------------------------------------------------------------------------
+
+
+class AsyncWorkflows(_Group):
+    publish = _does(o.publish_workflow)
+    validate = _does(o.validate_workflow)
+    list = _gives(o.list_workflows)
+    get = _does(o.get_workflow)
+    versions = _does(o.list_versions)
+    source = _does(o.get_source)
+    graph = _does(o.draw_workflow)
+    diff = _does(o.diff_versions)
+    migrate = _does(o.migrate_runs)
+
+
+class AsyncRuns(_Group):
+    start = _does(o.start_run)
+    get = _does(o.get_run)
+    list = _gives(o.list_runs)
+    snapshot = _does(o.get_snapshot)
+    events = _gives(o.list_events)
+    events_json = _gives(o.list_events_json)
+    follow = _gives(o.follow_run)
+    follow_json = _gives(o.follow_run_json)
+    wait = _does(o.wait_for_run)
+    result = _does(o.get_result)
+    pause = _does(o.pause_run)
+    resume = _does(o.resume_run)
+    stop = _does(o.stop_run)
+    terminate = _does(o.terminate_run)
+    retry = _does(o.retry_run)
+    signal = _does(o.signal_run)
+
+
+class AsyncPendings(_Group):
+    list = _gives(o.list_pendings)
+    get = _does(o.get_pending)
+    decide = _does(o.decide_pending)
+    answer = _does(o.answer_pending)
+    give_result = _does(o.give_result)
+    give_error = _does(o.give_error)
+
+
+class AsyncEvents(_Group):
+    send = _does(o.send_event)
+
+
+class AsyncSchedules(_Group):
+    list = _gives(o.list_schedules)
+    get = _does(o.get_schedule)
+    pause = _does(o.pause_schedule)
+    resume = _does(o.resume_schedule)
+    run = _does(o.run_schedule)

@@ -1,0 +1,238 @@
+"""`Client`: the effects of `effects.py`, performed by a thread that waits. Nothing is decided here."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from functools import update_wrapper
+from typing import Any, Generic, ParamSpec, Self, TypeVar
+
+import httpx2
+
+from hai_flow.client import operations as o
+from hai_flow.client.effects import Answer, Backoff, Effect, Feed, Give, Lost, NewKey, Now, Read, Request, Script
+from hai_flow.client.link import Link, Patience, answer
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Group:
+    """Some of what a client can do."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+
+class _does(Generic[P, T]):
+    """A method that performs the script which a function of `operations.py` describes."""
+
+    def __init__(self, describe: Callable[P, Script[T]]) -> None:
+        self._describe = describe
+
+    def __get__(self, group: _Group, owner: type[_Group]) -> Callable[P, T]:
+        def does(*args: P.args, **kwargs: P.kwargs) -> T:
+            return group._client.perform(self._describe(*args, **kwargs))
+
+        return update_wrapper(does, self._describe)
+
+
+class _gives(Generic[P, T]):
+    """A method that gives the items of a feed."""
+
+    def __init__(self, describe: Callable[P, Feed[T]]) -> None:
+        self._describe = describe
+
+    def __get__(self, group: _Group, owner: type[_Group]) -> Callable[P, Items[T]]:
+        def gives(*args: P.args, **kwargs: P.kwargs) -> Items[T]:
+            return Items(group._client, self._describe(*args, **kwargs))
+
+        return update_wrapper(gives, self._describe)
+
+
+class Client(_Group):
+    """A HAI Flow server at `url` (default: HAI_FLOW_URL), for threads. `AsyncClient` is the same for asyncio.
+
+    `act_as`: speak as somebody else (`user:ann,role:controller`), which a development server believes. `headers` go
+    with every request. `http`: a client of your own, for certificates, proxies or an application in this process; it
+    is not closed. Raises HaiFlowError and its kinds. May be shared by threads; an iterator may not.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        act_as: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        patience: Patience | None = None,
+        http: httpx2.Client | None = None,
+    ) -> None:
+        super().__init__(self)
+        self.link = Link.to(url, act_as=act_as, headers=headers, patience=patience)
+        self.http = http or httpx2.Client(trust_env=self.link.trusts_environment)
+        self._owns_http = http is None
+        self.workflows = Workflows(self)
+        self.runs = Runs(self)
+        self.pendings = Pendings(self)
+        self.events = Events(self)
+        self.schedules = Schedules(self)
+
+    request = _does(o.send_request)
+    items = _gives(o.list_items)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._owns_http:
+            self.http.close()
+
+    def perform(self, script: Script[T]) -> T:
+        """Perform a script to its end."""
+        hands = _Hands(self)
+        reply: Any = None
+        try:
+            while True:
+                reply = hands.do(script.send(reply))
+        except StopIteration as end:
+            return end.value
+        finally:
+            hands.close()
+
+
+class _Hands:
+    """Performs the effects of one script, and holds the stream that it has opened."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._response: httpx2.Response | None = None
+        self._chunks: Iterator[bytes] = iter(())
+
+    def do(self, effect: Effect) -> Any:
+        match effect:
+            case Request():
+                return self._send(effect)
+            case Read():
+                return self._read()
+            case Backoff():
+                self.close()
+                return time.sleep(self._client.link.patience.pause(effect))
+            case Now():
+                return time.monotonic()
+            case NewKey():
+                return str(uuid.uuid4())
+
+    def _send(self, request: Request) -> Answer | Lost:
+        self.close()
+        http, link = self._client.http, self._client.link
+        try:
+            response = http.send(http.build_request(**link.prepared(request)), stream=True)
+            self._response = response
+            if request.streams and response.is_success:
+                self._chunks = response.iter_bytes()
+                return answer(response)
+            return answer(response, response.read())
+        except (httpx2.RequestError, httpx2.InvalidURL) as error:
+            return link.lost(error)
+
+    def _read(self) -> bytes | Lost:
+        try:
+            return next(self._chunks, b"")
+        except httpx2.RequestError as error:
+            return self._client.link.lost(error)
+
+    def close(self) -> None:
+        if self._response is not None:
+            self._response.close()
+            self._response = None
+
+
+class Items(Iterator[T]):
+    """Items as they come. Closed at its end, by `close`, or by leaving its `with`."""
+
+    def __init__(self, client: Client, feed: Feed[T]) -> None:
+        self._hands = _Hands(client)
+        self._feed = feed
+
+    def __next__(self) -> T:
+        reply: Any = None
+        try:
+            while True:
+                effect = self._feed.send(reply)
+                if isinstance(effect, Give):
+                    return effect.item
+                reply = self._hands.do(effect)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection. The run goes on; follow it again from the last event's `seq`."""
+        self._feed.close()
+        self._hands.close()
+
+
+# --- the surface --------------------------------------------------------------------------------------------------
+
+
+class Workflows(_Group):
+    publish = _does(o.publish_workflow)
+    validate = _does(o.validate_workflow)
+    list = _gives(o.list_workflows)
+    get = _does(o.get_workflow)
+    versions = _does(o.list_versions)
+    source = _does(o.get_source)
+    graph = _does(o.draw_workflow)
+    diff = _does(o.diff_versions)
+    migrate = _does(o.migrate_runs)
+
+
+class Runs(_Group):
+    start = _does(o.start_run)
+    get = _does(o.get_run)
+    list = _gives(o.list_runs)
+    snapshot = _does(o.get_snapshot)
+    events = _gives(o.list_events)
+    events_json = _gives(o.list_events_json)
+    follow = _gives(o.follow_run)
+    follow_json = _gives(o.follow_run_json)
+    wait = _does(o.wait_for_run)
+    result = _does(o.get_result)
+    pause = _does(o.pause_run)
+    resume = _does(o.resume_run)
+    stop = _does(o.stop_run)
+    terminate = _does(o.terminate_run)
+    retry = _does(o.retry_run)
+    signal = _does(o.signal_run)
+
+
+class Pendings(_Group):
+    list = _gives(o.list_pendings)
+    get = _does(o.get_pending)
+    decide = _does(o.decide_pending)
+    answer = _does(o.answer_pending)
+    give_result = _does(o.give_result)
+    give_error = _does(o.give_error)
+
+
+class Events(_Group):
+    send = _does(o.send_event)
+
+
+class Schedules(_Group):
+    list = _gives(o.list_schedules)
+    get = _does(o.get_schedule)
+    pause = _does(o.pause_schedule)
+    resume = _does(o.resume_schedule)
+    run = _does(o.run_schedule)

@@ -1,0 +1,675 @@
+"""What happens in a run, as the server tells it: `{seq, type, at, turn, path?, ...}`, one record for each type.
+
+Made from the vocabulary of the log (`engine/events.py`), which it does not import: a test holds the two together. Times
+are aware datetimes; texts that hold JSON there (`args`, `evidence`) are the values that they hold. What this release
+does not know, or a newer server says otherwise, becomes an `UnknownEvent`: read on. Words of a closed list are `str`
+here, because a newer server may know more of them. Durations are in milliseconds.
+
+Rules that every reader may rely on: `seq` counts from 1 without a gap; `at` never decreases; whatever is started
+(message, tool call) is ended before its turn ends; a terminal event (`run_finished`, `run_failed`, `run_stopped`) is
+last unless `run_retried` follows it. `ready` lists the paths that may begin because of the event ("" is the end).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+Json: TypeAlias = Any
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+class Error(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What went wrong, as authors see it (`error`, LANGUAGE section 5). Codes are stable, messages are for people."""
+
+    code: str
+    message: str
+    path: str = ""
+    attempt: int = 0
+    at: datetime | None = None
+    retriable: bool = False
+    data: Json = None
+    cause: Error | None = None
+
+
+class Pin(msgspec.Struct, frozen=True):
+    """A workflow as it was when the run started. `sha256` is in hex; `dev`: a copy, loaded while it is edited."""
+
+    version: int
+    sha256: str
+    dev: bool = False
+
+
+class Parent(msgspec.Struct, frozen=True):
+    """Whose child a run is: attempt `attempt` of the step `path` waits for it. `depth` 1: a child of a run that has no
+    parent itself."""
+
+    run_id: str
+    path: str
+    attempt: int
+    depth: int
+
+
+class UserMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message that a client posted and the thread keeps. `content` is text or a list of content parts."""
+
+    id: str
+    role: str
+    content: Json
+    name: str | None = None
+    timestamp: int | None = None
+    extra: Json = None
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=_snake):
+    """What every event has. `turn` is 0 before the first turn opens."""
+
+    seq: int
+    at: datetime
+    turn: int = 0
+
+    @property
+    def type(self) -> str:
+        return str(self.__struct_config__.tag)
+
+
+class UnknownEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that this release of the client does not know: all that was said of it is in `fields`."""
+
+    seq: int
+    type: str
+    at: datetime
+    turn: int = 0
+    fields: dict[str, Json] = {}
+
+
+# --- the run ------------------------------------------------------------------------------------------------------
+
+
+class RunStarted(Event, frozen=True):
+    """`input` has its defaults filled in; `state` holds the variables' defaults.
+
+    `pins` says which workflow each `run: name` and `run: name@version` means, in this run and in its children. Of a
+    child: its `parent`, and `timeout`, the working time that the parent's step allows (ms).
+    """
+
+    workflow: str
+    version: int
+    sha256: str
+    thread_id: str
+    requester: str
+    input: Json
+    state: Json
+    message: str = ""
+    trigger: str = "api"
+    dev: bool = False
+    ready: tuple[str, ...] = ()
+    pins: dict[str, Pin] = {}
+    parent: Parent | None = None
+    timeout: int | None = None
+    key: str | None = None
+
+
+class RunQueued(Event, frozen=True):
+    """The run waits for a slot of its concurrency key, `slot` (`<workflow>:<key>`)."""
+
+    slot: str
+
+
+class RunPaused(Event, frozen=True):
+    by: str
+    reason: str = ""
+
+
+class RunResumed(Event, frozen=True):
+    """`status` is what the run is again: running (a turn is still open), waiting or queued."""
+
+    by: str
+    status: str
+
+
+class RunStopping(Event, frozen=True):
+    """A cooperative stop began; `in_flight` attempts were told to cancel."""
+
+    by: str
+    reason: str = ""
+    in_flight: int = 0
+
+
+class RunStopped(Event, frozen=True):
+    """The end: `terminated` when it was cut at once instead of asked to stop."""
+
+    by: str
+    reason: str = ""
+    terminated: bool = False
+
+
+class RunFinished(Event, frozen=True):
+    output: Json = None
+
+
+class RunFailed(Event, frozen=True):
+    error: Error
+
+
+class RunNeedsAttention(Event, frozen=True):
+    """Too many attempts of `path` were lost in a row; an operator retries, stops or terminates."""
+
+    path: str
+    reason: str
+
+
+class RunRetried(Event, frozen=True):
+    """The run goes on from where it failed: `reopened` steps are running again, `ready` ones begin anew.
+
+    `redo` are the undone steps that the flow will come by again; `branches` says of each reopened parallel step how
+    many of its branches have something left to do; `handling` are the steps that go on in a `catch`, with its name.
+    """
+
+    by: str
+    reopened: tuple[str, ...] = ()
+    ready: tuple[str, ...] = ()
+    branches: dict[str, int] = {}
+    handling: dict[str, str] = {}
+    redo: tuple[str, ...] = ()
+
+
+class Migrated(Event, frozen=True):
+    """The run goes on with another version of its workflow, from where it stands.
+
+    `paths`: steps of the plan that are called otherwise now, old -> new; what stands inside them goes with them.
+    `input` and `state` are there where the version's defaults add to them; `pins` are those of further children. Open
+    questions follow: `pending_restamped`.
+    """
+
+    by: str
+    version: int
+    sha256: str
+    dev: bool = False
+    paths: dict[str, str] = {}
+    pins: dict[str, Pin] = {}
+    input: Json = None
+    state: Json = None
+
+
+# --- turns and the thread -----------------------------------------------------------------------------------------
+
+
+class TurnStarted(Event, frozen=True):
+    """`wire_run_id` is the client's own id when its POST opened the turn; `body_sha` is that of the POST's body."""
+
+    wire_run_id: str | None = None
+    dialect: str | None = None
+    profile: Json = None
+    client_tools: tuple[str, ...] = ()
+    body_sha: str | None = None
+
+
+class TurnEnded(Event, frozen=True):
+    """Nothing but people (or a distant timer) can move the run, or it was paused, or it is about to end.
+
+    `reason`: waiting, paused, finished, failed, stopped, needs_attention or queued.
+    """
+
+    reason: str
+
+
+class MessagesChanged(Event, frozen=True):
+    """Messages that a client added to the thread."""
+
+    messages: tuple[UserMessage, ...]
+
+
+# --- steps --------------------------------------------------------------------------------------------------------
+
+
+class StepStarted(Event, frozen=True):
+    """`args` are the rendered arguments: what is hashed, shown and executed.
+
+    An effect's first attempt (number `attempt`) opens with this event, unless a gate comes first; later ones open with
+    `attempt_started`. `key` is the idempotency key where it is not `run.id/path`. `timeout` is in milliseconds of
+    working time. `branches` counts those of a parallel step, `case` is the one a switch took. A `for_each` has its
+    `items` and their `keys`, evaluated once.
+    """
+
+    path: str
+    verb: str
+    title: str | None = None
+    args: Json = None
+    attempt: int = 0
+    timeout: int | None = None
+    key: str | None = None
+    case: int | None = None
+    branches: int = 0
+    items: list[Json] = []
+    keys: tuple[str, ...] = ()
+    ready: tuple[str, ...] = ()
+
+
+class AttemptStarted(Event, frozen=True):
+    path: str
+    attempt: int
+    timeout: int | None = None
+
+
+class StepFinished(Event, frozen=True):
+    """`handler` "~finally": its list goes on, and what is behind the step comes after that. `undoable`: an error that
+    comes later undoes the step. The output of a `for_each` is not here: the fold gathers it from the iterations."""
+
+    path: str
+    output: Json = None
+    approval: Json = None
+    undoable: bool = False
+    handler: str | None = None
+    ready: tuple[str, ...] = ()
+
+
+class StepSkipped(Event, frozen=True):
+    """Its `if` was false; or people chose an option of the author's own (`approval`), whose `handler` goes on."""
+
+    path: str
+    approval: Json = None
+    handler: str | None = None
+    ready: tuple[str, ...] = ()
+
+
+class StepFailed(Event, frozen=True):
+    """`handler` names what goes on inside the step: "~undo" (what finished in it is undone, newest first), "~catch/0",
+    "~reject", "~finally". Without one the failure is raised further, or was caught and the flow goes on behind.
+
+    Path "" is the document. A step fails once more for every handler that follows, and for an error that a handler
+    raises in place of the first.
+    """
+
+    path: str
+    error: Error
+    approval: Json = None
+    handler: str | None = None
+    ready: tuple[str, ...] = ()
+
+
+class StepEnding(Event, frozen=True):
+    """The step is about to end as `outcome` says (finished, failed, stopped), once what is still open inside it has
+    ended: `finally` lists that have to run, effects that were told to cancel. Nothing else inside it begins. Path "" is
+    the document.
+
+    `outcome` "next" ends an iteration of a `repeat`, whose rest is skipped.
+    """
+
+    path: str
+    outcome: str
+    output: Json = None
+    error: Error | None = None
+    reason: str = ""
+
+
+class HandlerStarted(Event, frozen=True):
+    """A further list of a step that has failed, finished or stopped goes on: "~catch/0" or "~finally" behind "~undo",
+    "~finally" behind "~catch/0"."""
+
+    path: str
+    handler: str
+    ready: tuple[str, ...] = ()
+
+
+class StepReopened(Event, frozen=True):
+    """After a Retry the flow has come by a block that had finished, or an iteration, with steps in it that were
+    undone. Fields as in `run_retried`."""
+
+    path: str
+    reopened: tuple[str, ...] = ()
+    ready: tuple[str, ...] = ()
+    branches: dict[str, int] = {}
+    handling: dict[str, str] = {}
+
+
+class StepUndone(Event, frozen=True):
+    """The step's `undo` has finished. `ready`: the next one to undo."""
+
+    path: str
+    ready: tuple[str, ...] = ()
+
+
+class IterationStarted(Event, frozen=True):
+    """The iteration `path` (`rollout[api]`) of a loop; `index` counts from 0."""
+
+    path: str
+    index: int
+    ready: tuple[str, ...] = ()
+
+
+class IterationEnded(Event, frozen=True):
+    """`status` finished, failed or stopped. `output` and `error` are what a `for_each` shows of it. `ready`: the next
+    iteration."""
+
+    path: str
+    status: str
+    output: Json = None
+    error: Error | None = None
+    ready: tuple[str, ...] = ()
+
+
+class StepRetried(Event, frozen=True):
+    """An attempt failed (or was lost, `lost`) and another one will begin at `due`, or at once when `due` is None."""
+
+    path: str
+    attempt: int
+    error: Error
+    due: datetime | None = None
+    lost: bool = False
+
+
+class StepStopped(Event, frozen=True):
+    """The step was cut off: its branch lost, the run was stopped, or a `return` ended the run around it. `handler`
+    "~finally": its list runs yet."""
+
+    path: str
+    reason: str = ""
+    handler: str | None = None
+    ready: tuple[str, ...] = ()
+
+
+class BranchEnded(Event, frozen=True):
+    """A branch of a parallel step has nothing left to do: it finished, or (`join: any`) it dropped out by failing."""
+
+    path: str
+    branch: str
+    failed: bool = False
+
+
+# --- what people see ----------------------------------------------------------------------------------------------
+
+
+class MessageStarted(Event, frozen=True):
+    """`kind` is text, thinking, or data: a structured HAI output; its one chunk is the JSON text of
+    `{type, data|content}`."""
+
+    message_id: str
+    path: str
+    role: str = "assistant"
+    kind: str = "text"
+    block_id: str | None = None
+    layout: Json = None
+    style: Json = None
+
+
+class MessageChunk(Event, frozen=True):
+    """`n` counts the message's chunks from 0; `content` is the text to append."""
+
+    message_id: str
+    n: int
+    content: str
+
+
+class MessageEnded(Event, frozen=True):
+    message_id: str
+    aborted: bool = False
+
+
+class ToolCallStarted(Event, frozen=True):
+    """`executor` frontend: the client answers; server: an exposed server tool, its result follows."""
+
+    tool_call_id: str
+    name: str
+    path: str
+    executor: str
+    message_id: str
+    parent_message_id: str | None = None
+
+
+class ToolCallArgsChunk(Event, frozen=True):
+    """`content` is a part of the JSON text of the arguments."""
+
+    tool_call_id: str
+    content: str
+
+
+class ToolCallEnded(Event, frozen=True):
+    tool_call_id: str
+
+
+class ToolCallResolved(Event, frozen=True):
+    """`content` is the result as text (JSON where it is not a string)."""
+
+    tool_call_id: str
+    content: str
+    error: str | None = None
+
+
+# --- people -------------------------------------------------------------------------------------------------------
+
+
+class PendingOpened(Event, frozen=True):
+    """An open question. `id` is also the toolCallId. `digest` (hex) binds workflow, run and content (LANGUAGE 7).
+
+    kind tool: `tool` and `args` (the call), `schema` = the result's; ask: `schema` = the form; approve: `options`,
+    `evidence`, `schema` = the form if there is one; gate: as approve, with `tool` and `args` in place of evidence;
+    doubt: `tool` and `args` of a call whose outcome was lost, which an operator settles. `policy` is a `Rules` as JSON:
+    who may decide, how votes add up, and what escalates when, with holes filled. `deadline` is that of this stage.
+    """
+
+    id: str
+    path: str
+    kind: str
+    digest: str
+    title: str | None = None
+    message: str | None = None
+    tool: str | None = None
+    args: Json = None
+    evidence: Json = None
+    schema: Json = None
+    options: tuple[str, ...] = ()
+    policy: Json = None
+    deadline: datetime | None = None
+
+
+class VoteCast(Event, frozen=True):
+    """One person's vote, final. `by` cast it, for `on_behalf_of` if that is there.
+
+    `matched` are the selectors of the policy (of all its stages) that this person matched then, `barred` those of its
+    exclusions. `edited`: the vote came with an edit of the arguments. `answer_sha` recognises the same vote again.
+    """
+
+    id: str
+    by: str
+    decision: str
+    reason: str | None = None
+    values: Json = None
+    via: str = "rest"
+    digest: str | None = None
+    on_behalf_of: str | None = None
+    matched: tuple[str, ...] = ()
+    barred: tuple[str, ...] = ()
+    edited: bool = False
+    answer_sha: str | None = None
+
+
+class PendingEdited(Event, frozen=True):
+    """Somebody who may changed the arguments of a gated call: `args` is the new text, `edits` what has been changed so
+    far, by argument or JSON Pointer. Approvals of another `digest` no longer count."""
+
+    id: str
+    by: str
+    edits: Json
+    args: Json
+    digest: str
+
+
+class PendingEscalated(Event, frozen=True):
+    """Nobody decided in time (or nobody could, `reason`): the next stage of `on_deadline` begins, with a clock of its
+    own. `policy` holds from now on; id, evidence, digest and votes stay."""
+
+    id: str
+    path: str
+    policy: Json
+    deadline: datetime
+    reason: str = ""
+
+
+class PendingRestamped(Event, frozen=True):
+    """The run moved to another version of its workflow, in which the question is the same: a new digest, old votes."""
+
+    id: str
+    digest: str
+
+
+class PendingReminded(Event, frozen=True):
+    """Those who may decide are reminded, the `n`-th time since the stage began (from 1), over `notify`."""
+
+    id: str
+    path: str
+    n: int
+    notify: tuple[str, ...] = ()
+
+
+class PendingDecided(Event, frozen=True):
+    """`outcome` answered (tool, ask), declined (the frontend reported an error), approve, reject or another of its
+    options, or expired (the deadline decided).
+
+    `answer_sha` (hex) is that of the normalised answer, so that the same answer again is recognised; `value` is the
+    tool's result, the form's values, or the approval envelope. `ready`: the gated step, whose effect may begin.
+    """
+
+    id: str
+    outcome: str
+    by: str | None = None
+    value: Json = None
+    reason: str | None = None
+    answer_sha: str | None = None
+    via: str = "rest"
+    ready: tuple[str, ...] = ()
+
+
+class PendingVoided(Event, frozen=True):
+    """Nobody needs to answer any more; later answers are refused."""
+
+    id: str
+    reason: str = ""
+
+
+# --- state, time, the world ---------------------------------------------------------------------------------------
+
+
+class StateChanged(Event, frozen=True):
+    """`ops` is an RFC 6902 patch that applies to the state before this event."""
+
+    path: str
+    ops: tuple[dict[str, Json], ...]
+
+
+class TimerSet(Event, frozen=True):
+    """`kind` wait (the verb), retry (back-off), deadline (people and signals; it runs while paused), halting_deadline
+    (`pause_clock: stop`), remind (people), grace (of a stop), limit (`limits.duration`)."""
+
+    path: str
+    kind: str
+    due: datetime
+
+
+class TimerFired(Event, frozen=True):
+    path: str
+    kind: str
+
+
+class SignalsAwaited(Event, frozen=True):
+    """The step `path` (a `wait_for`) waits for signals of these types."""
+
+    path: str
+    types: tuple[str, ...]
+
+
+class SignalReceived(Event, frozen=True):
+    """The step `path` (a `wait_for`) has taken a signal. `sent_at` is when it was stored, ms since 1970.
+
+    `subscription` is the place of what it fits in the step's list, from 0; `awaits` are the types still waited for.
+    """
+
+    id: str
+    name: str
+    data: Json = None
+    path: str = ""
+    sent_at: int = 0
+    subscription: int = 0
+    awaits: tuple[str, ...] = ()
+
+
+class CustomEmitted(Event, frozen=True):
+    path: str
+    name: str
+    value: Json = None
+
+
+class RawEmitted(Event, frozen=True):
+    path: str
+    event: Json
+    source: str | None = None
+
+
+class CollaborationStarted(Event, frozen=True):
+    """One agent (`from_`) hands a task to another (`to`); for a child run (`run_id`): its parent and itself."""
+
+    path: str
+    from_: str = msgspec.field(name="from")
+    to: str
+    task: Json = None
+    run_id: str | None = None
+
+
+class CollaborationEnded(Event, frozen=True):
+    path: str
+    from_: str = msgspec.field(name="from")
+    to: str
+    task: Json = None
+    run_id: str | None = None
+
+
+class ChildMoved(Event, frozen=True):
+    """The child run of the step `path` has begun to wait (for people, signals, time), or it works again."""
+
+    path: str
+    working: bool
+
+
+class WarningRaised(Event, frozen=True):
+    code: str
+    message: str
+    path: str | None = None
+
+
+AnyEvent: TypeAlias = (
+    RunStarted | RunQueued | RunPaused | RunResumed | RunStopping | RunStopped | RunFinished | RunFailed
+    | RunNeedsAttention | RunRetried | Migrated | TurnStarted | TurnEnded | MessagesChanged | StepStarted
+    | AttemptStarted | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding | StepReopened
+    | StepUndone | HandlerStarted | BranchEnded | IterationStarted | IterationEnded | MessageStarted | MessageChunk
+    | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded | ToolCallResolved
+    | PendingOpened | VoteCast | PendingEdited | PendingEscalated | PendingReminded
+    | PendingRestamped | PendingDecided | PendingVoided
+    | StateChanged | TimerSet | TimerFired
+    | SignalsAwaited | SignalReceived | ChildMoved | CustomEmitted | RawEmitted
+    | CollaborationStarted | CollaborationEnded | WarningRaised | UnknownEvent
+)  # fmt: skip
+
+EVENT_TYPES: Final[dict[str, type[Event]]] = {
+    _snake(kind.__name__): kind for kind in Event.__subclasses__() if kind.__module__ == __name__
+}
+TERMINAL: Final = ("run_finished", "run_failed", "run_stopped")
+
+
+def read_event(shown: dict[str, Json]) -> AnyEvent:
+    """The event that REST shows as `shown`. Raises `msgspec.ValidationError` for what is no event at all."""
+    name = shown.get("type")
+    kind = EVENT_TYPES.get(name) if isinstance(name, str) else None
+    if kind is not None:
+        try:
+            return msgspec.convert(shown, kind)  # type: ignore[return-value]
+        except msgspec.ValidationError:
+            pass  # a newer server means something else by it
+    common = ("seq", "type", "at", "turn")
+    fields = {name: value for name, value in shown.items() if name not in common}
+    return msgspec.convert({**{name: shown[name] for name in common if name in shown}, "fields": fields}, UnknownEvent)

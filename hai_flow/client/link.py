@@ -1,0 +1,99 @@
+"""What both clients know of their server: where it is, who asks, and how patient they are. No I/O."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx2
+
+from hai_flow.client.effects import Answer, Backoff, Lost, Request
+from hai_flow.client.errors import Unavailable
+from hai_flow.settings import Settings, is_loopback
+
+RETRY_AFTER_SECONDS_MAX: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How often and how long a client tries. All times are in seconds.
+
+    `repeats`: of one request that finds no server, or one that is busy. `reconnects`: of a stream, in a row without a
+    sign of life. The pauses double from `pause_first` to `pause_max`, or last as long as the server says; `jitter`
+    (0 to 1) shortens them by up to a half, so that many who lost one server do not come back at once. `tell` is called
+    before each pause, with what failed and how often it has.
+    """
+
+    repeats: int = 4
+    reconnects: int = 10
+    pause_first: float = 0.25
+    pause_max: float = 15.0
+    connect: float = 5.0
+    answer: float = 60.0
+    silence: float = 60.0  # of a stream, which sends keep-alives
+    jitter: Callable[[], float] = random.random
+    tell: Callable[[Unavailable, int], None] = lambda error, failures: None
+
+    def pause(self, wanted: Backoff) -> float:
+        """How long to pause now. Raises the failure where it is one too many, or the server says: much later."""
+        times = self.reconnects if wanted.streams else self.repeats
+        asked = wanted.error.retry_after
+        if wanted.failures > times or asked > RETRY_AFTER_SECONDS_MAX:
+            raise wanted.error
+        self.tell(wanted.error, wanted.failures)
+        doubled = min(self.pause_max, self.pause_first * 2 ** min(wanted.failures - 1, 30))
+        return max(asked, doubled * (1 - self.jitter() / 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A server, as one client sees it."""
+
+    url: str
+    headers: Mapping[str, str]
+    patience: Patience
+
+    @staticmethod
+    def to(
+        url: str | None, *, act_as: str | None, headers: Mapping[str, str] | None, patience: Patience | None
+    ) -> Link:
+        """The link to `url` (None: HAI_FLOW_URL). Raises ValueError where it is no address."""
+        url = (url or Settings.from_environment().url).rstrip("/")
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"url: expected http://host:port or https://host, found {url!r}")
+        given = dict(headers or {})
+        if act_as is not None:
+            given["HAI-Act-As"] = act_as
+        return Link(url, given, patience or Patience())
+
+    @property
+    def trusts_environment(self) -> bool:
+        """A proxy of the environment cannot know what runs on this machine."""
+        return not is_loopback(urlsplit(self.url).hostname or "")
+
+    def prepared(self, request: Request) -> dict[str, Any]:
+        """The arguments of httpx2's `build_request`."""
+        patience = self.patience
+        silence = patience.silence if request.streams else patience.answer
+        if request.seconds is not None:
+            silence = min(silence, request.seconds)
+        return {
+            "method": request.method,
+            "url": self.url + request.path,
+            "params": list(request.query) or None,
+            "content": request.body,
+            "headers": {**self.headers, **request.headers},
+            "timeout": httpx2.Timeout(silence, connect=patience.connect),
+        }
+
+    def lost(self, error: Exception) -> Lost:
+        return Lost(self.url, str(error) or type(error).__name__)
+
+
+def answer(response: httpx2.Response, body: bytes = b"") -> Answer:
+    """What both clients make of a response."""
+    return Answer(str(response.url), response.status_code, {k.lower(): v for k, v in response.headers.items()}, body)

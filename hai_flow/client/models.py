@@ -1,0 +1,312 @@
+"""What the server answers, as records. Fields that a newer server adds are left out, not refused.
+
+Values that are one of a few words are `str`: a newer server may know more of them than this client.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from hai_flow.client.events import Error
+
+Json: TypeAlias = Any
+Item = TypeVar("Item")
+
+ENDED: Final = frozenset({"finished", "failed", "stopped"})
+STANDING: Final = ENDED | {"waiting", "paused", "needs_attention"}
+"""Nothing happens in such a run until somebody (or time) moves it on."""
+
+
+class Version(msgspec.Struct, frozen=True):
+    """Which version of its workflow a run is of. `dev`: a copy that was loaded while it is edited."""
+
+    version: int
+    sha256: str
+    dev: bool
+
+    def __str__(self) -> str:
+        return f"{self.version}+{self.sha256[:8]}" if self.dev else str(self.version)
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """A run. `seq` is how many events it has; `output` and `error` are None until it has ended.
+
+    `status`: queued, running, waiting, paused, stopping, needs_attention, finished, failed or stopped. `in_flight`: how
+    many attempts were told to end (answer to `stop`).
+    """
+
+    id: str
+    thread_id: str
+    workflow: str
+    version: Version
+    status: str
+    seq: int
+    started_by: str
+    created_at: datetime
+    ended_at: datetime | None
+    input: Json
+    output: Json
+    error: Error | None
+    in_flight: int = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDED
+
+
+class Pending(msgspec.Struct, frozen=True, kw_only=True):
+    """A question to people. `kind`: tool, ask, approve, gate or doubt; `status`: open, or what became of it.
+
+    `schema` is that of the form, or of a tool's result; `options` are the decisions there are. An answer that is given
+    with this record is bound to its `digest`: to what it shows. `get` tells more than `list`: `needed` (who may decide,
+    how they have voted, what is missing), `edits`, and what was decided.
+    """
+
+    id: str
+    run_id: str
+    status: str
+    opened_at: datetime
+    path: str
+    kind: str
+    digest: str
+    title: str | None
+    message: str | None
+    tool: str | None
+    args: Json
+    evidence: Json
+    schema: Json
+    options: list[str]
+    policy: Json
+    deadline: datetime | None
+    needed: dict[str, Json] | None = None
+    edits: dict[str, Json] | None = None
+    decided_by: str | None = None
+    decided_at: datetime | None = None
+    value: Json = None
+    reason: str | None = None
+
+
+class Decision(Pending, frozen=True, kw_only=True):
+    """A pending after an answer. `already`: the same answer had been given before. `status` is still open where more
+    people must decide."""
+
+    already: bool
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A mistake in a workflow (or a doubt: `severity` warning). Lines and columns count from 1."""
+
+    file: str
+    line: int
+    column: int
+    severity: str
+    code: str
+    message: str
+
+
+class Validation(msgspec.Struct, frozen=True):
+    valid: bool
+    findings: list[Finding]
+
+
+class WorkflowVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of a workflow."""
+
+    name: str
+    version: int
+    sha256: str
+    dev: bool
+    title: str | None
+    created_at: datetime
+
+    @property
+    def reference(self) -> str:
+        """How it is named: `refund@2`, or `refund@2+3f2a9c11` for a dev copy."""
+        return f"{self.name}@{self.version}" + (f"+{self.sha256[:8]}" if self.dev else "")
+
+
+class Published(WorkflowVersion, frozen=True, kw_only=True):
+    warnings: list[Finding]
+
+
+class Step(msgspec.Struct, frozen=True):
+    path: str
+    verb: str
+
+
+class Workflow(WorkflowVersion, frozen=True, kw_only=True):
+    """A version with its source, the schema of its input, its steps, and which other versions there are."""
+
+    description: str
+    input: Json
+    steps: list[Step]
+    source: str
+    versions: list[WorkflowVersion]
+
+
+class ChangedPart(msgspec.Struct, frozen=True):
+    """One key that says something else. None: not there."""
+
+    key: str
+    from_: Json = msgspec.field(name="from")
+    to: Json
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What became of one step: `kind` added, removed, moved (from `was`) or changed."""
+
+    kind: str
+    path: str
+    verb: str
+    parts: list[ChangedPart]
+    was: str | None = None
+
+
+class Diff(msgspec.Struct, frozen=True):
+    """What a version changes. `document`: keys outside of the steps."""
+
+    from_: Version = msgspec.field(name="from")
+    to: Version
+    document: list[ChangedPart]
+    steps: list[Change]
+
+
+class Obstacle(msgspec.Struct, frozen=True):
+    """Why a run can't move. `path`: the step, or "" for the run itself."""
+
+    code: str
+    path: str
+    message: str
+
+
+class MigratedRun(msgspec.Struct, frozen=True):
+    id: str
+    status: str
+    movable: bool
+    moved: bool
+    obstacles: list[Obstacle]
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """Which runs moved, or would. `more`: there are others, which this request did not look at."""
+
+    from_: Version = msgspec.field(name="from")
+    to: Version
+    dry_run: bool
+    runs: list[MigratedRun]
+    more: bool
+
+
+class Message(msgspec.Struct, frozen=True):
+    id: str
+    role: str
+    kind: str
+    content: Json
+    open: bool
+    at: datetime
+
+
+class Turn(msgspec.Struct, frozen=True):
+    n: int
+    first_seq: int
+    open: bool
+    wire_run_id: str | None
+
+
+class StepState(msgspec.Struct, frozen=True):
+    status: str
+    attempt: int
+    output: Json = None
+    error: Error | None = None
+
+
+class Timer(msgspec.Struct, frozen=True):
+    path: str
+    kind: str
+    due: datetime
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run was after its first `seq` events. `state` are its variables, `steps` by path."""
+
+    run_id: str
+    seq: int
+    status: str
+    turn: Turn | None
+    state: Json
+    steps: dict[str, StepState]
+    pendings: list[Pending]
+    messages: list[Message]
+    timers: list[Timer]
+    output: Json
+    error: Error | None
+
+
+class Signal(msgspec.Struct, frozen=True):
+    """An event from outside, sent to one run. `already`: it had been sent before, and nothing has happened now."""
+
+    id: str
+    type: str
+    run_id: str | None
+    sent_at: datetime
+    already: bool
+
+
+class TriggerProblem(msgspec.Struct, frozen=True):
+    """Why a workflow was not started."""
+
+    code: str
+    detail: str
+    findings: list[Json]
+
+
+class TriggeredRun(msgspec.Struct, frozen=True):
+    """What the event trigger of one workflow did: `status` started, already or refused."""
+
+    workflow: str
+    status: str
+    run_id: str | None
+    problem: TriggerProblem | None
+
+
+class SentEvent(msgspec.Struct, frozen=True):
+    """An event from outside, and what it started. `already`: it has been sent before."""
+
+    id: str
+    type: str
+    sent_at: datetime
+    already: bool
+    runs: list[TriggeredRun]
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """What starts by the clock. `explanation` says it in English; `next` is None while it is paused."""
+
+    id: str
+    workflow: str
+    version: Version
+    cron: str | None
+    timezone: str
+    explanation: str
+    missed: str
+    overlap: str
+    input: dict[str, Json]
+    paused: bool
+    next: datetime | None
+    last: datetime | None
+    last_run_id: str | None
+
+
+class CursorReset(msgspec.Struct, frozen=True):
+    seq: int
+
+
+class Page(msgspec.Struct, Generic[Item], frozen=True):
+    """One page of a list."""
+
+    items: list[Item]
+    next_cursor: str | None
+    cursor_reset: CursorReset | None = None

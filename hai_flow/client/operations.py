@@ -1,0 +1,396 @@
+"""Everything that can be asked of a server, each described once: its parameters, its request, its answer.
+
+`Client` and `AsyncClient` both take their methods from here; what is said of a function is said of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+from urllib.parse import quote
+
+import msgspec
+
+from hai_flow import values as json_values
+from hai_flow.client import models as m
+from hai_flow.client import scripts
+from hai_flow.client.effects import Answer, Feed, Request, Script
+from hai_flow.client.errors import RunFailed, unreadable
+from hai_flow.client.events import AnyEvent, PendingOpened, read_event
+from hai_flow.client.scripts import exchange, keyed, pages, parameters
+
+Json: TypeAlias = Any
+RunRef: TypeAlias = str | m.Run
+PendingRef: TypeAlias = str | m.Pending | PendingOpened
+ScheduleRef: TypeAlias = str | m.Schedule
+
+YAML: Final = "application/yaml"
+UNSET: Final = msgspec.UNSET
+Given: TypeAlias = Json | msgspec.UnsetType
+
+
+# --- requests -----------------------------------------------------------------------------------------------------
+
+
+def _get(path: str, shape: Any, query: Mapping[str, Json] | None = None) -> Script[Any]:
+    return (yield from exchange(Request("GET", path, parameters(query or {})))).read(shape)
+
+
+def _post(path: str, shape: Any, body: Json = UNSET, *, key: str | None = None) -> Script[Any]:
+    """A command, under a key."""
+    return (yield from keyed(_with_json("POST", path, body), key)).read(shape)
+
+
+def _post_yaml(path: str, shape: Any, source: str | bytes, query: Mapping[str, Json] | None = None) -> Script[Any]:
+    data = source.encode() if isinstance(source, str) else source
+    request = Request("POST", path, parameters(query or {}), data, {"Content-Type": YAML})
+    return (yield from exchange(request)).read(shape)
+
+
+def _with_json(method: str, path: str, body: Json = UNSET, query: Mapping[str, Json] | None = None) -> Request:
+    """Raises NotJson for a body that JSON can't say."""
+    if body is UNSET:
+        return Request(method, path, parameters(query or {}))
+    data = json_values.dumps(json_values.check(body))
+    return Request(method, path, parameters(query or {}), data, {"Content-Type": "application/json"})
+
+
+def _path(*segments: str) -> str:
+    """`/v1/...`. Raises ValueError for a text that can name nothing."""
+    for segment in segments:
+        if segment.strip(".") == "":
+            raise ValueError(f"expected an id or a name, found {segment!r}")
+    return "/".join(["/v1", *(quote(segment, safe="@+:") for segment in segments)])
+
+
+def _run(run: RunRef) -> str:
+    return _path("runs", run if isinstance(run, str) else run.id)
+
+
+# --- workflows ----------------------------------------------------------------------------------------------------
+
+
+def publish_workflow(source: str | bytes, *, dev: bool = False) -> Script[m.Published]:
+    """Publish a YAML document under the name and version that it says. `dev`: a copy that may be replaced.
+
+    Raises Invalid with every mistake, Conflict where this version is there and says something else.
+    """
+    return _post_yaml("/v1/workflows", m.Published, source, {"dev": dev or None})
+
+
+def validate_workflow(source: str | bytes) -> Script[m.Validation]:
+    """Check a YAML document without storing it: every finding at once."""
+    return _post_yaml("/v1/workflows/validate", m.Validation, source)
+
+
+def list_workflows() -> Feed[m.WorkflowVersion]:
+    """The latest version of each workflow, by name."""
+    return pages("/v1/workflows", m.WorkflowVersion)
+
+
+def get_workflow(reference: str) -> Script[m.Workflow]:
+    """One workflow: `name`, `name@version` or `name@version+sha8`."""
+    return _get(_path("workflows", reference), m.Workflow)
+
+
+def list_versions(name: str) -> Script[list[m.WorkflowVersion]]:
+    """The versions of a workflow, the latest first."""
+    workflow = yield from get_workflow(name)
+    return workflow.versions
+
+
+def get_source(reference: str) -> Script[bytes]:
+    """The document as it was published."""
+    answer = yield from exchange(Request("GET", _path("workflows", reference) + "/source"))
+    return answer.body
+
+
+def draw_workflow(reference: str, format: str = "mermaid") -> Script[str]:
+    """The workflow as a picture: text for Mermaid, or `svg`."""
+    path = _path("workflows", reference) + "/graph"
+    answer = yield from exchange(Request("GET", path, parameters({"format": format})))
+    return answer.body.decode()
+
+
+def diff_versions(name: str, from_: str | int, to: str | int) -> Script[m.Diff]:
+    """What the version `to` changes against `from_`: steps that came, went, moved or say something else."""
+    return _get(_path("workflows", name) + "/diff", m.Diff, {"from": from_, "to": to})
+
+
+def migrate_runs(
+    name: str,
+    from_: str | int,
+    to: str | int,
+    *,
+    runs: Sequence[RunRef] | None = None,
+    map: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+    key: str | None = None,
+) -> Script[m.Migration]:
+    """Let runs of one version go on with another one: those, or all that are active. `map`: steps that are called
+    otherwise, old to new. With `dry_run` nothing moves; it is told what would, and why not."""
+    body: dict[str, Json] = {"from": str(from_), "to": str(to), "map": dict(map or {}), "dry_run": dry_run}
+    if runs is not None:
+        body["runs"] = [run if isinstance(run, str) else run.id for run in runs]
+    return _post(_path("workflows", name) + "/migrate", m.Migration, body, key=key)
+
+
+# --- runs ---------------------------------------------------------------------------------------------------------
+
+
+def start_run(
+    workflow: str,
+    input: Mapping[str, Json] | None = None,
+    *,
+    thread_id: str | None = None,
+    key: str | None = None,
+) -> Script[m.Run]:
+    """Start a run of `name`, `name@version` or `name@version+sha8`. `thread_id`: the conversation it belongs to.
+
+    Sent as often as it takes, it starts one run. `key` makes that so across calls: the same key, the same run.
+    """
+    body: dict[str, Json] = {"workflow": workflow, "input": dict(input or {})}
+    if thread_id is not None:
+        body["thread_id"] = thread_id
+    return _post("/v1/runs", m.Run, body, key=key)
+
+
+def get_run(run: RunRef) -> Script[m.Run]:
+    """One run as it is now."""
+    return _get(_run(run), m.Run)
+
+
+def list_runs(
+    *,
+    status: str | Sequence[str] | None = None,
+    workflow: str | None = None,
+    thread_id: str | None = None,
+    limit: int | None = None,
+) -> Feed[m.Run]:
+    """The runs, newest first, as many as are asked for."""
+    statuses = [status] if isinstance(status, str) else status
+    query = {"status": statuses, "workflow": workflow, "thread_id": thread_id}
+    return pages("/v1/runs", m.Run, limit=limit, query=query)
+
+
+def get_snapshot(run: RunRef, *, at: int | None = None) -> Script[m.Snapshot]:
+    """What the run was after its first `at` events (None: all): steps, variables, questions, messages."""
+    return _get(_run(run) + "/snapshot", m.Snapshot, {"at": at})
+
+
+def list_events(run: RunRef, *, after: int = 0, limit: int | None = None) -> Feed[AnyEvent]:
+    """The events that there are, after a seq."""
+    return scripts.mapped(list_events_json(run, after=after, limit=limit), _event)
+
+
+def list_events_json(run: RunRef, *, after: int = 0, limit: int | None = None) -> Feed[dict[str, Json]]:
+    """The same as JSON."""
+    return pages(
+        _run(run) + "/events",
+        dict[str, Json],
+        limit=limit,
+        size_max=scripts.EVENTS_PAGE,
+        cursor=str(after),
+        cursor_name="after",
+    )
+
+
+def follow_run(run: RunRef, *, after: int = 0) -> Feed[AnyEvent]:
+    """The events after a seq, and those to come, until the run ends. A lost connection is made anew, at the next event:
+    none comes twice, none is left out."""
+    return scripts.mapped(scripts.follow(_run(run), after), _event)
+
+
+def follow_run_json(run: RunRef, *, after: int = 0) -> Feed[dict[str, Json]]:
+    """The same as JSON."""
+    return scripts.follow(_run(run), after)
+
+
+def wait_for_run(run: RunRef, *, after: int = 0, timeout: float | None = None) -> Script[m.Run]:
+    """The run as soon as it stands: it has ended, or waits (for people, signals, time), is paused or needs attention.
+
+    `after`: not as it stood at that seq. Raises TimeoutError after `timeout` seconds.
+    """
+    return scripts.until(_run(run), m.STANDING, after, timeout)
+
+
+def get_result(run: RunRef, *, timeout: float | None = None) -> Script[Json]:
+    """The run's output, when it has it. Raises RunFailed where it ends without one, TimeoutError."""
+    ended: m.Run = yield from scripts.until(_run(run), m.ENDED, 0, timeout)
+    if ended.status != "finished":
+        raise RunFailed(ended)
+    return ended.output
+
+
+def _event(shown: dict[str, Json]) -> AnyEvent:
+    try:
+        return read_event(shown)
+    except msgspec.ValidationError as error:
+        raise unreadable(f"expected an event, found {str(shown)[:200]}: {error}") from None
+
+
+def _control(run: RunRef, verb: str, key: str | None, body: Json = UNSET) -> Script[m.Run]:
+    return _post(f"{_run(run)}/{verb}", m.Run, body, key=key)
+
+
+def pause_run(run: RunRef, *, reason: str = "", key: str | None = None) -> Script[m.Run]:
+    """Let no new step start. Attempts in flight finish, answers are stored, deadlines keep running."""
+    return _control(run, "pause", key, {"reason": reason})
+
+
+def resume_run(run: RunRef, *, key: str | None = None) -> Script[m.Run]:
+    """Go on after a pause."""
+    return _control(run, "resume", key)
+
+
+def stop_run(run: RunRef, *, reason: str = "", key: str | None = None) -> Script[m.Run]:
+    """Stop cooperatively: `in_flight` attempts are told to cancel and have a grace period."""
+    return _control(run, "stop", key, {"reason": reason})
+
+
+def terminate_run(run: RunRef, *, reason: str = "", key: str | None = None) -> Script[m.Run]:
+    """End the run at once. Late results are not recorded."""
+    return _control(run, "terminate", key, {"reason": reason})
+
+
+def retry_run(run: RunRef, *, key: str | None = None) -> Script[m.Run]:
+    """Go on from the failed step of a failed run, or with a run that needs attention."""
+    return _control(run, "retry", key)
+
+
+# --- people -------------------------------------------------------------------------------------------------------
+
+
+def list_pendings(*, limit: int | None = None) -> Feed[m.Pending]:
+    """The open questions, newest first."""
+    return pages("/v1/pendings", m.Pending, limit=limit)
+
+
+def get_pending(pending: PendingRef) -> Script[m.Pending]:
+    """One question: what is asked, who must decide, and what became of it."""
+    return _get(_pending(pending), m.Pending)
+
+
+def decide_pending(
+    pending: PendingRef,
+    decision: str | None = None,
+    *,
+    reason: str | None = None,
+    values: Given = UNSET,
+    edits: Given = UNSET,
+    result: Given = UNSET,
+    error: str | None = None,
+    key: str | None = None,
+) -> Script[m.Decision]:
+    """Decide an approval: `approve`, `reject` or another of its options, with the `values` of its form and `edits` of
+    a gated call's arguments. Of a call in doubt also its `result`.
+
+    A record (not a bare id) binds the answer to what it shows. The first valid answer stands: the same one again is
+    `already`, another one raises Conflict with the `winner`.
+    """
+    given: dict[str, Json] = {"decision": decision, "reason": reason, "error": error}
+    if not isinstance(pending, str):
+        given["digest"] = pending.digest
+    body = {name: value for name, value in given.items() if value is not None}
+    body |= {name: v for name, v in (("values", values), ("edits", edits), ("result", result)) if v is not UNSET}
+    return _post(_pending(pending) + "/decide", m.Decision, body, key=key)
+
+
+def answer_pending(pending: PendingRef, values: Json, *, key: str | None = None) -> Script[m.Decision]:
+    """Fill in a form."""
+    return decide_pending(pending, values=values, key=key)
+
+
+def give_result(pending: PendingRef, result: Json, *, key: str | None = None) -> Script[m.Decision]:
+    """Answer a frontend tool's call with its result."""
+    return decide_pending(pending, result=result, key=key)
+
+
+def give_error(pending: PendingRef, message: str, *, key: str | None = None) -> Script[m.Decision]:
+    """Answer a frontend tool's call with why there is no result."""
+    return decide_pending(pending, error=message, key=key)
+
+
+def _pending(pending: PendingRef) -> str:
+    return _path("pendings", pending if isinstance(pending, str) else pending.id)
+
+
+# --- events from outside, schedules -------------------------------------------------------------------------------
+
+
+def signal_run(run: RunRef, type: str, data: Json = None, *, id: str | None = None) -> Script[m.Signal]:
+    """Send one run an event. It is kept until the run waits for its type; the same `id` again changes nothing."""
+    return _post(_run(run) + "/signals", m.Signal, _outside(type, data, id))
+
+
+def send_event(type: str, data: Json = None, *, id: str | None = None) -> Script[m.SentEvent]:
+    """Send an event to all: to runs that wait for its type, and to the workflows that it starts."""
+    return _post("/v1/events", m.SentEvent, _outside(type, data, id))
+
+
+def _outside(type: str, data: Json, id: str | None) -> Json:
+    return {"type": type, "data": data} | ({} if id is None else {"id": id})
+
+
+def list_schedules() -> Feed[m.Schedule]:
+    """What starts by the clock, by workflow."""
+    return pages("/v1/schedules", m.Schedule)
+
+
+def get_schedule(schedule: ScheduleRef) -> Script[m.Schedule]:
+    """One schedule."""
+    return _get(_schedule(schedule), m.Schedule)
+
+
+def pause_schedule(schedule: ScheduleRef) -> Script[m.Schedule]:
+    """Let it fire no more until it is resumed."""
+    return _post(_schedule(schedule) + "/pause", m.Schedule)
+
+
+def resume_schedule(schedule: ScheduleRef) -> Script[m.Schedule]:
+    """Let it fire again, from its next time on."""
+    return _post(_schedule(schedule) + "/resume", m.Schedule)
+
+
+def run_schedule(schedule: ScheduleRef, *, key: str | None = None) -> Script[m.Run]:
+    """Start its run once, now, also while it is paused. Raises Conflict while its last run is active."""
+    return _post(_schedule(schedule) + "/run", m.Run, key=key)
+
+
+def _schedule(schedule: ScheduleRef) -> str:
+    return _path("schedules", schedule if isinstance(schedule, str) else schedule.id)
+
+
+# --- anything else ------------------------------------------------------------------------------------------------
+
+
+def send_request(
+    method: str,
+    path: str,
+    *,
+    query: Mapping[str, Json] | None = None,
+    json: Given = UNSET,
+    content: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    repeatable: bool | None = None,
+) -> Script[Answer]:
+    """Any request: what this client has no method for. `repeatable` (None: GET is): whether it may be sent again."""
+    request = _with_json(method, path, json, query)
+    body = request.body if content is None else content
+    return exchange(
+        Request(
+            method,
+            path,
+            request.query,
+            body,
+            {**request.headers, **(headers or {})},
+            repeatable=method == "GET" if repeatable is None else repeatable,
+        )
+    )
+
+
+def list_items(
+    path: str, *, query: Mapping[str, Json] | None = None, limit: int | None = None
+) -> Feed[dict[str, Json]]:
+    """The items of any list, as JSON."""
+    return pages(path, dict[str, Json], limit=limit, query=query)

@@ -1,0 +1,471 @@
+"""The AG-UI dialect (PROTOCOLS sections 0, 1 and 8.3), in two profiles: version 1.0 for peers that say
+`protocolVersion`, and what all clients from 0.0.42 to 0.0.59 take for those that do not (section 1.6, Safe profile).
+
+What its clients demand and nothing else does:
+
+* An optional field is absent, never null; no event type is unknown; no delta is empty.
+* A run that waits for a frontend's tool ends without an outcome, also where something else is open: what people are
+  asked beside it becomes an interrupt once the tool has answered.
+* A gate is shown as the call that it guards. That call has one id, which the log gives it too once it is performed: it
+  is never begun twice, and its result comes in the turn that follows (section 1.3).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final, TypeAlias
+
+from hai_flow import values
+from hai_flow.engine import events as e
+from hai_flow.engine.ids import pending_id, tool_call_id
+from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
+from hai_flow.wire import agent_input
+from hai_flow.wire.agui_interrupts import interrupt, told
+from hai_flow.wire.agui_protobuf import PROTOBUF
+from hai_flow.wire.dialect import Dialect, Entry, Frame, Limits, Posted, Profile, dump, without_none
+from hai_flow.wire.transcript import (
+    CONFIRM,
+    Call,
+    answer_of,
+    confirmation,
+    history,
+    may_be_answered,
+    question_args,
+    result_id,
+    shown_as_call,
+)
+from hai_flow.wire.turns import TurnEncoder, error_message
+
+Json: TypeAlias = Any
+
+PROTOCOL: Final = "1.0"
+"""The version that we speak, and say that we do, whoever asks."""
+
+OLD: Final = "0"
+"""The version of a peer that does not say its own."""
+
+BLOCK: Final = "hai.block"
+"""The activity by which a structured output of HAI is shown."""
+
+# --- inward -------------------------------------------------------------------------------------------------------
+
+_REASONING: Final = "agui.reasoning"
+
+
+def decode(body: bytes, limits: Limits) -> Posted:
+    """What a POST says. Raises `Rejected` (400 not JSON, 413 too large, 422 with every finding)."""
+    posted = agent_input.read(body, limits, resumes=True)
+    workflow, given = agent_input.wishes(posted)
+    options: dict[str, str] = {}
+    if _option(posted.forwarded, "reasoning") == "off":
+        options[_REASONING] = "off"
+    if posted.parent_run_id is not None:
+        options["agui.parent"] = posted.parent_run_id
+    return Posted(
+        thread_id=posted.thread_id,
+        wire_run_id=posted.run_id,
+        body_sha=posted.body_sha,
+        profile=Profile(
+            dialect=AGUI.name,
+            version=_version(posted.protocol_version),
+            client_tools=posted.client_tools,
+            options=tuple(sorted(options.items())),
+        ),
+        user_messages=posted.user_messages,
+        tool_messages=posted.tool_messages,
+        resume=posted.resume,
+        parent_run_id=posted.parent_run_id,
+        history=posted.history,
+        workflow=workflow,
+        input=given,
+    )
+
+
+def _version(said: str | None) -> str:
+    match = re.match(r"(\d{1,9})", said or "")
+    return PROTOCOL if match is not None and int(match[1]) >= 1 else OLD
+
+
+def _option(forwarded: dict[str, Json], name: str) -> Json:
+    wishes = forwarded.get("hai")
+    return wishes.get(name) if isinstance(wishes, dict) else None
+
+
+# --- outward: events ----------------------------------------------------------------------------------------------
+
+
+class AguiEncoder(TurnEncoder):
+    """The log as AG-UI events, for one profile."""
+
+    def __init__(self, profile: Profile, state: RunState) -> None:
+        super().__init__(profile, state)
+        self._old = profile.version != PROTOCOL
+        self._reasons = profile.option(_REASONING) != "off"
+        self._attached = False
+
+    # --- a turn
+
+    def run_started(self, at: int, run_id: str) -> list[Frame]:
+        return [
+            _frame(
+                "RUN_STARTED",
+                at,
+                threadId=self.state.thread_id,
+                runId=run_id,
+                parentRunId=self.profile.option("agui.parent"),
+                protocolVersion=PROTOCOL,
+            )
+        ]
+
+    def run_finished(self, at: int, run_id: str, status: str | None, reason: str) -> list[Frame]:
+        frames = [] if status is None else self._status(at, status, reason)
+        if status == "stopped" and self._old:  # it knows no outcome "cancelled": with none, all would look well
+            return [*frames, _error(at, reason or "The run was stopped.", "abort")]
+        outcome = {"type": "cancelled"} if status == "stopped" else self._interrupts(status)
+        ids = {"threadId": self.state.thread_id, "runId": run_id}
+        return [*frames, _frame("RUN_FINISHED", at, terminal=True, **ids, outcome=outcome)]
+
+    def _status(self, at: int, status: str, reason: str) -> list[Frame]:
+        return self.custom(at, "hai.status", without_none({"status": status, "reason": reason or None}))
+
+    def run_failed(self, at: int, error: e.Error) -> list[Frame]:
+        return [_error(at, error_message(error), error.code)]
+
+    def broken_off(self, at: int, reason: str) -> list[Frame]:
+        return [_error(at, reason, "server_closing")]
+
+    def step_edge(self, at: int, path: str, *, started: bool) -> list[Frame]:
+        return [_frame("STEP_STARTED" if started else "STEP_FINISHED", at, stepName=path)]
+
+    # --- state and snapshots
+
+    def state_snapshot(self, at: int) -> list[Frame]:
+        state = self.state.state
+        return [_frame("STATE_SNAPSHOT", at, snapshot={} if state is None else state)]
+
+    def state_delta(self, at: int, ops: Sequence[Json]) -> list[Frame]:
+        return [_frame("STATE_DELTA", at, delta=list(ops))]
+
+    def messages_snapshot(self, at: int, transcript: Sequence[Entry]) -> list[Frame]:
+        """None for an empty thread: it would only take from the client what it has not posted yet."""
+        messages = history(_Words(self._old, self._reasons), self.profile, self.state, transcript, self._call_of)
+        return [_frame("MESSAGES_SNAPSHOT", at, messages=messages)] if messages else []
+
+    # --- messages
+
+    def message_started(self, at: int, message: MessageState) -> list[Frame]:
+        match message.kind:
+            case "text":
+                metadata = None if self._old else _placed(message)
+                return [_frame("TEXT_MESSAGE_START", at, messageId=message.id, role="assistant", metadata=metadata)]
+            case "thinking" if self._reasons:
+                return [
+                    _frame("REASONING_START", at, messageId=message.id),
+                    _frame("REASONING_MESSAGE_START", at, messageId=message.id, role="reasoning"),
+                ]
+            case _:
+                return []
+
+    def message_content(self, at: int, message: MessageState, content: str) -> list[Frame]:
+        match message.kind:
+            case "text":
+                return [_frame("TEXT_MESSAGE_CONTENT", at, messageId=message.id, delta=content)]
+            case "thinking" if self._reasons:
+                return [_frame("REASONING_MESSAGE_CONTENT", at, messageId=message.id, delta=content)]
+            case "data":
+                block = _block(message, content)
+                return [_frame("ACTIVITY_SNAPSHOT", at, messageId=message.id, activityType=BLOCK, content=block)]
+            case _:
+                return []
+
+    def message_ended(self, at: int, message: MessageState) -> list[Frame]:
+        match message.kind:
+            case "text":
+                return [_frame("TEXT_MESSAGE_END", at, messageId=message.id)]
+            case "thinking" if self._reasons:
+                return [
+                    _frame("REASONING_MESSAGE_END", at, messageId=message.id),
+                    _frame("REASONING_END", at, messageId=message.id),
+                ]
+            case _:
+                return []
+
+    # --- calls
+
+    def call_started(self, at: int, call: ToolCallState) -> list[Frame]:
+        if self._is_gated(call):
+            return []
+        return [_call_start(call.id, call.name, at, self._parent(call))]
+
+    def _parent(self, call: ToolCallState) -> str | None:
+        """Only what is a message of the assistant for this client holds calls; else the call has one of its own."""
+        message = self.state.messages.get(call.parent_message_id or "")
+        return message.id if message is not None and message.kind == "text" else None
+
+    def call_args(self, at: int, call: ToolCallState, delta: str) -> list[Frame]:
+        return [] if self._is_gated(call) else [_call_args(call.id, delta, at)]
+
+    def call_ended(self, at: int, call: ToolCallState) -> list[Frame]:
+        return [] if self._is_gated(call) else [_call_end(call.id, at)]
+
+    def call_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
+        return [_result(call.id, content, at)]
+
+    # --- questions
+
+    def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        if shown_as_call(self.profile, opened):
+            return _whole_call(opened.id, CONFIRM[opened.kind], question_args(opened), at)
+        if not self._is_interrupt(opened):
+            return [_custom("hai.pending", told(opened), at)]
+        frames = self.open_question(at, opened)
+        if opened.kind == "gate":
+            call = _gate_call(self.state, opened)
+            frames += _whole_call(call, opened.tool or opened.path, opened.args or "{}", at)
+        return frames
+
+    def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        """The oldest clients ignore interrupts: they, and those who cannot answer, are told."""
+        if shown_as_call(self.profile, opened) or (self._is_interrupt(opened) and not self._old):
+            return []
+        return [_custom("hai.pending", told(opened), at)]
+
+    def _is_interrupt(self, opened: e.PendingOpened) -> bool:
+        if opened.kind == "tool" or shown_as_call(self.profile, opened):
+            return False
+        return may_be_answered(self.profile, opened)
+
+    def _interrupts(self, status: str | None) -> Json:
+        """The outcome of a turn that waits for people; None if it has none.
+
+        Who was answered in this very turn is not asked again by it, though the others' votes are still missing.
+        """
+        if status not in (None, "paused", "needs_attention"):
+            return None
+        pendings = [each for each in self.state.pendings.values() if each.status == "open"]
+        if any(self._is_awaited_call(each.opened) for each in pendings):
+            return None
+        asked = [each for each in pendings if self._is_interrupt(each.opened) and not self._has_voted(each)]
+        asked.sort(key=lambda each: (each.opened.at, each.opened.id))
+        if not asked:
+            return None
+        shown = [interrupt(each.opened, self._call_id(each.opened), expires=not self._old) for each in asked]
+        return {"type": "interrupt", "interrupts": shown}
+
+    def _call_id(self, opened: e.PendingOpened) -> str | None:
+        return _gate_call(self.state, opened) if opened.kind == "gate" else None
+
+    def _is_awaited_call(self, opened: e.PendingOpened) -> bool:
+        """Whether the client is about to answer this by a ToolMessage of its own accord."""
+        if opened.kind == "tool":
+            return self.profile.may_answer and opened.tool in self.profile.client_tools
+        return shown_as_call(self.profile, opened)
+
+    def _has_voted(self, pending: PendingState) -> bool:
+        turn = self.state.turn
+        return not self._attached and turn is not None and any(vote.turn == turn.n for vote in pending.votes)
+
+    def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:
+        self._attached = True
+        return super().preface(asker_run_id, transcript)
+
+    # --- gates
+
+    def _is_gated(self, call: ToolCallState) -> bool:
+        """Whether the client has seen this call already, as what a gate asked about."""
+        return call.executor == "server" and self._gate(call.path, call.id) is not None
+
+    def _gate(self, path: str, call_id: str | None = None) -> PendingState | None:
+        """The newest gate of the step that was shown as an interrupt; with `call_id`, only as that call."""
+        step = self.state.steps.get(path)
+        for n in range(step.asked if step else 0, 0, -1):
+            found = self.state.pendings.get(pending_id(self.state.run_id, path, n - 1))
+            if found is None or found.opened.kind != "gate" or not self._is_interrupt(found.opened):
+                continue
+            if call_id in (None, tool_call_id(self.state.run_id, path, n)):
+                return found
+        return None
+
+    def _call_of(self, profile: Profile, pending: PendingState) -> Call | None:
+        """The call by which a question stands in the client's history."""
+        opened = pending.opened
+        if opened.kind != "gate" or not self._is_interrupt(opened):
+            return confirmation(profile, pending)
+        id = _gate_call(self.state, opened)
+        return Call(id, opened.tool or opened.path, opened.args or "{}", self._gate_answer(id, pending))
+
+    def _gate_answer(self, id: str, pending: PendingState) -> tuple[str, str | None] | None:
+        """The result of the call behind a gate, else what became of the gate; None as long as either is to come."""
+        call = self.state.tool_calls.get(id)
+        if call is not None and call.result is not None:
+            return call.result, call.error
+        step = self.state.steps.get(pending.opened.path)
+        goes_on = step is not None and step.status in ("running", "waiting") and not self.state.ended
+        return None if goes_on and self._gate(pending.opened.path) is pending else answer_of(pending)
+
+    def _gated_step_ended(self, event: e.StepFinished | e.StepFailed | e.StepStopped | e.StepSkipped) -> list[Frame]:
+        """The call that a gate guarded gets its result here, if the log shows none: that of a call which is not exposed
+        is nobody's business, what was decided is."""
+        frames: list[Frame] = []
+        gate = self._gate(event.path)
+        if gate is not None:
+            id = _gate_call(self.state, gate.opened)
+            answer = answer_of(gate)
+            if id not in self.state.tool_calls and answer is not None:
+                frames.append(_result(id, answer[0], event.at))
+        return [*frames, *self._step_ended(event)]
+
+    SHOWN: ClassVar[dict[type[e.Event], Callable[[Any, Any], list[Frame]]]] = {
+        **TurnEncoder.SHOWN,
+        e.StepFinished: _gated_step_ended,
+        e.StepFailed: _gated_step_ended,
+        e.StepStopped: _gated_step_ended,
+        e.StepSkipped: _gated_step_ended,
+    }
+
+    # --- the author's own
+
+    def custom(self, at: int, name: str, value: Json) -> list[Frame]:
+        return [_custom(name, value, at)]
+
+    def raw(self, at: int, event: Json, source: str | None) -> list[Frame]:
+        return [_raw(event, source, at)]
+
+    def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
+        value = {"id": id, "from": event.from_, "to": event.to, "task": event.task}
+        return [_custom("hai.collaboration", without_none(value), at)]
+
+
+def _gate_call(state: RunState, opened: e.PendingOpened) -> str:
+    """The id of the call that a gate guards: the one that the log gives it if it is exposed and approved, for the step
+    counts the gate's pending and then the call. Unlike the pending's own id, nobody's ToolMessage answers it."""
+    step = state.steps[opened.path]
+    for n in range(step.asked):
+        if pending_id(state.run_id, opened.path, n) == opened.id:
+            return tool_call_id(state.run_id, opened.path, n + 1)
+    return f"{opened.id}:call"
+
+
+class _Words:
+    """Messages in a snapshot."""
+
+    def __init__(self, old: bool, reasons: bool) -> None:
+        self._old = old
+        self._reasons = reasons
+
+    def message(self, message: MessageState) -> dict[str, Json] | None:
+        if message.path is None:
+            return self._posted(message)
+        match message.kind:
+            case "text":
+                fields = {"id": message.id, "role": "assistant", "content": message.content or None}
+                return without_none({**fields, "metadata": None if self._old else _placed(message)})
+            case "data":
+                block = _block(message, message.content)
+                return {"id": message.id, "role": "activity", "activityType": BLOCK, "content": block}
+            case _ if self._old or not self._reasons or not message.content:  # a role that 0.0.42 does not know
+                return None
+            case _:
+                return {"id": message.id, "role": "reasoning", "content": message.content}
+
+    def _posted(self, message: MessageState) -> dict[str, Json]:
+        content = message.content
+        if isinstance(content, list):
+            content = [_old_part(part) if self._old else _part(part) for part in content]
+        fields = {"id": message.id, "role": message.role, "content": content, "name": message.name}
+        return without_none(fields)
+
+    def holder(self, id: str, at: int) -> dict[str, Json]:
+        return {"id": id, "role": "assistant"}
+
+
+def _part(part: dict[str, Json]) -> dict[str, Json]:
+    """A content part as AG-UI has it. What another dialect's client posted may be none: then its text is shown."""
+    if part.get("type") == "text" and isinstance(part.get("text"), str):
+        return {"type": "text", "text": part["text"]}
+    source = part.get("source")
+    if part.get("type") in agent_input.MEDIA and isinstance(source, dict):
+        known = {name: each for name in ("value", "mimeType") if isinstance(each := source.get(name), str)}
+        complete = "value" in known and ("mimeType" in known or source.get("type") != "data")
+        if complete and source.get("type") in ("data", "url", "file"):
+            return {"type": part["type"], "source": {"type": source["type"], **known}}
+    return {"type": "text", "text": values.dumps(part).decode()}
+
+
+def _old_part(part: dict[str, Json]) -> dict[str, Json]:
+    """A content part that the oldest client reads too: media are `binary` for it."""
+    shown = _part(part)
+    if shown["type"] == "text":
+        return shown
+    source = shown["source"]
+    place = {"data": "data", "url": "url", "file": "id"}[source["type"]]
+    mime = source.get("mimeType", "application/octet-stream")
+    return {"type": "binary", "mimeType": mime, place: source["value"]}
+
+
+# --- outward: frames ----------------------------------------------------------------------------------------------
+
+
+def _frame(type: str, at: int, *, call: str | None = None, terminal: bool = False, **fields: Json) -> Frame:
+    """One event. Fields that are None are left out; `call` is the toolCallId of a frame that streams a call."""
+    return Frame(type, dump(without_none({"type": type, **fields, "timestamp": at})), call, terminal)
+
+
+def _custom(name: str, value: Json, at: int) -> Frame:
+    """CUSTOM's value may be null, and is there then."""
+    return Frame("CUSTOM", dump({"type": "CUSTOM", "name": name, "value": value, "timestamp": at}))
+
+
+def _raw(event: Json, source: str | None, at: int) -> Frame:
+    fields = {"type": "RAW", "event": event}
+    return Frame("RAW", dump({**fields, **without_none({"source": source}), "timestamp": at}))
+
+
+def _error(at: int, message: str, code: str) -> Frame:
+    return _frame("RUN_ERROR", at, terminal=True, message=message, code=code)
+
+
+def _placed(message: MessageState) -> Json:
+    """Where HAI's layout would have a message."""
+    place = without_none({"blockId": message.block_id, "layout": message.layout, "style": message.style})
+    return {"hai": place} if place else None
+
+
+def _block(message: MessageState, content: str) -> dict[str, Json]:
+    fields = {
+        "output": values.loads(content),
+        "blockId": message.block_id,
+        "layout": message.layout,
+        "style": message.style,
+    }
+    return without_none(fields)
+
+
+def _whole_call(id: str, name: str, args: str, at: int) -> list[Frame]:
+    return [_call_start(id, name, at), _call_args(id, args, at), _call_end(id, at)]
+
+
+def _call_start(id: str, name: str, at: int, parent: str | None = None) -> Frame:
+    return _frame("TOOL_CALL_START", at, call=id, toolCallId=id, toolCallName=name, parentMessageId=parent)
+
+
+def _call_args(id: str, delta: str, at: int) -> Frame:
+    return _frame("TOOL_CALL_ARGS", at, call=id, toolCallId=id, delta=delta)
+
+
+def _call_end(id: str, at: int) -> Frame:
+    return _frame("TOOL_CALL_END", at, call=id, toolCallId=id)
+
+
+def _result(id: str, content: str, at: int) -> Frame:
+    return _frame("TOOL_CALL_RESULT", at, messageId=result_id(id), toolCallId=id, content=content, role="tool")
+
+
+AGUI: Final = Dialect(
+    "agui",
+    "agui-1",
+    AguiEncoder,
+    decode,
+    others=(Dialect("agui", "agui-1-protobuf", AguiEncoder, decode, framing=PROTOBUF),),
+)

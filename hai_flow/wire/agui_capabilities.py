@@ -1,0 +1,29 @@
+"""What an agent of ours can do, as AG-UI's `AgentCapabilities` (PROTOCOLS section 1.3). A field that is absent is not
+claimed."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+Json: TypeAlias = Any
+
+
+def capabilities(name: str, version: str, description: str | None = None) -> dict[str, Json]:
+    """The capabilities of the workflow `name`; `version` is the server's."""
+    identity = {"name": name, "type": "hai-flow", "version": version}
+    return {
+        "identity": identity if description is None else {**identity, "description": description},
+        "transport": {"streaming": True, "httpBinary": True, "resumable": True},
+        "tools": {"supported": True, "parallelCalls": True, "clientProvided": True},
+        "output": {"structuredOutput": True},
+        "state": {"snapshots": True, "deltas": True, "memory": True, "persistentState": True},
+        "multiAgent": {"supported": True, "delegation": True},
+        "reasoning": {"supported": True, "streaming": True, "encrypted": False},
+        "multimodal": {"input": {"image": True, "audio": True, "video": True, "pdf": True, "file": True}},
+        "humanInTheLoop": {
+            "supported": True,
+            "approvals": True,
+            "approveWithEdits": True,
+            "interrupts": True,
+        },
+    }

@@ -1,0 +1,76 @@
+"""What people are asked, as AG-UI's interrupts (PROTOCOLS sections 1.3, 5.2; LANGUAGE section 7)."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+from hai_flow import values
+from hai_flow.engine import events as e
+from hai_flow.wire.dialect import without_none
+from hai_flow.wire.transcript import question_args
+
+Json: TypeAlias = Any
+
+_REASONS: Final = {"gate": "tool_call", "approve": "confirmation"}
+
+
+def interrupt(opened: e.PendingOpened, call_id: str | None, *, expires: bool) -> dict[str, Json]:
+    """The open question as an `Interrupt`; its id is the pending's. `call_id`: the call that a gate guards."""
+    words = [text for text in (opened.title, opened.message) if text]
+    fields = {
+        "id": opened.id,
+        "reason": _REASONS.get(opened.kind, "input_required"),
+        "message": "\n\n".join(words) or None,
+        "toolCallId": call_id,
+        "responseSchema": _schema(opened),
+        "expiresAt": _expiry(opened) if expires else None,
+        "metadata": {"hai": {"kind": opened.kind, **_question(opened)}},
+    }
+    return without_none(fields)
+
+
+def told(opened: e.PendingOpened) -> dict[str, Json]:
+    """The question for those who cannot answer it here: the value of CUSTOM `hai.pending`."""
+    shown = {name: value for name, value in _question(opened).items() if name not in ("evidence", "digest")}
+    return {"id": opened.id, "kind": opened.kind, **shown}
+
+
+def _question(opened: e.PendingOpened) -> dict[str, Json]:
+    return values.loads(question_args(opened))
+
+
+def _schema(opened: e.PendingOpened) -> Json:
+    """The form of an answer.
+
+    Where yes or no is all there is to say, it is the only form in which assistant-ui shows its approval card: nothing
+    but `approved` is required, and there is no `additionalProperties`.
+    """
+    if opened.kind == "ask":
+        return opened.schema
+    reason = {"type": "string"}
+    if opened.schema is None and not _may_edit(opened) and set(opened.options) <= {"approve", "reject"}:
+        properties: dict[str, Json] = {"approved": {"type": "boolean"}, "reason": reason}
+        return {"type": "object", "properties": properties, "required": ["approved"]}
+    properties = {"decision": {"type": "string", "enum": list(opened.options)}, "reason": reason}
+    schema: dict[str, Json] = {"type": "object", "properties": properties, "required": ["decision"]}
+    if opened.schema is not None:
+        form = dict(opened.schema)
+        if "$defs" in form:  # its references count from the root
+            schema["$defs"] = form.pop("$defs")
+        properties["values"] = form
+    if _may_edit(opened):
+        properties["edits"] = {"type": "object"}
+    return schema
+
+
+def _may_edit(opened: e.PendingOpened) -> bool:
+    return bool((opened.policy or {}).get("edit"))
+
+
+def _expiry(opened: e.PendingOpened) -> str | None:
+    """When nobody can answer any more; None where that is not certain, for a client takes its word for it: it may be
+    asked of others then, or the clock may be halted."""
+    policy = opened.policy or {}
+    if opened.deadline is None or policy.get("escalations") or policy.get("pause_clock") == "stop":
+        return None
+    return values.rfc3339(opened.deadline)

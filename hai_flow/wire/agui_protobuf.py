@@ -1,0 +1,251 @@
+"""AG-UI's events as Protocol Buffers, for peers of version 1.0 (PROTOCOLS section 1.4, Protobuf).
+
+A frame is the event's JSON written again as the message `Event`, whose one field names its type; before it stands its
+length in four bytes. The numbers are those of the protocol's own schema. Of that only what we send is here, and nothing
+is read: it is tested byte for byte against what the protocol's encoder writes.
+
+Its oddities: the type stands in `baseEvent` too, as a number; the outcome is a string with its parts beside it; a
+message has one field for content that is text, one for parts and one for an activity's object.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from hai_flow import values
+from hai_flow.wire.framing import Framing, length_prefixed
+
+Json: TypeAlias = Any
+Write: TypeAlias = Callable[[int, Json], bytes]
+
+CONTENT_TYPE: Final = "application/vnd.ag-ui.event+proto"
+
+# --- the wire format ----------------------------------------------------------------------------------------------
+
+
+def _varint(number: int) -> bytes:
+    """Not negative: seven bits a byte, the lowest first."""
+    written = bytearray()
+    while number > 0x7F:
+        written.append(number & 0x7F | 0x80)
+        number >>= 7
+    written.append(number)
+    return bytes(written)
+
+
+def _bytes(number: int, content: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _string(number: int, text: Json) -> bytes:
+    return _bytes(number, str(text).encode())
+
+
+def _text(number: int, text: Json) -> bytes:
+    """A string that is simply left out where it is empty."""
+    return _string(number, text) if text else b""
+
+
+def _integer(number: int, value: Json) -> bytes:
+    return _varint(number << 3) + _varint(value & 0xFFFF_FFFF_FFFF_FFFF)
+
+
+def _boolean(number: int, value: Json) -> bytes:
+    return _integer(number, int(value))
+
+
+# --- google.protobuf.Value ----------------------------------------------------------------------------------------
+
+
+def _value(value: Json) -> bytes:
+    if value is None:
+        return _integer(1, 0)
+    if isinstance(value, bool):
+        return _boolean(4, value)
+    if isinstance(value, int | float):
+        return _varint(2 << 3 | 1) + struct.pack("<d", value)
+    if isinstance(value, str):
+        return _string(3, value)
+    if isinstance(value, dict):
+        return _bytes(5, _struct(value))
+    return _bytes(6, b"".join(_bytes(1, _value(item)) for item in value))
+
+
+def _struct(record: dict[str, Json]) -> bytes:
+    return b"".join(_bytes(1, _text(1, key) + _bytes(2, _value(item))) for key, item in record.items())
+
+
+def _any(number: int, value: Json) -> bytes:
+    return _bytes(number, _value(value))
+
+
+def _map(number: int, record: Json) -> bytes:
+    return _bytes(number, _struct(record))
+
+
+# --- messages -----------------------------------------------------------------------------------------------------
+
+
+class _Field(NamedTuple):
+    """A field of a message: its number, its name in JSON, and how it is written."""
+
+    number: int
+    name: str
+    write: Write
+
+
+def _message(fields: Sequence[_Field], record: dict[str, Json]) -> bytes:
+    return b"".join(field.write(field.number, record[field.name]) for field in fields if field.name in record)
+
+
+def _one(fields: Sequence[_Field]) -> Write:
+    return lambda number, record: _bytes(number, _message(fields, record))
+
+
+def _each(write: Write) -> Write:
+    return lambda number, items: b"".join(write(number, item) for item in items)
+
+
+def _fields(*fields: tuple[int, str, Write]) -> tuple[_Field, ...]:
+    return tuple(_Field(*field) for field in fields)
+
+
+_SOURCES: Final = {
+    "data": (1, _fields((1, "value", _text), (2, "mimeType", _text))),
+    "url": (2, _fields((1, "value", _text), (2, "mimeType", _string))),
+    "file": (3, _fields((1, "value", _text), (2, "provider", _string), (3, "mimeType", _string))),
+}
+_PARTS: Final = {"text": 1, "image": 2, "audio": 3, "video": 4, "document": 5}
+
+
+def _part(number: int, part: Json) -> bytes:
+    if part["type"] == "text":
+        content = _message(_fields((1, "text", _text), (2, "id", _string), (3, "metadata", _any)), part)
+    else:
+        source = part["source"]
+        place, fields = _SOURCES[source["type"]]
+        content = _bytes(1, _bytes(place, _message(fields, source)))
+        content += _message(_fields((2, "metadata", _any), (3, "id", _string)), part)
+    return _bytes(number, _bytes(_PARTS[part["type"]], content))
+
+
+_FUNCTION: Final = _fields((1, "name", _text), (2, "arguments", _text))
+_TOOL_CALL: Final = _fields((1, "id", _text), (2, "type", _text), (3, "function", _one(_FUNCTION)))
+_MESSAGE: Final = _fields(
+    (1, "id", _text),
+    (2, "role", _text),
+    (3, "content", _string),
+    (4, "name", _string),
+    (5, "toolCalls", _each(_one(_TOOL_CALL))),
+    (6, "toolCallId", _string),
+    (7, "error", _string),
+    (8, "contentParts", _each(_part)),
+    (9, "metadata", _map),
+    (12, "activityType", _string),
+    (13, "activityContent", _map),
+)
+
+
+def _said(number: int, message: Json) -> bytes:
+    """A message. Its content goes where its kind belongs."""
+    content = message.get("content")
+    place = {list: "contentParts", dict: "activityContent"}.get(type(content))
+    if place is not None:
+        message = {**{name: value for name, value in message.items() if name != "content"}, place: content}
+    return _bytes(number, _message(_MESSAGE, message))
+
+
+_INTERRUPT: Final = _fields(
+    (1, "id", _text),
+    (2, "reason", _text),
+    (3, "message", _string),
+    (4, "toolCallId", _string),
+    (5, "responseSchema", _any),
+    (6, "expiresAt", _string),
+    (7, "metadata", _any),
+)
+_OPERATIONS: Final = ("add", "remove", "replace", "move", "copy", "test")
+
+
+def _operation(number: int, operation: Json) -> bytes:
+    kind = _OPERATIONS.index(operation["op"])
+    rest = _message(_fields((2, "path", _text), (3, "from", _string), (4, "value", _any)), operation)
+    return _bytes(number, (_integer(1, kind) if kind else b"") + rest)
+
+
+# --- events -------------------------------------------------------------------------------------------------------
+
+
+class _Kind(NamedTuple):
+    """A type of event: its number in `baseEvent`, that of its field in `Event`, and its own fields."""
+
+    type: int
+    field: int
+    fields: tuple[_Field, ...]
+
+
+_MESSAGE_ID: Final = (2, "messageId", _text)
+_CALL_ID: Final = (2, "toolCallId", _text)
+_REASONING_ID: Final = (3, "messageId", _text)
+_STEP: Final = (2, "stepName", _text)
+_RUN: Final = ((2, "threadId", _text), (3, "runId", _text))
+
+_KINDS: Final[dict[str, _Kind]] = {
+    name: _Kind(type, field, _fields(*fields))
+    for name, type, field, fields in (
+        ("TEXT_MESSAGE_START", 0, 1, (_MESSAGE_ID, (3, "role", _string), (4, "name", _string))),
+        ("TEXT_MESSAGE_CONTENT", 1, 2, (_MESSAGE_ID, (3, "delta", _text))),
+        ("TEXT_MESSAGE_END", 2, 3, (_MESSAGE_ID,)),
+        ("TOOL_CALL_START", 3, 4, (_CALL_ID, (3, "toolCallName", _text), (4, "parentMessageId", _string))),
+        ("TOOL_CALL_ARGS", 4, 5, (_CALL_ID, (3, "delta", _text))),
+        ("TOOL_CALL_END", 5, 6, (_CALL_ID,)),
+        ("STATE_SNAPSHOT", 6, 7, ((2, "snapshot", _any),)),
+        ("STATE_DELTA", 7, 8, ((2, "delta", _each(_operation)),)),
+        ("MESSAGES_SNAPSHOT", 8, 9, ((2, "messages", _each(_said)),)),
+        ("RAW", 9, 10, ((2, "event", _any), (3, "source", _string))),
+        ("CUSTOM", 10, 11, ((2, "name", _text), (3, "value", _any))),
+        ("RUN_STARTED", 11, 12, (*_RUN, (4, "parentRunId", _string), (6, "protocolVersion", _string))),
+        (
+            "RUN_FINISHED",
+            12,
+            13,
+            (*_RUN, (4, "result", _any), (5, "outcome", _text), (6, "interrupts", _each(_one(_INTERRUPT)))),
+        ),
+        ("RUN_ERROR", 13, 14, ((2, "code", _string), (3, "message", _text))),
+        ("STEP_STARTED", 14, 15, (_STEP,)),
+        ("STEP_FINISHED", 15, 16, (_STEP,)),
+        (
+            "TOOL_CALL_RESULT",
+            21,
+            22,
+            ((3, "messageId", _text), (4, "toolCallId", _text), (5, "content", _string), (6, "role", _string)),
+        ),
+        ("ACTIVITY_SNAPSHOT", 22, 23, (_REASONING_ID, (4, "activityType", _text), (5, "content", _map))),
+        ("REASONING_START", 24, 25, (_REASONING_ID,)),
+        ("REASONING_MESSAGE_START", 25, 26, (_REASONING_ID, (4, "role", _text))),
+        ("REASONING_MESSAGE_CONTENT", 26, 27, (_REASONING_ID, (4, "delta", _text))),
+        ("REASONING_MESSAGE_END", 27, 28, (_REASONING_ID,)),
+        ("REASONING_END", 29, 30, (_REASONING_ID,)),
+    )
+}
+
+
+def encoded(event: dict[str, Json]) -> bytes:
+    """The event, one that we send, as the message `Event`."""
+    kind = _KINDS[event["type"]]
+    base = _integer(1, kind.type) if kind.type else b""
+    base += _message(_fields((2, "timestamp", _integer), (4, "metadata", _map)), event)
+    outcome = event.get("outcome")
+    if outcome is not None:
+        event = {**event, "outcome": outcome["type"], "interrupts": outcome.get("interrupts", ())}
+    return _bytes(kind.field, _bytes(1, base) + _message(kind.fields, event))
+
+
+def _render(data: bytes, name: str, id: str | None) -> bytes:
+    return length_prefixed(encoded(values.loads(data)))
+
+
+PROTOBUF: Final = Framing(CONTENT_TYPE, _render)
+"""It has no ids: who loses such a stream posts again."""

@@ -1,0 +1,216 @@
+"""A run started in one protocol is followed and answered in every other: five by five, a tool and a decision."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import httpx2
+import pytest
+
+from tests.support.agent_client import AgentClient, approval, output, say
+from tests.support.agui_client import AguiClient, resolved
+from tests.support.aui_client import AuiClient
+from tests.support.hai_client import HaiClient, Live, answer, unique, user
+from tests.support.server import ServerProcess
+
+TOOL, DECISION = "confirmAction", "decision"
+"""What the run asks: the result of a frontend's tool, or an approval."""
+
+WORKFLOWS = {
+    TOOL: """\
+hai: flow/v1
+name: cross_tool
+version: 1
+tools:
+  confirmAction:
+    frontend:
+      description: Confirm
+      parameters: {type: object, properties: {action: {type: string}}}
+steps:
+  - {id: ask, call: confirmAction, with: {action: go}}
+  - say: "told ${{ steps.ask.output }}"
+""",
+    DECISION: """\
+hai: flow/v1
+name: cross_decision
+version: 1
+steps:
+  - {id: ask, approve: {title: Go?, from: anyone}}
+  - say: "told ${{ steps.ask.output.decision }}"
+""",
+}
+NAMES = {TOOL: "cross_tool", DECISION: "cross_decision"}
+SAID = {TOOL: "told confirmed", DECISION: "told approve"}
+
+
+class Party(Protocol):
+    """Somebody at a thread, in one protocol."""
+
+    def start(self) -> None:
+        """Say the first message; return when the run waits."""
+        ...
+
+    def pending(self, what: str) -> str:
+        """The id of what the run waits for, as the protocol shows it to one who comes now."""
+        ...
+
+    def answer(self, what: str, id: str) -> None:
+        """Answer it; return when that is accepted."""
+        ...
+
+
+@dataclass
+class Place:
+    """Where a party meets others."""
+
+    url: str
+    workflow: str
+    thread_id: str
+
+
+def last_call(snapshot: dict[str, Any]) -> str:
+    """The id of the newest call in a snapshot of messages."""
+    return [call for message in snapshot["messages"] for call in message.get("toolCalls", ())][-1]["id"]
+
+
+class Hai:
+    def __init__(self, place: Place) -> None:
+        self.client = HaiClient(place.url, place.thread_id, workflow=place.workflow)
+
+    def start(self) -> None:
+        assert self.client.post(user("go"), tools=(TOOL,)).types[-1] == "RUN_FINISHED"
+
+    def pending(self, what: str) -> str:
+        stream = self.client.post()
+        if what == DECISION:
+            (shown,) = [each for each in stream.all("CUSTOM") if each["name"] == "hai.pending"]
+            return shown["value"]["id"]
+        calls = [
+            call for message in stream.one("MESSAGE_SNAPSHOT")["messages"] for call in message.get("toolCalls", ())
+        ]
+        return calls[-1]["id"]
+
+    def answer(self, what: str, id: str) -> None:
+        assert self.client.post(answer(id, "confirmed" if what == TOOL else "true")).status == 200
+
+
+class Agui:
+    def __init__(self, place: Place) -> None:
+        self.client = AguiClient(place.url, place.thread_id, workflow=place.workflow)
+
+    def start(self) -> None:
+        assert self.client.post(user("go"), tools=(TOOL,)).types[-1] == "RUN_FINISHED"
+
+    def pending(self, what: str) -> str:
+        stream = self.client.post()
+        if what == DECISION:
+            return stream.interrupts()[0]["id"]
+        calls = [
+            call for message in stream.one("MESSAGES_SNAPSHOT")["messages"] for call in message.get("toolCalls", ())
+        ]
+        return calls[-1]["id"]
+
+    def answer(self, what: str, id: str) -> None:
+        if what == TOOL:
+            assert self.client.post(answer(id, "confirmed")).status == 200
+        else:
+            assert self.client.post(resume=[resolved({"id": id}, {"approved": True})]).status == 200
+
+
+class Social:
+    """The document has no way up: REST is."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+    def start(self) -> None:
+        body = {"workflow": self.place.workflow, "thread_id": self.place.thread_id}
+        assert httpx2.post(f"{self.place.url}/v1/runs", json=body, timeout=30).status_code == 201
+        self._until_waiting()
+
+    def _until_waiting(self) -> list[dict[str, Any]]:
+        path = f"{self.place.url}/api/v1/agent/runs/{self.place.thread_id}/events"
+        with httpx2.stream("GET", path, timeout=30) as response:
+            live = Live(response)
+            return live.until("RUN_FINISHED")
+
+    def pending(self, what: str) -> str:
+        finished = self._until_waiting()[-1]
+        assert finished["status"] == "waiting"
+        return finished["pendings"][0]["id"]
+
+    def answer(self, what: str, id: str) -> None:
+        body = {"result": "confirmed"} if what == TOOL else {"decision": "approve"}
+        assert httpx2.post(f"{self.place.url}/v1/pendings/{id}/decide", json=body, timeout=30).status_code == 200
+
+
+class Aui:
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+    def start(self) -> None:
+        with contextlib.closing(self._joined(message="go")) as client:
+            client.until("aui_run_finished")
+
+    def _joined(self, **params: Any) -> AuiClient:
+        return AuiClient(self.place.url, self.place.workflow, session_id=self.place.thread_id, **params)
+
+    def pending(self, what: str) -> str:
+        with contextlib.closing(self._joined()) as client:
+            return client.until("aui_interrupt")["interrupt_id"]
+
+    def answer(self, what: str, id: str) -> None:
+        with contextlib.closing(self._joined()) as client:
+            payload = {"result": "confirmed"} if what == TOOL else {}
+            client.send(type="input", interrupt_id=id, action="approve", payload=payload)
+            assert client.until("aui_action_ack")["status"] == "accepted"
+
+
+class Agent:
+    def __init__(self, place: Place) -> None:
+        self.client = AgentClient(place.url, workflow=place.workflow)
+        self.client.session_id = place.thread_id
+
+    def start(self) -> None:
+        assert self.client.post(say("go")).last["status"] == "incomplete"
+
+    def pending(self, what: str) -> str:
+        data = self.client.post().last["output"][-1]["content"][0]["data"]
+        return data["call_id"] if what == TOOL else data["id"]
+
+    def answer(self, what: str, id: str) -> None:
+        given = output(id, "confirmed") if what == TOOL else approval(id, approve=True)
+        assert self.client.post(given).status == 200
+
+
+PARTIES: dict[str, type[Any]] = {"hai": Hai, "agui": Agui, "social": Social, "aui": Aui, "agent-api": Agent}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def published(server: ServerProcess) -> None:
+    for source in WORKFLOWS.values():
+        assert httpx2.post(f"{server.url}/v1/workflows", content=source).status_code in (200, 201)
+
+
+@pytest.mark.parametrize("what", [TOOL, DECISION])
+@pytest.mark.parametrize("answered", PARTIES)
+@pytest.mark.parametrize("started", PARTIES)
+def test_a_run_of_one_protocol_is_followed_and_answered_in_another(
+    server: ServerProcess, http: httpx2.Client, started: str, answered: str, what: str
+) -> None:
+    place = Place(server.url, NAMES[what], unique("cross"))
+    starter: Party = PARTIES[started](place)
+    answerer: Party = PARTIES[answered](place)
+    starter.start()
+    id = answerer.pending(what)
+    answerer.answer(what, id)
+    (run,) = http.get("/v1/runs", params={"thread_id": place.thread_id}).json()["items"]
+    with httpx2.stream(
+        "GET", f"{server.url}/v1/runs/{run['id']}/events", headers={"Accept": "text/event-stream"}, timeout=30
+    ) as response:
+        response.read()  # to its end
+    snapshot = http.get(f"/v1/runs/{run['id']}/snapshot").json()
+    assert snapshot["status"] == "finished"
+    assert SAID[what] in str(snapshot["messages"])

@@ -1,0 +1,48 @@
+"""The page about the client is true: its examples run as they stand, and it names every method and error."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hai_flow import client
+from hai_flow.client import HaiFlowError, blocking
+from tests.support.server import ServerProcess
+
+PAGE = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_an_example_runs_as_it_stands(number: int, server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HAI_FLOW_URL", server.url)
+    exec(compile(EXAMPLES[number], f"docs/client.md, example {number + 1}", "exec"), {})
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) >= 6
+
+
+@pytest.mark.parametrize("group", ["Runs", "Pendings", "Workflows", "Schedules", "Events"])
+def test_every_method_is_on_the_page(group: str) -> None:
+    row = re.search(rf"^\| `flow.{group.lower()}` \|(.*)\|$", PAGE, re.MULTILINE)
+    assert row is not None
+    methods = {name for name in vars(getattr(blocking, group)) if not name.startswith("_")}
+    assert methods - {"events_json", "follow_json"} == set(re.findall(r"\w+", row[1]))
+
+
+def test_every_error_is_on_the_page() -> None:
+    errors = [
+        name
+        for name in client.__all__
+        if isinstance(kind := getattr(client, name), type) and issubclass(kind, HaiFlowError)
+    ]
+    assert len(errors) == 7
+    assert [name for name in errors if f"`{name}`" not in PAGE] == []
+
+
+def test_what_is_public_is_there_and_sorted() -> None:
+    assert sorted(client.__all__) == client.__all__
+    assert all(hasattr(client, name) for name in client.__all__)

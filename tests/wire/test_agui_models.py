@@ -1,0 +1,36 @@
+"""The protocol's own Python models read every frame (`ag-ui-protocol`, in the environment of the protocols' tests)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+
+from hai_flow.engine.state import RunState
+from hai_flow.wire.agui import AguiEncoder
+from hai_flow.wire.agui_capabilities import capabilities
+from tests.wire.stories import RUN, stories
+from tests.wire.test_agui_properties import PROFILES, encode
+
+ag_ui = pytest.importorskip("ag_ui.core")
+pydantic = pytest.importorskip("pydantic")
+
+
+def as_json(model) -> object:
+    return model.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+@settings(deadline=None)
+@given(stories(), PROFILES)
+def test_the_models_read_every_frame_and_write_it_back(story, profile):
+    events = pydantic.TypeAdapter(ag_ui.Event)
+    frames = encode(AguiEncoder(profile, RunState(RUN)), story.events)
+    frames += AguiEncoder(profile, story.state).preface("asker", ())
+    for frame in frames:
+        assert as_json(events.validate_json(frame.data)) == json.loads(frame.data)
+
+
+def test_the_models_read_our_capabilities():
+    ours = capabilities("w", "1", "d")
+    assert as_json(ag_ui.AgentCapabilities.model_validate(ours)) == ours
