@@ -211,7 +211,7 @@ class Outlet:
                 log.error("stream_failed", exc_info=error)
             self._finish(self._farewell())
             return
-        if news.terminal:
+        if news.last:
             self._finish(news.data)
         elif news.data:
             self._write(news.data)

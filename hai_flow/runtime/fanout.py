@@ -68,15 +68,11 @@ class Lagging(Exception):
 
 
 class News(NamedTuple):
-    """Everything new for the followers at one place, up to a terminal piece: made once for all of them."""
+    """Everything new for the followers at one place, made once for all of them. `last`: the stream ends with it."""
 
     pieces: Sequence[Piece]
     data: bytes
-
-    @property
-    def terminal(self) -> bool:
-        """Whether the stream ends with it."""
-        return bool(self.pieces) and self.pieces[-1].terminal
+    last: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -117,7 +113,7 @@ class _Ring:
         if newest is None or newest[0] != seq or newest[1] != end:
             pieces = list(islice(self.pieces, skip, None))
             last = next((n for n, piece in enumerate(pieces, 1) if piece.terminal), None)
-            newest = self._newest = seq, end, _news(pieces[:last])
+            newest = self._newest = seq, end, _news(pieces[:last], last=last is not None)
         return newest[2]
 
     def wake(self) -> None:
@@ -172,10 +168,10 @@ class Place:
         news = ring.after(self.seq)
         if news.pieces:
             self.seq += len(news.pieces)
-            if self._last is not None and news.terminal:
-                return _news([*news.pieces[:-1], self._last(news.pieces[-1])])
+            if self._last is not None and news.last:
+                return _news([*news.pieces[:-1], self._last(news.pieces[-1])], last=True)
         elif self._fanout.closing.is_set():
-            return _news([_farewell(ring.encoder, ring.dialect)])
+            return _news([_farewell(ring.encoder, ring.dialect)], last=True)
         return news
 
     async def change(self) -> None:
@@ -242,7 +238,7 @@ class Following:
         except BaseException:
             self._leave()
             raise
-        if news.terminal:
+        if news.last:
             self._leave()
         return news.pieces
 
@@ -530,8 +526,8 @@ def _farewell(encoder: Encoder, dialect: Dialect) -> Piece:
     return unnumbered(dialect, encoder.farewell("The server is closing; reconnect to go on."))
 
 
-def _news(pieces: Sequence[Piece]) -> News:
-    return News(pieces, b"".join([piece.data for piece in pieces]))
+def _news(pieces: Sequence[Piece], *, last: bool = False) -> News:
+    return News(pieces, b"".join([piece.data for piece in pieces]), last)
 
 
 _NO_NEWS: Final = _news(())

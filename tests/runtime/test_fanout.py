@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -12,8 +12,8 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState, evolve
-from hai_flow.runtime import LOCAL_TENANT, Runtime, committer
-from hai_flow.runtime.fanout import FanoutConfig, Lagging, Piece
+from hai_flow.runtime import LOCAL_TENANT, Runtime, committer, fanout
+from hai_flow.runtime.fanout import FanoutConfig, Following, Lagging, Piece
 from hai_flow.wire import DIALECTS
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.log import LOG, LogEncoder
@@ -25,7 +25,7 @@ from tests.support.waiting import until
 PROFILE = Profile(dialect="log")
 
 
-def follow(runtime: Runtime, start_state: RunState) -> AsyncIterator[Sequence[Piece]]:
+def follow(runtime: Runtime, start_state: RunState) -> Following:
     return runtime.fanout.follow(UUID(start_state.run_id), LOG, PROFILE, start_state)
 
 
@@ -107,7 +107,7 @@ async def test_who_is_slower_than_the_ring_is_told_to_come_back(make: Make) -> N
     runtime.fanout.config = FanoutConfig(ring_bytes_max=1024)
     run_id = (await start(runtime, ASKING)).run_id
     slow = follow(runtime, await state_of(runtime, run_id))
-    first = asyncio.create_task(anext(slow))  # type: ignore[arg-type]
+    first = asyncio.create_task(anext(slow))
     await until(lambda: rings(runtime, run_id))
     await nudge(runtime, run_id, 0)
     seen = (await asyncio.wait_for(first, 5))[-1].seq
@@ -181,6 +181,56 @@ async def test_at_a_close_every_stream_says_farewell_and_ends(make: Make) -> Non
     for piece in await asyncio.wait_for(asyncio.gather(*following), 5):
         assert piece.seq == 0
     assert not runtime.fanout._feeds
+
+
+async def test_at_a_close_a_stream_without_a_farewell_ends_too(make: Make) -> None:
+    runtime = await make()
+    run_id = (await start(runtime, ASKING)).run_id
+    following = asyncio.create_task(seqs_from(runtime, run_id))
+    await until(lambda: rings(runtime, run_id))
+    await runtime.fanout.stop()
+    *seqs, farewell = await asyncio.wait_for(following, 5)
+    assert (seqs, farewell) == (list(range(1, len(seqs) + 1)), 0)
+
+
+async def test_a_follower_that_is_dropped_leaves_its_place(make: Make) -> None:
+    runtime = await make()
+    run_id = (await start(runtime, ASKING)).run_id
+    following = follow(runtime, await state_of(runtime, run_id))
+    assert await following.catch_up() is None
+    assert on_rings(runtime, run_id) == 1
+    del following
+    assert not runtime.fanout._feeds
+
+
+async def test_a_place_is_told_of_news_and_one_that_fails_keeps_nobody_from_them(make: Make) -> None:
+    runtime = await make()
+    run_id = (await start(runtime, ASKING)).run_id
+    state = await state_of(runtime, run_id)
+    places = []
+    for _ in range(2 * fanout.TOLD_AT_ONCE + 1):
+        following = follow(runtime, state)
+        assert await following.catch_up() is None
+        places.append(following.hand_over())
+    told: list[int] = []
+
+    def fail() -> None:
+        raise RuntimeError("a follower's fault")
+
+    places[0].told = fail
+    for number, place in enumerate(places[1:], 1):
+        place.told = lambda number=number: told.append(number)  # type: ignore[misc]
+    await nudge(runtime, run_id, 0)
+    await until(lambda: len(told) >= len(places) - 1, every=0)
+    assert told == list(range(1, len(places)))
+    taken = [place.take() for place in places]
+    assert {id(news) for news in taken} == {id(taken[0])}
+    assert taken[0].data == b"".join(piece.data for piece in taken[0].pieces) != b""
+    for place in places:
+        place.leave()
+        place.leave()
+    assert not runtime.fanout._feeds
+    assert not places[0].take().pieces
 
 
 async def test_an_encoder_that_fails_ends_its_own_streams_and_no_commit(
