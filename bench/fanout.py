@@ -93,7 +93,9 @@ async def measure(dsn: str, size: Size) -> dict[str, Any]:
             for _ in range(size.rounds):
                 our_round, their_round = {}, {}
                 for kind in kinds:
-                    our_round[kind.name] = await run.shown(kind, our_audience) - engine[kind.name]
+                    used = await run.shown(kind, our_audience)
+                    # With a few followers, in a test, the engine is most of it, and varies by more than the rest.
+                    our_round[kind.name] = max(used - engine[kind.name], used / 10)
                     their_round[kind.name] = await _published(http, starlette, kind, frames[kind.name], their_audience)
                 cpu["ours"].append(our_round)
                 cpu["starlette"].append(their_round)

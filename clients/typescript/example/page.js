@@ -91,7 +91,7 @@ function outputElements(content) {
       else elements.push(element("p", output.content));
     } else if (output.type === "thinking") {
       if (last?.className === "thinking") last.append(output.data.content);
-      else elements.push(element("details", output.data.content, { className: "thinking" }, [element("summary", "Thinking")]));
+      else elements.push(element("details", output.data.content, { className: "thinking" }, [summary("Thinking")]));
     } else {
       elements.push(element("pre", `${output.type}: ${JSON.stringify(output.data)}`));
     }
@@ -126,13 +126,18 @@ const written = (value) => JSON.stringify(value, null, 2);
 function jsonAnswer(pending) {
   const input = element("input", "", { placeholder: "The answer as JSON" });
   const give = () => answer(() => agent.addToolResult(pending.id, input.value));
-  return element("form", "", { onsubmit: (event) => (event.preventDefault(), give()) }, [input, element("button", "Answer")]);
+  const onsubmit = (event) => (event.preventDefault(), give());
+  return element("form", "", { onsubmit }, [input, element("button", "Answer")]);
 }
 
 function element(name, text, properties = {}, children = []) {
   const made = Object.assign(document.createElement(name), properties);
   made.append(...children, text);
   return made;
+}
+
+function summary(text) {
+  return element("summary", text);
 }
 
 function say(text) {

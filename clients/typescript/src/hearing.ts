@@ -1,4 +1,4 @@
-/** Which callback hears of an event, and what it is told besides: buffers, documents, arguments as far as they can be read. */
+/** Which callback hears of an event, and what it is told besides: buffers, documents, arguments as far as they go. */
 
 import { DocumentReader, documentsOf } from "./documents.js";
 import type { HaiEvent, RunFinishedEvent } from "./events.js";

@@ -65,7 +65,9 @@ class Reader {
       case 0xde: return this.#map(this.#unsigned(2), depth);
       case 0xdf: return this.#map(this.#unsigned(4), depth);
       default:
-        throw new ProtocolError(`expected plain MessagePack data, found type 0x${tag.toString(16)} at byte ${this.offset - 1}`);
+        throw new ProtocolError(
+          `expected plain MessagePack data, found type 0x${tag.toString(16)} at byte ${this.offset - 1}`,
+        );
     }
   }
 

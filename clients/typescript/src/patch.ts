@@ -98,7 +98,9 @@ function change(
 
 function container(place: unknown, token: string): Container {
   if (typeof place === "object" && place !== null) return place as Container;
-  throw new PatchError(`expected an object or a list that may hold ${JSON.stringify(token)}, found ${JSON.stringify(place)}`);
+  throw new PatchError(
+    `expected an object or a list that may hold ${JSON.stringify(token)}, found ${JSON.stringify(place)}`,
+  );
 }
 
 /** What stands there; what is inherited does not. */

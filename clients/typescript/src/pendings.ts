@@ -82,7 +82,8 @@ const WORDS = {
 
 function wording(source: unknown): Partial<Pending> {
   if (!isRecord(source)) return {};
-  return Object.fromEntries(Object.entries(WORDS).flatMap(([name, fits]) => (fits(source[name]) ? [[name, source[name]]] : [])));
+  const known = Object.entries(WORDS).filter(([name, fits]) => fits(source[name]));
+  return Object.fromEntries(known.map(([name]) => [name, source[name]]));
 }
 
 function parsed(text: string): unknown {

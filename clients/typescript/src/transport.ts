@@ -113,7 +113,11 @@ const DECODERS = {
     const wanted = ({ data }: SseEvent): boolean => data !== "";
     return {
       push: (chunk) => parser.push(chunk).filter(wanted).map((event) => eventIn(json(event.data))),
-      end: () => parser.end().filter((event) => wanted(event) && isJson(event.data)).map((event) => eventIn(json(event.data))),
+      end: () =>
+        parser
+          .end()
+          .filter((event) => wanted(event) && isJson(event.data))
+          .map((event) => eventIn(json(event.data))),
     };
   },
   [BINARY](): Decoder {

@@ -24,6 +24,9 @@ const cutShort = [started, state, begin, content("one ")];
 const agentFor = (url: string, more = {}): HttpAgent =>
   new HttpAgent({ url, threadId: "t", initialMessages: [user], reconnect: { delayMs: 1 }, ...more });
 
+// Long enough for a machine that is busy with other tests.
+const IDLE_MS = 1_000;
+
 const ENDS: [string, Answer][] = [
   ["breaks", breaksAfter(...cutShort)],
   ["ends before its run does", streams(...cutShort)],
@@ -45,7 +48,7 @@ const ENDS: [string, Answer][] = [
 for (const [how, answer] of ENDS) {
   test(`a stream that ${how} is taken up again, with nothing new, and nothing is doubled`, async (context) => {
     const { url, requests } = await serve(context, answer, streams(...attached));
-    const agent = agentFor(url, { idleTimeoutMs: 100 });
+    const agent = agentFor(url, { idleTimeoutMs: how === "falls silent" ? IDLE_MS : 0 });
     const tools = [{ name: "confirmAction", description: "" }];
     const told: unknown[] = [];
     const result = await agent.runAgent(
@@ -82,7 +85,7 @@ test("a request that may not have arrived is sent again to the byte, so that the
 
 test("a server that does not answer at all is asked again", async (context) => {
   const { url, requests } = await serve(context, () => {}, streams(started, finished));
-  await agentFor(url, { idleTimeoutMs: 100 }).runAgent();
+  await agentFor(url, { idleTimeoutMs: IDLE_MS }).runAgent();
   assert.equal(requests.length, 2);
   assert.equal(requests[0]?.body, requests[1]?.body);
 });
@@ -163,12 +166,12 @@ test("comments keep a silent stream alive", async (context) => {
     let alive = 0;
     const timer = setInterval(() => {
       response.write(": keep-alive\n\n");
-      if (++alive < 8) return;
+      if (++alive < 5) return;
       clearInterval(timer);
       response.end(sse(finished));
-    }, 50);
+    }, 300);
   });
-  await agentFor(url, { idleTimeoutMs: 200, reconnect: false }).runAgent();
+  await agentFor(url, { idleTimeoutMs: IDLE_MS, reconnect: false }).runAgent();
   assert.equal(requests.length, 1);
 });
 
