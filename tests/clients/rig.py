@@ -110,7 +110,7 @@ def npm_packages(project: Path) -> Path:
     def make(directory: Path) -> None:
         for file in files:
             shutil.copy(file, directory / file.name)
-        options = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+        options = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", "--fetch-retries=1"]
         _run([node(), str(npm), "ci", *options], directory, f"What {files[0]} names", "npm")
 
     contents = [file.read_bytes() for file in files]

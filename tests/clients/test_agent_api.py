@@ -65,8 +65,9 @@ def test_a_gate_is_an_approval_request_and_the_answer_decides_it(
     asked = talk.post(user("tidy up"))
     assert asked.last["status"] == "incomplete"
     request = asked.data("mcp_approval_request")[0]
-    assert json.loads(request["arguments"]) == {"folder": "inbox", "count": 2}
-    assert (request["name"], bool(request["server_label"])) == ("files.delete_files", True)
+    question = json.loads(request["arguments"])
+    assert (question["tool"], question["arguments"]) == ("files.delete_files", {"folder": "inbox", "count": 2})
+    assert (request["name"], request["server_label"]) == ("files.delete_files", "purge")
     assert performed(http, talk.session_id, "purge") == 0
     answered = talk.post(approval(request["id"], approve, "because"))
     assert (answered.last["status"], answered.said[-1]) == ("completed", said)
