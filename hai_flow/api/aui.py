@@ -55,8 +55,8 @@ class InputBody(Body):
     interrupt_id: str | None = Field(default=None, max_length=200)
 
 
-@router.get("/ping", response_model=None)
-@router.get("/ws/ping", response_model=None)
+@router.get("/ping", name="ping_aui", response_model=None)
+@router.get("/ws/ping", name="ping_aui_stream", response_model=None)
 async def ping() -> Response:
     """The server is there."""
     return JSONResponse({"status": "ok"})

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.support import wire_lint
+from tests.support import aui_client, wire_lint
 from tests.support.hai_client import BINARY
 from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
@@ -35,6 +35,13 @@ class LintingClient(httpx2.Client):
             elif kind == BINARY:
                 assert wire_lint.lint_binary(response.content, whole=False) == []
         return response
+
+
+@pytest.fixture(autouse=True)
+def sockets() -> Iterator[None]:
+    """No test leaves a socket open: others count them."""
+    yield
+    aui_client.close_all()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ VERSIONS = pytest.mark.parametrize("version", ["1.0", "0"])
 
 GATED = """
 hai: flow/v1
-name: gated
+name: agui_gated
 version: 1
 tools:
   files: {python: hai_flow.examples, effect: write}
@@ -37,10 +37,12 @@ steps:
   - say: "Deleted ${{ steps.delete.output.deleted }}."
   - return: {deleted: "${{ steps.delete.output.deleted }}"}
 """
-HIDDEN = GATED.replace("name: gated", "name: hidden").replace("    expose: true\n", "").replace(", edit: [count]", "")
+HIDDEN = (
+    GATED.replace("name: agui_gated", "name: hidden").replace("    expose: true\n", "").replace(", edit: [count]", "")
+)
 FORM = """
 hai: flow/v1
-name: form
+name: agui_form
 version: 1
 steps:
   - id: data
@@ -203,7 +205,7 @@ def test_whatever_is_no_clear_answer_is_refused_and_decides_nothing(
 
 @VERSIONS
 def test_a_form_is_an_interrupt_with_its_schema(server: ServerProcess, version: str) -> None:
-    client = AguiClient(server.url, workflow="form", version=version)
+    client = AguiClient(server.url, workflow="agui_form", version=version)
     (asked,) = client.post(user()).interrupts()
     assert asked["reason"] == "input_required"
     assert asked["responseSchema"]["required"] == ["name"]
@@ -215,7 +217,7 @@ def test_a_form_is_an_interrupt_with_its_schema(server: ServerProcess, version: 
 def test_a_gate_is_the_call_that_it_guards_and_its_result_comes_in_the_resumed_run(
     server: ServerProcess, http: httpx2.Client, version: str
 ) -> None:
-    client = AguiClient(server.url, workflow="gated", version=version)
+    client = AguiClient(server.url, workflow="agui_gated", version=version)
     stream = client.post(user())
     (asked,) = stream.interrupts()
     assert (asked["reason"], asked["toolCallId"]) == ("tool_call", stream.call_id("files.delete_files"))
@@ -244,7 +246,7 @@ def test_a_gate_of_a_call_that_is_not_exposed_tells_the_decision_alone(server: S
 
 @VERSIONS
 def test_a_rejected_call_has_its_rejection_as_result(server: ServerProcess, version: str) -> None:
-    client = AguiClient(server.url, workflow="gated", version=version)
+    client = AguiClient(server.url, workflow="agui_gated", version=version)
     (asked,) = client.post(user()).interrupts()
     done = client.post(resume=[resolved(asked, {"approved": False, "reason": "mine"})])
     assert json.loads(done.one("TOOL_CALL_RESULT")["content"]) == {"decision": "reject"}
@@ -254,7 +256,7 @@ def test_a_rejected_call_has_its_rejection_as_result(server: ServerProcess, vers
 def test_copilotkit_answers_a_gate_under_the_same_run_id_and_with_a_tool_message(
     server: ServerProcess, http: httpx2.Client
 ) -> None:
-    client = AguiClient(server.url, workflow="gated", version="0")
+    client = AguiClient(server.url, workflow="agui_gated", version="0")
     question = user()
     first = client.body(question, run_id="same")
     (asked,) = client.send(first).interrupts()
@@ -271,7 +273,7 @@ def test_copilotkit_answers_a_gate_under_the_same_run_id_and_with_a_tool_message
 
 
 def test_a_tool_message_alone_does_not_open_a_gate(server: ServerProcess, http: httpx2.Client) -> None:
-    client = AguiClient(server.url, workflow="gated")
+    client = AguiClient(server.url, workflow="agui_gated")
     (asked,) = client.post(user()).interrupts()
     before = snapshot(http, client)
     stream = client.post(answer(asked["toolCallId"], '{"approved":true}'))
@@ -283,7 +285,7 @@ def test_a_tool_message_alone_does_not_open_a_gate(server: ServerProcess, http: 
 def test_a_fresh_page_without_resume_gets_the_call_and_the_interrupt_again(
     server: ServerProcess, http: httpx2.Client, version: str
 ) -> None:
-    client = AguiClient(server.url, workflow="gated", version=version)
+    client = AguiClient(server.url, workflow="agui_gated", version=version)
     question = user()
     (asked,) = client.post(question).interrupts()
     before = snapshot(http, client)
@@ -297,7 +299,7 @@ def test_a_fresh_page_without_resume_gets_the_call_and_the_interrupt_again(
 
 
 def test_ids_that_nobody_knows_are_ignored_and_the_interrupt_stays(server: ServerProcess, http: httpx2.Client) -> None:
-    client, victim = AguiClient(server.url, workflow="gated"), AguiClient(server.url, workflow="gated")
+    client, victim = AguiClient(server.url, workflow="agui_gated"), AguiClient(server.url, workflow="agui_gated")
     (asked,), (foreign,) = client.post(user()).interrupts(), victim.post(user()).interrupts()
     before = snapshot(http, client), snapshot(http, victim)
     for made_up in ("int-1", foreign["id"], asked["toolCallId"], asked["id"].upper()):
@@ -309,7 +311,7 @@ def test_ids_that_nobody_knows_are_ignored_and_the_interrupt_stays(server: Serve
 
 
 def test_an_answer_given_twice_is_the_same_and_another_is_refused(server: ServerProcess, http: httpx2.Client) -> None:
-    client = AguiClient(server.url, workflow="gated")
+    client = AguiClient(server.url, workflow="agui_gated")
     (asked,) = client.post(user()).interrupts()
     client.post(resume=[resolved(asked, {"approved": True})])
     before = snapshot(http, client)
@@ -320,7 +322,7 @@ def test_an_answer_given_twice_is_the_same_and_another_is_refused(server: Server
 
 
 def test_a_new_message_while_an_interrupt_is_open_is_refused(server: ServerProcess) -> None:
-    client = AguiClient(server.url, workflow="gated")
+    client = AguiClient(server.url, workflow="agui_gated")
     (asked,) = client.post(user()).interrupts()
     refused = client.post(user("hurry"))
     assert (refused.status, refused.problem["code"]) == (409, "thread_waiting")
@@ -350,7 +352,7 @@ def test_a_question_for_others_is_told_and_is_no_interrupt(server: ServerProcess
 def test_a_client_with_the_tool_for_it_is_handed_a_call(
     server: ServerProcess, http: httpx2.Client, version: str
 ) -> None:
-    client = AguiClient(server.url, workflow="gated", version=version)
+    client = AguiClient(server.url, workflow="agui_gated", version=version)
     stream = client.post(user(), tools=("confirmAction",))
     call = stream.call_id("confirmAction")
     assert stream.interrupts() == []
@@ -419,7 +421,7 @@ def test_an_older_peer_gets_text_whatever_it_accepts(server: ServerProcess) -> N
 def test_a_stopped_run_is_cancelled_for_new_clients_and_an_abort_for_old_ones(
     server: ServerProcess, http: httpx2.Client
 ) -> None:
-    client = AguiClient(server.url, workflow="gated")
+    client = AguiClient(server.url, workflow="agui_gated")
     client.post(user())
     assert http.post(f"/v1/runs/{runs_of(http, client)[0]['id']}/stop", json={"reason": "enough"}).status_code == 200
     assert client.post().one("RUN_FINISHED")["outcome"] == {"type": "cancelled"}
@@ -437,7 +439,7 @@ def test_a_resume_that_is_none_is_refused(server: ServerProcess, version: str, r
 
 
 def test_old_binary_parts_are_taken_and_given_back_to_each_as_it_knows_them(server: ServerProcess) -> None:
-    client = AguiClient(server.url, workflow="form", version="0")
+    client = AguiClient(server.url, workflow="agui_form", version="0")
     parts = [
         {"type": "text", "text": "look"},
         {"type": "binary", "mimeType": "image/png", "data": "aGk=", "filename": "a.png"},

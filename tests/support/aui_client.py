@@ -12,6 +12,14 @@ import jsonpatch
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
+_open: set[AuiClient] = set()
+
+
+def close_all() -> None:
+    """Close every socket that a test has left open."""
+    while _open:
+        _open.pop().close()
+
 
 class AuiClient:
     """One socket. `events` are those that have come; `state` is what they make of the run's state."""
@@ -22,6 +30,7 @@ class AuiClient:
         self.state: Any = None
         self._stack = ExitStack()
         self.socket: ClientConnection = self._stack.enter_context(connect(address, open_timeout=10, close_timeout=5))
+        _open.add(self)
         if params:
             self.send(type="params", data=params)
 
@@ -57,6 +66,7 @@ class AuiClient:
 
     def close(self) -> None:
         """Close the socket."""
+        _open.discard(self)
         self._stack.close()
 
     def text(self) -> str:
