@@ -44,7 +44,7 @@ _CHECKS: Final = (
     _check("stream.deltas", "A delta is text; a state's delta is a list.", "PROTOCOLS 0.10, 1.1"),
     _check("stream.empty-deltas", "No delta is empty.", "PROTOCOLS 8.4", "should"),
     _check("stream.types", "Every event type is one of the protocol's.", "PROTOCOLS 0.2", "should"),
-    _check("stream.outcome", "An outcome is success, interrupt (with interrupts) or cancelled.", "PROTOCOLS 1.1", of=_AGUI),
+    _check("stream.outcome", "Outcomes are success, interrupt or cancelled.", "PROTOCOLS 1.1", of=_AGUI),
     _check("hai.documents", "A document survives the client's split at `}{`.", "PROTOCOLS 2.3", of=_HAI),
     _check("status.no-5xx", "Nothing that a client sends is answered 5xx.", "PROTOCOLS 1.3"),
     # --- peers that state no protocolVersion
@@ -99,7 +99,7 @@ _CHECKS: Final = (
     _check("accept.any", "`Accept: */*` gets Server-Sent Events.", "PROTOCOLS 1.4", "should"),
     _check("accept.binary", "A binary form is offered.", "PROTOCOLS 1.4, 2.1 H12", "info"),
     _check("accept.binary-type", "The binary form's Content-Type has no parameters.", "PROTOCOLS 1.4"),
-    _check("accept.binary-frames", "Its frames are whole, and what is in them is a valid stream.", "PROTOCOLS 1.4, 2.1 H12"),
+    _check("accept.binary-frames", "Its frames are whole, and a valid stream.", "PROTOCOLS 1.4, 2.1 H12"),
     _check("cors.preflight", "A browser of another origin may POST.", "PROTOCOLS 1.4", "info"),
 )  # fmt: skip
 

@@ -170,9 +170,9 @@ class _Drive:
         """Whether the snapshot tells the user's message and what the chat said and called."""
         messages = reload.snapshot() or []
         there = {("message", str(each.get("id"))) for each in messages}
-        there |= {("call", call["id"]) for each in messages for call in each.get("toolCalls") or [] if "id" in call}
+        there |= {("call", call["id"]) for each in messages for call in each.get("toolCalls", ())}
         wanted = {each for each in chat.done() if each[0] != "result"}
-        wanted |= {("message", each["id"]) for each in thread.messages if each.get("role") == "user"}
+        wanted |= {("message", str(each["id"])) for each in thread.messages if each.get("role") == "user"}
         missing = ", ".join(f"{kind} {name}" for kind, name in sorted(wanted - there))
         self._note(id, not missing, f"{reload.what}: the snapshot lacks {missing}", _raw(reload.all(*SNAPSHOTS)))
 
@@ -216,13 +216,13 @@ class _Drive:
         if true:
             history = copy.deepcopy(thread.messages)
             for message in history:
-                for call in message.get("toolCalls") or []:
+                for call in message.get("toolCalls", ()):
                     call["function"]["arguments"] = '{"conformance":"changed"}'
             self._nothing_new("forged.answer", thread.post("changed arguments", thread.body(history)))
         return true
 
     def _arguments(self, true: dict[str, str], snapshot: list[dict[str, Json]], seen: Exchange) -> None:
-        told = {c["id"]: c["function"]["arguments"] for m in snapshot for c in m.get("toolCalls") or []}
+        told = {c["id"]: c["function"]["arguments"] for m in snapshot for c in m.get("toolCalls", ())}
         changed = [
             id for id, arguments in true.items() if "conformance" in str(told.get(id, "")) and arguments != told[id]
         ]
@@ -271,11 +271,11 @@ class _Drive:
         call_id, answer = offered
         self._note("tool.called", True)
         resulted = call_id in chat.ids("toolCallId", "TOOL_CALL_RESULT")
-        ends = chat.types[-1] == "RUN_FINISHED" and not resulted
-        about = any(call_id == each.get("toolCallId") for each in _interrupts(chat))
-        self._note("tool.ends", ends and not about, chat, _raw(chat.events[-1:]))
-        outcome = chat.events[-1].value.get("outcome")
-        self._note("tool.no-outcome", outcome is None, f"the outcome is {outcome}", _raw(chat.events[-1:]))
+        finish = chat.all("RUN_FINISHED")[-1:]
+        about = any(call_id == each.get("toolCallId") for each in chat.interrupts())
+        self._note("tool.ends", bool(finish) and not resulted and not about, chat, _raw(finish))
+        outcome = finish[0].value.get("outcome") if finish else None
+        self._note("tool.no-outcome", outcome is None, f"the outcome is {outcome}", _raw(finish))
         self._answer(thread, chat, call_id, answer)
 
     def _answer(self, thread: Thread, chat: Exchange, call_id: str, answer: Json) -> None:
@@ -306,7 +306,7 @@ class _Drive:
 
     def _interrupt(self, thread: Thread, chat: Exchange) -> None:
         ids = [id for id in CATALOGUE if id.startswith("interrupt.")]
-        interrupts = chat.interrupts()
+        interrupts = [each["id"] for each in chat.interrupts()]
         if not interrupts:
             return self._leave_out(Result.NOT_APPLICABLE, "the run was not interrupted", *ids)
         known = chat.done()
@@ -323,7 +323,7 @@ class _Drive:
         resumed = thread.post("resume", body)
         started = resumed.all("RUN_STARTED")
         named = bool(started) and started[0].value.get("runId") == body["runId"]
-        goes_on = named and not set(interrupts) & set(resumed.interrupts())
+        goes_on = named and not any(each["id"] in interrupts for each in resumed.interrupts())
         if self._note("interrupt.resume", resumed.streamed and goes_on, resumed):
             again = thread.post("the same resume in a new run", thread.body(resume=resume))
             self._nothing_new("interrupt.once", again, known | resumed.done())
@@ -339,18 +339,19 @@ class _Drive:
         body = thread.body()
         left = thread.post("a client that goes away", body, leave=True)
         if not left.streamed:
-            return self._note("disconnect.goes-on", False, left) and None
+            self._note("disconnect.goes-on", False, left)
+            return
         followed = thread.post("coming back", thread.body())
         seen = thread.post("looking again", thread.body([]))
         if seen.snapshot() is None:
             why = "the endpoint sends no snapshot of its history"
-            return self._leave_out(Result.NOT_APPLICABLE, why, "disconnect.goes-on")
+            self._leave_out(Result.NOT_APPLICABLE, why, "disconnect.goes-on")
+            return
         spoken = {str(each.get("role")) for each in seen.snapshot() or []}
         wanted = {str(each.get("role")) for each in reference.messages}
         ended = "RUN_FINISHED" in followed.types and "RUN_ERROR" not in followed.types
         found = followed if not ended else f"afterwards the history has only {', '.join(sorted(spoken)) or 'nothing'}"
         self._note("disconnect.goes-on", ended and wanted <= spoken, found, seen.shown)
-        return None
 
     def _accept(self) -> None:
         anything = self._ask("Accept: */*", "*/*")
@@ -437,12 +438,6 @@ class _Drive:
 
 
 _STARTS: Final = ("BUSINESS_DATA_START", "TEXT_MESSAGE_START")
-
-
-def _interrupts(exchange: Exchange) -> list[dict[str, Json]]:
-    outcome = exchange.events[-1].value.get("outcome")
-    listed = outcome.get("interrupts") if isinstance(outcome, dict) else None
-    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
 
 def _raw(events: Iterable[Event]) -> bytes:

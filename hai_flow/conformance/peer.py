@@ -69,22 +69,19 @@ class Exchange:
     def types(self) -> list[str]:
         return [event.type for event in self.events]
 
-    @property
-    def last(self) -> Event | None:
-        return self.events[-1] if self.events else None
-
     def all(self, *types: str) -> list[Event]:
         return [event for event in self.events if event.type in types]
 
     def ids(self, field: str, *types: str) -> list[str]:
         return [str(event.value[field]) for event in self.all(*types) if field in event.value]
 
-    def interrupts(self) -> list[str]:
-        """The ids of what the run waits for."""
-        outcome = self.last.value.get("outcome") if self.last is not None else None
+    def interrupts(self) -> list[dict[str, Json]]:
+        """What the run waits for."""
+        finished = self.all("RUN_FINISHED")
+        outcome = finished[-1].value.get("outcome") if finished else None
         listed = outcome.get("interrupts") if isinstance(outcome, dict) else None
-        found = [each.get("id") for each in listed or [] if isinstance(each, dict)] if isinstance(listed, list) else []
-        return [id for id in found if isinstance(id, str)]
+        found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+        return [each for each in found if isinstance(each.get("id"), str)]
 
     def done(self) -> set[tuple[str, str]]:
         """What the stream tells as new: said, called, or got as a result. Snapshots restate; they are left out."""
@@ -96,7 +93,7 @@ class Exchange:
         """The messages of the last snapshot."""
         found = self.all(*SNAPSHOTS)
         messages = found[-1].value.get("messages") if found else None
-        return [each for each in messages if isinstance(each, dict)] if isinstance(messages, list) else None
+        return sane(messages) if isinstance(messages, list) else None
 
     def told(self) -> str:
         """In a few words, what the endpoint answered."""
@@ -232,7 +229,7 @@ class Thread:
     def _take(self, event: Event) -> None:
         value = event.value
         if event.type in SNAPSHOTS and isinstance(value.get("messages"), list):
-            self.messages = [each for each in value["messages"] if isinstance(each, dict)]
+            self.messages = sane(value["messages"])
         elif event.type in _OPENED:
             self._message(str(value.get("messageId", "")))
         elif event.type in _CONTENT and isinstance(value.get("delta"), str):
@@ -240,12 +237,11 @@ class Thread:
             message["content"] = str(message.get("content") or "") + value["delta"]
         elif event.type == "TOOL_CALL_START":
             id = str(value.get("toolCallId", ""))
-            function = {"name": str(value.get("toolCallName", "")), "arguments": ""}
             message = self._message(str(value.get("parentMessageId") or id))
-            message.setdefault("toolCalls", []).append({"id": id, "type": "function", "function": function})
+            message.setdefault("toolCalls", []).append(_call(id, str(value.get("toolCallName", "")), ""))
         elif event.type == "TOOL_CALL_ARGS" and isinstance(value.get("delta"), str):
             for message in self.messages:
-                for call in message.get("toolCalls") or []:
+                for call in message.get("toolCalls", ()):
                     if call["id"] == value.get("toolCallId"):
                         call["function"]["arguments"] += value["delta"]
         elif event.type == "TOOL_CALL_RESULT":
@@ -264,6 +260,21 @@ class Thread:
         answered = {message.get("toolCallId") for message in self.messages}
         calls = [call for message in self.messages for call in calls_of(message)]
         return [(id, name, arguments) for id, name, arguments in calls if id not in answered]
+
+
+def sane(messages: Sequence[Json]) -> list[dict[str, Json]]:
+    """Copies of the messages that are some; calls of another form than the protocol's are left out."""
+    found: list[dict[str, Json]] = []
+    for message in messages:
+        if isinstance(message, dict) and isinstance(message.get("id"), str):
+            found.append({name: value for name, value in message.items() if name != "toolCalls"})
+            if calls := [(id, name, text) for id, name, text in calls_of(message) if isinstance(text, str)]:
+                found[-1]["toolCalls"] = [_call(id, name, text) for id, name, text in calls]
+    return found
+
+
+def _call(id: str, name: str, arguments: str) -> dict[str, Json]:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def user(text: str) -> dict[str, Json]:
