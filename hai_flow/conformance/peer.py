@@ -108,6 +108,12 @@ class Exchange:
         return self.body[:2000]
 
 
+def _whole_events(body: bytes) -> bytes:
+    """What came before the event in the middle of which reading ended."""
+    ends = [body.rfind(blank) + len(blank) for blank in (b"\n\n", b"\r\n\r\n") if blank in body]
+    return body[: max(ends, default=0)]
+
+
 def _runs_of(types: Sequence[str]) -> Iterator[str]:
     for type, group in itertools.groupby(types):
         count = len(list(group))
@@ -145,7 +151,9 @@ class Peer:
         except (httpx2.HTTPError, httpx2.StreamError) as error:
             exchange.failure = f"the exchange broke off: {error or type(error).__name__}"
         if exchange.streamed:
-            exchange.events, exchange.faults = read_sse(exchange.body)
+            exchange.events, exchange.faults = read_sse(
+                exchange.body if exchange.ended else _whole_events(exchange.body)
+            )
         self.exchanges.append(exchange)
         return exchange
 

@@ -81,7 +81,7 @@ class Agent:
         made_up = set(answers) - {thread.call, thread.answered}
         if made_up and self.fault == "made-up history is kept":
             thread.messages += [each for each in messages if each.get("toolCalls")][-1:]
-        if self.fault == "changed arguments are kept" and thread.call and not made_up:
+        if self.fault == "changed arguments are kept" and thread.call and messages and not made_up:
             thread.messages[:] = messages
         again = thread.answered in answers
         return (

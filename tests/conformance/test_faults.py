@@ -9,8 +9,8 @@ import pytest
 from hai_flow.conformance import Plan, Report, Result, Unreachable, conform
 from tests.conformance.faulty import endpoint
 
-MALFORMED = {f"malformed.{name}" for name in
-             ("not-json", "empty", "list", "no-thread", "no-run", "thread-type", "messages-type", "message")}  # fmt: skip
+BODIES = ("not-json", "empty", "list", "no-thread", "no-run", "thread-type", "messages-type", "message")
+MALFORMED = {f"malformed.{name}" for name in BODIES}
 FAULTS = {
     "CRLF": {"stream.line-feeds"},
     "no space": {"stream.data-space"},
