@@ -117,7 +117,8 @@ def _print_verdict(verdict: Verdict) -> None:
     check, result = verdict.check, str(verdict.result)
     why = f" ({verdict.found})" if verdict.found and result in ("not applicable", "skipped") else ""
     style = "yellow" if result == "fail" and check.level != "must" else _STYLES[result]
-    say(f"  {_WORDS[result]:<5} {check.id:<22} {check.expected}{why}", style)
+    word = "info" if result == "fail" and check.level == "info" else _WORDS[result]
+    say(f"  {word:<5} {check.id:<22} {check.expected}{why}", style)
     if result == "fail":
         say(f"          level     {check.level}, {check.source}")
         say(f"          expected  {check.expected}")

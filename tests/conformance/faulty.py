@@ -81,7 +81,8 @@ class Agent:
         made_up = set(answers) - {thread.call, thread.answered}
         if made_up and self.fault == "made-up history is kept":
             thread.messages += [each for each in messages if each.get("toolCalls")][-1:]
-        if self.fault == "changed arguments are kept" and thread.call and messages and not made_up:
+        calls = any(each.get("toolCalls") for each in messages)
+        if self.fault == "changed arguments are kept" and thread.call and calls and not made_up:
             thread.messages[:] = messages
         again = thread.answered in answers
         return (

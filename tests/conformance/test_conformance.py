@@ -96,9 +96,12 @@ def test_the_report_is_grouped_and_tells_what_was_left_out(server: ServerProcess
     assert lines[0] == f"HAI at {server.url}/workflows/cleanup/awp"
     assert lines.index("chat") < lines.index("stream") < lines.index("malformed")
     skipped = next(line for line in lines if "answer.duplicate" in line)
-    assert skipped.startswith("  skip") and "(give --tool confirmAction=JSON, the answer to what it calls)" in skipped
-    assert "interrupt" not in lines and "old" not in lines
-    assert lines[-1].startswith("78 checks: ") and "(0 must)" in lines[-1]
+    assert skipped.startswith("  skip")
+    assert "(give --tool confirmAction=JSON, the answer to what it calls)" in skipped
+    assert "interrupt" not in lines
+    assert "old" not in lines
+    assert lines[-1].startswith(f"{len(CATALOGUE)} checks: ")
+    assert "(0 must)" in lines[-1]
 
 
 def test_a_failure_shows_what_was_expected_and_found_and_the_bytes() -> None:
