@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from hai_flow.cli.operate import JsonOption, parse_json
-from hai_flow.cli.terminal import FAILED, OK, UsageError, err, print_json, say
+from hai_flow.cli.terminal import FAILED, OK, UsageError, clean, err, print_json, say
 
 if TYPE_CHECKING:
     from hai_flow.conformance import Report, Verdict
@@ -71,7 +71,7 @@ def conformance(
     try:
         report = conform(plan)
     except Unreachable as error:
-        err().print(f"hai-flow: {error}. Expected the URL of an endpoint that is up.", style="red")
+        err().print(f"hai-flow: {clean(str(error))}. Expected the URL of an endpoint that is up.", style="red")
         raise typer.Exit(UNREACHED) from None
     if as_json:
         print_json(report.to_json())
@@ -118,7 +118,7 @@ def _print_verdict(verdict: Verdict) -> None:
     why = f" ({verdict.found})" if verdict.found and result in ("not applicable", "skipped") else ""
     style = "yellow" if result == "fail" and check.level != "must" else _STYLES[result]
     word = "info" if result == "fail" and check.level == "info" else _WORDS[result]
-    say(f"  {word:<5} {check.id:<22} {check.expected}{why}", style)
+    say(f"  {word:<5} {check.id:<24} {check.expected}{why}", style)
     if result == "fail":
         say(f"          level     {check.level}, {check.source}")
         say(f"          expected  {check.expected}")

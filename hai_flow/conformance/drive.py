@@ -81,6 +81,7 @@ class _Drive:
         before = self._verdicts.get(id)
         if before is None or (before.result is not Result.FAIL):
             told = found.told() if isinstance(found, Exchange) else found
+            told = told.encode("utf-8", "backslashreplace").decode()  # JSON may hold half a character
             bytes_ = found.shown if isinstance(found, Exchange) else shown
             verdict = Verdict(check, Result.PASS) if passed else Verdict(check, Result.FAIL, told, shown or bytes_)
             self._verdicts[id] = verdict
@@ -243,9 +244,9 @@ class _Drive:
         call_id, answer = offered
         body = thread.body([*thread.messages, tool_message(call_id, answer)])
         real = thread.post("the real answer after the made-up one", body)
-        self._note(
-            "forged.open-call", real.streamed and bool(real.done() - own.done() or "RUN_FINISHED" in real.types), real
-        )
+        # Nothing new, but a snapshot: the endpoint took it for one who only looks.
+        goes_on = bool(real.done() - own.done()) or (real.snapshot() is None and "RUN_FINISHED" in real.types)
+        self._note("forged.open-call", real.streamed and goes_on, real)
 
     # --- a frontend tool
 

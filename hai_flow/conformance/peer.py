@@ -138,7 +138,11 @@ class Peer:
         self, what: str, dialect: Dialect, body: Json, *, accept: str = EVENT_STREAM, leave: bool = False
     ) -> Exchange:
         """POST and read to the end; `leave`: go away as soon as something has come. Raises Unreachable."""
-        content = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()
+        content = (
+            body
+            if isinstance(body, bytes)
+            else json.dumps(body, ensure_ascii=False).encode("utf-8", "backslashreplace")
+        )
         exchange = Exchange(what, dialect, content)
         headers = {"Content-Type": "application/json", "Accept": accept}
         try:

@@ -81,6 +81,8 @@ class Agent:
         made_up = set(answers) - {thread.call, thread.answered}
         if made_up and self.fault == "made-up history is kept":
             thread.messages += [each for each in messages if each.get("toolCalls")][-1:]
+        if made_up and self.fault == "a made-up call closes the real one":
+            thread.call = None
         calls = any(each.get("toolCalls") for each in messages)
         if self.fault == "changed arguments are kept" and thread.call and calls and not made_up:
             thread.messages[:] = messages
@@ -151,10 +153,13 @@ def call(id: str, arguments: str, message_id: str) -> list[dict[str, Any]]:
 
 def _changed(events: list[dict[str, Any]], fault: str) -> list[dict[str, Any]]:
     first, *middle, last = events
+    half = {"type": "CUSTOM", "name": "x", "value": "\ud800", "\ud800": None}
     step = {"type": "STEP_STARTED", "stepName": "s"}
     match fault:
         case "null":
             return [first | {"parentRunId": None}, *middle, last]
+        case "half a character":
+            return [first, half, *middle, last]
         case "a fraction of a millisecond":
             return [first | {"timestamp": 1.5}, *middle, last]
         case "something before the start":
