@@ -15,7 +15,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from hai_flow.cli import author, dev, drafting, operate, processes, run, schedules, signal, versions
+from hai_flow.cli import author, conformance, dev, drafting, operate, processes, run, schedules, signal, versions
 from hai_flow.cli import test as tests
 from hai_flow.cli.terminal import EPILOG, exit_code_of, explain, program
 from hai_flow.errors import HaiFlowError
@@ -62,6 +62,7 @@ for _panel, _commands in (
     for _command in _commands:
         app.command(rich_help_panel=_panel, epilog=EPILOG)(_command)
 app.command("test", rich_help_panel="Start here", epilog=EPILOG)(tests.play)
+app.command(rich_help_panel="Other", epilog=conformance.EPILOG)(conformance.conformance)
 app.add_typer(schedules.app, rich_help_panel="Control")
 
 

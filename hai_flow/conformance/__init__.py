@@ -1,0 +1,14 @@
+"""Conformance: any HAI or AG-UI endpoint, driven through what real clients do, and a report of what it did.
+
+Imports nothing else of HAI Flow: what it expects comes from the protocols, not from our encoders.
+"""
+
+from __future__ import annotations
+
+from hai_flow.conformance.catalogue import CATALOGUE
+from hai_flow.conformance.drive import conform
+from hai_flow.conformance.peer import Plan, Unreachable
+from hai_flow.conformance.report import Check, Report, Result, Verdict
+from hai_flow.conformance.rules import Dialect, judge
+
+__all__ = ["CATALOGUE", "Check", "Dialect", "Plan", "Report", "Result", "Unreachable", "Verdict", "conform", "judge"]

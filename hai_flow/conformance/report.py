@@ -1,0 +1,93 @@
+"""What is checked, and what came out: plain data, which a terminal or a program shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, Literal, TypeAlias
+
+from hai_flow.conformance.rules import Dialect
+
+Json: TypeAlias = Any
+
+Level: TypeAlias = Literal["must", "should", "info"]
+_SHOWN_BYTES: Final = 2000
+
+
+class Result(StrEnum):
+    """NOT_APPLICABLE: the endpoint or its protocol has no such thing. SKIPPED: it could not be tried."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    NOT_APPLICABLE = "not applicable"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One expectation: a sentence and where it comes from. `must`: a client breaks, or somebody can cheat; `should`:
+    what this project holds for right; `info`: only told. `dialects`: those it is a must or a should in."""
+
+    id: str
+    expected: str
+    source: str
+    level: Level = "must"
+    dialects: frozenset[Dialect] = frozenset(Dialect)
+
+    @property
+    def group(self) -> str:
+        return self.id.partition(".")[0]
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What became of a check. `shown`: the bytes that show it."""
+
+    check: Check
+    result: Result
+    found: str = ""
+    shown: bytes = b""
+
+    @property
+    def breaks(self) -> bool:
+        return self.result is Result.FAIL and self.check.level == "must"
+
+    def to_json(self) -> dict[str, Json]:
+        check = self.check
+        told: dict[str, Json] = {
+            "id": check.id,
+            "level": check.level,
+            "expected": check.expected,
+            "source": check.source,
+            "result": str(self.result),
+        }
+        if self.found:
+            told["found"] = self.found
+        if self.shown:
+            told["shown"] = self.shown[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
+        return told
+
+
+@dataclass(slots=True)
+class Report:
+    """The verdicts about one endpoint, in the order of the catalogue."""
+
+    url: str
+    dialect: Dialect
+    verdicts: list[Verdict] = field(default_factory=list)
+
+    @property
+    def conforms(self) -> bool:
+        return not any(verdict.breaks for verdict in self.verdicts)
+
+    def count(self, result: Result) -> int:
+        return sum(verdict.result is result for verdict in self.verdicts)
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "url": self.url,
+            "protocol": str(self.dialect),
+            "conforms": self.conforms,
+            "counts": {str(result): self.count(result) for result in Result},
+            "checks": [verdict.to_json() for verdict in self.verdicts],
+        }

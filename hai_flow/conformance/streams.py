@@ -1,0 +1,115 @@
+"""The bytes of a stream, read as a forgiving client would, with everything noted that a strict one dies of.
+
+Written for the conformance kit alone: it shares nothing with the encoders, so that a mistake there cannot hide here.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+Json: TypeAlias = Any
+
+EVENT_STREAM: Final = "text/event-stream"
+HAI_BINARY: Final = "application/vnd.hai.event+msgpack"
+AGUI_BINARY: Final = "application/vnd.ag-ui.event+proto"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A rule that is broken: its id, what was found, and the bytes that show it."""
+
+    rule: str
+    found: str
+    shown: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event: its JSON object, and the bytes it came in."""
+
+    value: dict[str, Json]
+    raw: bytes
+
+    @property
+    def type(self) -> str:
+        return str(self.value.get("type", ""))
+
+
+def read_sse(stream: bytes) -> tuple[list[Event], list[Fault]]:
+    """The events of a whole SSE response and the faults of its framing (PROTOCOLS section 1.4)."""
+    faults: list[Fault] = []
+    if b"\r" in stream:
+        at = stream.index(b"\r")
+        faults.append(Fault("stream.line-feeds", "a carriage return ends a line", stream[max(0, at - 60) : at + 2]))
+        stream = stream.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    if stream and not stream.endswith(b"\n\n"):
+        faults.append(Fault("stream.last-blank", "the last event lacks its blank line", stream[-120:]))
+    events: list[Event] = []
+    for block in stream.removeprefix(b"\xef\xbb\xbf").split(b"\n\n"):
+        event = _event(block, faults)
+        if event is not None:
+            events.append(event)
+    return events, faults
+
+
+def _event(block: bytes, faults: list[Fault]) -> Event | None:
+    data: list[bytes] = []
+    for line in block.split(b"\n"):
+        if not line.startswith(b"data:"):
+            continue
+        if not line.startswith(b"data: "):
+            faults.append(Fault("stream.data-space", "`data:` without the space behind it", line))
+        data.append(line[5:].removeprefix(b" "))
+    return None if not data else object_of(b"\n".join(data), block, faults)
+
+
+def object_of(data: bytes, raw: bytes, faults: list[Fault]) -> Event | None:
+    """The one JSON object with a type that `data` must be."""
+    try:
+        value = json.loads(data, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        faults.append(Fault("stream.one-object", f"not one JSON document: {error}", raw))
+        return None
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+        faults.append(Fault("stream.one-object", "no JSON object with a type", raw))
+        return None
+    return Event(value, raw)
+
+
+def _no_constant(name: str) -> Json:
+    raise ValueError(f"{name} is not JSON")
+
+
+def frames(stream: bytes) -> tuple[list[bytes], str]:
+    """The frames behind their length in four big-endian bytes, the empty ones left out; and what is wrong, or ""."""
+    found: list[bytes] = []
+    position = 0
+    while position + 4 <= len(stream):
+        (length,) = struct.unpack_from(">I", stream, position)
+        frame = stream[position + 4 : position + 4 + length]
+        if len(frame) < length:
+            return found, f"a frame of {length} bytes is cut off after {len(frame)}"
+        position += 4 + length
+        if frame:
+            found.append(frame)
+    return found, "" if position == len(stream) else "a frame's length is cut off"
+
+
+def read_message_pack(stream: bytes) -> tuple[list[Event], str]:
+    """The events of HAI's binary form; and what is wrong with it, or ""."""
+    found, wrong = frames(stream)
+    events: list[Event] = []
+    for frame in found:
+        try:
+            value = msgspec.msgpack.decode(frame)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return events, f"a frame is not MessagePack: {error}"
+        if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+            return events, "a frame is no map with a type"
+        events.append(Event(value, frame))
+    return events, wrong
