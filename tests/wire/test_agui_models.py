@@ -1,10 +1,11 @@
-"""The protocol's own Python models read every frame (`ag-ui-protocol`, in the environment of the protocols' tests)."""
+"""The protocol's own Python models (`ag-ui-protocol`) read every frame."""
 
 from __future__ import annotations
 
 import json
 
-import pytest
+import pydantic
+from ag_ui import core as ag_ui
 from hypothesis import given, settings
 
 from hai_flow.engine.state import RunState
@@ -12,9 +13,6 @@ from hai_flow.wire.agui import AguiEncoder
 from hai_flow.wire.agui_capabilities import capabilities
 from tests.wire.stories import RUN, stories
 from tests.wire.test_agui_properties import PROFILES, encode
-
-ag_ui = pytest.importorskip("ag_ui.core")
-pydantic = pytest.importorskip("pydantic")
 
 
 def as_json(model) -> object:
