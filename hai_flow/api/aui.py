@@ -45,6 +45,16 @@ _ADDRESS: Final = frozenset({"interrupt_id", "session_id", "action"})  # in a pa
 CLOSE_NORMAL, CLOSE_ERROR, CLOSE_STREAM_TYPE = 1000, 1011, 4000
 
 
+_PONG: Final[dict[int | str, dict[str, Any]]] = {
+    **documented(),
+    200: {"description": "it is", "content": {"application/json": {"schema": {"type": "object"}}}},
+}
+_TAKEN: Final[dict[int | str, dict[str, Any]]] = {
+    **documented(404, 409, 410, *WITH_BODY),
+    200: {"description": "it is committed", "content": {"application/json": {"schema": {"type": "object"}}}},
+}
+
+
 class InputBody(Body):
     """An action of the client: the answer to an interrupt, or (`payload.message`) what the user says next."""
 
@@ -55,14 +65,14 @@ class InputBody(Body):
     interrupt_id: str | None = Field(default=None, max_length=200)
 
 
-@router.get("/ping", name="ping_aui", response_model=None)
-@router.get("/ws/ping", name="ping_aui_stream", response_model=None)
+@router.get("/ping", name="ping_aui", response_model=None, responses=_PONG)
+@router.get("/ws/ping", name="ping_aui_stream", response_model=None, responses=_PONG)
 async def ping() -> Response:
     """The server is there."""
     return JSONResponse({"status": "ok"})
 
 
-@router.post("/input", response_model=None, responses={**documented(404, 409, 410, *WITH_BODY)})
+@router.post("/input", response_model=None, responses=_TAKEN)
 async def post_input(body: InputBody, access: CurrentAccess) -> Response:
     """What a client that has no socket, or another one's, wants done. The answer comes when it is committed."""
     taken = await _Session(access, body.session_id, None).take(body.model_dump())
