@@ -47,7 +47,7 @@ def new(
         _write(path, text)
         say(f"{path}")
     flow = next(iter(files))
-    say(f"It is valid as it is. Try: {program()} run {flow}, {program()} graph {flow} -o {name}.svg")
+    say(f"It is valid as it is. Try: {program()} test {folder}, {program()} run {flow}, {program()} graph {flow}")
 
 
 def _write(path: Path, text: str) -> None:
