@@ -1,8 +1,8 @@
 """The command line: `hai-flow`. A composition root.
 
-`dev serve worker migrate run` are processes; `validate`, the commands for authors, `diff` of two files and `version` need
-nothing; every other command (also `migrate` of runs) speaks REST to a server, never SQL, so that who may do what is
-checked in one place (DESIGN section 11).
+`dev serve worker migrate run` are processes; `validate`, the commands for authors, `diff` of two files and `version`
+need nothing; every other command (also `migrate` of runs) speaks REST to a server, never SQL, so that who may do what
+is checked in one place (DESIGN section 11).
 
 Nothing heavy is imported up here: a command imports what it needs when it runs, so that `--help` is quick and a worker
 never sees a web framework.
