@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 
+from hai_flow.errors import StepError
 from hai_flow.steps.tools import Context
 
 _WEATHER = {"北京": "晴天,25°C", "上海": "多云,22°C", "Berlin": "rain, 12°C"}
@@ -67,6 +68,14 @@ async def deploy_canary(service: str, release: str) -> dict[str, str]:
 async def rollback(service: str, to: str) -> dict[str, str]:
     """Pretend to go back to an older release."""
     return {"service": service, "release": to}
+
+
+async def health(service: str, most: float) -> dict[str, float]:
+    """The share of requests to a service that fail, always the same. Raises StepError if it is more than `most`."""
+    share = 0.001
+    if share > most:
+        raise StepError(f"{service}: {share:.1%} of the requests fail", data={"error_rate": share})
+    return {"error_rate": share}
 
 
 async def promote(service: str, release: str) -> dict[str, str]:

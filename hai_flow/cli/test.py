@@ -49,6 +49,8 @@ def play(
     for place in _places(paths or ["."]):
         session.play(place, keyword, verbose=verbose, quiet=as_json)
     seconds = time.perf_counter() - began
+    if keyword is not None and not session.results and not session.findings:
+        raise UsageError(f"-k {keyword}: expected a part of a file's or a case's name, and no case has it.")
     if as_json:
         print_json(session.as_dict(seconds))
     else:
@@ -68,7 +70,10 @@ def _places(names: Sequence[str]) -> list[Path]:
         place = Path(name)
         if not place.exists():
             raise UsageError(f"{name}: expected a test file (*.test.yaml) or a folder of them, found nothing there.")
-        found.update(dict.fromkeys(find_suites(place)))
+        try:
+            found.update(dict.fromkeys(find_suites(place)))
+        except OSError as error:
+            raise UsageError(f"{error.filename}: expected a folder that can be read: {error.strerror}.") from None
     if not found:
         raise UsageError(f"{', '.join(names)}: expected test files (*.test.yaml), found none.")
     return list(found)

@@ -59,13 +59,16 @@ def is_test_file(path: Path) -> bool:
 
 
 def find_suites(place: Path) -> Iterator[Path]:
-    """The test files at `place`: itself, or those in the folder and below. Hidden folders are passed over."""
+    """The test files at `place`: itself, or those in the folder and below; not in hidden folders, nor behind links.
+
+    Raises `OSError` for a folder that can't be read.
+    """
     if not place.is_dir():
         yield place
         return
     for each in sorted(place.iterdir()):
         if each.is_dir():
-            if not each.name.startswith(".") and each.name not in _SKIPPED:
+            if not each.name.startswith(".") and each.name not in _SKIPPED and not each.is_symlink():
                 yield from find_suites(each)
         elif is_test_file(each):
             yield each

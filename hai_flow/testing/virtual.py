@@ -34,6 +34,7 @@ DECISIONS_MAX: Final = 50_000  # between two entries of a script: more is a run 
 
 _STATUS_AFTER: Final[dict[type[e.Event], str]] = {
     e.StepStarted: "running",
+    e.IterationStarted: "running",
     e.StepFinished: "finished",
     e.StepSkipped: "skipped",
     e.StepFailed: "failed",
@@ -53,7 +54,7 @@ class VirtualRun:
         self.state = RunState(str(RUN_ID))
         self.log: list[tuple[e.Event, ...]] = []
         self._begun: list[tuple[str, int]] = []  # attempts in the order in which they began
-        self._ended: dict[str, str] = {}  # what became of steps that the state may have forgotten
+        self._heard: dict[str, str] = {}  # what became of steps, also of those that the state has forgotten
         self._escalated: Counter[str] = Counter()
         self._signals: list[c.Signal] = []  # everything that was ever sent, oldest first
         self._subscribed: list[tuple[str, ...]] = []  # types that steps have begun to wait for, not yet looked up
@@ -160,11 +161,11 @@ class VirtualRun:
             self._begun.append((event.path, event.attempt))
         if isinstance(event, e.PendingEscalated):
             self._escalated[event.path] += 1
-        status = _STATUS_AFTER.get(type(event))
+        status = event.status if isinstance(event, e.IterationEnded) else _STATUS_AFTER.get(type(event))
         if status is not None:
             path: str = event.path  # type: ignore[attr-defined]
-            self._ended.pop(path, None)  # the last one to be heard of stands last
-            self._ended[path] = status
+            self._heard.pop(path, None)  # the last one to be heard of stands last
+            self._heard[path] = status
 
     # --- what is there --------------------------------------------------------------------------------------------
 
@@ -201,6 +202,6 @@ class VirtualRun:
         inside = self.plan.ids.get(name, name)
         path = inside
         if "[]" in inside:
-            path = next((each for each in reversed(self._ended) if plan_path(each) == inside), inside)
+            path = next((each for each in reversed(self._heard) if plan_path(each) == inside), inside)
         known = self.state.steps.get(path)
-        return self._ended.get(path, "pending") if known is None else known.status
+        return self._heard.get(path, "pending") if known is None else known.status

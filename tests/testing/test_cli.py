@@ -122,6 +122,17 @@ def test_hidden_folders_and_workflows_are_passed_over(folder: Path) -> None:
     assert call(folder).exit_code == 0
 
 
+def test_links_lead_nowhere_so_a_folder_in_itself_is_seen_once(folder: Path) -> None:
+    (folder / "again").symlink_to(folder)
+    assert without_time(call(folder).output).endswith("2 passed in TIME\n")
+
+
+def test_a_keyword_that_no_case_has_is_a_mistake(folder: Path) -> None:
+    result = call(folder, "-k", "nothing of the kind")
+    assert result.exit_code == 2
+    assert "-k nothing of the kind: expected a part of a file's or a case's name" in result.output
+
+
 def test_where_there_are_no_tests_the_command_says_so(tmp_path: Path) -> None:
     result = call(tmp_path)
     assert result.exit_code == 2

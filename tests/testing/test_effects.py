@@ -252,7 +252,12 @@ def test_one_iteration_is_mocked_by_its_path_and_all_by_empty_brackets(tmp_path:
       output: [{key: api, status: finished}, {key: web, status: failed, error: {code: tool.failed}}]
       calls: {k8s.deploy: 2, k8s.rollback: 1, "all[web]/deploy/~undo": 1, "all[]/check": 2, "all[web]/check": 1}
       not_called: ["all[api]/deploy/~undo"]
-      steps: {"all[web]/deploy": undone, "all[api]/check": finished, check: failed}
+      steps:
+        "all[web]/deploy": undone
+        "all[api]/check": finished
+        check: failed
+        "all[api]": finished
+        "all[web]": failed
 """
     assert one(tmp_path, LOOP, body) == []
 
