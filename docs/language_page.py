@@ -52,7 +52,8 @@ def _keys(keys: Iterable[Key]) -> Iterator[str]:
     yield "|---|---|---|---|"
     for key in keys:
         default = "**required**" if key.required else key.default and f"`{key.default}`"
-        yield f"| `{key.name}` | {key.type.word} | {default} | {key.does} |"
+        beside = f" (with {' or '.join(f'`{other}`' for other in key.beside)})" if key.beside else ""
+        yield f"| `{key.name}` | {key.type.word} | {default} | {key.does}{beside} |"
 
 
 if __name__ == "__main__":

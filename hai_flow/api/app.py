@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 import hai_flow
-from hai_flow.api import dialects, events, pendings, problems, runs, shapes, signals, workflows
+from hai_flow.api import dialects, events, pendings, problems, runs, shapes, signals, versions, workflows
 from hai_flow.api.admission import Admission
 from hai_flow.api.deps import CurrentAccess
 from hai_flow.api.guard import Guard
@@ -30,8 +30,11 @@ class _Application(FastAPI):
         return document
 
 
-def create_app(settings: Settings, runtime: Runtime) -> FastAPI:
-    """The ASGI application over a runtime, which the caller starts before and stops after it."""
+def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) -> FastAPI:
+    """The ASGI application over a runtime, which the caller starts before and stops after it.
+
+    `act_as`: callers may say who they are (a development server); believed on loopback only.
+    """
     app = _Application(
         title="HAI Flow",
         version=hai_flow.__version__,
@@ -44,8 +47,9 @@ def create_app(settings: Settings, runtime: Runtime) -> FastAPI:
     app.state.runtime = runtime
     app.state.settings = settings
     app.state.admission = Admission()
+    app.state.act_as = act_as
     problems.install(app)
-    for module in (runs, events, pendings, signals, workflows, dialects):
+    for module in (runs, events, pendings, signals, versions, workflows, dialects):
         app.include_router(module.router)
     app.add_api_route("/healthz", healthz, tags=["operations"], response_model=None, responses=_of(shapes.Health))
     app.add_api_route("/readyz", readyz, tags=["operations"], response_model=None, responses=_of(shapes.Readiness))

@@ -35,7 +35,7 @@ Pieces: TypeAlias = AsyncGenerator[Sequence[Piece]]
 @dataclass(frozen=True, slots=True)
 class Principal:
     """Who asks. Until identity exists that is `user:local` of the one tenant, unless the request says that it acts as
-    somebody else, which only a server that other machines can't reach believes. What was done so is marked."""
+    somebody else, which only a development server on loopback believes. What was done so is marked."""
 
     who: c.Principal
     tenant: UUID
@@ -56,7 +56,7 @@ def get_principal(
         str | None,
         Header(
             alias="HAI-Act-As",
-            description="development only: `user:ann,role:controller,group:finance`, and `for:user:bob` for a delegate",
+            description="development only: `user:ann,role:controller,group:finance`, and `for=user:bob` for a delegate",
         ),
     ] = None,
 ) -> Principal:
@@ -64,8 +64,12 @@ def get_principal(
     if act_as is None:
         return Principal(c.LOCAL_PRINCIPAL, LOCAL_TENANT)
     settings: Settings = request.app.state.settings
-    if settings.allow_remote or not is_loopback(settings.host):
-        raise Rejected(403, "act_as.forbidden", "HAI-Act-As: only a server that listens on loopback alone takes it.")
+    if not request.app.state.act_as or settings.allow_remote or not is_loopback(settings.host):
+        raise Rejected(
+            403,
+            "act_as.forbidden",
+            "HAI-Act-As: only a development server (`hai-flow dev`) that listens on loopback alone takes it.",
+        )
     try:
         return Principal(acting_as(act_as), LOCAL_TENANT, acting=True)
     except NotASelector as error:

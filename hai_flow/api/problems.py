@@ -44,7 +44,7 @@ SCHEMA: Final[dict[str, Any]] = {
 
 _MEANINGS: Final = {
     400: "not readable: the body is no JSON, the cursor none of ours, a header stands twice",
-    403: "a page of another origin",
+    403: "not for you: a page of another origin, a question that does not ask you, a name that is not believed here",
     404: "there is no such thing, or it is not yours",
     408: "the body did not arrive",
     409: "it is not the time for it; `winner` says what stands",

@@ -69,7 +69,7 @@ class OpenedPending(Shape):
     status: str
     opened_at: str
     path: str
-    kind: Literal["tool", "approve", "ask"]
+    kind: Literal["tool", "ask", "approve", "gate", "doubt"]
     title: str | None
     message: str | None
     tool: str | None
@@ -83,8 +83,11 @@ class OpenedPending(Shape):
 
 
 class Pending(OpenedPending):
-    """A question to people and what became of it."""
+    """A question to people and what became of it. `needed`: of approvals, who may decide, how they have voted, and what
+    is missing; `edits`: what they changed of the arguments."""
 
+    needed: dict[str, Any] | None
+    edits: dict[str, Any] | None
     decided_by: str | None
     decided_at: str | None
     value: Any
@@ -193,6 +196,59 @@ class Workflow(WorkflowSummary):
 class WorkflowPage(Shape):
     items: list[WorkflowSummary]
     next_cursor: str | None
+
+
+class ChangedPart(Shape):
+    """One key that says something else. null: not there."""
+
+    key: str
+    from_: Any = Field(alias="from")
+    to: Any
+
+
+class Change(Shape):
+    """What became of one step. `was`: where a step that moved stood before."""
+
+    kind: Literal["added", "removed", "moved", "changed"]
+    path: str
+    verb: str
+    was: str | None = None
+    parts: list[ChangedPart]
+
+
+class Diff(Shape):
+    """`document`: keys outside of the steps. `steps`: in the order of the new version, then what was removed."""
+
+    from_: Version = Field(alias="from")
+    to: Version
+    document: list[ChangedPart]
+    steps: list[Change]
+
+
+class Obstacle(Shape):
+    """Why a run can't move. `path`: the step, as the old version calls it, or "" for the run itself."""
+
+    code: str
+    path: str
+    message: str
+
+
+class MigratedRun(Shape):
+    id: str
+    status: RunStatus
+    movable: bool
+    moved: bool
+    obstacles: list[Obstacle]
+
+
+class Migration(Shape):
+    """`more`: there are runs that this request did not look at; send it again."""
+
+    from_: Version = Field(alias="from")
+    to: Version
+    dry_run: bool
+    runs: list[MigratedRun]
+    more: bool
 
 
 class Validation(Shape):

@@ -71,6 +71,11 @@ def _mapping(shape: Shape) -> dict[str, Json]:
         result["additionalProperties"] = False
     groups = [{"oneOf": [{"required": [key]} for key in group]} for group in shape.exactly_one]
     groups += [{"not": {"required": list(pair)}} for group in shape.at_most_one for pair in _pairs(group)]
+    groups += [
+        {"if": {"required": [key.name]}, "then": {"anyOf": [{"required": [other]} for other in key.beside]}}
+        for key in shape.keys
+        if key.beside
+    ]
     return result | ({"allOf": groups} if groups else {})
 
 

@@ -1,8 +1,8 @@
 """The command line: `hai-flow`. A composition root.
 
-`dev serve worker migrate run` are processes over a database; `validate`, the commands for authors and `version` need
-nothing; every other command speaks REST to a server, never SQL, so that who may do what is checked in one place (DESIGN
-section 11).
+`dev serve worker migrate run` are processes; `validate`, the commands for authors, `diff` of two files and `version` need
+nothing; every other command (also `migrate` of runs) speaks REST to a server, never SQL, so that who may do what is
+checked in one place (DESIGN section 11).
 
 Nothing heavy is imported up here: a command imports what it needs when it runs, so that `--help` is quick and a worker
 never sees a web framework.
@@ -15,7 +15,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from hai_flow.cli import author, dev, drafting, operate, processes, run, signal
+from hai_flow.cli import author, dev, drafting, operate, processes, run, signal, versions
 from hai_flow.cli import test as tests
 from hai_flow.cli.terminal import EPILOG, exit_code_of, explain, program
 from hai_flow.errors import HaiFlowError
@@ -49,7 +49,8 @@ app = typer.Typer(
 for _panel, _commands in (
     ("Start here", (dev.dev, run.run, author.validate)),
     ("Authors", (drafting.new, drafting.fmt, drafting.graph, drafting.schema, drafting.grammar)),
-    ("Processes", (processes.serve, processes.worker, processes.migrate)),
+    ("Processes", (processes.serve, processes.worker, versions.migrate)),
+    ("Versions", (versions.publish, versions.versions, versions.diff)),
     ("Runs of a server", (operate.runs, operate.show, operate.events)),
     ("People", (operate.pendings, operate.decide)),
     ("Control", (operate.pause, operate.resume, operate.stop, operate.terminate, operate.retry, signal.signal)),

@@ -85,7 +85,7 @@ class Dev:
             local = Local(runtime)
             shelf = Shelf(local, self._folder)
             await shelf.load()
-            app = create_app(self._settings, runtime)
+            app = create_app(self._settings, runtime, act_as=True)
             async with processes.alongside(shelf.watch()):
                 ended_by = await server.serve(
                     app, runtime, self._settings, started=lambda url: self._started(url, local, shelf)
@@ -243,4 +243,4 @@ class Shelf:
         else:
             self.names[reference.partition("@")[0]] = reference
             if saved:
-                say(f"{path} is saved: {reference}", "green")
+                say(f"{path} is saved and published as {reference}", "green")

@@ -255,39 +255,57 @@ def parse_json(text: str, place: str) -> Json:
 
 
 def pause(
-    run: RunArgument, reason: ReasonOption = "", server: ServerOption = None, as_json: JsonOption = False
+    run: RunArgument,
+    reason: ReasonOption = "",
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Let no new step start; answers and timers are kept until `resume`."""
-    _control(run, "pause", {"reason": reason}, server, as_json)
+    _control(run, "pause", {"reason": reason}, act_as, server, as_json)
 
 
-def resume(run: RunArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
+def resume(
+    run: RunArgument, act_as: ActAsOption = None, server: ServerOption = None, as_json: JsonOption = False
+) -> None:
     """Go on after a pause."""
-    _control(run, "resume", None, server, as_json)
+    _control(run, "resume", None, act_as, server, as_json)
 
 
-def stop(run: RunArgument, reason: ReasonOption = "", server: ServerOption = None, as_json: JsonOption = False) -> None:
+def stop(
+    run: RunArgument,
+    reason: ReasonOption = "",
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Stop: what is in flight is told to end and has some time for it."""
-    _control(run, "stop", {"reason": reason}, server, as_json)
+    _control(run, "stop", {"reason": reason}, act_as, server, as_json)
 
 
 def terminate(
-    run: RunArgument, reason: ReasonOption = "", server: ServerOption = None, as_json: JsonOption = False
+    run: RunArgument,
+    reason: ReasonOption = "",
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """End at once; results that come later are not recorded."""
-    _control(run, "terminate", {"reason": reason}, server, as_json)
+    _control(run, "terminate", {"reason": reason}, act_as, server, as_json)
 
 
-def retry(run: RunArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
+def retry(
+    run: RunArgument, act_as: ActAsOption = None, server: ServerOption = None, as_json: JsonOption = False
+) -> None:
     """Go on from the step that failed."""
-    _control(run, "retry", None, server, as_json)
+    _control(run, "retry", None, act_as, server, as_json)
 
 
-def _control(run: str, verb: str, body: Json, server: str | None, as_json: bool) -> None:
+def _control(run: str, verb: str, body: Json, act_as: str | None, server: str | None, as_json: bool) -> None:
     async def work(api: Server) -> Json:
         return await api.post(f"/v1/runs/{await api.run_id(run)}/{verb}", body)
 
-    answered = ask(server, as_json, work)
+    answered = ask(server, as_json, work, act_as=act_as)
     if as_json:
         print_json(answered)
         return

@@ -77,7 +77,7 @@ async def _work(database: Database, settings: Settings) -> int:
     return OK
 
 
-def migrate(data_dir: DataDirOption = None) -> None:
+def migrate_schema(data_dir: Path | None = None) -> None:
     """Bring the database to the schema of this release. Safe to repeat, and while older processes run."""
     settings = load_settings(data_dir=data_dir)
     with open_database(settings) as database:

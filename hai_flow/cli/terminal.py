@@ -181,7 +181,7 @@ def program() -> str:
 
 def how_to_answer(pending: dict[str, Json]) -> str:
     """The arguments after `decide ID` that answer `pending`, to be filled in."""
-    if pending["kind"] == "approve":
+    if pending["kind"] in ("approve", "gate", "doubt"):
         first, *others = pending.get("options") or ("approve", "reject")
         form = " --values JSON" if pending.get("schema") else ""
         return f"{first}{form}   (or: {', '.join(others)})"

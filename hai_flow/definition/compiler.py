@@ -83,6 +83,8 @@ class _Compiler(Verbs, Triggers):
 
     def compile(self) -> plan.Plan | None:
         """The plan; None, or one with holes in it, where findings say so."""
+        if self._is_test_file():
+            return None
         fields = self.reader.fields(model.DocumentShape, self.document.value, (), "the workflow")
         if not fields:
             return None
@@ -138,6 +140,15 @@ class _Compiler(Verbs, Triggers):
             default_notify=default_notify,
             warnings=tuple(sorted(self.reader.findings, key=lambda finding: (finding.line, finding.column))),
         )
+
+    def _is_test_file(self) -> bool:
+        """Whether this is another kind of document; nothing else is said about one."""
+        value = self.document.value
+        if not isinstance(value, Mapping) or not str(value.get("hai")).startswith("test/"):
+            return False
+        message = f"expected a workflow (`hai: flow/v1`), found `{value['hai']}`; run tests with `hai-flow test`"
+        self.reader.error(("hai",), "document.kind", message)
+        return True
 
     def _names(self, types: Types, place: Place, base: Names | None = None) -> Names:
         """What may be named at a place. `base` has the roots and guards of what is around."""
@@ -324,7 +335,7 @@ class _Compiler(Verbs, Triggers):
 
     def _for_each(self, draft: Draft, names: Names) -> plan.Verb | None:
         params, at = draft.params, (*draft.at, "for_each")
-        self._check_items(params, at)
+        self._check_items(params, at, names)
         items = self.template(params["items"], (*at, "items"), names) if "items" in params else None
         variable = self._loop_variable(params, at, names)
         element = names.element_schema(params.get("items"))
@@ -349,8 +360,13 @@ class _Compiler(Verbs, Triggers):
             params.get("rollback", "item"),
         )
 
-    def _check_items(self, params: Mapping[str, Json], at: Path) -> None:
+    def _check_items(self, params: Mapping[str, Json], at: Path, names: Names) -> None:
         items = params.get("items", [])
+        known = names.type_of(items)
+        if known not in (None, "array"):
+            message = f"expected a list, found something of type {known}; name a list"
+            self.reader.error((*at, "items"), "for_each.items", message)
+            return
         if isinstance(items, list) or (isinstance(items, str) and "${{" in items):
             return
         hint = "; write it as a hole: ${{ ... }}" if isinstance(items, str) else ""

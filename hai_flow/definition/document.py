@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
@@ -243,8 +243,7 @@ class _Builder:
 
     def build(self) -> Node | None:
         try:
-            for event in self._events():
-                self._event(event)
+            self._read()
         except yaml.MarkedYAMLError as error:
             self._scanner_finding(error)
         except (yaml.YAMLError, UnicodeError) as error:
@@ -253,20 +252,21 @@ class _Builder:
             self.find(1, 1, "yaml.empty", "expected a workflow, found an empty file; begin with `hai: flow/v1`")
         return self.root
 
-    def _events(self) -> Iterator[yaml.Event]:
-        """The events one by one, by the parser itself: `yaml.parse` asks it twice for each."""
+    def _read(self) -> None:
+        """Take the events one by one from the parser itself: `yaml.parse` would ask it twice for each."""
         parser = yaml.CLoader(self.text)
         try:
             while (event := parser.get_event()) is not None:
-                yield event
+                if type(event) is yaml.ScalarEvent:
+                    self._scalar(event)
+                else:
+                    self._event(event)
         finally:
             parser.dispose()
 
     def _event(self, event: yaml.Event) -> None:
         kind = type(event)
-        if kind is yaml.ScalarEvent:
-            self._scalar(event)  # type: ignore[arg-type]
-        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+        if kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
             self._open(event)  # type: ignore[arg-type]
         elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
             self._close(event)
@@ -305,12 +305,18 @@ class _Builder:
 
     def _scalar(self, event: yaml.ScalarEvent) -> None:
         mark = _mark(event)
-        self._count(mark, 1)
-        if self._awaits_key():
-            self._key(event, mark)
-            return
-        value = self._resolve(event, mark)
-        node = Node("scalar", value, mark, _end(event), _NOTHING, _NOTHING, plain=not event.style)
+        self.nodes += 1
+        if self.nodes > NODES_MAX:
+            self._count(mark, 0)
+        if self.stack:
+            top = self.stack[-1]
+            if top.key is None and top.node.kind == "mapping":
+                if event.tag is not None:
+                    self._tag(mark, event.tag)
+                top.key = (event.value, mark)
+                return
+        value = self._resolve(event, mark) if event.tag is not None or not event.style else event.value
+        node = Node("scalar", value, mark, _end(event), _NOTHING, _NOTHING, 1, 1, not event.style)
         if event.anchor:
             self.anchors[event.anchor] = node
         self._place(node)
@@ -386,11 +392,6 @@ class _Builder:
                 target.keys[key] = mark
                 target.children[key] = other.children[key]
                 target.value[key] = other.children[key].value
-
-    def _key(self, event: yaml.ScalarEvent, mark: Mark) -> None:
-        if event.tag is not None:
-            self._tag(mark, event.tag)
-        self.stack[-1].key = (event.value, mark)
 
     def _complex_key(self, mark: Mark) -> None:
         self.find_at(mark, "yaml.key", "expected a key (text), found a list or a mapping" + self._hole_remedy(mark))

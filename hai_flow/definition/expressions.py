@@ -91,6 +91,8 @@ class Types:
     roots: Mapping[str, Json] = field(default_factory=dict)  # of roots that exist at some places only: item, args, ...
     ungated: Container[str] = ()  # ids of steps that nobody approves: they have no `approval`
     _looks: dict[tuple[Segment, ...], Look] = field(default_factory=dict, init=False, repr=False, compare=False)
+    holes: dict[str, _PathHole] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Sound holes that are paths, by their source: most documents name few things often."""
 
     def look(self, path: Sequence[Segment]) -> Look:
         """What the schemas know about `path`."""
@@ -141,13 +143,13 @@ def _look(root: Json, rest: Sequence[Segment], depth: int, path: Sequence[Segmen
     schema, last = resolve(root, root), False
     optional: list[int] = []
     for index, part in enumerate(rest):
-        if not isinstance(schema, Mapping):
+        if not isinstance(schema, dict):
             return Look({}, tuple(optional), root=root)
         if isinstance(part, int):
             schema, last = resolve(schema.get("items", {}), root), False
             continue
         properties = schema.get("properties")
-        if not isinstance(properties, Mapping) or part not in properties:
+        if not isinstance(properties, dict) or part not in properties:
             wrong = _unknown_property(schema, part, path[: depth + index])
             return Look({}, tuple(optional), False, (depth + index, wrong) if wrong else None, root)
         raw = resolve(properties[part], root)
@@ -229,13 +231,22 @@ class Names:
 
     def element_schema(self, value: Json) -> Json:
         """The type of the items of `value`, where it is one hole with only a path to a list of known type; else {}."""
-        hole = _only_hole(value)
-        chain = _whole_path(hole.source, self.scanned_roots()) if hole else None
-        look = self.types.look(chain.path) if chain else Look({})
+        look = self._look_at(value)
         items = look.schema.get("items") if isinstance(look.schema, Mapping) else None
         if not isinstance(items, Mapping):
             return {}
         return {**{key: look.root[key] for key in ("$defs", "definitions") if key in look.root}, **items}
+
+    def type_of(self, value: Json) -> str | None:
+        """The JSON type of `value`, where it is one hole with only a path to something of one known type."""
+        schema = self._look_at(value).schema
+        found = schema.get("type") if isinstance(schema, Mapping) else None
+        return found if isinstance(found, str) else None
+
+    def _look_at(self, value: Json) -> Look:
+        hole = _only_hole(value)
+        chain = _whole_path(hole.source, self.scanned_roots()) if hole else None
+        return self.types.look(chain.path) if chain and chain.path[0] in self.roots else Look({})
 
     def scanned_roots(self) -> frozenset[str]:
         """The names that begin a path into the data, here or elsewhere."""
@@ -324,6 +335,8 @@ def _segment_offset(source: str, chain: Chain, index: int) -> int:
 
 
 def _not_here(name: str) -> str:
+    if name in ALWAYS:
+        return f"`{name}` can't be named here: this is evaluated before there is a run"
     return ELSEWHERE.get(name) or f"there is no name `{name}`"
 
 
@@ -615,12 +628,13 @@ class _Part(Protocol):
 
 
 class CompiledTemplate:
-    """plan.Template: a YAML value with its holes compiled."""
+    """plan.Template: a YAML value with its holes compiled. `written` is that value."""
 
-    __slots__ = ("_render", "is_literal", "roots", "steps")
+    __slots__ = ("_render", "is_literal", "roots", "steps", "written")
 
-    def __init__(self, part: _Part, paths: Sequence[tuple[Segment, ...]]) -> None:
+    def __init__(self, part: _Part, paths: Sequence[tuple[Segment, ...]], written: Json) -> None:
         self.roots, self.steps = _used(paths)
+        self.written = written
         self.is_literal = isinstance(part, _Literal)
         self._render: Callable[[Mapping[str, Json]], Json] = part.render
 
@@ -637,19 +651,24 @@ class _Literal:
         return self.value
 
 
+# Roots of which a path means the same wherever it may be named.
+_EVERYWHERE_ALIKE: Final = frozenset(("input", "state", "run", "thread"))
+
+
 class _PathHole:
     """A hole that is only a path: the value itself, without CEL."""
 
-    __slots__ = ("_optional", "_path")
+    __slots__ = ("_optional", "path", "root")
 
     def __init__(self, path: tuple[Segment, ...], optional: bool) -> None:
-        self._path = path
+        self.path = path
+        self.root = path[0]
         self._optional = optional  # its last property is optional by its schema: absent is null
 
     def render(self, scope: Mapping[str, Json]) -> Json:
         value: Any = scope
         try:
-            for part in self._path:
+            for part in self.path:
                 if type(value) is str:  # "text"[0] would be a character
                     return self._slow(scope)
                 value = value[part]
@@ -658,12 +677,12 @@ class _PathHole:
         return value
 
     def _slow(self, scope: Mapping[str, Json]) -> Json:
-        value = cel.look_up(scope, self._path)
+        value = cel.look_up(scope, self.path)
         if value is not cel.MISSING:
             return value
-        if self._optional and cel.look_up(scope, self._path[:-1]) is not cel.MISSING:
+        if self._optional and cel.look_up(scope, self.path[:-1]) is not cel.MISSING:
             return None
-        raise cel.absent(self._path)
+        raise cel.absent(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -718,7 +737,7 @@ def compile_template(value: Json, names: Names, report: Reporter, *, text: bool 
     """
     compiler = _TemplateCompiler(names, report)
     part = compiler.part(value, ())
-    return CompiledTemplate(part if not text or isinstance(part, _Literal) else _Text((part,)), compiler.paths)
+    return CompiledTemplate(part if not text or isinstance(part, _Literal) else _Text((part,)), compiler.paths, value)
 
 
 class _TemplateCompiler:
@@ -738,7 +757,7 @@ class _TemplateCompiler:
                 if all(isinstance(p, _Literal) for p in parts) and "$" not in str(value)
                 else _List(tuple(parts))
             )
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             return self._mapping(value, at)
         return _Literal(value)
 
@@ -781,6 +800,10 @@ class _TemplateCompiler:
             return _Literal(None)
 
     def _compiled(self, hole: _Hole, at: Path) -> _Part:
+        known = self.names.types.holes.get(hole.source)
+        if known is not None and known.root in self.names.roots:
+            self.paths.append(known.path)
+            return known
         chain = _whole_path(hole.source, self.names.scanned_roots())
         if chain is None:
             program, scanned, doubts = _compile(hole.source, self.names)
@@ -795,7 +818,10 @@ class _TemplateCompiler:
         self.paths.append(chain.path)
         if chain.path == ("now",):
             return _NowHole()
-        return _PathHole(chain.path, self.names.types.look(chain.path).last_optional)
+        part = _PathHole(chain.path, self.names.types.look(chain.path).last_optional)
+        if doubt is None and part.root in _EVERYWHERE_ALIKE and not self.names.guarded:
+            self.names.types.holes[hole.source] = part
+        return part
 
     def _doubt(self, doubts: Sequence[Fault], hole: _Hole, at: Path) -> None:
         for doubt in doubts:

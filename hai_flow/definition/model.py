@@ -605,7 +605,7 @@ class Reader:
 
         `where` names the mapping in messages ("a `say` step", "`retry`").
         """
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             self.error(path, "shape.type", f"expected a mapping for {where}, found {kind_of(value)}")
             return {}
         try:

@@ -101,7 +101,7 @@ class Pieces:
 
     def retry(self, owner: Mapping[str, Json], at: Path, names: Names) -> plan.Retry | None:
         """The `retry` of a step or of `defaults`; None where there is none, or after a finding."""
-        if not isinstance(owner, Mapping) or not isinstance(owner.get("retry"), Mapping):
+        if not isinstance(owner.get("retry"), dict):
             return None
         at = (*at, "retry")
         fields = self.reader.fields(model.RetryShape, owner["retry"], at, "`retry`")
@@ -204,8 +204,10 @@ class Pieces:
     def _warn_braces(self, value: Json, at: Path) -> None:
         """`{{ x }}` is what other languages write for a hole."""
         for path, text in texts(value, at):
+            if "{{" not in text or "${{" in text:
+                continue
             found = re.search(r"(?<![${])\{\{[^{}]*\}\}", text)
-            if found and "${{" not in text:
+            if found:
                 message = "`{{ }}` is plain text here; a hole is written ${{ }}"
                 self.reader.warning_inside(path, found.start(), "text.braces", message)
 
@@ -243,7 +245,7 @@ def texts(value: Json, at: Path) -> Iterator[tuple[Path, str]]:
     """Every text inside `value`, with its path."""
     if isinstance(value, str):
         yield at, value
-    elif isinstance(value, Mapping):
+    elif isinstance(value, dict):
         for key, item in value.items():
             yield from texts(item, (*at, key))
     elif isinstance(value, list):

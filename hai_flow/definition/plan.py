@@ -37,8 +37,10 @@ class Expression(Protocol):
 
 
 class Template(Protocol):
-    """A YAML value with holes at any depth. A literal is a template without names."""
+    """A YAML value with holes at any depth. A literal is a template without names. `written` is the value itself."""
 
+    @property
+    def written(self) -> Json: ...
     @property
     def roots(self) -> frozenset[str]: ...
     @property

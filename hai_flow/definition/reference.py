@@ -39,7 +39,7 @@ class Type:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of a mapping. `default` and `example` are YAML; "" = none."""
+    """One key of a mapping. `default` and `example` are YAML; "" = none. `beside`: goes only with one of these keys."""
 
     name: str
     type: Type
@@ -47,6 +47,7 @@ class Key:
     required: bool = False
     default: str = ""
     example: str = ""
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,12 +237,14 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
         Key("effect", _enum("read", "write"), "whether it changes anything; agents ask before they write",
             default="write",
             example="read"),
-        Key("allow", _list(LITERAL, 1), "only these functions of the server", example="[search, fetch]"),
-        Key("auth", ANY, "credentials, by reference", example='"${{ secrets.ERP_TOKEN }}"'),
-        Key("headers", _map(TEXT, "any"), "sent with every request", example='{X-Team: "${{ secrets.TEAM }}"}'),
+        Key("allow", _list(LITERAL, 1), "only these functions of the server", example="[search, fetch]",
+            beside=("mcp", "http")),
+        Key("auth", ANY, "credentials, by reference", example='"${{ secrets.ERP_TOKEN }}"', beside=("mcp", "http")),
+        Key("headers", _map(TEXT, "any"), "sent with every request", example='{X-Team: "${{ secrets.TEAM }}"}',
+            beside=("mcp", "http")),
         Key("env", _map(TEXT, "any"), "environment of a server that is started",
-            example='{TOKEN: "${{ secrets.TOKEN }}"}'),
-        Key("timeout", DURATION, "of each call", example="30s"),
+            example='{TOKEN: "${{ secrets.TOKEN }}"}', beside=("mcp",)),
+        Key("timeout", DURATION, "of each call", example="30s", beside=("python", "mcp", "http")),
     ), exactly_one=(("python", "mcp", "http", "frontend"),)),
     Shape("frontend", "A frontend tool", (
         Key("description", LITERAL, "what it does, for people and models", required=True,
@@ -445,7 +448,7 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
         Key("elapsed", ANY, "how long it took", example="1.5"),
         Key("thinking", ANY, "whether it still goes on", example="false"),
         Key("collapse", ANY, "whether it is folded", example="true"),
-    )),
+    ), open=True),
     Shape("fold", "`fold`", (
         Key("title", TEXT, "of the part", required=True, example="Details"),
         Key("fold", ANY, "whether it is folded", example="true"),
@@ -481,7 +484,7 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
     )),
     Shape("operation", "An operation of `set` (RFC 6902)", (
         Key("op", _enum("add", "remove", "replace", "move", "copy", "test"), "what to do", required=True,
-            example="add"),
+            example="remove"),
         Key("path", LITERAL, "a JSON Pointer into the state", required=True, example="/plan/-"),
         Key("from", LITERAL, "of `move` and `copy`", example="/plan/0"),
         Key("value", ANY, "of `add`, `replace` and `test`", example="{status: pending}"),

@@ -103,7 +103,7 @@ def closed(raw: Mapping[str, Json]) -> dict[str, Json]:
 def resolve(schema: Json, root: Json) -> Json:
     """`schema` with local references (`#/$defs/x`) followed; `{}` where there is nothing to follow."""
     for _ in range(16):  # a chain of references that is longer than this is a circle
-        if not isinstance(schema, Mapping) or "$ref" not in schema:
+        if not isinstance(schema, dict) or "$ref" not in schema:
             return schema
         schema = _at(root, schema["$ref"])
     return {}

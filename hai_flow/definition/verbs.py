@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from hai_flow.definition import model, plan
 from hai_flow.definition.approvals import Approvals
@@ -81,9 +81,12 @@ class Verbs(Approvals, Declarations):
             return None
         if isinstance(tool, plan.FrontendTool):
             self._check_arguments(tool, arguments, draft)
-            for key in ("retry", "timeout"):
+            for key in ("retry", "timeout", "approval", "delivery", "idempotency_key"):
                 if key in draft.fields:
-                    message = f"`{key}` is for effects; people have a `deadline` (in `tools.{name}.frontend`)"
+                    hint = "people have a `deadline` (in `tools.{name}.frontend`)"
+                    if key == "approval":
+                        hint = "a frontend tool asks a person itself; put an `approve` step before it"
+                    message = f"`{key}` is for effects; {hint.format(name=name)}"
                     self.reader.error((*draft.at, key), "call.people", message, key=True)
         return plan.Call(tool, function, template, draft.fields.get("stream") == "text")
 
@@ -353,7 +356,7 @@ class Verbs(Approvals, Declarations):
         content = self.reader.fields(_EMITTED[kind], fields[kind], inner, f"`{kind}`")
         if kind == "collaboration" and "task" in content:
             self.reader.fields(model.TaskShape, content["task"], (*inner, "task"), "`task`")
-        return plan.Emit(kind, self.template(fields[kind], inner, names))
+        return plan.Emit(cast("Any", kind), self.template(fields[kind], inner, names))
 
     # -- state -----------------------------------------------------------------------------------------------------
 

@@ -6,11 +6,13 @@ A command may be refused (`Rejected`), answered "already so", or decided. Who as
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 from uuid import UUID
 
 import msgspec
 
+from hai_flow.definition.plan import Plan
 from hai_flow.engine.events import Error, Parent, Pin, UserMessage
 
 Json: TypeAlias = Any
@@ -184,7 +186,18 @@ class Retry(Command, frozen=True):
     by: str
 
 
+class Migrate(Command, frozen=True):
+    """Go on with another version, `to`, of the same workflow. `paths`: ids or paths of steps, old -> new, where they
+    are called otherwise there. `pins`: the workflows of its children, of which those are kept that the run has."""
+
+    to: Plan
+    by: str
+    paths: Mapping[str, str] = {}
+    dev: bool = False
+    pins: Mapping[str, Pin] = {}
+
+
 AnyCommand: TypeAlias = (
     Start | StepSucceeded | StepFailed | StepLost | Answer | Signal | ChildMoved | ChildEnded | TimerFired | Continue
-    | NeedAttention | Pause | Resume | Stop | Terminate | Retry
+    | NeedAttention | Pause | Resume | Stop | Terminate | Retry | Migrate
 )  # fmt: skip

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from hai_flow.definition.plan import Plan, Step, WaitFor
-from hai_flow.engine import beginnings, children, endings, people, resumption, signals
+from hai_flow.engine import beginnings, children, endings, migration, people, resumption, signals
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import DEFAULT_LIMITS, RUN_END, Decision, Draft, Limits
@@ -287,6 +287,35 @@ def _retry(draft: Draft, command: c.Retry) -> Json:
     return _run_outcome(draft)
 
 
+def _migrate(draft: Draft, command: c.Migrate) -> Json:
+    plan, state = command.to, draft.state
+    if state.sha256 == plan.sha256.hex():
+        draft.already = True
+        return _run_outcome(draft)
+    move = migration.examine(draft.plan, plan, state, command.paths, draft.now)
+    if move.obstacles:
+        raise Rejected(
+            409,
+            "migration_refused",
+            f"the run can't move to {plan.name}@{plan.version}: {move.obstacles[0].message}",
+            findings=[obstacle.as_dict() for obstacle in move.obstacles],
+        )
+    draft.emit(
+        e.Migrated,
+        by=command.by,
+        version=plan.version,
+        sha256=plan.sha256.hex(),
+        dev=command.dev,
+        paths=move.paths,
+        pins={name: pin for name, pin in command.pins.items() if name not in state.pins},
+        input=move.input,
+        state=move.state,
+    )
+    for pending in migration.bound_pendings(draft.state):
+        people.restamp(draft, pending)
+    return _run_outcome(draft)
+
+
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
@@ -482,4 +511,5 @@ _RULES: Final[dict[type[c.Command], Callable[[Draft, Any], Json]]] = {
     c.Stop: _stop,
     c.Terminate: _terminate,
     c.Retry: _retry,
+    c.Migrate: _migrate,
 }

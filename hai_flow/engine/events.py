@@ -41,7 +41,7 @@ class Error(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Pin(msgspec.Struct, frozen=True):
-    """A workflow as it was when the run started. `sha256` is in hex; `dev`: a copy that is loaded while it is edited."""
+    """A workflow as it was when the run started. `sha256` is in hex; `dev`: a copy, loaded while it is edited."""
 
     version: int
     sha256: str
@@ -168,6 +168,24 @@ class RunRetried(Event, frozen=True):
     branches: dict[str, int] = {}
     handling: dict[str, str] = {}
     redo: tuple[str, ...] = ()
+
+
+class Migrated(Event, frozen=True):
+    """The run goes on with another version of its workflow, from where it stands.
+
+    `paths`: steps of the plan that are called otherwise now, old -> new; what stands inside them goes with them.
+    `input` and `state` are there where the version's defaults add to them; `pins` are those of further children. Open
+    questions follow: `pending_restamped`.
+    """
+
+    by: str
+    version: int
+    sha256: str
+    dev: bool = False
+    paths: dict[str, str] = {}
+    pins: dict[str, Pin] = {}
+    input: Json = None
+    state: Json = None
 
 
 # --- turns and the thread -----------------------------------------------------------------------------------------
@@ -614,9 +632,9 @@ class WarningRaised(Event, frozen=True):
 
 AnyEvent: TypeAlias = (
     RunStarted | RunQueued | RunPaused | RunResumed | RunStopping | RunStopped | RunFinished | RunFailed
-    | RunNeedsAttention | RunRetried | TurnStarted | TurnEnded | MessagesChanged | StepStarted | AttemptStarted
-    | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding | StepReopened | StepUndone
-    | HandlerStarted | BranchEnded | IterationStarted | IterationEnded | MessageStarted | MessageChunk
+    | RunNeedsAttention | RunRetried | Migrated | TurnStarted | TurnEnded | MessagesChanged | StepStarted
+    | AttemptStarted | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding | StepReopened
+    | StepUndone | HandlerStarted | BranchEnded | IterationStarted | IterationEnded | MessageStarted | MessageChunk
     | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded | ToolCallResolved
     | PendingOpened | VoteCast | PendingEdited | PendingEscalated | PendingReminded
     | PendingRestamped | PendingDecided | PendingVoided

@@ -27,22 +27,22 @@ class NotASelector(ValueError):
 
 def acting_as(text: str) -> Principal:
     """The principal that a development server is told to take somebody for: `user:ann,role:controller,group:finance`,
-    and `for:user:bob` for a delegate. Raises `NotASelector`."""
+    and `for=user:bob` for a delegate. Raises `NotASelector`."""
     ids: list[str] = []
     others: list[str] = []
     held: dict[str, list[str]] = {"role": [], "group": []}
     for part in filter(None, (each.strip() for each in text.split(","))):
         kind, _, name = part.partition(":")
-        if kind == "for" and name.startswith("user:") and _SELECTOR.fullmatch(name):
-            others.append(name)
+        if part.startswith("for=user:") and _SELECTOR.fullmatch(part[4:]):
+            others.append(part[4:])
         elif not _SELECTOR.fullmatch(part):
-            raise NotASelector(f"expected user:, role:, group: or for:user:, separated by commas; found {part!r:.80}")
+            raise NotASelector(f"expected user:, role:, group: or for=user:, separated by commas; found {part!r:.80}")
         elif kind == "user":
             ids.append(part)
         else:
             held[kind].append(name)
     if len(ids) != 1 or len(others) > 1:
-        raise NotASelector(f"expected exactly one user: (and at most one for:user:), found {text!r:.80}")
+        raise NotASelector(f"expected exactly one user: (and at most one for=user:), found {text!r:.80}")
     return Principal(ids[0], tuple(held["role"]), tuple(held["group"]), others[0] if others else None)
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from hai_flow.engine.state import RunState
 
-ABI: Final = 1
+ABI: Final = 2
 
 
 def _written(value: Any) -> Any:

@@ -15,8 +15,9 @@ The rules of this room:
 
 from __future__ import annotations
 
+import re
 from bisect import insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 import immutables
@@ -356,6 +357,27 @@ def iteration_around(path: str) -> str | None:
     return None if end < 0 else path[: end + 1]
 
 
+def renamed(path: str, paths: Mapping[str, str]) -> str:
+    """The path of a step, or of a list, by the renaming of the longest part of the plan's path that has one.
+
+    A renaming keeps the loops around a step, so the keys of the iterations stay in their order.
+    """
+    keys = _KEYS.findall(path)
+    there = _KEYS.sub("[]", path)
+    part = there
+    while part and part not in paths:
+        part = part[: max(part.rfind("/"), part.rfind("["), 0)]
+    if not part:
+        return path
+    now = paths[part] + there[len(part) :]
+    for key in keys:
+        now = now.replace("[]", f"[{key}]", 1)
+    return now
+
+
+_KEYS: Final = re.compile(r"\[([^\]]*)\]")
+
+
 # --- helpers of the folds -----------------------------------------------------------------------------------------
 
 _set = msgspec.structs.replace
@@ -649,6 +671,65 @@ def _reopened_loop(loop: LoopState, path: str, ready: tuple[str, ...], reopened:
         begun += 1
     kept = results.finish()
     return _set(loop, results=kept, begun=begun, ended=len(kept), again=tuple(again))
+
+
+def _migrated(state: RunState, event: e.Migrated) -> RunState:
+    """The same run under another plan: what is called otherwise, and nothing else."""
+    if event.paths:
+        state = _renamed(state, event.paths)
+    return _next(
+        state,
+        event,
+        version=event.version,
+        sha256=event.sha256,
+        dev=event.dev,
+        pins={**state.pins, **event.pins},
+        input=state.input if event.input is None else event.input,
+        state=state.state if event.state is None else event.state,
+    )
+
+
+def _renamed(state: RunState, paths: dict[str, str]) -> RunState:
+    """`state` with every path in it as the new plan has it."""
+
+    def new(path: str) -> str:
+        return renamed(path, paths)
+
+    def keys(mapping: Map[str, Any]) -> Map[str, Any]:
+        return Map({new(path): value for path, value in mapping.items()})
+
+    def all_of(found: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(new, found))
+
+    def opened(pending: PendingState) -> PendingState:
+        return _set(pending, opened=_set(pending.opened, path=new(pending.opened.path)))
+
+    def entry(known: Any) -> Any:
+        return known if known.path is None else _set(known, path=new(known.path))
+
+    return _set(
+        state,
+        steps=keys(state.steps),
+        attempts=keys(state.attempts),
+        timers=tuple(sorted(_set(timer, path=new(timer.path)) for timer in state.timers)),
+        timeouts=keys(state.timeouts),
+        pendings=Map({id: opened(pending) for id, pending in state.pendings.items()}),
+        open_pendings=keys(state.open_pendings),
+        messages=Map({id: entry(message) for id, message in state.messages.items()}),
+        open_messages=Map({id: new(path) for id, path in state.open_messages.items()}),
+        tool_calls=Map({id: entry(call) for id, call in state.tool_calls.items()}),
+        last_message=keys(state.last_message),
+        signals=Map({id: new(path) for id, path in state.signals.items()}),
+        subscriptions=keys(state.subscriptions),
+        children=keys(state.children),
+        idle=all_of(state.idle),
+        ready=all_of(state.ready),
+        inside=Map({new(path): all_of(found) for path, found in state.inside.items()}),
+        undoables=keys(state.undoables),
+        undone=all_of(state.undone),
+        undo_failed=all_of(state.undo_failed),
+        redo=all_of(state.redo),
+    )
 
 
 # --- folds: turns and the thread ----------------------------------------------------------------------------------

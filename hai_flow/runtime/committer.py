@@ -156,6 +156,7 @@ class _Draft:
     asks: list[Ask] = field(default_factory=list)
     chunks: list[Chunk] = field(default_factory=list)
     birth: Birth | None = None
+    plan: Plan | None = None  # the one that the run moves to
     entry: runs.Entry | None = None
 
     @property
@@ -226,6 +227,8 @@ class Committer(Service):
         """
         if birth is not None and self._find_pins is not None and isinstance(command, c.Start) and not command.parent:
             command = msgspec.structs.replace(command, pins=await self._find_pins(tenant, birth.plan))
+        if self._find_pins is not None and isinstance(command, c.Migrate):
+            command = msgspec.structs.replace(command, pins=await self._find_pins(tenant, command.to))
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._ask(run_id, tenant, Ask(command, time.monotonic(), command_id, body_sha, answer, birth, tenant))
         self._answers.add(answer)
@@ -442,8 +445,9 @@ class Committer(Service):
         # Chunks prove nothing here: they compare the fence, not the version.
         fresh = draft.decides or hot.loaded_at >= ask.arrived or not hot.exists
         try:
-            assert hot.plan is not None
-            decision = decide(hot.plan, draft.state, ask.command, self.now_ms(), self._limits)
+            plan = draft.plan or hot.plan
+            assert plan is not None
+            decision = decide(plan, draft.state, ask.command, self.now_ms(), self._limits)
         except Rejected as rejected:
             return rejected if fresh else None
         if decision.already:
@@ -453,6 +457,8 @@ class Committer(Service):
             draft.commands.append(runs.CommandRow(ask.command_id, ask.body_sha, msgspec.json.encode(outcome)))
         self._take(draft, decision)
         draft.birth = draft.birth or ask.birth
+        if isinstance(ask.command, c.Migrate):  # whatever comes after it in this entry is decided with the new plan
+            draft.plan = ask.command.to
         return outcome
 
     def _outcome(self, hot: Hot, decision: Decision, state: RunState, already: bool) -> Outcome:
@@ -519,6 +525,8 @@ class Committer(Service):
             fields["version"] = hot.version
             if hot.state.ended and not ended:
                 fields["take_slot"] = _slot_of(hot)
+            if draft.plan is not None:
+                fields["moved"] = runs.Moved(draft.plan.sha256, draft.plan.version, state.dev)
         return runs.Entry(
             status=state.status,
             busy=busy,
@@ -565,6 +573,7 @@ class Committer(Service):
         self._grow(hot, draft.bytes)
         if first_seq == hot.state.seq + 1:
             hot.state, hot.loaded_at = draft.state, began
+            hot.plan = draft.plan or hot.plan
             self._tell_commit(hot, first_seq, draft.events)
             self._snapshot_if_due(hot)
             self._settle(draft)
@@ -791,6 +800,7 @@ class Committer(Service):
             hot.log_bytes += len(row.events)
             self._grow(hot, len(row.events))
         assert state.seq == loaded.seq, f"run {hot.id}: the log ends at {state.seq}, the run says {loaded.seq}"
+        assert state.sha256 == loaded.workflow.hex(), f"run {hot.id}: the log and the run name different workflows"
         self._hold(hot, loaded.worker, loaded.fence)
         hot.state, hot.exists, hot.missing = state, True, False
         hot.tenant, hot.version, hot.plan = loaded.tenant, loaded.version, plan

@@ -65,6 +65,8 @@ class Courier(Service):
 
     `handlers`: how a message of some kind is delivered; a kind without one is a command for its target. A handler
     raises `Rejected` where the message will never be accepted; any other error, and it is delivered again later.
+    `listeners` hear of every signal that is for all, at least once, beside the runs that wait for it: an error of
+    theirs, and they hear of it again later.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Courier(Service):
         self.catalog = catalog
         self.config = config or CourierConfig()
         self.handlers: dict[str, Handle] = {children.START: self._start_child, SUBSCRIBE: self._subscribe}
+        self.listeners: list[Callable[[Signal], Awaitable[None]]] = []
         self._mail = asyncio.Event()
         self._signals = asyncio.Event()
 
@@ -232,7 +235,10 @@ class Courier(Service):
         async with self.database.api.acquire() as connection:
             due = await signals.due_signals(connection, self.config.batch_max)
         for signal in due:
-            await self._spread(signal)
+            try:
+                await self._spread(signal)
+            except Exception as error:  # it is given out again; those behind it must not wait for that
+                log.warning("signal_not_offered", signal=signal.id, error=str(error) or repr(error))
         return len(due)
 
     async def _spread(self, signal: Signal) -> None:
@@ -241,6 +247,9 @@ class Courier(Service):
         if waiting:
             before = await signals.unsettled_before(pool, signal)  # another process may be about to offer them
             await asyncio.gather(*(self._offer_in_order(each, [*before, signal]) for each in waiting))
+        if signal.run_id is None:
+            for hear in self.listeners:
+                await hear(signal)
         await signals.settle_signal(pool, signal)
 
     async def _offer_in_order(self, subscriber: signals.Subscriber, offered: Sequence[Signal]) -> None:

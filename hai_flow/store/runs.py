@@ -117,6 +117,14 @@ class Born(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     input: bytes | None = None
 
 
+class Moved(msgspec.Struct, frozen=True, gc=False):
+    """The version of its workflow that a run goes on with from this commit on."""
+
+    workflow: bytes
+    workflow_version: int
+    dev: bool = False
+
+
 class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One run's part of a batch.
 
@@ -127,7 +135,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempts in flight (takes the claim if it is free); False: nothing is in flight (gives the claim back, the run is
     due at `wake_at`, None = never by itself). `cut`: the decision closes an open attempt or message of the holder,
     whose late chunks must lose. `result` is written by the commit that ends the run; reopening clears it. `take_slot`:
-    a run that was queued or ended needs this slot again, and loses without it.
+    a run that was queued or ended needs this slot again, and loses without it. `moved`: the run's workflow has another
+    version now.
     """
 
     run_id: UUID
@@ -143,6 +152,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cut: bool = False
     take_slot: str | None = None
     result: bytes | None = None
+    moved: Moved | None = None
     commands: Sequence[CommandRow] = ()
     pendings: Sequence[PendingRow] = ()
     votes: Sequence[VoteRow] = ()
@@ -207,7 +217,8 @@ def _of_winners(rows: str) -> str:
     )
 
 
-# What entries may have beside their events; `births`: some start a run, or want a slot again.
+# What entries may have beside their events; `births`: some start a run, or want a slot again; `moves`: some go on with
+# another version of their workflow, so seldom that no other commit carries the columns.
 _CHILDREN: Final = ("commands", "pendings", "votes", "outbox", "turns", "messages")
 _LONE_ENTRIES_MAX: Final = 8
 
@@ -221,10 +232,13 @@ def _commit_statement(parts: frozenset[str]) -> str:
     """
     parameters = _Parameters()
     me, at = parameters.one("bigint"), parameters.one("timestamptz")
+    moves = {"workflow": "bytea", "workflow_version": "int", "dev": "bool"} if "moves" in parts else {}
     moved, _ = parameters.arrays(
         "b", ordinality="i", id="uuid", tenant="uuid", n="int", events="bytea", version="bigint", fence="int",
-        status="text", busy="bool", wake_at="timestamptz", cut="bool", slot="text", result="bytea",
+        status="text", busy="bool", wake_at="timestamptz", cut="bool", slot="text", result="bytea", **moves,
     )  # fmt: skip
+    read = "".join(f", {column}" for column in moves)
+    set_ = "".join(f"\n    {column} = coalesce(b.{column}, r.{column})," for column in moves)
     repeated, unrepeated = "", "true"
     if "commands" in parts:
         commands, _ = parameters.arrays(
@@ -240,14 +254,14 @@ def _commit_statement(parts: frozenset[str]) -> str:
     born, seated, born_won = _births(parameters, at, unrepeated) if "births" in parts else ("", "b.slot IS NULL", "")
     return f"""
 WITH b AS MATERIALIZED (           -- entries of runs that exist, one per run, sorted by id; i from 1
-  SELECT id, tenant, n, events, version, fence, status, busy, wake_at, cut, slot, result, i::int FROM {moved}
+  SELECT id, tenant, n, events, version, fence, status, busy, wake_at, cut, slot, result, i::int{read} FROM {moved}
 ), me AS MATERIALIZED (            -- a worker whose lease is over takes no claim: others may have been told it is dead
   SELECT id FROM workers WHERE id = {me} AND alive_until > now()
 ){repeated}{born}, moved AS (
   UPDATE runs r SET
     seq = r.seq + b.n, version = r.version + (b.version IS NOT NULL)::int, status = coalesce(b.status, r.status),
     head = sha256(r.head || b.events), log_bytes = r.log_bytes + octet_length(b.events),
-    slot = coalesce(b.slot, r.slot),
+    slot = coalesce(b.slot, r.slot),{set_}
     ended_at = CASE WHEN b.status IS NULL THEN r.ended_at
                     WHEN b.status IN {_ENDED} THEN coalesce(r.ended_at, {at}) END,
     result = CASE WHEN b.status IS NULL THEN r.result
@@ -409,14 +423,16 @@ def _births(parameters: _Parameters, at: str, unrepeated: str) -> tuple[str, str
 
 _ALL: Final = frozenset(_CHILDREN)
 _ALL_WITH_BIRTHS: Final = _ALL | {"births"}
+_NONE: Final[frozenset[str]] = frozenset()
 
 
 def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
     births = any(entry.born is not None or entry.take_slot is not None for entry in entries)
+    moves = {"moves"} if any(entry.moved is not None for entry in entries) else _NONE
     if len(entries) > _LONE_ENTRIES_MAX:
-        return _ALL_WITH_BIRTHS if births else _ALL
+        return (_ALL_WITH_BIRTHS if births else _ALL) | moves
     children = (part for part in _CHILDREN if any(getattr(entry, part) for entry in entries))
-    return frozenset((*children, "births") if births else children)
+    return frozenset((*children, "births") if births else children) | moves
 
 
 # A column that no row uses: NULL instead of an array, which unnest takes for an empty one, and the driver for nothing.
@@ -467,6 +483,10 @@ def _arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[s
     yield _sparse([entry.cut or None for entry in moved])
     yield _sparse([entry.take_slot for entry in moved])
     yield _sparse([entry.result for entry in moved])
+    if "moves" in parts:
+        yield [None if entry.moved is None else entry.moved.workflow for entry in moved]
+        yield [None if entry.moved is None else entry.moved.workflow_version for entry in moved]
+        yield [None if entry.moved is None else entry.moved.dev for entry in moved]
     rows = list(enumerate((*moved, *born), 1))
     for part in _CHILDREN:
         if part in parts:

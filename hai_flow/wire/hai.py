@@ -583,6 +583,7 @@ IGNORED: Final[frozenset[type[e.Event]]] = frozenset(
         e.RunStopping,
         e.RunNeedsAttention,
         e.RunRetried,
+        e.Migrated,  # between two turns; the next one opens with a snapshot
         e.MessagesChanged,  # the client's own words
         e.AttemptStarted,  # retries: the step goes on
         e.StepRetried,

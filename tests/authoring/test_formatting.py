@@ -234,7 +234,7 @@ def words(value: Any) -> Any:
     return without(value, ())
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.parent.name != "examples"], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_files_that_come_along_are_as_fmt_writes_them(path: Path) -> None:
     assert format_source(path.read_bytes()) == path.read_text()
 

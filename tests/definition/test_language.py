@@ -355,6 +355,6 @@ def test_a_server_without_a_runner_refuses_each_step_that_needs_it() -> None:
         ("f", p.steps["deliver[]/draft"].line, "step.unavailable", "error"),
     ]
     assert "no runner for `agent`" in found[0].message
-    assert "the mcp tool `web`" in missing_runners(p, everything - {"mcp"})[0].message
+    assert "the mcp tool `web.search`" in missing_runners(p, everything - {"mcp"})[0].message
     assert "the mcp tool `erp`" in missing_runners(example("invoice"), frozenset(("python",)))[0].message
     assert "no runner for `http`" in missing_runners(example("rollout"), frozenset(("python",)))[0].message

@@ -69,6 +69,7 @@ YAML: Final[list[Case]] = [
 ]
 
 DOCUMENT: Final[list[Case]] = [
+    ("hai: «test/v1\nworkflow: a.flow.yaml\ncases: []\n", "document.kind", "`hai-flow test`"),
     ("hai: «flow/v2\nname: a\nversion: 1\nsteps: [{say: hi}]\n", "shape.value", "'flow/v1'"),
     ("hai: flow/v1\nname: «My-Flow\nversion: 1\nsteps: [{say: hi}]\n", "shape.value", "lower-case"),
     ("hai: flow/v1\nname: a\nversion: «'1'\nsteps: [{say: hi}]\n", "shape.value", "a whole number"),
@@ -110,7 +111,7 @@ TRIGGERS: Final[list[Case]] = [
     ("triggers: [{«cron: '0 6 * * *', timezone: UTC}]\nsteps: [{say: hi}]\n", "trigger.kind", "under `schedule`"),
     ("triggers: [{«webhook: {}}]\nsteps: [{say: hi}]\n", "trigger.kind", "`api`, `event`, `schedule`"),
     ("triggers: [{event: {«typ: a}}]\nsteps: [{say: hi}]\n", "shape.unknown_key", "did you mean `type`?"),
-    ("triggers: [{event: {type: a, dedupe: '${{ «input.kind }}'}}]\nsteps: [{say: hi}]\n", "expression.unknown_name", "input"),
+    ("triggers: [{event: {type: a, dedupe: '${{ «input.kind }}'}}]\nsteps: [{say: hi}]\n", "expression.unknown_name", "before there is a run"),
     (HEAD + "triggers: [{schedule: {cron: «'0 0 6 * * *', timezone: UTC}}]\nsteps: [{say: hi}]\n",
      "schedule.cron", "leave the seconds out"),
     (HEAD + "triggers: [{schedule: {cron: «'0 25 * * *', timezone: UTC}}]\nsteps: [{say: hi}]\n",
@@ -235,6 +236,7 @@ BLOCKS: Final[list[Case]] = [
     ("steps: [{parallel: {a: [{say: a}], b: [{say: b}]}, join: «first}]\n", "shape.value", "'any'"),
     ("steps: [{parallel: {a: [{set: {status: a}}], b: [{set: {«status: b}}]}}]\n", "?set.parallel", "`reduce`"),
     ("steps: [{for_each: {items: «input.items, steps: [{say: a}]}}]\n", "for_each.items", "write it as a hole"),
+    ("steps: [{for_each: {items: «'${{ input.kind }}', steps: [{say: a}]}}]\n", "for_each.items", "of type string"),
     ("steps: [{«for_each: {items: [1]}}]\n", "shape.missing_key", "`steps` is missing"),
     ("steps: [{for_each: {«in: [1], items: [1], steps: [{say: a}]}}]\n", "shape.unknown_key", "unknown key `in`"),
     ("steps: [{for_each: {items: [1], as: «Item, steps: [{say: a}]}}]\n", "shape.value", "lower-case"),

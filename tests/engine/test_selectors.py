@@ -84,7 +84,7 @@ def test_of_somebody_known_by_id_alone_it_is_told_what_is_sure(
 
 def test_somebody_is_taken_for_somebody_with_roles_and_groups() -> None:
     assert acting_as("user:ann") == Principal("user:ann")
-    assert acting_as("user:ann, role:controller,role:sre,group:finance,for:user:bob") == Principal(
+    assert acting_as("user:ann, role:controller,role:sre,group:finance,for=user:bob") == Principal(
         "user:ann", ("controller", "sre"), ("finance",), "user:bob"
     )
 

@@ -28,6 +28,7 @@ _publishing: defaultdict[asyncio.AbstractEventLoop, asyncio.Lock] = defaultdict(
 HEAD = "hai: flow/v1\nname: {name}\nversion: 1\n"
 TOOLS = "tools:\n  fx: {python: tests.support.effects, effect: write}\n"
 ASKING = "steps:\n  - {id: sure, ask: {title: Sure?, from: anyone, form: {properties: {ok: {type: boolean}}}}}\n"
+LISTENING = "steps:\n  - repeat: {max: 10000, steps: [{id: hear, wait_for: {event: note, deadline: 1d}}]}\n"
 GATED = TOOLS + "steps:\n  - {id: wait, call: fx.gated}\noutput: ${{ steps.wait.output }}\n"
 ECHO = (
     "input: {type: object, properties: {value: {type: string}}}\n"
@@ -104,7 +105,12 @@ async def is_now(runtime: Runtime, run_id: UUID, *statuses: str) -> bool:
     return await status_of(runtime, run_id) in statuses
 
 
-def answer(pending: str, ok: bool = True, by: str = "user:local") -> c.Answer:
+def note(id: str, data: Any = None) -> c.Signal:
+    """A command that lengthens the log of a run which is LISTENING, however many came before."""
+    return c.Signal(id=id, name="note", data=data, sent_at=4_000_000_000_000)
+
+
+def answer(pending: str, ok: bool = True, by: c.Principal = c.LOCAL_PRINCIPAL) -> c.Answer:
     return c.Answer(answers=(c.PendingAnswer(id=pending, values={"ok": ok}),), by=by)
 
 

@@ -81,7 +81,7 @@ async def test_a_parent_waits_with_its_child_and_nobody_holds_either(make: Make,
     child = child_of(parent)
     assert await eye.fetchval("SELECT count(*) FROM runs WHERE worker IS NOT NULL") == 0
     pending = await open_pending(runtime, child)
-    await ask(runtime, child, answer(pending, by=c.LOCAL_PRINCIPAL))
+    await ask(runtime, child, answer(pending))
     await until(lambda: is_now(runtime, parent, "finished"))
     assert (await state_of(runtime, parent)).output is True
 
@@ -155,7 +155,7 @@ async def test_a_restart_in_the_middle_changes_nothing(make: Make, eye: Connecti
     await runtime.stop()
     again = await make(performs=True)
     pending = await open_pending(again, child_of(parent))
-    await ask(again, child_of(parent), answer(pending, by=c.LOCAL_PRINCIPAL))
+    await ask(again, child_of(parent), answer(pending))
     await until(lambda: is_now(again, parent, "finished"))
     assert await eye.fetchval("SELECT count(*) FROM runs") == 2
 
@@ -221,7 +221,7 @@ async def test_a_child_is_of_the_version_that_was_the_latest_when_its_parent_sta
     parent = await begin(runtime, "echo", body=asked_first)
     state = await state_of(runtime, parent)
     await publish(runtime, "echo", CHILDREN["failing"], version=2)
-    await ask(runtime, parent, answer(await open_pending(runtime, parent), by=c.LOCAL_PRINCIPAL))
+    await ask(runtime, parent, answer(await open_pending(runtime, parent)))
     await until(lambda: is_now(runtime, parent, "finished"))
     child = await state_of(runtime, child_of(parent))
     assert (child.version, child.sha256) == (1, state.pins["echo"].sha256)

@@ -19,11 +19,13 @@ from tests.runtime.conftest import (
     ASKING,
     ECHO,
     GATED,
+    LISTENING,
     TEXT,
     Connection,
     Make,
     answer,
     is_now,
+    note,
     open_pending,
     start,
     state_of,
@@ -81,8 +83,8 @@ async def test_many_commands_for_one_run_from_three_processes_all_land_in_one_ga
     make: Make, eye: Connection
 ) -> None:
     processes = [await make() for _ in range(3)]
-    run_id = (await start(processes[0], ASKING)).run_id
-    signals = [c.Signal(id=str(number), name="n", data=number) for number in range(60)]
+    run_id = (await start(processes[0], LISTENING)).run_id
+    signals = [note(str(number), number) for number in range(60)]
     await asyncio.gather(*(submit(processes[n % 3], run_id, signal) for n, signal in enumerate(signals)))
     events = await log_of(eye, run_id)
     got = [event.id for event in events if isinstance(event, e.SignalReceived)]
@@ -93,7 +95,7 @@ async def test_who_lost_three_times_takes_the_run_alone_and_wins(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = await make(), await make()
-    run_id = (await start(a, ASKING)).run_id
+    run_id = (await start(a, LISTENING)).run_id
     real, robbed = runs.commit, 0
 
     async def late(connection: Any, entries: Any, worker_id: Any, at: Any) -> runs.Committed:
@@ -101,11 +103,11 @@ async def test_who_lost_three_times_takes_the_run_alone_and_wins(
         nonlocal robbed
         if robbed < 3 and not connection.is_in_transaction() and asyncio.current_task() in a.committer._tasks:
             robbed += 1
-            await submit(b, run_id, c.Signal(id=f"b{robbed}", name="b"))
+            await submit(b, run_id, note(f"b{robbed}"))
         return await real(connection, entries, worker_id, at)
 
     monkeypatch.setattr(runs, "commit", late)
-    outcome = await submit(a, run_id, c.Signal(id="a", name="a"))
+    outcome = await submit(a, run_id, note("a"))
     assert robbed == 3
     events = await log_of(eye, run_id)
     assert [event.id for event in events if isinstance(event, e.SignalReceived)] == ["b1", "b2", "b3", "a"]
@@ -185,13 +187,13 @@ async def test_a_second_run_of_a_busy_thread_is_refused_and_so_is_a_retry(make: 
 async def test_a_command_id_gets_the_first_outcome_in_every_process_and_another_body_is_409(make: Make) -> None:
     a, b = await make(), await make()
     run_id = uuid4()
-    first = await start(a, ASKING, run_id=run_id, command_id="s", body_sha=b"1")
-    again = await start(b, ASKING, run_id=run_id, command_id="s", body_sha=b"1")
+    first = await start(a, LISTENING, run_id=run_id, command_id="s", body_sha=b"1")
+    again = await start(b, LISTENING, run_id=run_id, command_id="s", body_sha=b"1")
     assert (again.value, again.seq, again.already) == (first.value, first.seq, True)
     with pytest.raises(Rejected) as refused:
-        await start(b, ASKING, run_id=run_id, command_id="s", body_sha=b"2")
+        await start(b, LISTENING, run_id=run_id, command_id="s", body_sha=b"2")
     assert refused.value.code == "command_id_reused"
-    signal = c.Signal(id="x", name="n")
+    signal = note("x")
     got = await asyncio.gather(*(submit(each, run_id, signal, command_id="c", body_sha=b"b") for each in (a, b, a, b)))
     assert sum(not each.already for each in got) == 1
     assert len({each.seq for each in got}) == 1
@@ -247,7 +249,7 @@ async def test_a_command_that_the_database_refuses_is_an_error_for_who_sent_it_a
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = await make()
-    run_id = (await start(runtime, ASKING)).run_id
+    run_id = (await start(runtime, LISTENING)).run_id
     real = committer.Committer._entry
 
     def refused(self: Any, draft: Any) -> runs.Entry:
@@ -257,7 +259,7 @@ async def test_a_command_that_the_database_refuses_is_an_error_for_who_sent_it_a
 
     monkeypatch.setattr(committer.Committer, "_entry", refused)
     got = await asyncio.gather(
-        *(submit(runtime, run_id, c.Signal(id=name, name="n")) for name in ("one", "bad", "two")),
+        *(submit(runtime, run_id, note(name)) for name in ("one", "bad", "two")),
         return_exceptions=True,
     )
     assert isinstance(got[1], StoreError)
@@ -267,7 +269,7 @@ async def test_a_command_that_the_database_refuses_is_an_error_for_who_sent_it_a
 
 async def test_a_fault_in_one_decision_does_not_stop_the_lane(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = await make()
-    run_id = (await start(runtime, ASKING)).run_id
+    run_id = (await start(runtime, LISTENING)).run_id
     real = committer.decide
 
     def faulty(plan: Any, state: Any, command: c.Command, *rest: Any) -> Any:
@@ -277,19 +279,17 @@ async def test_a_fault_in_one_decision_does_not_stop_the_lane(make: Make, monkey
     monkeypatch.setattr(committer, "decide", faulty)
     with pytest.raises(StoreError):
         await submit(runtime, run_id, c.Pause(by="user:local"))
-    assert (await submit(runtime, run_id, c.Signal(id="s", name="n"))).seq
+    assert (await submit(runtime, run_id, note("s"))).seq
     monkeypatch.setattr(runtime.committer, "on_state", lambda hot: 1 / 0)
     monkeypatch.setattr(runtime.committer, "on_commit", lambda hot, first, events: 1 / 0)
-    assert (await submit(runtime, run_id, c.Signal(id="t", name="n"))).seq
+    assert (await submit(runtime, run_id, note("t"))).seq
 
 
 async def test_a_run_whose_log_cannot_be_read_is_an_error_for_it_alone(make: Make, eye: Connection) -> None:
     a, b = await make(), await make()
-    broken, sound = [(await start(a, ASKING)).run_id for _ in range(2)]
+    broken, sound = [(await start(a, LISTENING)).run_id for _ in range(2)]
     await eye.execute("UPDATE log SET events = '[1]' WHERE run_id = $1", broken)
-    got = await asyncio.gather(
-        *(submit(b, run_id, c.Signal(id="s", name="n")) for run_id in (broken, sound)), return_exceptions=True
-    )
+    got = await asyncio.gather(*(submit(b, run_id, note("s")) for run_id in (broken, sound)), return_exceptions=True)
     assert isinstance(got[0], StoreError)
     assert isinstance(got[1], Outcome)
 
@@ -299,7 +299,7 @@ async def test_after_a_commit_of_unknown_outcome_the_answer_is_the_first_outcome
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch, happened: bool
 ) -> None:
     runtime = await make()
-    run_id = (await start(runtime, ASKING)).run_id
+    run_id = (await start(runtime, LISTENING)).run_id
     real, cut = runs.commit, 0
 
     async def cut_off(connection: Any, entries: Any, worker_id: Any, at: Any) -> runs.Committed:
@@ -312,7 +312,7 @@ async def test_after_a_commit_of_unknown_outcome_the_answer_is_the_first_outcome
         raise CommitUnknown("the connection broke")
 
     monkeypatch.setattr(runs, "commit", cut_off)
-    outcome = await submit(runtime, run_id, c.Signal(id="s", name="n"), command_id="c", body_sha=b"b")
+    outcome = await submit(runtime, run_id, note("s"), command_id="c", body_sha=b"b")
     assert outcome.already == happened
     events = await log_of(eye, run_id)
     assert sum(isinstance(event, e.SignalReceived) for event in events) == 1
@@ -360,9 +360,9 @@ async def test_snapshots_change_nothing_and_deleting_them_changes_nothing(
     monkeypatch.setattr(committer, "SNAPSHOT_BYTES_MIN", 0)
     a = await make(performs=True)
     run_ids = [(await start(a, TEXT)).run_id for _ in range(3)]
-    run_ids.append((await start(a, ASKING)).run_id)
+    run_ids.append((await start(a, LISTENING)).run_id)
     for number in range(20):
-        await submit(a, run_ids[-1], c.Signal(id=str(number), name="n", data="x" * 500))
+        await submit(a, run_ids[-1], note(str(number), "x" * 500))
     for run_id in run_ids[:-1]:
         await until(lambda run_id=run_id: is_now(a, run_id, "finished"))
     await until(lambda: eye.fetchval("SELECT count(*) FROM snapshots"))
@@ -387,8 +387,8 @@ async def check_prefixes(eye: Connection, run_id: UUID) -> list[Any]:
 
 async def test_a_cold_load_equals_the_hot_state(make: Make) -> None:
     a, b = await make(performs=True), await make()
-    run_id = (await start(a, ASKING)).run_id
-    await submit(a, run_id, c.Signal(id="1", name="n"))
+    run_id = (await start(a, LISTENING)).run_id
+    await submit(a, run_id, note("1"))
     hot = a.committer.peek(run_id)
     b.committer.refresh(run_id)
     cold = b.committer.peek(run_id)

@@ -35,8 +35,10 @@ async def seqs_from(runtime: Runtime, run_id: UUID, seq: int = 0) -> list[int]:
     return [piece.seq async for pieces in follow(runtime, state) for piece in pieces]
 
 
-async def signal(runtime: Runtime, run_id: UUID, number: int) -> None:
-    await runtime.committer.submit(run_id, LOCAL_TENANT, c.Signal(id=str(number), name="n", data="x" * 200))
+async def nudge(runtime: Runtime, run_id: UUID, number: int) -> None:
+    """Make the run's log longer: pause it (an even number), or resume it."""
+    command = c.Resume(by="user:local") if number % 2 else c.Pause(by="user:local", reason="x" * 200)
+    await runtime.committer.submit(run_id, LOCAL_TENANT, command)
 
 
 async def terminate(runtime: Runtime, run_id: UUID) -> None:
@@ -50,7 +52,7 @@ async def test_followers_in_two_processes_see_every_event_of_the_log_once_and_in
     run_id = (await start(a, GATED)).run_id
     followers = [asyncio.create_task(seqs_from(each, run_id)) for each in (a, b, a, b)]
     for number in range(20):
-        await signal((a, b)[number % 2], run_id, number)
+        await nudge((a, b)[number % 2], run_id, number)
     effects.gate.set()
     seen = await asyncio.wait_for(asyncio.gather(*followers), 20)
     events = await log_of(eye, run_id)
@@ -107,10 +109,10 @@ async def test_who_is_slower_than_the_ring_is_told_to_come_back(make: Make) -> N
     slow = follow(runtime, await state_of(runtime, run_id))
     first = asyncio.create_task(anext(slow))  # type: ignore[arg-type]
     await until(lambda: rings(runtime, run_id))
-    await signal(runtime, run_id, 0)
+    await nudge(runtime, run_id, 0)
     seen = (await asyncio.wait_for(first, 5))[-1].seq
     for number in range(1, 30):
-        await signal(runtime, run_id, number)
+        await nudge(runtime, run_id, number)
     with pytest.raises(Lagging):
         await anext(slow)
     again = asyncio.create_task(seqs_from(runtime, run_id, seen))
@@ -157,7 +159,7 @@ async def test_followers_of_one_profile_share_what_was_encoded_once(
     await until(lambda: rings(runtime, run_id) and on_rings(runtime, run_id) == 50)
     encoded, real = [], LogEncoder.encode
     monkeypatch.setattr(LogEncoder, "encode", lambda self, event: encoded.append(event) or real(self, event))
-    await signal(runtime, run_id, 1)
+    await nudge(runtime, run_id, 0)
     await terminate(runtime, run_id)
     seen = await asyncio.wait_for(asyncio.gather(*followers), 10)
     assert len({id(piece.data) for some in seen for piece in some}) == len(seen[0]) == len(encoded)
@@ -189,7 +191,7 @@ async def test_an_encoder_that_fails_ends_its_own_streams_and_no_commit(
     follower = asyncio.create_task(seqs_from(runtime, run_id, 2**53))
     await until(lambda: rings(runtime, run_id))
     monkeypatch.setattr(LogEncoder, "encode", lambda self, event: 1 / 0)
-    await signal(runtime, run_id, 1)
+    await nudge(runtime, run_id, 0)
     with pytest.raises(Lagging):
         await asyncio.wait_for(follower, 5)
 
@@ -209,7 +211,7 @@ async def test_the_snapshot_at_k_is_the_fold_of_k_events_for_every_k(
         monkeypatch.setattr(committer.Committer, "_snapshot_if_due", always)
     a, b = await make(performs=True), await make()
     run_ids = [(await start(a, body)).run_id for body in (TEXT, ASKING, effects.FLOW.decode().split("version: 1\n")[1])]
-    await signal(b, run_ids[1], 1)
+    await nudge(b, run_ids[1], 0)
     await terminate(b, run_ids[1])
     for run_id in run_ids:
         await until(lambda run_id=run_id: is_now(a, run_id, "finished", "stopped"))

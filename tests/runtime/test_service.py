@@ -12,7 +12,9 @@ import pytest
 
 from hai_flow.errors import StoreError
 from hai_flow.runtime import Runtime
+from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Committer
+from hai_flow.runtime.courier import Courier
 from hai_flow.runtime.fanout import Fanout
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.sweeper import Sweeper
@@ -49,11 +51,15 @@ def fanout(database: Database) -> Fanout:
     return Fanout(database, committer(database))
 
 
+def courier(database: Database) -> Courier:
+    return Courier(database, committer(database), Catalog(database, Registry({})))
+
+
 def whole(database: Database) -> Runtime:
     return Runtime(database.dsn, Settings(lease_seconds=3.0, heartbeat_seconds=0.3), performs=True)
 
 
-services = pytest.mark.parametrize("build", [committer, worker, sweeper, fanout, whole])
+services = pytest.mark.parametrize("build", [committer, worker, sweeper, fanout, courier, whole])
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from uuid import UUID
 
 import pytest
 
-from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
@@ -74,13 +73,9 @@ async def test_a_signal_that_was_sent_before_the_step_began_is_there_when_it_beg
     for id in ("first", "second"):
         await send(runtime, id, run_id=run_id if id == "second" else None)
     await until(lambda: settled(eye))
-    await runtime.committer.submit(run_id, LOCAL_TENANT, answer_to(await open_pending(runtime, run_id)))
+    await runtime.committer.submit(run_id, LOCAL_TENANT, answer(await open_pending(runtime, run_id)))
     await until(lambda: is_now(runtime, run_id, "finished"))
     assert (await state_of(runtime, run_id)).output == "first"
-
-
-def answer_to(pending: str) -> c.Answer:
-    return answer(pending, by=c.LOCAL_PRINCIPAL)
 
 
 async def test_two_runs_take_the_same_signal_and_one_that_is_addressed_only_its_addressee(
@@ -175,6 +170,23 @@ async def test_who_dies_between_the_runs_commit_and_the_settling_offers_twice_an
     assert await taken_by(eye, run_id) == ["s1"]
 
 
+async def test_a_listener_hears_of_every_signal_to_all_until_it_has_understood_it(make: Make, eye: Connection) -> None:
+    runtime, heard = await make(performs=True), []
+
+    async def hear(signal: store.Signal) -> None:
+        heard.append(signal.id)
+        if len(heard) == 1:
+            await runtime.database.api.execute("UPDATE signals SET due_at = now() WHERE due_at IS NOT NULL")
+            raise ConnectionError("not now")
+
+    runtime.courier.listeners.append(hear)
+    run_id = (await start(runtime, ASKING)).run_id
+    await send(runtime, "to all")
+    await send(runtime, "to one", run_id=run_id)
+    await until(lambda: settled(eye))
+    assert heard == ["to all", "to all"]
+
+
 async def test_a_run_that_waits_goes_on_waiting_after_a_restart(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     run_id = (await start(runtime, ANY)).run_id
@@ -192,7 +204,7 @@ async def test_signals_and_waits_that_cross_each_other_always_meet(make: Make, e
     async def cross(number: int) -> UUID:
         mine, other = (a, b) if number % 2 else (b, a)
         run_id = (await start(mine, LATER)).run_id
-        answered = answer_to(await open_pending(mine, run_id))
+        answered = answer(await open_pending(mine, run_id))
         answering = asyncio.create_task(mine.committer.submit(run_id, LOCAL_TENANT, answered))
         for _ in range(number % 7):
             await asyncio.sleep(0)

@@ -53,7 +53,7 @@ class Lit:
     source = "a literal"
 
     def __init__(self, value: Any) -> None:
-        self.value = value
+        self.value = self.written = value
 
     def render(self, scope: Mapping[str, Any]) -> Any:
         return self.value
@@ -66,6 +66,7 @@ class Hole(Lit):
 
     def __init__(self, root: str, function: Callable[[Any], Any]) -> None:
         self.roots = frozenset({root})
+        self.written = f"${{{{ {root} }}}}"
         self.root = root
         self.function = function
 

@@ -153,6 +153,19 @@ class Play:
     def retry(self, by: str = "user:op") -> Decision:
         return self.do(c.Retry(by=by))
 
+    def migrate(self, to: Plan, paths: dict[str, str] | None = None, by: str = "user:op") -> Decision:
+        """Go on with another version: every later command is decided with its plan."""
+        command = c.Migrate(to=to, by=by, paths=paths or {})
+        decision = self._decide(self.plan, self.state, command, self.now, self.limits)
+        if decision.events:
+            self.plan = to
+            self._book.move_to(to)
+            self._book.check_decision(self.state, command, decision, self.limits)
+            self.log.append(decision.events)
+            self.state = decision.state
+        self.last = decision.events
+        return decision
+
     def go_on(self) -> Decision:
         return self.do(c.Continue())
 
@@ -253,14 +266,17 @@ class Book:
     """What must hold of every decision of one run. It remembers the ids and attempts that were given away."""
 
     def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.before = {step.next: step for step in plan.steps.values() if step.next is not None}
+        self.move_to(plan)
         self.ids: set[str] = set()
         self.attempts: set[tuple[str, int]] = set()
         self.failures: dict[str, int] = {}
         self.order: dict[str, int] = {}  # finished steps that have an undo -> how many had finished before
         self.owed: set[str] = set()  # steps that have begun, and whose `finally` has not
         self.spared = False  # an operator cut the run off: nothing was cleaned up
+
+    def move_to(self, plan: Plan) -> None:
+        self.plan = plan
+        self.before = {step.next: step for step in plan.steps.values() if step.next is not None}
 
     def check_decision(self, before: RunState, command: c.Command, decision: Decision, limits: Limits) -> None:
         after, events = decision.state, decision.events

@@ -1,0 +1,141 @@
+"""`/v1/workflows/{name}/diff` and `/migrate`: what a version changes, and runs that go on with another one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from hashlib import sha256
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from hai_flow import values
+from hai_flow.api import shapes
+from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
+from hai_flow.api.deps import Access, CommandKey, CurrentAccess
+from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.views import version_view
+from hai_flow.definition.diff import diff
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine import migration
+from hai_flow.errors import Rejected
+from hai_flow.store import runs
+from hai_flow.store.workflows import Workflow
+
+router = APIRouter(prefix="/v1/workflows", tags=["workflows"], route_class=CheckedRoute)
+
+RUNS_MAX: Final = 1000  # that one request looks at
+_PAGE: Final = 100
+_VERSION: Final = r"^[1-9][0-9]{0,8}(\+[0-9a-f]{8})?$"
+_ACTIVE: Final = ("queued", "running", "waiting", "paused", "stopping", "needs_attention")
+
+Version = Annotated[str, Query(pattern=_VERSION, description="`2`, or `2+3f2a9c11` for a dev copy")]
+
+
+class MigrateBody(Body):
+    """`runs`: these, or all that are active in the version. `map`: steps that are called otherwise, old -> new."""
+
+    from_: str = Field(alias="from", pattern=_VERSION, description="`1`, or `1+3f2a9c11` for a dev copy")
+    to: str = Field(pattern=_VERSION)
+    runs: list[str] | None = Field(default=None, max_length=RUNS_MAX)
+    map: dict[str, Annotated[str, Field(max_length=500, pattern=NO_CONTROL_CHARACTERS)]] = Field(default={})
+    dry_run: bool = False
+
+
+@router.get("/{name}/diff", response_model=None, responses={**documented(404), 200: {"model": shapes.Diff}})
+async def diff_versions(
+    name: str,
+    access: CurrentAccess,
+    to: Version,
+    from_: Annotated[str, Query(alias="from", pattern=_VERSION)],
+) -> dict[str, Any]:
+    """What the version `to` changes against the version `from`: steps that came, went, moved or say something else."""
+    (old, before), (new, after) = await _versions(access, name, from_, to)
+    return {"from": _version(old), "to": _version(new), **diff(before, after).as_dict()}
+
+
+@router.post(
+    "/{name}/migrate",
+    response_model=None,
+    responses={**documented(404, 409, 415, *WITH_BODY), 200: {"model": shapes.Migration}},
+)
+async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+    """Let runs of one version go on with another one, from where they stand. Each moves, or stays with every reason.
+
+    With `dry_run` nothing moves; it is told what would. At most 1,000 runs a request: `more` says that there are
+    others, which may be named.
+    """
+    (old, before), (new, after) = await _versions(access, name, body.from_, body.to)
+    found: list[dict[str, Any]] = []
+    more = False
+    async for run in _chosen(access, name, body.runs):
+        if run.workflow != old.sha256:
+            if body.runs is not None and run.workflow != new.sha256:
+                raise Rejected(422, "run.version", f"run {run.id} is not of {name}@{body.from_}; name another version.")
+            if body.runs is None:
+                continue
+        if len(found) == RUNS_MAX:
+            more = True
+            break
+        if body.dry_run:
+            found.append(await _examined(access, run, before, after, body.map))
+        else:
+            found.append(await _migrated(access, run, new, after, body.map, key))
+    return {"from": _version(old), "to": _version(new), "dry_run": body.dry_run, "runs": found, "more": more}
+
+
+def _version(stored: Workflow) -> dict[str, Any]:
+    return version_view(stored.version, stored.sha256.hex(), dev=stored.dev)
+
+
+async def _versions(access: Access, name: str, old: str, new: str) -> list[tuple[Workflow, Plan]]:
+    """Both versions and their plans. Raises Rejected 404."""
+    return [await access.runtime.catalog.resolve(access.tenant, f"{name}@{version}") for version in (old, new)]
+
+
+async def _chosen(access: Access, name: str, ids: list[str] | None) -> AsyncIterator[runs.RunSummary]:
+    """The runs that were named, or every active one of the workflow, newest first."""
+    if ids is not None:
+        for id in dict.fromkeys(ids):
+            yield await access.run(id)
+        return
+    before = None
+    while True:
+        page = await runs.list_runs(
+            access.pool, access.tenant, limit=_PAGE, statuses=_ACTIVE, workflow=name, before=before
+        )
+        for run in page:
+            yield run
+        if len(page) < _PAGE:
+            return
+        before = (page[-1].created_at, page[-1].id)
+
+
+async def _examined(
+    access: Access, run: runs.RunSummary, old: Plan, new: Plan, mapping: dict[str, str]
+) -> dict[str, Any]:
+    state = await access.state(run.id)
+    if state.sha256 == new.sha256.hex():
+        return _view(run.id, state.status, [], moved=True)
+    move = migration.examine(old, new, state, mapping, access.runtime.committer.now_ms())
+    return _view(run.id, state.status, [each.as_dict() for each in move.obstacles], moved=False)
+
+
+async def _migrated(
+    access: Access, run: runs.RunSummary, stored: Workflow, plan: Plan, mapping: dict[str, str], key: str | None
+) -> dict[str, Any]:
+    command = c.Migrate(to=plan, by=access.principal.id, paths=mapping, dev=stored.dev)
+    body = sha256(values.dumps([stored.sha256.hex(), mapping])).digest()
+    try:
+        outcome = await access.submit(run.id, command, command_id=key, body_sha=body)
+    except Rejected as rejected:
+        if rejected.code != "migration_refused":
+            raise
+        return _view(run.id, run.status, list(rejected.findings), moved=False)
+    return _view(run.id, outcome.status, [], moved=True)
+
+
+def _view(run_id: UUID, status: str, obstacles: list[dict[str, Any]], *, moved: bool) -> dict[str, Any]:
+    return {"id": str(run_id), "status": status, "movable": not obstacles, "moved": moved, "obstacles": obstacles}

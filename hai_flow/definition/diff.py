@@ -1,0 +1,317 @@
+"""What one version of a workflow changes against another: steps that came, went, moved, or do something else.
+
+Two plans are compared, not two texts: comments, line breaks and the order of keys are no change. A step is known by
+its id, by its path, or else by saying exactly the same. What a step holds inside (a block's lists, a handler's) is not
+part of it: those steps are compared for themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from hai_flow.definition.expressions import CompiledExpression, CompiledTemplate
+from hai_flow.definition.plan import Call, ForEach, Iteration, Parallel, Plan, Repeat, Step, Switch
+from hai_flow.definition.schemas import JsonSchema
+
+Json: TypeAlias = Any
+Facts: TypeAlias = dict[str, Json]
+
+# Where things are is told by paths, and what stands on which line by nobody.
+_PLACES: Final = frozenset(
+    {
+        "path",
+        "id",
+        "next",
+        "parent",
+        "body",
+        "line",
+        "first",
+        "iteration",
+        "handlers",
+        "catch",
+        "undo",
+        "verb",
+        "policy",
+    }
+)
+# Names of the plan that are not those of the language.
+_WORDS: Final = {
+    "arguments": "with",
+    "condition": "if",
+    "assign": "set",
+    "expiry": "on_deadline",
+    "escalations": "escalate",
+    "default_retry": "defaults.retry",
+    "default_notify": "defaults.notify",
+}
+_DOCUMENT: Final = (
+    "title", "description", "input", "output", "catch", "triggers", "limits", "concurrency", "default_retry",
+    "default_notify",
+)  # fmt: skip
+_NAMED: Final = ("state", "tools", "models", "roles")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One key that says something else: `old` and `new` as they are written; None: not there."""
+
+    key: str
+    old: Json
+    new: Json
+
+    def as_dict(self) -> dict[str, Json]:
+        return {"key": self.key, "from": self.old, "to": self.new}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of one step. `path` is the new one (of a removed step the old one), `was` where it stood before.
+
+    `moved`: it stands elsewhere, or in another order; `parts` may have changed all the same.
+    """
+
+    kind: Literal["added", "removed", "moved", "changed"]
+    path: str
+    verb: str
+    was: str | None = None
+    parts: tuple[Part, ...] = ()
+
+    def as_dict(self) -> dict[str, Json]:
+        shown: dict[str, Json] = {"kind": self.kind, "path": self.path, "verb": self.verb}
+        if self.was is not None:
+            shown["was"] = self.was
+        return {**shown, "parts": [part.as_dict() for part in self.parts]}
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """`document`: keys outside of the steps. `steps`: in the order of the new version, then what was removed."""
+
+    document: tuple[Part, ...] = ()
+    steps: tuple[Change, ...] = ()
+    same: Mapping[str, str] = field(default_factory=dict)  # old path -> new path, of every step that is in both
+
+    def __bool__(self) -> bool:
+        return bool(self.document or self.steps)
+
+    def as_dict(self) -> dict[str, Json]:
+        return {
+            "document": [part.as_dict() for part in self.document],
+            "steps": [change.as_dict() for change in self.steps],
+        }
+
+
+def diff(old: Plan, new: Plan) -> Diff:
+    """What `new` changes against `old`."""
+    before, after = _steps(old), _steps(new)
+    same = _matched(before, after)
+    came_from = {path: was for was, path in same.items()}
+    reordered = _reordered(old, new, same)
+    steps: list[Change] = []
+    for path, (step, facts) in after.items():
+        was = came_from.get(path)
+        if was is None:
+            steps.append(Change("added", path, step.verb_name))
+            continue
+        parts = tuple(_parts(before[was][1], facts))
+        if was != path or path in reordered:
+            if parts or not _follows(step, was, came_from):
+                steps.append(Change("moved", path, step.verb_name, was, parts))
+        elif parts:
+            steps.append(Change("changed", path, step.verb_name, None, parts))
+    steps += [Change("removed", path, step.verb_name) for path, (step, _) in before.items() if path not in same]
+    return Diff(tuple(_parts(_document(old), _document(new))), tuple(steps), same)
+
+
+def _follows(step: Step, was: str, came_from: Mapping[str, str]) -> bool:
+    """Whether the step stands elsewhere only because the block around it does: its own place in that is the same."""
+    parent = step.parent.removesuffix("[]")
+    before = came_from.get(parent)
+    return before is not None and before != parent and was[len(before) :] == step.path[len(parent) :]
+
+
+def _steps(plan: Plan) -> dict[str, tuple[Step, Facts]]:
+    """Every step but the bodies of loops, whose one fact is the loop's."""
+    return {
+        path: (step, _facts(plan, step)) for path, step in plan.steps.items() if not isinstance(step.verb, Iteration)
+    }
+
+
+# --- which step is which ----------------------------------------------------------------------------------------------
+
+
+def _matched(before: Mapping[str, tuple[Step, Facts]], after: Mapping[str, tuple[Step, Facts]]) -> dict[str, str]:
+    """Old path -> new path. A step that says the same under its old path is that step; so is one with its own id."""
+    same: dict[str, str] = {}
+    taken: set[str] = set()
+
+    def match(was: str, path: str) -> None:
+        same[was] = path
+        taken.add(path)
+
+    new_ids = {step.id: path for path, (step, _) in after.items() if _is_named(step)}
+    for was, (step, _) in before.items():
+        if _is_named(step) and step.id in new_ids:
+            match(was, new_ids[step.id])
+    for was in before:
+        if was not in same and was in after and was not in taken and before[was][1] == after[was][1]:
+            match(was, was)
+    identical: dict[bytes, list[str]] = {}
+    for path, (_, facts) in after.items():
+        if path not in taken:
+            identical.setdefault(_key(facts), []).append(path)
+    for was, (_, facts) in before.items():
+        if was not in same and (candidates := identical.get(_key(facts))):
+            match(was, candidates.pop(0))
+    for was, (step, _) in before.items():
+        if was not in same and was in after and was not in taken and after[was][0].verb_name == step.verb_name:
+            match(was, was)
+    return same
+
+
+def _is_named(step: Step) -> bool:
+    return "#" not in step.id and step.is_written
+
+
+def _key(facts: Facts) -> bytes:
+    return msgspec.json.encode(facts, order="deterministic")
+
+
+def _reordered(old: Plan, new: Plan, same: Mapping[str, str]) -> set[str]:
+    """New paths of the fewest steps that must have moved within their list for it to have its order."""
+    places: dict[str, int] = {}  # of those that stood in the same list before
+    for number, (was, step) in enumerate(old.steps.items()):
+        found = new.steps.get(same.get(was, ""))
+        if found is not None and found.body == step.body and found.parent == same.get(step.parent, step.parent):
+            places[found.path] = number
+    moved: set[str] = set()
+    for paths in _lists(new).values():
+        common = [path for path in paths if path in places]
+        moved |= set(common) - set(_longest_rising(common, places))
+    return moved
+
+
+def _lists(plan: Plan) -> dict[tuple[str, str], list[str]]:
+    lists: dict[tuple[str, str], list[str]] = {}
+    for path, step in plan.steps.items():
+        lists.setdefault((step.parent, step.body), []).append(path)
+    return lists
+
+
+def _longest_rising(paths: Sequence[str], places: Mapping[str, int]) -> Iterator[str]:
+    """The longest part of `paths` whose places rise."""
+    tails: list[int] = []
+    ends: list[str] = []
+    before: dict[str, str | None] = {}
+    for path in paths:
+        at = bisect_left(tails, places[path])
+        before[path] = ends[at - 1] if at else None
+        tails[at : at + 1] = [places[path]]
+        ends[at : at + 1] = [path]
+    path_or_none = ends[-1] if ends else None
+    while path_or_none is not None:
+        yield path_or_none
+        path_or_none = before[path_or_none]
+
+
+# --- what is written --------------------------------------------------------------------------------------------------
+
+
+def _facts(plan: Plan, step: Step) -> Facts:
+    """What the step says, by the keys of the language."""
+    facts: Facts = {"verb": step.verb_name}
+    for name in step.__struct_fields__:
+        if name not in _PLACES and name != "approval":
+            _add(facts, name, getattr(step, name))
+    if step.catch:
+        facts["catch"] = [list(clause.errors) for clause in step.catch]
+    facts["finally"] = step.finally_ is not None
+    if step.handlers:
+        facts["on_decision"] = sorted(step.handlers)
+    if step.approval is not None:
+        for key, value in _flat(step.approval):
+            facts[f"approval.{key}"] = value
+    facts.update(_verb_facts(plan, step))
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def _verb_facts(plan: Plan, step: Step) -> Facts:
+    verb = step.verb
+    match verb:
+        case Call():
+            function = f".{verb.function}" if verb.function else ""
+            return {"call": verb.tool.name + function, "with": written(verb.arguments), "stream": verb.stream}
+        case Switch():
+            return {"when": ["default" if when is None else when.source for when, _ in verb.cases]}
+        case Parallel():
+            return {"branches": sorted(name for name, _ in verb.branches), "join": verb.join}
+        case ForEach() | Repeat():
+            body = plan.steps[verb.iteration].verb
+            assert isinstance(body, Iteration)
+            return {**dict(_flat(verb)), "output": written(body.output)}
+        case _:
+            return dict(_flat(verb))
+
+
+def _flat(record: Any) -> Iterator[tuple[str, Json]]:
+    """The fields of a part of a plan, with those of its policy among them."""
+    for each in dataclasses.fields(record):
+        value = getattr(record, each.name)
+        if each.name == "policy":
+            yield from _flat(value)
+        elif each.name not in _PLACES:
+            yield _word(each.name), written(value)
+
+
+def _add(facts: Facts, name: str, value: Any) -> None:
+    if name != "finally_":
+        facts[_word(name)] = written(value)
+
+
+def _word(name: str) -> str:
+    return _WORDS.get(name, name.removesuffix("_"))
+
+
+def written(value: Any) -> Json:
+    """Any part of a plan as plain JSON, in the author's own words where it has them."""
+    match value:
+        case CompiledTemplate():
+            return value.written
+        case CompiledExpression():
+            return value.source
+        case JsonSchema():
+            return value.raw
+        case Mapping():
+            return {key: written(item) for key, item in value.items()}
+        case tuple() | list():
+            return [written(item) for item in value]
+    if dataclasses.is_dataclass(value):
+        return {
+            _word(each.name): shown
+            for each in dataclasses.fields(value)
+            if each.name not in _PLACES and (shown := written(getattr(value, each.name))) is not None
+        }
+    return value
+
+
+def _document(plan: Plan) -> Facts:
+    facts: Facts = {_word(name): written(getattr(plan, name)) for name in _DOCUMENT}
+    facts["finally"] = plan.finally_ is not None
+    facts["triggers"] = [{type(each).__name__: written(each)} for each in plan.triggers]
+    for group in _NAMED:
+        for name, value in getattr(plan, group).items():
+            facts[f"{group}.{name}"] = written(value)
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def _parts(before: Facts, after: Facts) -> Iterable[Part]:
+    for key in dict.fromkeys((*before, *after)):
+        old, new = before.get(key), after.get(key)
+        if _key({"": old}) != _key({"": new}):  # 1 is not 1.0 and not true
+            yield Part(key, old, new)
