@@ -127,12 +127,16 @@ class VirtualRun:
         if attempt is not None:
             self._do(self.mocks.perform(self.state, *attempt, self.now))
             return True
-        timers = self.state.timers
         wake = wake_at(self.state)
-        if wake is None or not timers or timers[0].kind != "retry" or (until is not None and wake > until):
+        if wake is None or not self._only_retries_before(wake) or (until is not None and wake > until):
             return False
         self._fire(wake)
         return True
+
+    def _only_retries_before(self, wake: int) -> bool:
+        """Whether what the run waits for next is a further attempt, and it would be begun then."""
+        timers = self.state.timers
+        return bool(timers) and timers[0].kind == "retry" and wake <= timers[0].due
 
     def _next_attempt(self) -> tuple[str, int] | None:
         """The open attempt that began first."""

@@ -279,3 +279,32 @@ def test_values_that_are_long_are_shown_as_a_difference_of_lines(tmp_path: Path)
 
 def test_the_sample_workflow_has_no_findings(tmp_path: Path) -> None:
     assert loaded(tmp_path, HEAD + "cases: [{name: a, input: {amount: 1}}]\n", EXPENSE).findings == ()
+
+
+def test_a_pause_between_retries_does_not_carry_a_deadline_past(tmp_path: Path) -> None:
+    workflow = """\
+hai: flow/v1
+name: a
+version: 1
+tools: {shop: {python: acme.shop}}
+steps:
+  - parallel:
+      people: [{id: review, approve: {title: Fine?, from: anyone, deadline: 5s}, on_reject: [{return: late}]}]
+      shop: [{call: shop.pay, with: {}, retry: {max: 1, every: 10s, jitter: false}}]
+"""
+    text = """\
+hai: test/v1
+workflow: expense.flow.yaml
+mock: {shop.pay: [{error: {}}, {output: 1}]}
+cases:
+  - name: the deadline is the script's
+    script:
+      - expect: {pending: [parallel#1/people/review], calls: {shop.pay: 1}}
+      - advance: 4s
+      - decide: {pending: parallel#1/people/review, decision: approve}
+    expect: {status: finished, calls: {shop.pay: 2}}
+  - name: it passes first
+    script: [{advance: 5s}]
+    expect: {output: late, calls: {shop.pay: 1}}
+"""
+    assert [messages(result) for result in played(tmp_path, text, workflow)] == [[], []]
