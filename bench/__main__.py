@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from bench import memory, resume, throughput
+from bench import language, memory, resume, throughput
 from bench.profiling import profile
 from bench.server import durable_server
 
@@ -26,6 +26,9 @@ KEYS = {
     "steps_vs_transaction_per_step": "steps/s of the whole engine, to one transaction per step",
     "resume_in_commits": "from an answer to the next step's event at a follower, in raw commits of one run",
     "suspended_memory_ratio": "resident memory beside many suspended runs, to that beside few",
+    "validate_vs_yaml_load": "checking a document of 500 steps, to PyYAML's C loader alone on it",
+    "for_each_cost_10000_vs_100": "an item of a list of 10,000, to an item of a list of 100",
+    "steps_with_expressions_vs_plain": "steps/s with conditions, arithmetic and state, to those of the chain above",
 }
 
 
@@ -50,6 +53,10 @@ def main() -> None:
             ),
             "resume": _run(
                 resume.measure(database("resume"), database("resume_reference"), 50 if arguments.quick else 200)
+            ),
+            "validation": language.validation(language.QUICK if arguments.quick else language.FULL),
+            "language": _run(
+                language.measure(database("language"), language.QUICK if arguments.quick else language.FULL)
             ),
             "memory": _run(memory.measure(database("memory"), readings=1 if arguments.quick else 3)),
         }

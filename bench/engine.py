@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from hai_flow.definition.plan import Plan
@@ -14,6 +15,8 @@ from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.committer import Birth, Hot, new_run_id
 from hai_flow.runtime.service import relax_collector
 from hai_flow.settings import Settings
+
+Json: TypeAlias = Any
 
 CONCURRENCY = 256
 
@@ -28,22 +31,29 @@ class Engine:
         self._publish = runtime.committer.on_commit
         runtime.committer.on_commit = self._committed
 
-    async def start_run(self) -> UUID:
+    async def published(self, source: bytes) -> Plan:
+        """A further workflow, which `finish_runs` may be told to run."""
+        _, plan = await self.runtime.catalog.publish(LOCAL_TENANT, source)
+        return plan
+
+    async def start_run(self, plan: Plan | None = None, input: Json = None) -> UUID:
         """Start a run; return after the commit that holds its start."""
         committer = self.runtime.committer
         run_id = new_run_id(committer.now_ms())
         thread_id = str(run_id)
-        start = c.Start(run_id=run_id, thread_id=thread_id, requester=c.LOCAL_PRINCIPAL.id, input={})
-        await committer.submit(run_id, LOCAL_TENANT, start, birth=Birth(self.plan, slot=f"thread:{thread_id}"))
+        start = c.Start(run_id=run_id, thread_id=thread_id, requester=c.LOCAL_PRINCIPAL.id, input=input or {})
+        await committer.submit(run_id, LOCAL_TENANT, start, birth=Birth(plan or self.plan, slot=f"thread:{thread_id}"))
         return run_id
 
-    async def finish_runs(self, count: int, concurrency: int = CONCURRENCY) -> None:
+    async def finish_runs(
+        self, count: int, concurrency: int = CONCURRENCY, *, plan: Plan | None = None, input: Json = None
+    ) -> None:
         """Start `count` runs, `concurrency` at a time; return when the last one has finished."""
         numbers = iter(range(count))
 
         async def run_some() -> None:
             for _ in numbers:
-                run_id = await self.start_run()
+                run_id = await self.start_run(plan, input)
                 ended = self._ended[run_id] = asyncio.get_running_loop().create_future()
                 await ended
 

@@ -46,3 +46,88 @@ steps:
     with: {n: 1}
 output: {answer: "${{ steps.confirm.output }}"}
 """
+
+
+def calculating(steps: int) -> bytes:
+    """`steps` steps that calculate: calls with a condition and arithmetic in their arguments, and changes of state."""
+    lines = [
+        "hai: flow/v1",
+        "name: bench_calculating",
+        "version: 1",
+        "input: {type: object, properties: {n: {type: number, default: 1}}}",
+        "state:",
+        "  total: {type: number, default: 0}",
+        'tools: {plus_one: {python: "bench.tools:plus_one", effect: read}}',
+        "steps:",
+    ]
+    for number in range(1, steps + 1):
+        if number % 3:
+            condition, n = "state.total >= 0.0 && input.n < 100.0", "${{ state.total * 2.0 + input.n }}"
+            lines.append(f'  - {{id: s{number}, if: "{condition}", call: plus_one, with: {{n: "{n}"}}}}')
+        else:
+            lines.append(f'  - {{id: s{number}, set: {{total: "${{{{ state.total + input.n }}}}"}}}}')
+    lines.append("output: {total: '${{ state.total }}'}")
+    return "\n".join(lines).encode()
+
+
+def listing() -> bytes:
+    """A `for_each` over the list of the input."""
+    return b"""\
+hai: flow/v1
+name: bench_listing
+version: 1
+input: {type: object, properties: {items: {type: array, items: {type: integer}, default: []}}}
+state: {last: {type: integer, default: 0}}
+steps:
+  - id: each
+    for_each:
+      items: ${{ input.items }}
+      output: ${{ item }}
+      steps:
+        - set: {last: "${{ item }}"}
+output: ${{ size(steps.each.output) }}
+"""
+
+
+def long_document(steps: int) -> bytes:
+    """A document of `steps` steps of many kinds, as an author would write it."""
+    lines = [
+        "hai: flow/v1",
+        "name: bench_long",
+        "version: 1",
+        "input:",
+        "  type: object",
+        "  required: [order]",
+        "  properties:",
+        "    order: {type: string}",
+        "    amount: {type: number, default: 1}",
+        "state:",
+        "  log: {type: array, items: {type: string}, default: [], reduce: append}",
+        "  total: {type: number, default: 0}",
+        "tools:",
+        '  shop: {python: "bench.tools", effect: write}',
+        "steps:",
+    ]
+    for number in range(steps // 5):
+        lines += [
+            f"  - id: call_{number}",
+            f"    title: Order part {number}",
+            "    call: shop.order",
+            "    with:",
+            "      order: ${{ input.order }}",
+            f"      part: {number}",
+            '      note: "part of ${{ input.order }} for ${{ run.requester }}"',
+            "    retry: {max: 3, backoff: exponential}",
+            f"  - id: sum_{number}",
+            "    set: {total: '${{ state.total + input.amount }}'}",
+            f"  - id: choose_{number}",
+            "    switch:",
+            f"      - when: state.total > {number}.5",
+            "        steps:",
+            f"          - id: say_{number}",
+            f'            say: "Part {number} of ${{{{ input.order }}}} is ordered."',
+            f"  - id: noted_{number}",
+            "    if: input.amount < 1000",
+            f'    set: {{log: "${{{{ steps.call_{number}.status }}}}"}}',
+        ]
+    return "\n".join(lines).encode()

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/language.md anew from the code (`make docs`); the text around them is written by hand.
+"""Writes the tables and the picture of docs/language.md anew from the code (`make docs`); the text is written by hand.
 
 A table stands between `<!-- keys: approve -->` (a shape), `<!-- verbs -->` or `<!-- templates -->` and `<!-- end -->`.
 """
@@ -12,7 +12,9 @@ from typing import Final
 
 from hai_flow.authoring.scaffold import TEMPLATES
 from hai_flow.definition.reference import SHAPES, VERBS, Key
+from hai_flow.graph import draw
 
+PICTURE: Final = Path(__file__).with_name("refund.svg")
 PATH: Final = Path(__file__).with_name("language.md")
 _MARKED: Final = re.compile(r"(<!-- (keys|verbs|templates)(?:: ([a-z_ ]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -20,6 +22,13 @@ _MARKED: Final = re.compile(r"(<!-- (keys|verbs|templates)(?:: ([a-z_ ]+))? -->\
 def page(text: str) -> str:
     """The page with every table as the code has it now."""
     return _MARKED.sub(lambda match: match[1] + "\n".join(_table(match[2], match[3] or "")) + "\n" + match[4], text)
+
+
+def picture(text: str) -> str:
+    """The page's first workflow, drawn."""
+    first = re.search(r"```yaml\n(hai: flow/v1.*?)```", text, re.DOTALL)
+    assert first is not None, "the page begins with a workflow"
+    return draw(first[1].encode(), "svg")
 
 
 def _table(kind: str, names: str) -> Iterator[str]:
@@ -48,3 +57,4 @@ def _keys(keys: Iterable[Key]) -> Iterator[str]:
 
 if __name__ == "__main__":
     PATH.write_text(page(PATH.read_text()))
+    PICTURE.write_text(picture(PATH.read_text()))

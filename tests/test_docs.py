@@ -46,7 +46,7 @@ steps:
     assert "\n".join(str(each) for each in check_workflow(wrong, "refund.flow.yaml")) == shown[1].strip()
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "workflows").glob("*.flow.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((ROOT / "workflows").rglob("*.flow.yaml")), ids=lambda path: path.stem)
 def test_every_example_workflow_is_without_findings(path: Path) -> None:
     assert check_workflow(path.read_bytes(), path.name) == []
 

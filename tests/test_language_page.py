@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from docs.language_page import PATH, page
+from docs.language_page import PATH, PICTURE, page, picture
 from hai_flow.authoring.formatting import format_source
 from hai_flow.definition.compiler import check_workflow
 from hai_flow.definition.document import parse
@@ -64,6 +64,10 @@ def whole(example: str) -> bytes:
 
 def test_the_tables_are_those_of_the_code() -> None:
     assert page(TEXT) == TEXT
+
+
+def test_the_picture_is_that_of_the_first_workflow() -> None:
+    assert PICTURE.read_text() == picture(TEXT)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

@@ -69,7 +69,7 @@ class OpenedPending(Shape):
     status: str
     opened_at: str
     path: str
-    kind: Literal["tool", "approve", "ask"]
+    kind: Literal["tool", "ask", "approve", "gate", "doubt"]
     title: str | None
     message: str | None
     tool: str | None
@@ -83,8 +83,11 @@ class OpenedPending(Shape):
 
 
 class Pending(OpenedPending):
-    """A question to people and what became of it."""
+    """A question to people and what became of it. `needed`: of approvals, who may decide, how they have voted, and what
+    is missing; `edits`: what they changed of the arguments."""
 
+    needed: dict[str, Any] | None
+    edits: dict[str, Any] | None
     decided_by: str | None
     decided_at: str | None
     value: Any

@@ -9,6 +9,7 @@ import msgspec
 
 from hai_flow import values
 from hai_flow.engine.events import PendingOpened
+from hai_flow.engine.people import needed
 from hai_flow.engine.state import MessageState, PendingState, RunState
 from hai_flow.store.pendings import Pending
 from hai_flow.store.runs import RunRow
@@ -84,6 +85,8 @@ def pending_view(run_id: str, pending: PendingState) -> dict[str, Json]:
         "status": pending.status,
         "opened_at": _ms(pending.opened.at),
         **_opened_view(pending.opened),
+        "needed": needed(pending) if pending.opened.kind in ("approve", "gate") else None,
+        "edits": pending.edits,
         "decided_by": pending.by,
         "decided_at": _ms(pending.at),
         "value": pending.value,

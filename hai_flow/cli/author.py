@@ -14,7 +14,8 @@ from hai_flow.cli.terminal import FAILED, UsageError, err, out, plural, print_fi
 from hai_flow.errors import Finding
 
 SUFFIXES: Final = (".yaml", ".yml")
-TEST_SUFFIXES: Final = (".test.yaml", ".test.yml")
+WORKFLOWS: Final = tuple(f".flow{suffix}" for suffix in SUFFIXES)
+TESTS: Final = tuple(f".test{suffix}" for suffix in SUFFIXES)
 STDIN: Final = "-"
 
 
@@ -49,18 +50,13 @@ def sources_of(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
 
 
 def workflow_files(place: Path) -> list[Path]:
-    """The workflow files at `place`: itself, or all YAML files in the folder but tests. Raises UsageError."""
+    """The workflow files at `place`: itself, or every `*.flow.yaml` in the folder and below. Raises UsageError."""
     if not place.is_dir():
         return [place]
-    files = sorted(path for path in place.rglob("*") if is_workflow_name(path) and path.is_file())
+    files = sorted(path for path in place.rglob("*") if path.name.endswith(WORKFLOWS) and path.is_file())
     if not files:
-        raise UsageError(f"{place}: expected workflow files ({', '.join(SUFFIXES)}) in the folder, found none.")
+        raise UsageError(f"{place}: expected workflow files (*{', *'.join(WORKFLOWS)}) in the folder, found none.")
     return files
-
-
-def is_workflow_name(path: Path) -> bool:
-    """Whether a file in a folder of workflows is one, by its name: tests of workflows lie beside them."""
-    return path.suffix in SUFFIXES and not path.name.endswith(TEST_SUFFIXES)
 
 
 def read(path: Path) -> bytes:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 
 from hai_flow.cli import processes
-from hai_flow.cli.author import is_workflow_name, read
+from hai_flow.cli.author import SUFFIXES, TESTS, read
 from hai_flow.cli.backend import Backend, Local
 from hai_flow.cli.processes import Database, DataDirOption, HostOption, PortOption
 from hai_flow.cli.terminal import UsageError, clean, err, explain, plural, print_findings, program, say
@@ -219,7 +219,7 @@ class Shelf:
         found: dict[Path, _Stamp] = {}
         for path in sorted(self._folder.rglob("*")):
             with contextlib.suppress(OSError):  # gone since it was listed
-                if is_workflow_name(path) and path.is_file():
+                if path.suffix in SUFFIXES and not path.name.endswith(TESTS) and path.is_file():
                     status = path.stat()
                     found[path] = (status.st_mtime_ns, status.st_size)
         return found

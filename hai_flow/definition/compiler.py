@@ -190,6 +190,8 @@ class _Compiler(Verbs, Triggers):
             case "for_each":
                 return {"type": "array", "items": _record(key=_TEXT, status=_TEXT, output={}, error={})}
             case "wait_for" if isinstance(value, Mapping):
+                if isinstance(value.get("on_deadline"), Mapping):  # the default may be anything
+                    return {}
                 return {"type": "array", "items": _EVENT} if "all" in value else _EVENT
             case _:
                 return {}

@@ -32,6 +32,8 @@ _AFTER_QUOTE = re.compile(r"""(?:^|[:-])\s+(?:"[^"]*"|'[^']*')\s*[^\s,#:\]}]""")
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_NOTHING: Final[dict[Any, Any]] = {}  # the keys and children of every scalar
+_NUMERIC: Final = frozenset("+-.0123456789")
 _WORDS: Final[dict[str, Json]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -41,9 +43,12 @@ _WORDS: Final[dict[str, Json]] = {
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Mark:
-    """A place in the text: `line` and `column` count from 1, `index` (characters) from 0."""
+    """A place in the text: `line` and `column` count from 1, `index` (characters) from 0.
+
+    Nobody changes one; it is not frozen because a large document makes thousands, and freezing triples their cost.
+    """
 
     line: int
     column: int
@@ -249,22 +254,26 @@ class _Builder:
         return self.root
 
     def _events(self) -> Iterator[yaml.Event]:
-        return yaml.parse(self.text, Loader=yaml.CLoader)
+        """The events one by one, by the parser itself: `yaml.parse` asks it twice for each."""
+        parser = yaml.CLoader(self.text)
+        try:
+            while (event := parser.get_event()) is not None:
+                yield event
+        finally:
+            parser.dispose()
 
     def _event(self, event: yaml.Event) -> None:
-        match event:
-            case yaml.ScalarEvent():
-                self._scalar(event)
-            case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
-                self._open(event)
-            case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
-                self._close(event)
-            case yaml.AliasEvent():
-                self._alias(event)
-            case yaml.DocumentStartEvent():
-                self._document(event)
-            case _:
-                pass
+        kind = type(event)
+        if kind is yaml.ScalarEvent:
+            self._scalar(event)  # type: ignore[arg-type]
+        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+            self._open(event)  # type: ignore[arg-type]
+        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+            self._close(event)
+        elif kind is yaml.AliasEvent:
+            self._alias(event)  # type: ignore[arg-type]
+        elif kind is yaml.DocumentStartEvent:
+            self._document(event)  # type: ignore[arg-type]
 
     def _document(self, event: yaml.DocumentStartEvent) -> None:
         self.documents += 1
@@ -300,8 +309,8 @@ class _Builder:
         if self._awaits_key():
             self._key(event, mark)
             return
-        node = Node("scalar", None, mark, _end(event), plain=not event.style)
-        node.value = self._resolve(event, mark)
+        value = self._resolve(event, mark)
+        node = Node("scalar", value, mark, _end(event), _NOTHING, _NOTHING, plain=not event.style)
         if event.anchor:
             self.anchors[event.anchor] = node
         self._place(node)
@@ -406,6 +415,8 @@ class _Builder:
             return text
         if text in _WORDS:
             return _WORDS[text]
+        if text[0] not in _NUMERIC:
+            return text
         if _INTEGER.fullmatch(text):
             return self._integer(text, mark)
         if _NOT_FINITE.fullmatch(text):

@@ -339,7 +339,7 @@ class Verbs(Approvals, Declarations):
 
     def _emit(self, value: Json, at: Path, names: Names) -> plan.Emit | None:
         fields = self.reader.fields(model.EmitParametersShape, value, at, "`emit`")
-        kinds: list[Any] = [kind for kind in _EMITTED if kind in value]
+        kinds = [kind for kind in _EMITTED if kind in value]
         if len(kinds) != 1:
             if kinds or all(key in _EMITTED for key in value):
                 found = " and ".join(f"`{kind}`" for kind in kinds) or "none"

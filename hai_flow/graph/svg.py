@@ -9,6 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
@@ -55,6 +56,7 @@ _NARROW: Final = frozenset("ijltfrI.,:;|!'`()[]{} ")
 _BROAD: Final = frozenset("mwMW@%")
 
 
+@cache
 def _char_width(character: str, style: str) -> float:
     size = _SIZES[style]
     if unicodedata.east_asian_width(character) in "WF":

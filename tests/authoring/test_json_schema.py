@@ -16,8 +16,8 @@ from tests.graph.stories import EVERYTHING
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = (ROOT / "workflows", ROOT / "hai_flow" / "templates")
-WORKFLOWS = sorted(path for folder in FOLDERS for path in folder.glob("*.flow.yaml"))
-TESTS = sorted(path for folder in FOLDERS for path in folder.glob("*.test.yaml"))
+WORKFLOWS = sorted(path for folder in FOLDERS for path in folder.rglob("*.flow.yaml"))
+TESTS = sorted(path for folder in FOLDERS for path in folder.rglob("*.test.yaml"))
 
 VALID = jsonschema_rs.validator_for(workflow_schema())
 VALID_TESTS = jsonschema_rs.validator_for(schema_of_tests())

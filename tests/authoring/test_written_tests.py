@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_tests_on_the_page_pass(folder: Path) -> None:
-    suites = [testing.Loader().load(path) for path in sorted(folder.glob("*.test.yaml"))]
+    suites = [testing.Loader().load(path) for path in sorted(folder.rglob("*.test.yaml"))]
     results = [suite.run(case) for suite in suites for case in suite.cases]
     assert len(results) == 3
     assert [str(failure) for result in results for failure in result.failures] == []

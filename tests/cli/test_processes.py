@@ -238,7 +238,7 @@ def read_until(terminal: int, text: str) -> str:
 def test_dev_starts_everything_tells_what_to_try_and_stops_cleanly(tmp_path: Path) -> None:
     folder = tmp_path / "workflows"
     folder.mkdir()
-    for path in (ROOT / "workflows").iterdir():
+    for path in (ROOT / "workflows").glob("*.flow.yaml"):
         (folder / path.name).write_bytes(path.read_bytes())
     (folder / "broken.yaml").write_text("hai: flow/v1\nname: broken\n")
     arguments = (

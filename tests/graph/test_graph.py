@@ -16,7 +16,7 @@ from hai_flow.graph.outline import chart_of
 from tests.graph.stories import EVERYTHING
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = sorted((ROOT / "workflows").glob("*.flow.yaml"))
+FILES = sorted((ROOT / "workflows").rglob("*.flow.yaml"))
 SOURCES = {**{path.stem: path.read_bytes() for path in FILES}, "everything": EVERYTHING}
 _SVG = "{http://www.w3.org/2000/svg}"
 

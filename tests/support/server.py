@@ -82,7 +82,7 @@ async def _main(dsn: str, admission: dict[str, Any]) -> None:
     settings = Settings.from_environment(dev=True)
     runtime = Runtime(dsn, settings, performs=True)
     async with runtime.lifespan():
-        for path in sorted((ROOT / "workflows").glob("*.yaml")):
+        for path in sorted((ROOT / "workflows").glob("*.flow.yaml")):
             await runtime.catalog.publish(LOCAL_TENANT, path.read_bytes(), path.name)
         app = create_app(settings, runtime)
         app.state.admission = Admission(**admission)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hai_flow.testing.loading import Loader
+from hai_flow.testing.loading import Loaded, Loader
 from hai_flow.testing.report import describe
+from hai_flow.testing.suite import Case, Operate
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "workflows").rglob("*.test.yaml"))
@@ -22,12 +24,19 @@ def test_a_workflow_has_tests_beside_it(path: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.file)
-def test_they_have_no_findings(document) -> None:
+def test_they_have_no_findings(document: Loaded) -> None:
     assert document.findings == ()
     assert document.cases
 
 
 @pytest.mark.parametrize(("document", "case"), CASES, ids=[f"{each.file}: {case.name}" for each, case in CASES])
-def test_they_pass(document, case) -> None:
+def test_they_pass(document: Loaded, case: Case) -> None:
     result = document.run(case)
+    assert result.passed, "\n".join(line.text for line in describe(result))
+
+
+@pytest.mark.parametrize(("document", "case"), CASES, ids=[f"{each.file}: {case.name}" for each, case in CASES])
+def test_a_restart_behind_every_entry_changes_nothing(document: Loaded, case: Case) -> None:
+    script = [again for entry in case.script for again in (entry, Operate(entry.at, "restart"))]
+    result = document.run(replace(case, script=(Operate(case.at, "restart"), *script)))
     assert result.passed, "\n".join(line.text for line in describe(result))
