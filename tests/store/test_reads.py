@@ -103,6 +103,17 @@ async def test_open_pendings_are_the_tenant_s_and_come_newest_first(db: Database
     assert [vote.principal for vote in votes] == ["user:x", "user:y"]
 
 
+async def test_a_child_run_is_of_the_thread_but_never_its_last_run(db: Database) -> None:
+    parent = birth(thread_id="t")
+    child = birth(thread_id="t", parent_id=parent.run_id, parent_path="sub")
+    for entry in (parent, child):
+        await commit(db, entry)
+    assert [run.id for run in await threads.runs_of_thread(db.api, TENANT, "t")] == [parent.run_id, child.run_id]
+    last = await threads.last_run(db.api, TENANT, "t")
+    assert last is not None
+    assert last.id == parent.run_id
+
+
 async def test_a_thread_is_its_runs_in_order_with_their_messages(db: Database) -> None:
     entries = [
         birth(
