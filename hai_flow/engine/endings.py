@@ -875,13 +875,14 @@ def stop_on(draft: Draft) -> None:
     due = sorted(_open_steps(draft), key=lambda path: (-_depth(path), path))
     for path in due:
         step, known = draft.step(path), draft.state.steps[path]
-        if step.finally_ is not None and known.handler != "~finally":
+        mine = known.turn > draft.state.inherited
+        if step.finally_ is not None and known.handler != "~finally" and mine:
             draft.emit(e.HandlerStarted, path=path, handler="~finally", ready=(step.finally_,))
             return
         if known.status in ("running", "waiting") or known.ending is not None:
             _note_stopped(draft, step, "the run is being stopped")
     root = draft.state.steps.get("")
-    if draft.plan.finally_ is not None and (root is None or not root.cleaned):
+    if draft.plan.finally_ is not None and (root is None or not root.cleaned) and not draft.state.inherited:
         draft.emit(
             e.StepStopped, path="", reason=draft.state.stop_reason, handler="~finally", ready=(draft.plan.finally_,)
         )

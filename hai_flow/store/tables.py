@@ -56,6 +56,9 @@ runs: Final = sa.Table(
     _text("thread_id"),
     _uuid("parent_id", null=True),
     _text("parent_path", null=True),
+    _uuid("branch_of", null=True),  # the run at one of whose turns the thread was branched
+    _uuid("follows", null=True),  # of a branch: the run that comes before it in the thread; null: it is the first
+    _bigint("copied", default="0"),  # of a fork: so many of its events are those of the run it was forked from
     _text("queue", default="default"),
     _text("slot", null=True),  # the last one it took; slots says if it holds it still
     _text("status"),
@@ -75,6 +78,7 @@ runs: Final = sa.Table(
     _key("runs", "id"),
     sa.CheckConstraint("worker IS NULL OR wake_at IS NULL", name="runs_held_or_due"),
     sa.CheckConstraint("seq >= version", name="runs_seq_counts_more"),
+    sa.CheckConstraint("branch_of IS NOT NULL OR (follows IS NULL AND copied = 0)", name="runs_branch"),
     postgresql_with={"fillfactor": 70, "toast_tuple_target": 512},
 )
 sa.Index(
