@@ -327,17 +327,17 @@ class Conversation:
         return name
 
     async def _branch(self, parent: threads.Turn, last: RunSummary) -> Pieces:
-        """Go on behind an earlier turn, and leave what came after it: with a new run, if that turn was its run's last
-        one, else with a fork of the run (docs/decisions/0017). Nothing new: what the thread is now."""
+        """Go on behind an earlier turn, and leave what came after it (docs/decisions/0017): with a fork, where that turn's
+        run waited for what is answered now; with a new run, where it was over. Nothing new: what the thread is now."""
         base = await self.access.run(parent.run_id)
         there = await self.access.state(base.id, parent.last_seq or base.seq)
         messages = await self._unseen_messages((base.id, there.seq))
+        answers = self._open_answers(there) if there.status == "waiting" else ()
         over = base.status in TERMINAL_STATUSES and (await self.access.state(base.id)).turn == there.turn
-        answers = () if over else self._open_answers(there)
-        if over and messages:
-            begin, birth = await self._branch_behind(base, messages)
-        elif answers:
+        if answers:
             begin, birth = await self._fork(base, there, answers, messages)
+        elif over and messages:
+            begin, birth = await self._branch_behind(base, messages)
         elif messages:
             raise self._busy_with(base.id, there)
         else:

@@ -199,7 +199,7 @@ class Migrated(Event, frozen=True):
 
 
 class Forked(Event, frozen=True):
-    """The `seq` events before this one are those of the run `of`, up to where a turn of it ended and it waited. From
+    """The `copied` events before this one are those of the run `of`, up to where a turn of it ended and it waited. From
     here on this is a run of its own, and `by` is its requester.
 
     No vote counts any more that was cast on what is open, for it was cast on a question of that run. Whatever runs on a
@@ -207,7 +207,7 @@ class Forked(Event, frozen=True):
     """
 
     of: str
-    seq: int
+    copied: int
     by: str
 
 

@@ -34,7 +34,7 @@ def take_over(draft: Draft, command: c.Fork) -> None:
     draft.take_over(tuple(_renamed(command.events, of, draft.state.run_id)))
     _demand_rest(draft.state, of)
     _demand_unspent(draft, command, of)
-    draft.emit(e.Forked, of=of, seq=len(command.events), by=command.answer.by.id)
+    draft.emit(e.Forked, of=of, copied=len(command.events), by=command.answer.by.id)
 
 
 def make_own(draft: Draft) -> None:

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from tests.support.agui_client import AguiClient, AguiStream, resolved
-from tests.support.hai_client import HaiClient, answer, unique, user
+from tests.support.hai_client import answer, user
 from tests.support.server import ServerProcess
 
 TRIP = """
@@ -38,7 +38,11 @@ hai: flow/v1
 name: pick_twice
 version: 1
 tools:
-  pick: {frontend: {description: picks, parameters: {type: object, properties: {side: {type: string}}}, result: {type: string}}}
+  pick:
+    frontend:
+      description: picks
+      parameters: {type: object, properties: {side: {type: string}}}
+      result: {type: string}
 steps:
   - parallel:
       a: [{id: left, call: pick, with: {side: left}}]
@@ -103,3 +107,133 @@ def test_an_answer_is_given_differently(server: ServerProcess, http: httpx2.Clie
     thread = client.post()
     print(json.dumps(thread.one("MESSAGES_SNAPSHOT"), indent=1))
     assert shown(thread) == ["hello", "Where to?", "To Paris. When?", "To Paris on Monday."]
+
+
+def test_what_a_branch_leaves_is_stopped_and_undone_only_as_far_as_the_branch_does_not_have_it(
+    server: ServerProcess, http: httpx2.Client
+) -> None:
+    client = AguiClient(server.url, workflow="trip")
+    (where,) = client.post(user(), run_id="t1").interrupts()
+    (when,) = client.post(run_id="t2", resume=[resolved(where, {"name": "Rome"})]).interrupts()
+    client.post(run_id="t3", parentRunId="t1", resume=[resolved(where, {"name": "Paris"})])
+    first, _ = runs_of(http, client)
+    left = snapshot_of(http, first)
+    assert left["steps"]["tidy"]["status"] == "undone"  # it came behind the turn from which the thread goes on
+    refused = http.post(f"/v1/pendings/{when['id']}/decide", json={"values": {"name": "never"}})
+    assert (refused.status_code, refused.json()["code"]) == (409, "pending_voided")
+
+
+def test_what_was_done_before_the_turn_is_not_undone_and_not_done_again(
+    server: ServerProcess, http: httpx2.Client
+) -> None:
+    client = AguiClient(server.url, workflow="trip")
+    (where,) = client.post(user(), run_id="t1").interrupts()
+    (when,) = client.post(run_id="t2", resume=[resolved(where, {"name": "Rome"})]).interrupts()
+    client.post(run_id="t3", resume=[resolved(when, {"name": "Monday"})])
+    again = client.post(run_id="t4", parentRunId="t2", resume=[resolved(when, {"name": "Friday"})])
+    assert shown(again)[-1] == "To Rome on Friday."
+    first, fork = runs_of(http, client)
+    assert first["status"] == "finished"
+    assert snapshot_of(http, first)["steps"]["tidy"]["status"] == "finished"
+    assert snapshot_of(http, fork)["steps"]["tidy"]["status"] == "finished"
+    events = events_of(http, fork)
+    forked = next(n for n, event in enumerate(events) if event["type"] == "forked")
+    assert not [e for e in events[forked:] if e["type"] == "step_started" and e["path"] == "tidy"]
+    assert events[forked]["of"] == first["id"]
+    assert (events[forked]["seq"], events[forked]["copied"]) == (forked + 1, forked)
+
+
+def test_a_message_after_an_ended_run_takes_the_place_of_the_later_ones(
+    server: ServerProcess, http: httpx2.Client
+) -> None:
+    client = AguiClient(server.url, workflow="weather")
+    client.post(user("one"), run_id="one")
+    client.post(user("two"), run_id="two")
+    client.post(user("other"), run_id="three", parentRunId="one")
+    said = [each for each in shown(client.post()) if each in ("one", "two", "other")]
+    assert said == ["one", "other"]
+    client.post(user("back"), run_id="four", parentRunId="two")  # and back to what was left
+    said = [each for each in shown(client.post()) if each in ("one", "two", "other", "back")]
+    assert said == ["one", "two", "back"]
+    assert [run["status"] for run in runs_of(http, client)] == ["finished"] * 4
+
+
+def test_the_same_message_again_is_answered_anew(server: ServerProcess, http: httpx2.Client) -> None:
+    client = AguiClient(server.url, workflow="weather")
+    client.post(user("one"), run_id="one")
+    two = user("two")
+    client.post(two, run_id="two")
+    assert client.post(two, run_id="three", parentRunId="one").status == 200
+    assert len(runs_of(http, client)) == 3
+    assert shown(client.post()).count("two") == 1
+
+
+def test_a_run_that_waits_elsewhere_in_the_thread_is_stopped_for_a_branch(
+    server: ServerProcess, http: httpx2.Client
+) -> None:
+    client = AguiClient(server.url)
+    client.post(user("one"), run_id="one", forwardedProps={"workflow": "weather"})
+    client.post(user("two"), run_id="two", forwardedProps={"workflow": "trip"})
+    client.post(user("three"), run_id="three", parentRunId="one", forwardedProps={"workflow": "weather"})
+    assert [run["status"] for run in runs_of(http, client)] == ["finished", "stopped", "finished"]
+
+
+def test_a_message_alone_answers_nothing_that_an_earlier_turn_waited_for(
+    server: ServerProcess, http: httpx2.Client
+) -> None:
+    client = AguiClient(server.url, workflow="trip")
+    (where,) = client.post(user(), run_id="t1").interrupts()
+    (when,) = client.post(run_id="t2", resume=[resolved(where, {"name": "Rome"})]).interrupts()
+    refused = client.post(user("instead"), run_id="t3", parentRunId="t1")
+    assert (refused.status, refused.problem["code"]) == (409, "thread_waiting")
+    assert [each["id"] for each in refused.problem["winner"]["pendings"]] == [where["id"]]
+    unfit = client.post(run_id="t4", parentRunId="t1", resume=[resolved(where, {"name": 7})])
+    assert (unfit.status, unfit.problem["code"]) == (422, "answer.invalid")
+    assert [run["status"] for run in runs_of(http, client)] == ["waiting"]
+    assert client.post(run_id="t5", parentRunId="t1").interrupts() == [when]  # nothing new
+
+
+def test_a_branch_posted_twice_is_one(server: ServerProcess, http: httpx2.Client) -> None:
+    client = AguiClient(server.url, workflow="trip")
+    (where,) = client.post(user(), run_id="t1").interrupts()
+    client.post(run_id="t2", resume=[resolved(where, {"name": "Rome"})])
+    body = client.body(run_id="t3", parentRunId="t1", resume=[resolved(where, {"name": "Paris"})])
+    with ThreadPoolExecutor(4) as pool:
+        streams = list(pool.map(client.send, [body] * 4))
+    assert {stream.status for stream in streams} == {200}
+    assert len(runs_of(http, client)) == 2
+    assert len({stream.interrupts()[0]["id"] for stream in streams}) == 1
+    late = client.send(body)
+    assert shown(late)[-1] == "To Paris. When?"
+    assert late.interrupts() == streams[0].interrupts()
+
+
+def test_votes_are_for_one_run(server: ServerProcess, http: httpx2.Client) -> None:
+    client = AguiClient(server.url, workflow="two_votes")
+    (ready,) = client.post(user(), run_id="t1").interrupts()
+    (sure,) = client.post(run_id="t2", resume=[resolved(ready, {})]).interrupts()
+    yes = [resolved(sure, {"decision": "approve"})]
+    client.post(run_id="t3", resume=yes)  # one of two; who has voted can't vote again
+    client.post(run_id="t4", parentRunId="t2", resume=yes)
+    client.post(run_id="t5", parentRunId="t3", resume=yes)  # copied with the vote in it
+    for run in runs_of(http, client)[1:]:
+        events = events_of(http, run)
+        since = next(n for n, event in enumerate(events) if event["type"] == "forked")
+        assert len([event for event in events[since:] if event["type"] == "vote_cast"]) == 1
+        assert "approve" not in [event.get("outcome") for event in events]
+    assert [run["status"] for run in runs_of(http, client)] == ["stopped", "stopped", "waiting"]
+
+
+def test_a_frontends_other_calls_are_asked_again(server: ServerProcess, http: httpx2.Client) -> None:
+    client = AguiClient(server.url, workflow="pick_twice", version="0")
+    opened = client.post(user(), run_id="t1", tools=("pick",))
+    left, right = opened.calls()
+    done = client.post(answer(left, '"A"'), answer(right, '"B"'), run_id="t2", tools=("pick",))
+    assert done.text() == "A and B"
+    branch = client.post(answer(left, '"C"'), run_id="t3", parentRunId="t1", tools=("pick",))
+    calls = [call for each in branch.one("MESSAGES_SNAPSHOT")["messages"] for call in each.get("toolCalls", ())]
+    answered = {each["toolCallId"] for each in branch.one("MESSAGES_SNAPSHOT")["messages"] if each["role"] == "tool"}
+    (again,) = [call for call in calls if call["id"] not in answered]
+    assert json.loads(again["function"]["arguments"]) == {"side": "right"}
+    assert again["id"] not in (left, right)
+    assert client.post(answer(again["id"], '"D"'), tools=("pick",)).text() == "C and D"
