@@ -233,6 +233,24 @@ class Conversation:
         if run_of_pending(message.tool_call_id) not in {run.id for run in found}:
             raise Rejected(404, "pending_unknown", f"there is no pending {message.tool_call_id!r} in this thread.")
 
+    async def _differs(self, last: RunSummary | None, new: tuple[UserMessage, ...]) -> bool:
+        """Whether the client's history is another one than the thread's, so that it must be told (PROTOCOLS section 7,
+        rule 1): it has what the thread has not, or leaves out what the user has said. One that begins later is not."""
+        unknown = {each.id for each in new}
+        claimed = [id for id, role in self.posted.history if role in ("user", "assistant") and id not in unknown]
+        claimed = [id for id in claimed if run_of_pending(id) is None]  # it holds a call by which a question was shown
+        if not self.dialect.corrects or not claimed:
+            return False
+        pool, tenant, thread_id = self.access.pool, self.access.tenant, self.posted.thread_id
+        known = [] if last is None else await threads.message_ids(pool, tenant, thread_id, last.id)
+        made_up = set(claimed).difference(id for id, _ in known)
+        users = [id for id, role in known if role == "user"]
+        said = [id for id in claimed if id in users]
+        differs = bool(made_up) or said != users[len(users) - len(said) :]
+        if differs:
+            log.warning("history_differs", thread_id=thread_id, made_up=sorted(made_up)[:20], said=len(said))
+        return differs
+
     # --- refusals -------------------------------------------------------------------------------------------------
 
     def _mismatch(self, last: RunSummary) -> Rejected:
@@ -265,7 +283,10 @@ class Conversation:
 
     async def _start(self, last: RunSummary | None, messages: tuple[UserMessage, ...]) -> Pieces:
         start, plan = await self._beginning(last, messages)
+        differs = await self._differs(last, messages)
         await self._bear(start, Birth(plan, slot=self._slot))
+        if differs:
+            return await self._attach(await self.access.run(start.run_id))
         return self._follow(RunState(str(start.run_id)))
 
     async def _beginning(self, last: RunSummary | None, messages: tuple[UserMessage, ...]) -> tuple[c.Start, Plan]:
@@ -327,8 +348,8 @@ class Conversation:
         return name
 
     async def _branch(self, parent: threads.Turn, last: RunSummary) -> Pieces:
-        """Go on behind an earlier turn, and leave what came after it (docs/decisions/0017): with a fork, where that turn's
-        run waited for what is answered now; with a new run, where it was over. Nothing new: what the thread is now."""
+        """Go on behind an earlier turn, and leave what came after it (docs/decisions/0017): with a fork, where the run
+        waited for what is answered now; with a new run, where it was over. Nothing new: what the thread is now."""
         base = await self.access.run(parent.run_id)
         there = await self.access.state(base.id, parent.last_seq or base.seq)
         messages = await self._unseen_messages((base.id, there.seq))
@@ -381,12 +402,13 @@ class Conversation:
     ) -> Pieces:
         """The turn that the answers open, from its start; or, where they open none, what the thread is now."""
         answer = self._answer_command(answers, messages)
+        differs = await self._differs(last, messages)
         command_id = f"wire:{self.posted.wire_run_id}"
         if self.posted.resume:  # the runId may be that of the turn which asked
             command_id += f":{self.posted.body_sha[:32]}"
         outcome = await self._submit(last.id, answer, command_id=command_id)
         turn = None if outcome.already else await self._turn()
-        if turn is None or not self._opened(turn):
+        if turn is None or differs or not self._opened(turn):
             return await self._attach(last)
         return await self._from_start(turn)
 
@@ -407,7 +429,7 @@ class Conversation:
 
     async def _from_start(self, turn: threads.Turn) -> Pieces:
         before = await self.access.state(turn.run_id, turn.first_seq - 1)
-        if before.forked == turn.n - 1:  # what came before it, its client has under other ids
+        if before.forked and before.forked == turn.n - 1:  # what came before it, its client has under other ids
             return await self._shown(turn.run_id, await self._reached(turn))
         return self._follow(before)
 

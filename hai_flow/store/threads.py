@@ -106,10 +106,11 @@ async def turns_of_run(connection: Connection | Pool, tenant: UUID, run_id: UUID
 
 
 async def turn_of_run(connection: Connection | Pool, tenant: UUID, thread_id: str, run_id: UUID, n: int) -> Turn | None:
-    """Turn `n` of a run of the thread."""
+    """Turn `n` of a run of the thread that is nobody's child."""
     query = """
-    SELECT run_id, n, wire_run_id, body_sha, first_seq, last_seq FROM turns
-    WHERE run_id = $3 AND n = $4 AND tenant = $1 AND thread_id = $2
+    SELECT t.run_id, t.n, t.wire_run_id, t.body_sha, t.first_seq, t.last_seq
+    FROM turns t JOIN runs r ON r.id = t.run_id
+    WHERE t.run_id = $3 AND t.n = $4 AND t.tenant = $1 AND t.thread_id = $2 AND r.parent_id IS NULL
     """
     row = await connection.fetchrow(query, tenant, thread_id, run_id, n)
     return None if row is None else Turn(*row)
@@ -179,6 +180,18 @@ async def transcript(
     """
     shown = _with_children(members, line[:-1] if before is not None else line)
     return [Message(*row) for row in await connection.fetch(query, tenant, thread_id, shown)]
+
+
+async def message_ids(connection: Connection | Pool, tenant: UUID, thread_id: str, tip: UUID) -> list[tuple[str, str]]:
+    """(id, role) of the messages and calls of the line that ends with `tip`, in order."""
+    members = await _members(connection, tenant, thread_id)
+    query = """
+    SELECT m.id, m.role FROM messages m
+    JOIN unnest($3::uuid[]) WITH ORDINALITY AS line(run_id, place) USING (run_id)
+    WHERE m.tenant = $1 AND m.thread_id = $2 ORDER BY line.place, m.n
+    """
+    shown = _with_children(members, _line(members, tip))
+    return [(row[0], row[1]) for row in await connection.fetch(query, tenant, thread_id, shown)]
 
 
 async def unseen(
