@@ -7,6 +7,7 @@ answer to an open pending of that very thread counts.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -235,20 +236,22 @@ class Conversation:
 
     async def _differs(self, last: RunSummary | None, new: tuple[UserMessage, ...]) -> bool:
         """Whether the client's history is another one than the thread's, so that it must be told (PROTOCOLS section 7,
-        rule 1): it has what the thread has not, or leaves out what the user has said. One that begins later is not."""
-        unknown = {each.id for each in new}
-        claimed = [id for id, role in self.posted.history if role in ("user", "assistant") and id not in unknown]
+        rule 1): it has what the thread has not, or leaves out what the user has said. It may begin later than the
+        thread does, and with what is its own alone, a greeting: a snapshot would take that from it."""
+        fresh = {each.id for each in new}
+        claimed = [id for id, role in self.posted.history if role in ("user", "assistant") and id not in fresh]
         claimed = [id for id in claimed if run_of_pending(id) is None]  # it holds a call by which a question was shown
-        if not self.dialect.corrects or not claimed:
+        if not self.dialect.corrects or not claimed or last is None:
             return False
-        pool, tenant, thread_id = self.access.pool, self.access.tenant, self.posted.thread_id
-        known = [] if last is None else await threads.message_ids(pool, tenant, thread_id, last.id)
-        made_up = set(claimed).difference(id for id, _ in known)
-        users = [id for id, role in known if role == "user"]
-        said = [id for id in claimed if id in users]
+        thread_id = self.posted.thread_id
+        known = dict(await threads.message_ids(self.access.pool, self.access.tenant, thread_id, last.id))
+        shared = list(itertools.dropwhile(lambda id: id not in known, claimed))
+        users = [id for id, role in known.items() if role == "user"]
+        said = [id for id in shared if known.get(id) == "user"]
+        made_up = [id for id in shared if id not in known]
         differs = bool(made_up) or said != users[len(users) - len(said) :]
         if differs:
-            log.warning("history_differs", thread_id=thread_id, made_up=sorted(made_up)[:20], said=len(said))
+            log.warning("history_differs", thread_id=thread_id, made_up=made_up[:20], said=len(said))
         return differs
 
     # --- refusals -------------------------------------------------------------------------------------------------
