@@ -9,8 +9,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.api.test_social import follow
 from tests.support.agui_client import AguiClient, AguiStream, resolved
-from tests.support.hai_client import answer, unique, user
+from tests.support.aui_client import AuiClient
+from tests.support.hai_client import HaiClient, answer, unique, user
 from tests.support.server import ServerProcess
 
 TRIP = """
@@ -281,3 +283,42 @@ def test_an_answer_with_another_history_is_given_and_the_client_told(server: Ser
     stream = client.post(hello, forged, resume=[resolved(where, {"name": "Paris"})])
     assert [each["content"] for each in told(stream)][:2] == ["hello", "Where to?"]
     assert len(stream.interrupts()) == 1
+
+
+# --- others of the thread -------------------------------------------------------------------------------------------
+
+
+def test_who_follows_the_thread_is_shown_what_it_is_now(server: ServerProcess) -> None:
+    client = AguiClient(server.url, workflow="trip")
+    with follow(server.url, client.thread_id) as stream:
+        (where,) = client.post(user("hello"), run_id="t1").interrupts()
+        client.post(run_id="t2", resume=[resolved(where, {"name": "Rome"})])
+        (when,) = client.post(run_id="t3", parentRunId="t1", resume=[resolved(where, {"name": "Paris"})]).interrupts()
+        client.post(resume=[resolved(when, {"name": "Monday"})])
+        events = stream.past("To Paris on Monday.")
+    (now,) = [event.data for event in events if event.name == "MESSAGES_SNAPSHOT"]
+    assert "Rome" not in json.dumps(now)
+    history = httpx2.get(f"{server.url}/api/v1/agent/runs/{client.thread_id}/history").text
+    assert "Rome" not in history
+    assert "To Paris on Monday." in history
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_hai_client_that_reconnects_is_shown_the_branch(server: ServerProcess, binary: bool) -> None:
+    client = AguiClient(server.url, workflow="trip")
+    (where,) = client.post(user("hello"), run_id="t1").interrupts()
+    client.post(run_id="t2", resume=[resolved(where, {"name": "Rome"})])
+    client.post(run_id="t3", parentRunId="t1", resume=[resolved(where, {"name": "Paris"})])
+    stream = HaiClient(server.url, client.thread_id, binary=binary).post()
+    said = [each["content"] for each in stream.one("MESSAGE_SNAPSHOT")["messages"]]
+    assert "To Paris. When?" in said[-1]
+    assert "Rome" not in str(said)
+
+
+def test_an_aui_session_is_shown_the_branch(server: ServerProcess) -> None:
+    client = AguiClient(server.url, workflow="trip")
+    (where,) = client.post(user("hello"), run_id="t1").interrupts()
+    client.post(run_id="t2", resume=[resolved(where, {"name": "Rome"})])
+    client.post(run_id="t3", parentRunId="t1", resume=[resolved(where, {"name": "Paris"})])
+    page = AuiClient(server.url, session_id=client.thread_id)
+    assert "Rome" not in json.dumps(page.until("aui_messages_snapshot"))
