@@ -46,6 +46,13 @@ def make_own(draft: Draft) -> None:
     children.start_anew(draft)
 
 
+def undone_in(state: RunState) -> tuple[str, ...]:
+    """The steps that a run has undone, or is about to, since its last Retry."""
+    undoing = {path for path in (*state.ready, *state.steps) if path.endswith(UNDO)}
+    begun = {path.removesuffix(UNDO) for path in undoing}
+    return tuple(sorted({*state.undone, *state.undo_failed, *begun}))
+
+
 def answer_of(command: c.Fork) -> c.Answer:
     """The answer by the ids that its pendings have in the fork."""
     old, new = call_prefix(str(command.of)), call_prefix(str(command.run_id))
@@ -53,6 +60,7 @@ def answer_of(command: c.Fork) -> c.Answer:
     return msgspec.structs.replace(command.answer, answers=answers)
 
 
+UNDO: Final = "/~undo"
 _IDS: Final = ("id", "tool_call_id", "message_id", "parent_message_id")
 
 

@@ -585,8 +585,12 @@ def _run_resumed(state: RunState, event: e.RunResumed) -> RunState:
 
 def _run_stopping(state: RunState, event: e.RunStopping) -> RunState:
     """Blocks end behind what they hold: no timeout cuts them short any more, and no limit of the run."""
-    kept = {path: due for path, due in state.timeouts.items() if path in state.attempts or in_cleanup(path)}
     given = event.inherited or e.Inherited(0, 0)
+    kept = {
+        path: due
+        for path, due in state.timeouts.items()
+        if path in state.attempts or (in_cleanup(path) and not 0 < state.steps[path].turn <= given.turn)
+    }
     return _next(
         state,
         event,

@@ -16,6 +16,7 @@ from uuid import UUID
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.forking import undone_in
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Committer
@@ -50,7 +51,7 @@ class Branches:
         assert there is not None, "the caller has found the run"
         assert now is not None, "the caller has found the run"
         plan = await self._catalog.plan(tenant, bytes.fromhex(there.sha256))
-        undone = (*now.undone, *now.undo_failed)
+        undone = undone_in(now)
         return c.Fork(run_id=run_id, of=of, events=events, answer=answer, undone=undone, key=there.key), plan
 
     async def _events(self, run_id: UUID, seq: int) -> tuple[e.Event, ...]:

@@ -27,6 +27,7 @@ from tests.support.runs import DAY, SECOND, Play
 FAULTS = (
     "stale", "lost_commit", "unknown_outcome", "crash", "late_result", "wrong_answer", "answer_again",
     "early_timer", "operator_pause", "operator_stop", "operator_terminate", "attention", "tight_limits",
+    "go_back",
 )  # fmt: skip
 FAULTS_MAX = 5
 # What may do something again: a bound reached again, time that goes on, a run that failed or was lost again.
@@ -264,6 +265,42 @@ class Simulation:
         if self.random.random() < 0.25:
             self.send(c.Terminate(by="user:op"))
             self.reached["operator_terminate"] += 1
+
+    def go_back(self) -> None:
+        """The thread goes on from where the run waited before, with another answer: a fork does, the run is left."""
+        play = self.play
+        at = [state for state in self.states if state.status == "waiting" and state.open_pendings]
+        if not at or play.status == "stopping" or self.random.random() < 0.5:
+            return
+        there = self.random.choice(at[-8:])
+        id = self.random.choice(sorted(there.open_pendings.values()))
+        given = c.Answer(answers=(self.right_answer(id),), by=play.decider(id))
+        run_id = UUID(int=self.random.getrandbits(128), version=4)
+        try:
+            fork = play.forked(there.seq, given, run_id)
+        except Rejected as rejected:
+            self.reached[rejected.code] += 1
+            return
+        self._left(there)
+        self.play, self.states, self.gone, self.answered = fork, [fork.state], [], {}
+        self.reached["go_back"] += 1
+
+    def _left(self, there: RunState) -> None:
+        """The run ends, and undoes and cleans up what the fork has not taken over, nothing else."""
+        play, faults = self.play, self.faults
+        if play.state.ended:
+            return
+        before = len(play.log)
+        play.leave(there)
+        self.come_to_rest()
+        self.faults = faults
+        assert there.turn is not None
+        for event in (event for batch in play.log[before:] for event in batch):
+            if isinstance(event, e.StepUndone):
+                assert event.path not in there.undoables, f"{event.path} is undone, with which the fork goes on"
+            elif isinstance(event, e.HandlerStarted | e.StepStopped) and event.handler == "~finally" and event.ready:
+                begun = play.state.steps[event.path].turn
+                assert begun > there.turn.n, f"{event.path} is cleaned up, in which the fork goes on"
 
     def attention(self) -> None:
         if self.random.random() < 0.3:
