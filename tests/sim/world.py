@@ -27,7 +27,6 @@ from tests.support.runs import DAY, SECOND, Play
 FAULTS = (
     "stale", "lost_commit", "unknown_outcome", "crash", "late_result", "wrong_answer", "answer_again",
     "early_timer", "operator_pause", "operator_stop", "operator_terminate", "attention", "tight_limits",
-    "go_back",
 )  # fmt: skip
 FAULTS_MAX = 5
 # What may do something again: a bound reached again, time that goes on, a run that failed or was lost again.
@@ -45,6 +44,8 @@ class Simulation:
         self.random = Random(seed)
         self.plan = plan or random_plan(self.random)
         self.faults = set(self.random.sample(FAULTS, self.random.randint(0, FAULTS_MAX)))
+        if Random(f"go back {seed}").random() < 0.3:
+            self.faults.add("go_back")
         limits = TIGHT if "tight_limits" in self.faults else Limits()
         run_id = UUID(int=self.random.getrandbits(128), version=4)
         self.play = Play(self.plan, run_id=run_id, limits=limits, start=False, decide=self._decide)

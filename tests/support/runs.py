@@ -17,6 +17,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import DEFAULT_LIMITS, Decision, Limits, decide
 from hai_flow.engine.forking import undone_in
+from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.instances import filled, keys_of, plan_path, standing_at
 from hai_flow.engine.jobs import (
     TIMERS_WHILE_HALTED,
@@ -477,6 +478,7 @@ def check_state(plan: Plan, state: RunState) -> None:
         assert all(timer.path != path for timer in state.timers)
     open_ids = {id for id, pending in state.pendings.items() if pending.status == "open"}
     assert open_ids == set(state.open_pendings.values()), "open pendings and their index differ"
+    assert {run_of_pending(id) for id in (*state.pendings, *state.tool_calls)} <= {UUID(state.run_id)}
     for path, id in state.open_pendings.items():
         opened = state.pendings[id].opened
         assert opened.path == path
