@@ -24,7 +24,10 @@ class Version(Shape):
 
 
 class Run(Shape):
-    """A run. `input` has its defaults filled in; `output` and `error` are null until the run has ended."""
+    """A run. `input` has its defaults filled in; `output` and `error` are null until the run has ended.
+
+    `branch_of`: the run at one of whose turns it left its thread; null: it came behind the newest one.
+    """
 
     id: str
     thread_id: str
@@ -38,6 +41,7 @@ class Run(Shape):
     input: Any
     output: Any
     error: dict[str, Any] | None
+    branch_of: str | None
 
 
 class ControlledRun(Run):

@@ -49,6 +49,7 @@ def run_view(run: RunRow) -> dict[str, Json]:
         "input": None if run.input is None else values.loads(run.input),
         "output": result.get("output"),
         "error": _error_view(result.get("error")),
+        "branch_of": None if run.branch_of is None else str(run.branch_of),
     }
 
 

@@ -35,7 +35,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A run. `seq` is how many events it has; `output` and `error` are None until it has ended.
 
     `status`: queued, running, waiting, paused, stopping, needs_attention, finished, failed or stopped. `in_flight`: how
-    many attempts were told to end (answer to `stop`).
+    many attempts were told to end (answer to `stop`). `branch_of`: the run at one of whose turns it left its thread.
     """
 
     id: str
@@ -50,6 +50,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     input: Json
     output: Json
     error: Error | None
+    branch_of: str | None = None
     in_flight: int = 0
 
     @property
