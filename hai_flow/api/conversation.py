@@ -25,6 +25,7 @@ from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.events import Inherited, UserMessage
+from hai_flow.engine.forking import undone_in
 from hai_flow.engine.ids import run_of_pending, turn_of
 from hai_flow.engine.state import TERMINAL_STATUSES, PendingState, RunState
 from hai_flow.errors import Rejected
@@ -147,21 +148,6 @@ class Conversation:
         open_ids = set(state.open_pendings.values())
         return any(entry.interrupt_id in open_ids for entry in self.posted.resume)
 
-    async def _earlier_turn(self, last: RunSummary) -> threads.Turn | None:
-        """The turn that `parentRunId` names, if the thread has gone on since: the newest one is where it goes on
-        anyhow. A name that no turn bears is the client's own business."""
-        parent = self.posted.parent_run_id
-        if parent is None:
-            return None
-        pool, tenant, thread_id = self.access.pool, self.access.tenant, self.posted.thread_id
-        turn = await threads.turn_of_wire_run(pool, tenant, thread_id, parent)
-        if turn is None and (named := turn_of(parent)) is not None:
-            turn = await threads.turn_of_run(pool, tenant, thread_id, *named)
-        if turn is None:
-            return None
-        newest = (await self.access.state(last.id)).turn
-        return None if turn.run_id == last.id and newest is not None and turn.n == newest.n else turn
-
     def _opened(self, turn: threads.Turn) -> bool:
         """Whether it was this very POST that opened the turn."""
         return turn.body_sha is not None and turn.body_sha.hex() == self.posted.body_sha
@@ -253,6 +239,75 @@ class Conversation:
         if differs:
             log.warning("history_differs", thread_id=thread_id, made_up=made_up[:20], said=len(said))
         return differs
+
+    # --- branches -------------------------------------------------------------------------------------------------
+
+    async def _earlier_turn(self, last: RunSummary) -> threads.Turn | None:
+        """The turn that `parentRunId` names, if the thread has gone on since: the newest one is where it goes on
+        anyhow. A name that no turn bears is the client's own business."""
+        parent = self.posted.parent_run_id
+        if parent is None:
+            return None
+        pool, tenant, thread_id = self.access.pool, self.access.tenant, self.posted.thread_id
+        turn = await threads.turn_of_wire_run(pool, tenant, thread_id, parent)
+        if turn is None and (named := turn_of(parent)) is not None:
+            turn = await threads.turn_of_run(pool, tenant, thread_id, *named)
+        if turn is None:
+            return None
+        newest = (await self.access.state(last.id)).turn
+        return None if turn.run_id == last.id and newest is not None and turn.n == newest.n else turn
+
+    async def _branch(self, parent: threads.Turn, last: RunSummary) -> Pieces:
+        """Go on behind an earlier turn, and leave what came after it (docs/decisions/0017): with a fork, where the run
+        waited for what is answered now; with a new run, where it was over. Nothing new: what the thread is now."""
+        base = await self.access.run(parent.run_id)
+        there = await self.access.state(base.id, parent.last_seq or base.seq)
+        messages = await self._unseen_messages((base.id, there.seq))
+        answers = self._open_answers(there) if there.status == "waiting" else ()
+        over = base.status in TERMINAL_STATUSES and (await self.access.state(base.id)).turn == there.turn
+        if answers:
+            begin, birth = await self._fork(base, there, answers, messages)
+        elif over and messages:
+            begin, birth = await self._branch_behind(base, messages)
+        elif messages:
+            raise self._busy_with(base.id, there)
+        else:
+            return await self._attach(last)
+        self.access.runtime.committer.rehearse(begin, birth.plan)
+        if last.status not in TERMINAL_STATUSES:
+            await self._leave(last, there if isinstance(begin, c.Fork) and base.id == last.id else None)
+            if isinstance(begin, c.Fork):
+                begin = msgspec.structs.replace(begin, undone=undone_in(await self.access.state(base.id)))
+        await self._bear(begin, birth)
+        return await self._attach(await self.access.run(begin.run_id))
+
+    async def _branch_behind(self, base: RunSummary, messages: tuple[UserMessage, ...]) -> tuple[c.Start, Birth]:
+        start, plan = await self._beginning(base, messages)
+        return start, Birth(plan, slot=self._slot, branch=Branch(base.id, base.id))
+
+    async def _fork(
+        self,
+        base: RunSummary,
+        there: RunState,
+        answers: tuple[c.PendingAnswer, ...],
+        messages: tuple[UserMessage, ...],
+    ) -> tuple[c.Fork, Birth]:
+        if self.path_workflow not in (None, base.workflow_name):
+            raise self._mismatch(base)
+        tenant = self.access.tenant
+        answer = self._answer_command(answers, messages)
+        fork, plan = await self.access.runtime.branches.fork(self._run_id, tenant, base.id, there.seq, answer)
+        line = await threads.line(self.access.pool, tenant, self.posted.thread_id, base.id)
+        follows = line[-2] if len(line) > 1 else None
+        return fork, Birth(plan, slot=self._slot, branch=Branch(base.id, follows, there.seq))
+
+    async def _leave(self, last: RunSummary, inherited: RunState | None) -> None:
+        """Stop the active run. What it had done at `inherited` is the fork's, who goes on from there."""
+        turn = None if inherited is None else inherited.turn
+        given = None if inherited is None or turn is None else Inherited(turn.n, inherited.seq)
+        stop = c.Stop(by=self.access.principal.id, reason="the thread goes on from an earlier turn", inherited=given)
+        command_id, body_sha = f"branch:{self.posted.wire_run_id}", bytes.fromhex(self.posted.body_sha)
+        await self.access.runtime.branches.leave(last, stop, command_id=command_id, body_sha=body_sha)
 
     # --- refusals -------------------------------------------------------------------------------------------------
 
@@ -349,56 +404,6 @@ class Conversation:
                 "forwardedProps.workflow.",
             )
         return name
-
-    async def _branch(self, parent: threads.Turn, last: RunSummary) -> Pieces:
-        """Go on behind an earlier turn, and leave what came after it (docs/decisions/0017): with a fork, where the run
-        waited for what is answered now; with a new run, where it was over. Nothing new: what the thread is now."""
-        base = await self.access.run(parent.run_id)
-        there = await self.access.state(base.id, parent.last_seq or base.seq)
-        messages = await self._unseen_messages((base.id, there.seq))
-        answers = self._open_answers(there) if there.status == "waiting" else ()
-        over = base.status in TERMINAL_STATUSES and (await self.access.state(base.id)).turn == there.turn
-        if answers:
-            begin, birth = await self._fork(base, there, answers, messages)
-        elif over and messages:
-            begin, birth = await self._branch_behind(base, messages)
-        elif messages:
-            raise self._busy_with(base.id, there)
-        else:
-            return await self._attach(last)
-        self.access.runtime.committer.rehearse(begin, birth.plan)
-        if last.status not in TERMINAL_STATUSES:
-            await self._leave(last, there if isinstance(begin, c.Fork) and base.id == last.id else None)
-        await self._bear(begin, birth)
-        return await self._attach(await self.access.run(begin.run_id))
-
-    async def _branch_behind(self, base: RunSummary, messages: tuple[UserMessage, ...]) -> tuple[c.Start, Birth]:
-        start, plan = await self._beginning(base, messages)
-        return start, Birth(plan, slot=self._slot, branch=Branch(base.id, base.id))
-
-    async def _fork(
-        self,
-        base: RunSummary,
-        there: RunState,
-        answers: tuple[c.PendingAnswer, ...],
-        messages: tuple[UserMessage, ...],
-    ) -> tuple[c.Fork, Birth]:
-        if self.path_workflow not in (None, base.workflow_name):
-            raise self._mismatch(base)
-        tenant = self.access.tenant
-        answer = self._answer_command(answers, messages)
-        fork, plan = await self.access.runtime.branches.fork(self._run_id, tenant, base.id, there.seq, answer)
-        line = await threads.line(self.access.pool, tenant, self.posted.thread_id, base.id)
-        follows = line[-2] if len(line) > 1 else None
-        return fork, Birth(plan, slot=self._slot, branch=Branch(base.id, follows, there.seq))
-
-    async def _leave(self, last: RunSummary, inherited: RunState | None) -> None:
-        """Stop the active run. What it had done at `inherited` is the fork's, who goes on from there."""
-        turn = None if inherited is None else inherited.turn
-        given = None if inherited is None or turn is None else Inherited(turn.n, inherited.seq)
-        stop = c.Stop(by=self.access.principal.id, reason="the thread goes on from an earlier turn", inherited=given)
-        command_id, body_sha = f"branch:{self.posted.wire_run_id}", bytes.fromhex(self.posted.body_sha)
-        await self.access.runtime.branches.leave(last, stop, command_id=command_id, body_sha=body_sha)
 
     async def _answer(
         self, last: RunSummary, answers: tuple[c.PendingAnswer, ...], messages: tuple[UserMessage, ...]

@@ -12,7 +12,7 @@ import pytest
 from tests.api.test_social import follow
 from tests.support.agui_client import AguiClient, AguiStream, resolved
 from tests.support.aui_client import AuiClient
-from tests.support.hai_client import HaiClient, answer, unique, user
+from tests.support.hai_client import HaiClient, Live, answer, unique, user
 from tests.support.server import ServerProcess
 
 TRIP = """
@@ -51,6 +51,18 @@ steps:
       b: [{id: right, call: pick, with: {side: right}}]
   - say: "${{ steps.left.output }} and ${{ steps.right.output }}"
 """
+WORDY = """
+hai: flow/v1
+name: wordy_branch
+version: 1
+tools:
+  effects: {python: tests.support.effects, effect: read}
+steps:
+  - id: words
+    call: effects.text
+    with: {words: 20000}
+    stream: text
+"""
 TWO_VOTES = """
 hai: flow/v1
 name: two_votes
@@ -67,7 +79,7 @@ steps:
 
 @pytest.fixture(scope="module", autouse=True)
 def workflows(server: ServerProcess) -> None:
-    for text in (TRIP, PICK, TWO_VOTES):
+    for text in (TRIP, PICK, TWO_VOTES, WORDY):
         published = httpx2.post(f"{server.url}/v1/workflows", content=text)
         assert published.status_code in (200, 201), published.text
 
@@ -177,6 +189,16 @@ def test_a_run_that_waits_elsewhere_in_the_thread_is_stopped_for_a_branch(
     client.post(user("one"), run_id="one", forwardedProps={"workflow": "weather"})
     client.post(user("two"), run_id="two", forwardedProps={"workflow": "trip"})
     client.post(user("three"), run_id="three", parentRunId="one", forwardedProps={"workflow": "weather"})
+    assert [run["status"] for run in runs_of(http, client)] == ["finished", "stopped", "finished"]
+
+
+def test_a_run_that_is_at_work_is_stopped_for_a_branch(server: ServerProcess, http: httpx2.Client) -> None:
+    client = AguiClient(server.url)
+    client.post(user("one"), run_id="one", forwardedProps={"workflow": "weather"})
+    body = client.body(user("two"), run_id="two", forwardedProps={"workflow": "wordy_branch"})
+    with httpx2.stream("POST", client.url, json=body, timeout=30) as response:
+        Live(response).until("TEXT_MESSAGE_CONTENT")
+        client.post(user("three"), run_id="three", parentRunId="one", forwardedProps={"workflow": "weather"})
     assert [run["status"] for run in runs_of(http, client)] == ["finished", "stopped", "finished"]
 
 
