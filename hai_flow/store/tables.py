@@ -342,9 +342,7 @@ feedback: Final = sa.Table(
     _key("feedback", "id"),
     sa.CheckConstraint("kind IN ('message', 'pending')", name="feedback_kind"),
     sa.CheckConstraint("rating IN ('up', 'down', '1', '2', '3', '4', '5')", name="feedback_rating"),
-    sa.CheckConstraint(
-        "rating IS NOT NULL OR comment IS NOT NULL OR labels <> '{}'", name="feedback_says_something"
-    ),
+    sa.CheckConstraint("rating IS NOT NULL OR comment IS NOT NULL OR labels <> '{}'", name="feedback_says_something"),
 )
 sa.Index(
     "feedback_of_each",
