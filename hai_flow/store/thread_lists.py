@@ -29,14 +29,6 @@ _SUMMARY: Final = """
 SELECT r.thread_id, r.id, r.workflow_name, r.status, r.created_at,
   (SELECT min(f.created_at) FROM runs f WHERE f.tenant = r.tenant AND f.thread_id = r.thread_id),
   (SELECT l.at FROM log l WHERE l.run_id = r.id ORDER BY l.last_seq DESC LIMIT 1)
-FROM runs r
-"""
-_NEWEST_FIRST: Final = "ORDER BY r.created_at DESC, r.id DESC"
-# By LIMIT, not by NOT EXISTS: this can be no join over all runs, only a look at the index for each run of the page.
-_IS_NEWEST: Final = """
-r.parent_id IS NULL AND r.id = (
-  SELECT n.id FROM runs n WHERE n.tenant = r.tenant AND n.thread_id = r.thread_id AND n.parent_id IS NULL
-  ORDER BY n.created_at DESC, n.id DESC LIMIT 1)
 """
 
 
@@ -53,13 +45,27 @@ async def list_threads(
     earlier = ""
     if before is not None:
         arguments.extend(before)
-        earlier = "AND (r.created_at, r.id) < ($3, $4)"
-    query = f"{_SUMMARY} WHERE r.tenant = $1 {earlier} AND {_IS_NEWEST} {_NEWEST_FIRST} LIMIT $2"
+        earlier = "AND (created_at, id) < ($3, $4)"
+    # OFFSET 0 keeps the planner from sorting all runs, as it would, believing that none but one of them will do. And
+    # LIMIT, not NOT EXISTS: so this is no join over all runs either, only a look at the index for each until the page
+    # is full.
+    query = f"""
+    {_SUMMARY} FROM (
+      SELECT * FROM runs WHERE tenant = $1 AND parent_id IS NULL {earlier}
+      ORDER BY created_at DESC, id DESC OFFSET 0) r
+    WHERE r.id = (
+      SELECT n.id FROM runs n WHERE n.tenant = r.tenant AND n.thread_id = r.thread_id AND n.parent_id IS NULL
+      ORDER BY n.created_at DESC, n.id DESC LIMIT 1)
+    LIMIT $2
+    """
     return [ThreadSummary(*row) for row in await connection.fetch(query, *arguments)]
 
 
 async def get_thread(connection: Connection | Pool, tenant: UUID, thread_id: str) -> ThreadSummary | None:
     """The thread, if the tenant has one of this id: if it has a run."""
-    query = f"{_SUMMARY} WHERE r.tenant = $1 AND r.thread_id = $2 AND r.parent_id IS NULL {_NEWEST_FIRST} LIMIT 1"
+    query = f"""
+    {_SUMMARY} FROM runs r WHERE r.tenant = $1 AND r.thread_id = $2 AND r.parent_id IS NULL
+    ORDER BY r.created_at DESC, r.id DESC LIMIT 1
+    """
     row = await connection.fetchrow(query, tenant, thread_id)
     return None if row is None else ThreadSummary(*row)
