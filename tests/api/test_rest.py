@@ -33,6 +33,9 @@ class Checked(httpx2.Client):
         if path.startswith("/v1/") and not more.get("stream"):
             documented = operation(self.document, request.method, path)["responses"]
             assert str(response.status_code) in documented, (request.method, path, response.status_code)
+            if response.status_code == 204:
+                assert response.content == b""
+                return response
             media_type = response.headers["content-type"].partition(";")[0]
             schema = documented[str(response.status_code)]["content"][media_type]["schema"]
             if media_type.endswith("json"):
