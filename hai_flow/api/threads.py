@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from fastapi import APIRouter
@@ -27,7 +27,7 @@ from hai_flow.store.thread_lists import ThreadSummary
 
 router = APIRouter(prefix="/v1/threads", tags=["threads"], route_class=CheckedRoute)
 
-RUNS_SHOWN = 50
+RUNS_SHOWN: Final = 50
 
 
 async def find_thread(access: Access, thread_id: str) -> ThreadSummary:

@@ -317,6 +317,7 @@ def test_no_query_is_a_fault(http: httpx2.Client, run_id: str, query: dict[str, 
     for path in (
         "/v1/runs",
         "/v1/pendings",
+        "/v1/threads",
         "/v1/workflows",
         f"/v1/runs/{run_id}/snapshot",
         f"/v1/runs/{run_id}/events",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote
@@ -11,15 +12,17 @@ from urllib.parse import quote
 import asyncpg
 import httpx2
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow.engine.ids import pending_id
 from tests.api.test_bad_input import ANYTHING, BODIES, BOUNDED, JSON, TEXTS, some
 from tests.api.test_rest import FAILING, Checked, code, http, start, wait_for_end, wait_for_pendings
+from tests.support.agui_client import AguiClient, resolved
 from tests.support.hai_client import HaiClient, answer, unique, user
 from tests.support.postgres import Server, run_apart
 from tests.support.server import ServerProcess, serving
+from tests.support.waiting import until
 
 __all__ = ["http"]
 
@@ -222,6 +225,65 @@ def test_a_call_is_rated_as_an_entry_of_the_transcript_and_its_question_as_a_pen
     stands = {(each["kind"], each["subject_id"]): each["rating"] for each in given_in(http, client.thread_id)}
     assert stands[("message", call)] == "up"
     assert stands[("pending", call)] == "down"
+
+
+def test_the_ids_that_a_stream_shows_are_those_that_are_rated(server: ServerProcess, http: Checked) -> None:
+    hai = HaiClient(server.url, workflow="weather")
+    told = hai.post(user())
+    shown = {event["messageId"] for event in told.all("BUSINESS_DATA_START")} | {told.call_id("get_weather")}
+    agui = AguiClient(server.url, workflow="release")
+    asked = agui.post(user())
+    for id in shown:
+        assert http.put(f"/v1/threads/{hai.thread_id}/feedback/messages/{id}", json=UP).status_code == 201
+    (message,) = {event["messageId"] for event in asked.all("TEXT_MESSAGE_START")}
+    assert http.put(f"/v1/threads/{agui.thread_id}/feedback/messages/{message}", json=UP).status_code == 201
+    interrupts = asked.interrupts()
+    agui.post(resume=[resolved(each, {"decision": "approve"}) for each in interrupts])
+    for each in interrupts:
+        path = f"/v1/threads/{agui.thread_id}/feedback/pendings/{each['id']}"
+        assert http.put(path, json={"rating": 3}).status_code == 201
+
+
+CHILD = """
+hai: flow/v1
+name: asking_child
+version: 1
+steps:
+  - say: I am a child.
+  - id: sure
+    approve: {title: Sure?, from: anyone}
+"""
+PARENT = """
+hai: flow/v1
+name: parent_of_asking
+version: 1
+steps:
+  - {id: child, run: asking_child@1}
+  - say: It is done.
+"""
+
+
+async def test_what_a_child_run_said_and_asked_is_of_its_parents_thread(http: Checked) -> None:
+    for source in (CHILD, PARENT):
+        assert http.post("/v1/workflows", content=source).status_code == 201
+    thread_id = unique("thread")
+    parent = start(http, "parent_of_asking", thread_id=thread_id)
+
+    def others() -> list[dict[str, Any]]:
+        return [each for each in http.get(f"/v1/threads/{thread_id}").json()["runs"] if each["id"] != parent["id"]]
+
+    (child,) = await until(others)
+    (pending,) = wait_for_pendings(http, child["id"])
+    path = f"/v1/threads/{thread_id}/feedback/pendings/{pending['id']}"
+    assert code(http.put(path, json=UP)) == (409, "pending_open")
+    http.post(f"/v1/pendings/{pending['id']}/decide", json={"decision": "approve"})
+    wait_for_end(http, parent["id"])
+    assert http.put(path, json=UP).json()["run_id"] == child["id"]
+    assert http.get(f"/v1/threads/{thread_id}").json()["run_id"] == parent["id"], "a child is nobody's last run"
+    for message in messages(http, thread_id):
+        path = f"/v1/threads/{thread_id}/feedback/messages/{message['id']}"
+        assert http.put(path, json=UP).json()["run_id"] == message["run_id"]
+    assert {each["run_id"] for each in given_in(http, thread_id)} == {parent["id"], child["id"]}
 
 
 def test_rating_moves_no_run_and_is_no_event(http: Checked) -> None:
@@ -438,14 +500,20 @@ def test_no_feedback_is_a_fault(http: Checked, judged: str, body: Any) -> None:
 IDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.text("./%", max_size=8)
 
 
-@settings(BOUNDED, suppress_health_check=[*BOUNDED.suppress_health_check, HealthCheck.filter_too_much])
+@pytest.fixture(scope="module")
+def plain(server: ServerProcess) -> Iterator[httpx2.Client]:
+    """A client that sends any path."""
+    with httpx2.Client(base_url=server.url) as client:
+        yield client
+
+
+@BOUNDED
 @given(IDS, IDS, st.sampled_from(["messages", "pendings"]))
-def test_no_path_is_a_fault(server: ServerProcess, thread_id: str, subject_id: str, kind: str) -> None:
+def test_no_path_is_a_fault(plain: httpx2.Client, thread_id: str, subject_id: str, kind: str) -> None:
     thread, subject = quote(thread_id, safe=""), quote(subject_id, safe="")
-    with httpx2.Client(base_url=server.url) as plain:
-        for path in (f"/v1/threads/{thread}", f"/v1/threads/{thread}/feedback/{kind}/{subject}"):
-            assert plain.get(path).status_code in (200, 404, 422), path
-            assert plain.put(path, json=UP).status_code in (404, 405, 422), path
+    for path in (f"/v1/threads/{thread}", f"/v1/threads/{thread}/feedback/{kind}/{subject}"):
+        assert plain.get(path).status_code in (200, 404, 422), path
+        assert plain.put(path, json=UP).status_code in (404, 405, 422), path
 
 
 # --- whose it is --------------------------------------------------------------------------------------------------
