@@ -25,7 +25,7 @@ class Checked(httpx2.Client):
 
     def __init__(self, url: str) -> None:
         super().__init__(base_url=url, timeout=30)
-        self.document = httpx2.get(url + "/openapi.json").json()
+        self.document = httpx2.get(url + "/openapi.json", timeout=30).json()
 
     def send(self, request: httpx2.Request, **more: Any) -> httpx2.Response:
         response = super().send(request, **more)
