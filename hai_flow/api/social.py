@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import JSONResponse
 
-from hai_flow.api.bodies import NO_CONTROL_CHARACTERS
-from hai_flow.api.deps import Access, CurrentAccess, Pieces
+from hai_flow.api.deps import Access, CurrentAccess, Pieces, ThreadId
 from hai_flow.api.following import earlier_entries
 from hai_flow.api.problems import documented
 from hai_flow.engine import events as e
@@ -29,8 +28,6 @@ from hai_flow.wire import sse
 from hai_flow.wire.social import SOCIAL, SocialEncoder, profile
 
 router = APIRouter(prefix="/api/v1/agent/runs", tags=["dialects"])
-
-ThreadId: TypeAlias = Annotated[str, Path(max_length=200, pattern=NO_CONTROL_CHARACTERS)]
 
 _STREAM: Final[dict[str, Any]] = {
     "description": "the thread's events, for as long as one listens",

@@ -246,6 +246,65 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     error: Error | None
 
 
+class Thread(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation. `run_id`, `workflow` and `status` are of its newest run; `created_at` is when its first run was
+    made, `updated_at` when the newest one has last moved."""
+
+    id: str
+    run_id: str
+    workflow: str
+    status: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class ThreadWithRuns(Thread, frozen=True, kw_only=True):
+    """`runs`: the newest ones, newest first. `runs.list(thread_id=...)` gives all."""
+
+    runs: list[Run]
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A call of a tool: `arguments` are JSON text."""
+
+    name: str
+    arguments: str
+    executor: str
+    error: str | None
+
+
+class ThreadMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was said in a thread, by the event `seq` of a run. `content` is text or what else it was said in;
+    that of a `call` is its result, None without one."""
+
+    id: str
+    run_id: str
+    seq: int
+    role: str
+    kind: str
+    content: Json
+    at: datetime
+    call: Call | None
+
+
+class Feedback(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody (`by`) thinks of a message or of a decided pending (`kind`), whose id is `subject_id`. `rating` is
+    up, down or a number of stars."""
+
+    id: str
+    thread_id: str
+    kind: str
+    subject_id: str
+    run_id: str
+    by: str
+    via: str
+    rating: str | int | None
+    comment: str | None
+    labels: list[str]
+    created_at: datetime
+    updated_at: datetime
+
+
 class Signal(msgspec.Struct, frozen=True):
     """An event from outside, sent to one run. `already`: it had been sent before, and nothing has happened now."""
 

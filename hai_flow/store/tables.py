@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import BYTEA, TIMESTAMP, UUID
+from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, TIMESTAMP, UUID
 
 metadata: Final = sa.MetaData()
 
@@ -326,6 +326,38 @@ subscriptions: Final = sa.Table(
     _key("subscriptions", "run_id", "path", "type"),
 )
 sa.Index("subscriptions_by_type", subscriptions.c.tenant, subscriptions.c.type)
+
+feedback: Final = sa.Table(
+    "feedback",
+    metadata,
+    sa.Column("id", UUID(as_uuid=True), nullable=False, server_default=sa.text("gen_random_uuid()")),
+    _uuid("tenant"),
+    _text("thread_id"),
+    _text("kind"),  # of what is judged
+    _text("subject_id"),
+    _uuid("run_id"),  # whose message or pending it is
+    _text("principal"),  # who judges
+    _text("via"),
+    _text("rating", null=True),
+    _text("comment", null=True),
+    sa.Column("labels", ARRAY(sa.Text), nullable=False),
+    _time("created_at", now=True),
+    _time("updated_at", now=True),
+    _key("feedback", "id"),
+    sa.CheckConstraint("kind IN ('message', 'pending')", name="feedback_kind"),
+    sa.CheckConstraint("rating IN ('up', 'down', '1', '2', '3', '4', '5')", name="feedback_rating"),
+    sa.CheckConstraint("rating IS NOT NULL OR comment IS NOT NULL OR labels <> '{}'", name="feedback_says_something"),
+)
+sa.Index(
+    "feedback_of_each",
+    feedback.c.tenant,
+    feedback.c.thread_id,
+    feedback.c.kind,
+    feedback.c.subject_id,
+    feedback.c.principal,
+    unique=True,
+)
+sa.Index("feedback_newest", feedback.c.tenant, feedback.c.thread_id, feedback.c.created_at, feedback.c.id)
 
 workflows: Final = sa.Table(
     "workflows",
