@@ -28,7 +28,7 @@ from hai_flow.store.runs import RunSummary
 from hai_flow.store.threads import Place
 
 STOP_SECONDS: Final = 30.0  # so long a request waits for the run that its branch leaves
-BYTES_MAX: Final = 16 * 1024 * 1024  # of a log that a fork copies: it is written in one statement
+BYTES_MAX: Final = 4 * 1024 * 1024  # of a log that a fork copies: it is decided and written in one go
 _PAGE: Final = 500
 
 
