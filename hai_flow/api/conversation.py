@@ -442,13 +442,11 @@ class Conversation:
         return self._follow(before)
 
     async def _reached(self, turn: threads.Turn) -> RunState:
-        """The run at the end of the turn; as far as it is, while that is open."""
+        """The run as the turn has left it; as it is, if no other turn has begun since."""
         state = await self.access.state(turn.run_id)
-        return (
-            state
-            if turn.last_seq is None or turn.last_seq >= state.seq
-            else await self.access.state(turn.run_id, turn.last_seq)
-        )
+        if turn.last_seq is None or state.turn is None or state.turn.n == turn.n:
+            return state
+        return await self.access.state(turn.run_id, turn.last_seq)
 
     async def _attach(self, last: RunSummary | None) -> Pieces:
         """Nothing new: what the thread is now, then live if a turn is open."""

@@ -229,7 +229,12 @@ def test_a_branch_posted_twice_is_one(server: ServerProcess, http: httpx2.Client
     assert len({stream.interrupts()[0]["id"] for stream in streams}) == 1
     late = client.send(body)
     assert shown(late)[-1] == "To Paris. When?"
-    assert late.interrupts() == streams[0].interrupts()
+    (when,) = late.interrupts()
+    assert [when] == streams[0].interrupts()
+    client.post(resume=[resolved(when, {"name": "Monday"})])
+    again = client.send(body)
+    assert shown(again)[-1] == "To Paris. When?"
+    assert again.interrupts() == [when]  # the same turn as it was
 
 
 def test_votes_are_for_one_run(server: ServerProcess, http: httpx2.Client) -> None:
