@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,7 +14,9 @@ from tests.api.test_social import follow
 from tests.support.agui_client import AguiClient, AguiStream, resolved
 from tests.support.aui_client import AuiClient
 from tests.support.hai_client import HaiClient, Live, answer, unique, user
-from tests.support.server import ServerProcess
+from tests.support.postgres import Server
+from tests.support.server import ServerProcess, serving
+from tests.support.waiting import until
 
 TRIP = """
 hai: flow/v1
@@ -63,6 +66,13 @@ steps:
     with: {words: 20000}
     stream: text
 """
+STUBBORN = WORDY.replace("wordy_branch", "stubborn_branch").replace(
+    """effects.text
+    with: {words: 20000}
+    stream: text""",
+    """effects.stubborn
+    with: {}""",
+)
 TWO_VOTES = """
 hai: flow/v1
 name: two_votes
@@ -200,6 +210,27 @@ def test_a_run_that_is_at_work_is_stopped_for_a_branch(server: ServerProcess, ht
         Live(response).until("TEXT_MESSAGE_CONTENT")
         client.post(user("three"), run_id="three", parentRunId="one", forwardedProps={"workflow": "weather"})
     assert [run["status"] for run in runs_of(http, client)] == ["finished", "stopped", "finished"]
+
+
+def test_the_process_that_stops_a_run_for_a_branch_dies(postgres_server: Server) -> None:
+    with postgres_server.database() as dsn, ThreadPoolExecutor(1) as pool:
+        with serving(dsn) as process, httpx2.Client(base_url=process.url) as http:
+            assert http.post("/v1/workflows", content=STUBBORN).status_code == 201
+            client = AguiClient(process.url)
+            client.post(user("one"), run_id="one", forwardedProps={"workflow": "weather"})
+            body = client.body(user("two"), run_id="two", forwardedProps={"workflow": "stubborn_branch"})
+            branch = client.body(user("three"), parentRunId="one", forwardedProps={"workflow": "weather"})
+            with httpx2.stream("POST", client.url, json=body, timeout=30) as response:
+                Live(response).until("STEP_STARTED")
+                cut = pool.submit(client.send, branch)
+                asyncio.run(until(lambda: [run["status"] for run in runs_of(http, client)] == ["finished", "stopping"]))
+                process.kill()
+            with pytest.raises(httpx2.TransportError):
+                cut.result()
+        with serving(dsn) as process, httpx2.Client(base_url=process.url) as http:
+            again = AguiClient(process.url, client.thread_id).send(branch)
+            assert [each["content"] for each in told(again) if each["role"] == "user"] == ["one", "three"]
+            assert [run["status"] for run in runs_of(http, client)] == ["finished", "stopped", "finished"]
 
 
 def test_a_message_alone_answers_nothing_that_an_earlier_turn_waited_for(
