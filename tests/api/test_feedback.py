@@ -71,7 +71,7 @@ def test_threads_come_in_pages_without_gap_and_none_twice_while_they_go_on(
     server: ServerProcess, http: Checked
 ) -> None:
     expected = [start(http, "weather", thread_id=unique("thread"))["thread_id"] for _ in range(5)]
-    last = start(http, "weather", thread_id=unique("thread"))["thread_id"]
+    last = chat(server)
     seen: list[str] = []
     page: dict[str, Any] = {"next_cursor": None}
     while not seen or page["next_cursor"]:
