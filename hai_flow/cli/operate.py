@@ -136,6 +136,7 @@ def _show_facts(run: Json, snapshot: Json) -> None:
         "run": run["id"],
         "workflow": version_of(run),
         "thread": run["thread_id"],
+        "branch of": run["branch_of"] or "",
         "status": _status(run["status"]),
         "started": f"{moment(run['created_at'])} by {run['started_by']}",
         "ended": moment(run["ended_at"]),
