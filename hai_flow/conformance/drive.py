@@ -448,4 +448,5 @@ def _raw(events: Iterable[Event]) -> bytes:
 def _shown_of(exchange: Exchange, new: set[tuple[str, str]]) -> bytes:
     """The events that tell of what is new."""
     names = {name for _, name in new}
-    return _raw(e for e in exchange.events if {e.value.get("messageId"), e.value.get("toolCallId")} & names)
+    told = ("messageId", "toolCallId")
+    return _raw(event for event in exchange.events if {str(event.value.get(name)) for name in told} & names)
