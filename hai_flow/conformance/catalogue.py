@@ -105,6 +105,7 @@ _CHECKS: Final = (
     _check("accept.binary", "A binary form is offered.", "PROTOCOLS 1.4, 2.1 H12", "info"),
     _check("accept.binary-type", "The binary form's Content-Type has no parameters.", "PROTOCOLS 1.4"),
     _check("accept.binary-frames", "Its frames are whole, and a valid stream.", "PROTOCOLS 1.4, 2.1 H12"),
+    _check("accept.binary-same", "It says what the same POST says as text.", "PROTOCOLS 1.4, 2.1 H12"),
     _check("cors.preflight", "A browser of another origin may POST.", "PROTOCOLS 1.4", "info"),
 )  # fmt: skip
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import json
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
@@ -10,15 +12,7 @@ from hai_flow.conformance.catalogue import CATALOGUE
 from hai_flow.conformance.peer import Exchange, Peer, Plan, Thread, fresh, tool_message, user
 from hai_flow.conformance.report import Check, Report, Result, Verdict
 from hai_flow.conformance.rules import SNAPSHOTS, Dialect, judge
-from hai_flow.conformance.streams import (
-    AGUI_BINARY,
-    EVENT_STREAM,
-    HAI_BINARY,
-    Event,
-    Fault,
-    frames,
-    read_message_pack,
-)
+from hai_flow.conformance.streams import AGUI_BINARY, EVENT_STREAM, HAI_BINARY, Event, Fault
 
 Json: TypeAlias = Any
 
@@ -358,22 +352,35 @@ class _Drive:
         anything = self._ask("Accept: */*", "*/*")
         self._note("accept.any", anything.streamed, anything)
         wanted = HAI_BINARY if self._dialect is Dialect.HAI else AGUI_BINARY
-        ids = ("accept.binary", "accept.binary-type", "accept.binary-frames")
+        ids = [id for id in CATALOGUE if id.startswith("accept.binary")]
         if self._dialect is Dialect.AGUI_0:
             return self._leave_out(Result.NOT_APPLICABLE, "0.x reads no binary form", *ids)
-        binary = self._ask(f"Accept: {wanted}, {EVENT_STREAM}", f"{wanted}, {EVENT_STREAM}")
-        if not binary.content_type.startswith(wanted):
+        binary = self._ask(f"Accept: {wanted}", f"{wanted}, {EVENT_STREAM}")
+        if binary.binary != wanted:
             return self._leave_out(Result.NOT_APPLICABLE, f"answered {binary.content_type or binary.status}", *ids)
         self._note("accept.binary", True)
         self._note("accept.binary-type", binary.content_type == wanted, binary.content_type)
-        if self._dialect is Dialect.HAI:
-            events, wrong = read_message_pack(binary.body)
-            faults = judge(events, self._dialect) if not wrong else []
-            wrong = wrong or "; ".join(f"{fault.rule}: {fault.found}" for fault in faults[:3])
-        else:
-            found, wrong = frames(binary.body)
-            wrong = wrong or ("" if found else "no frame came")
+        faults = [] if binary.faults else judge(binary.events, self._dialect, whole=binary.ended)
+        wrong = "; ".join(f"{fault.rule}: {fault.found}" for fault in (*binary.faults, *faults)[:3])
         self._note("accept.binary-frames", not wrong, wrong, binary.shown)
+        return self._same_in_binary(wanted)
+
+    def _same_in_binary(self, wanted: str) -> None:
+        """What the endpoint says twice as text must be what it says in binary: the same POST again, or else what
+        somebody is told who posts nothing new."""
+        thread = Thread(self._peer, self._dialect)
+        body, first = thread.say("a thread to read twice")
+        again = thread.post("the same POST again as text", body)
+        if not first.streamed or _told(again) != _told(first):
+            body = thread.body()
+            first = thread.post("nothing new as text", body)
+            again = thread.post("nothing new as text again", thread.body())
+        if not first.streamed or _told(again) != _told(first):
+            why = "the endpoint says nothing twice, so there is nothing to compare"
+            return self._leave_out(Result.SKIPPED, why, "accept.binary-same")
+        binary = thread.post(f"{first.what}, then as {wanted}", body, accept=f"{wanted}, {EVENT_STREAM}")
+        found = _difference(first, binary) if binary.binary else binary.told()
+        self._note("accept.binary-same", not found, found, binary.shown)
         return None
 
     def _ask(self, what: str, accept: str, dialect: Dialect | None = None) -> Exchange:
@@ -387,7 +394,7 @@ class _Drive:
         old = self._ask("a peer without protocolVersion", EVENT_STREAM, Dialect.AGUI_0)
         self._note("old.chat", old.streamed, old)
         binary = self._ask("protobuf without protocolVersion", f"{AGUI_BINARY}, {EVENT_STREAM}", Dialect.AGUI_0)
-        self._note("old.no-protobuf", not binary.content_type.startswith(AGUI_BINARY), binary)
+        self._note("old.no-protobuf", not binary.binary, binary)
 
     # --- what cannot be meant
 
@@ -419,8 +426,8 @@ class _Drive:
     def _streams(self) -> None:
         for exchange in self._peer.exchanges:
             self._note("status.no-5xx", exchange.status < 500, exchange)
-            binary = exchange.content_type.startswith((HAI_BINARY, AGUI_BINARY))
-            self._note("stream.content-type", exchange.status != 200 or exchange.streamed or binary, exchange)
+            readable = exchange.streamed or bool(exchange.binary)
+            self._note("stream.content-type", exchange.status != 200 or readable, exchange)
             if not exchange.streamed:
                 continue
             whole = exchange.ended or bool(exchange.failure)
@@ -429,7 +436,7 @@ class _Drive:
         if any(exchange.streamed for exchange in self._peer.exchanges):
             untold = [id for id in CATALOGUE if id.startswith(("stream.", "hai."))]
             if any(each.streamed and each.dialect is Dialect.AGUI_0 for each in self._peer.exchanges):
-                untold += ["old.types", "old.outcome", "old.deltas"]
+                untold += ["old.types", "old.outcome", "old.expiry", "old.deltas"]
             self._leave_out(Result.PASS, "", *untold)
 
     def _fault(self, exchange: Exchange, fault: Fault) -> None:
@@ -439,6 +446,41 @@ class _Drive:
 
 
 _STARTS: Final = ("BUSINESS_DATA_START", "TEXT_MESSAGE_START")
+
+
+# What the binary form cannot tell from absent.
+_LOST_IF_EMPTY: Final = ("toolCalls", "usage", "pendingToolCallIds", "interruptIds", "result")
+
+
+def _told(exchange: Exchange) -> list[Json]:
+    """The events without what differs from one telling to the next: when it was, and the runId that was posted."""
+    left_out = ("timestamp", "runId")
+    told = [{name: field for name, field in event.value.items() if name not in left_out} for event in exchange.events]
+    return [_plainly(event) for event in told]
+
+
+def _plainly(value: Json) -> Json:
+    if isinstance(value, list):
+        return [_plainly(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: _plainly(each) for name, each in value.items() if each not in ([], None) or name not in _LOST_IF_EMPTY
+    }
+
+
+def _difference(text: Exchange, binary: Exchange) -> str:
+    """Where the two part, or ""."""
+    if binary.faults:
+        return f"{binary.what}: {binary.faults[0].found}"
+    for number, (expected, found) in enumerate(itertools.zip_longest(_told(text), _told(binary))):
+        if expected != found:
+            return f"{binary.what}: event {number} is {_in_short(found)}, as text it was {_in_short(expected)}"
+    return ""
+
+
+def _in_short(event: Json) -> str:
+    return "missing" if event is None else json.dumps(event, ensure_ascii=False)[:300]
 
 
 def _raw(events: Iterable[Event]) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any, Final, Self, TypeAlias
 import httpx2
 
 from hai_flow.conformance.rules import SNAPSHOTS, Dialect, calls_of
-from hai_flow.conformance.streams import EVENT_STREAM, Event, Fault, read_sse
+from hai_flow.conformance.streams import BINARY_FORMS, EVENT_STREAM, Event, Fault, read_sse
 
 Json: TypeAlias = Any
 
@@ -62,6 +62,12 @@ class Exchange:
         return self.status == 200 and self.content_type.partition(";")[0].strip().lower() == EVENT_STREAM
 
     @property
+    def binary(self) -> str:
+        """The binary form that it is in, or ""."""
+        kind = self.content_type.partition(";")[0].strip().lower()
+        return kind if self.status == 200 and kind in BINARY_FORMS else ""
+
+    @property
     def refused(self) -> bool:
         return 400 <= self.status < 500
 
@@ -99,7 +105,7 @@ class Exchange:
         """In a few words, what the endpoint answered."""
         if self.failure:
             return f"{self.what}: {self.failure}"
-        if self.streamed:
+        if self.streamed or self.events:
             return f"{self.what}: {', '.join(_runs_of(self.types)) or 'no event'}"
         return f"{self.what}: {self.status} {self.content_type}".rstrip()
 
@@ -155,9 +161,11 @@ class Peer:
         except (httpx2.HTTPError, httpx2.StreamError) as error:
             exchange.failure = f"the exchange broke off: {error or type(error).__name__}"
         if exchange.streamed:
-            exchange.events, exchange.faults = read_sse(
-                exchange.body if exchange.ended else _whole_events(exchange.body)
-            )
+            whole = exchange.body if exchange.ended else _whole_events(exchange.body)
+            exchange.events, exchange.faults = read_sse(whole)
+        elif exchange.binary:
+            exchange.events, wrong = BINARY_FORMS[exchange.binary](exchange.body)
+            exchange.faults = [Fault("accept.binary-frames", wrong)] if wrong else []
         self.exchanges.append(exchange)
         return exchange
 

@@ -207,7 +207,7 @@ def _content(kind: str, content: Any, where: str, depth: int) -> Json:
         case "bool":
             return bool(content)
         case "double":
-            return _number(*struct.unpack("<d", content), where)
+            return _number(struct.unpack("<d", content)[0], where)
         case "text":
             try:
                 return content.decode()

@@ -177,6 +177,7 @@ _MEDIA: Final = ("image", "audio", "video", "document")
 # operation -> what it must have beside its path
 _OPERATIONS: Final = {"add": "value", "replace": "value", "test": "value", "remove": "", "move": "from", "copy": "from"}
 _NOT_IN_0: Final = ("SUBAGENT_STARTED", "SUBAGENT_FINISHED", "SUBAGENT_ERROR")
+AGUI_TYPES: Final = frozenset(_AGUI_FIELDS)
 TERMINAL: Final = ("RUN_FINISHED", "RUN_ERROR")
 SNAPSHOTS: Final = ("MESSAGE_SNAPSHOT", "MESSAGES_SNAPSHOT")
 # Their values are somebody's JSON, in which null is a value like any other.
