@@ -177,6 +177,7 @@ _MEDIA: Final = ("image", "audio", "video", "document")
 # operation -> what it must have beside its path
 _OPERATIONS: Final = {"add": "value", "replace": "value", "test": "value", "remove": "", "move": "from", "copy": "from"}
 _NOT_IN_0: Final = ("SUBAGENT_STARTED", "SUBAGENT_FINISHED", "SUBAGENT_ERROR")
+HAI_TYPES: Final = frozenset(_HAI_FIELDS)
 AGUI_TYPES: Final = frozenset(_AGUI_FIELDS)
 TERMINAL: Final = ("RUN_FINISHED", "RUN_ERROR")
 SNAPSHOTS: Final = ("MESSAGE_SNAPSHOT", "MESSAGES_SNAPSHOT")
@@ -208,11 +209,14 @@ class _Judge:
         self._open: dict[tuple[str, str], None] = {}
         self._arguments: dict[str, str] = {}
         self._known_calls: set[str] = set()
+        self._cut_off: list[Fault] = []
         self._raw = b""
 
     def event(self, event: Event) -> None:
         self._raw = event.raw
         value = event.value
+        if event.type not in self._brackets.ends:
+            self._settle(broken_off=event.type == "RUN_ERROR")
         self._type(event.type)
         self._no_nulls(event.type, value)
         self._timestamp(value)
@@ -232,6 +236,7 @@ class _Judge:
                 self._outcome(value)
 
     def end(self, events: Sequence[Event]) -> None:
+        self._settle(broken_off=False)
         if not events:
             self._fault("stream.terminal", "a response without events")
         elif self._stands not in TERMINAL:
@@ -344,7 +349,14 @@ class _Judge:
         elif type == "TOOL_CALL_ARGS" and isinstance(value.get("delta"), str):
             self._arguments[id] += value["delta"]
         elif type == "TOOL_CALL_END" and not _is_object(self._arguments[id]):
-            self._fault("stream.arguments", f"the arguments of {id!r} are {self._arguments[id][:120]!r}")
+            found = f"the arguments of {id!r} are {self._arguments[id][:120]!r}"
+            self._cut_off.append(Fault("stream.arguments", found, self._raw))
+
+    def _settle(self, *, broken_off: bool) -> None:
+        """A stream that breaks off in the middle of a call closes it as far as it got, and then says so."""
+        if not broken_off:
+            self.faults += self._cut_off
+        self._cut_off.clear()
 
     # --- what they carry
 

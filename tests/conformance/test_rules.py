@@ -20,6 +20,7 @@ from tests.conformance.violators import (
     CALL,
     DATA,
     DONE,
+    ERROR,
     HAI,
     HAI_BEGUN,
     HAI_DONE,
@@ -85,6 +86,15 @@ def test_what_every_subagent_opens_is_closed_by_its_error() -> None:
     started = {"type": "SUBAGENT_STARTED", "subagentRunId": "a", "name": "n"}
     error = {"type": "SUBAGENT_ERROR", "subagentRunId": "a", "message": "x"}
     assert broken(AGUI, BEGUN, started, error, DONE) == []
+
+
+def test_arguments_may_be_cut_off_where_the_stream_breaks_off() -> None:
+    half = [BEGUN, STEP, CALL[0], CALL[1] | {"delta": '{"a'}, CALL[2], STEP_DONE]
+    assert broken(AGUI, *half, ERROR) == []
+    assert broken(AGUI, *half, NOTE, ERROR) == ["stream.arguments"]
+    assert broken(AGUI, *half, DONE) == ["stream.arguments"]
+    assert broken(AGUI, *half) == ["stream.arguments", "stream.terminal"]
+    assert broken(AGUI, *half, whole=False) == []
 
 
 def test_an_outcome_of_1_0_is_none_of_0_x() -> None:
