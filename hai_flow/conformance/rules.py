@@ -215,8 +215,8 @@ class _Judge:
     def event(self, event: Event) -> None:
         self._raw = event.raw
         value = event.value
-        if event.type not in self._brackets.ends:
-            self._settle(broken_off=event.type == "RUN_ERROR")
+        if event.type not in self._brackets.ends and event.type != "CUSTOM":
+            self._settle(broken_off=event.type == "RUN_ERROR" or value.get("outcome") == {"type": "cancelled"})
         self._type(event.type)
         self._no_nulls(event.type, value)
         self._timestamp(value)
@@ -353,7 +353,7 @@ class _Judge:
             self._cut_off.append(Fault("stream.arguments", found, self._raw))
 
     def _settle(self, *, broken_off: bool) -> None:
-        """A stream that breaks off in the middle of a call closes it as far as it got, and then says so."""
+        """A run that breaks off in the middle of a call, or is cancelled there, closes it as far as it got and ends."""
         if not broken_off:
             self.faults += self._cut_off
         self._cut_off.clear()
