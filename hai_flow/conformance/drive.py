@@ -21,7 +21,7 @@ _HAI_ONLY: Final = ("BUSINESS_DATA_", "AGENT_COLLABORATIVE_", "MESSAGE_SNAPSHOT"
 
 
 def conform(plan: Plan) -> Report:
-    """Drive the endpoint through every scenario. Starts about eight runs there. Raises Unreachable."""
+    """Drive the endpoint through every scenario. Starts about ten runs there. Raises Unreachable."""
     with Peer(plan) as peer:
         return _Drive(peer, plan).report()
 
@@ -34,6 +34,26 @@ def dialect_of(events: Iterable[Event]) -> Dialect:
     return Dialect.AGUI
 
 
+def _no_turn(chat: Exchange) -> str:
+    """Why nothing else need be tried: an endpoint that answers no message would fail at everything, or pass by
+    accident. "" if it answered."""
+    if chat.failure:
+        hint = "If it only needs longer, give --timeout." if chat.timed_out else "Its log should say why."
+        return f"It answered no whole stream: {chat.failure}. {hint}"
+    if chat.streamed:
+        return "" if chat.events else "Its stream held no event."
+    match chat.status:
+        case 401 | 403 | 407:
+            hint = "Give what it asks for, as --header 'Authorization: Bearer ...'."
+        case 200 | 404 | 405 | 501:
+            hint = "Is it what clients post to, such as .../awp or .../ag-ui?"
+        case status if status >= 500:
+            hint = "Its log should say why."
+        case _:
+            hint = "It may lack something: --workflow, --message, --protocol and --header say more."
+    return f"It answered no stream but {chat.status} {chat.content_type}".rstrip() + f". {hint}"
+
+
 class _Drive:
     def __init__(self, peer: Peer, plan: Plan) -> None:
         self._peer = peer
@@ -44,25 +64,30 @@ class _Drive:
     def report(self) -> Report:
         thread, body, chat = self._first()
         self._chat(thread, body, chat)
-        if chat.streamed:
-            self._repeat(thread, body, chat)
-            self._reload(thread, chat)
-            self._forged(chat)
-            self._frontend_tool(thread, chat)
-            self._interrupt(thread, chat)
-            self._disconnect(thread)
-            self._accept()
-            self._old_peer()
+        stopped = _no_turn(chat)
+        if not stopped:
+            self._scenarios(thread, body, chat)
+        self._streams()
+        why = "the first message got no turn" if stopped else "the scenarios did not get so far"
+        verdicts = [self._verdicts.get(id) or self._untried(check, why) for id, check in CATALOGUE.items()]
+        return Report(self._plan.url, self._dialect, verdicts, stopped)
+
+    def _scenarios(self, thread: Thread, body: dict[str, Json], chat: Exchange) -> None:
+        self._repeat(thread, body, chat)
+        self._reload(thread, chat)
+        self._forged(chat)
+        self._frontend_tool(thread, chat)
+        self._interrupt(thread, chat)
+        self._disconnect(thread)
+        self._accept()
+        self._old_peer()
         self._malformed()
         self._preflight()
-        self._streams()
-        verdicts = [self._verdicts.get(id) or self._untried(check) for id, check in CATALOGUE.items()]
-        return Report(self._plan.url, self._dialect, verdicts)
 
-    def _untried(self, check: Check) -> Verdict:
+    def _untried(self, check: Check, why: str) -> Verdict:
         if self._dialect not in check.dialects:
             return Verdict(check, Result.NOT_APPLICABLE, f"not of {self._dialect}")
-        return Verdict(check, Result.SKIPPED, "the scenarios did not get so far")
+        return Verdict(check, Result.SKIPPED, why)
 
     # --- noting
 
@@ -108,10 +133,12 @@ class _Drive:
             return
         if not self._note("chat.content-type", chat.streamed, chat):
             return
-        self._ids(thread, body, chat)
-        started = chat.all("RUN_STARTED")
-        stated = bool(started) and isinstance(started[0].value.get("protocolVersion"), str)
-        self._note("chat.version", stated, "RUN_STARTED without protocolVersion", _raw(started))
+        if started := chat.all("RUN_STARTED"):
+            self._ids(thread, body, chat)
+            stated = isinstance(started[0].value.get("protocolVersion"), str)
+            self._note("chat.version", stated, "RUN_STARTED without protocolVersion", _raw(started))
+        else:
+            self._leave_out(Result.SKIPPED, "no RUN_STARTED came", "chat.ids", "chat.hai-ids", "chat.version")
         answered = bool(chat.done() or chat.interrupts() or chat.all("CUSTOM") or "RUN_ERROR" in chat.types)
         self._note("chat.answers", answered, chat)
 
@@ -123,8 +150,6 @@ class _Drive:
             self._note("chat.ids", named == posted, found, event.raw)
             if event.type == "RUN_STARTED":
                 self._note("chat.hai-ids", named == posted, found, event.raw)
-        if not chat.all("RUN_STARTED"):
-            self._leave_out(Result.SKIPPED, "no RUN_STARTED came", "chat.ids", "chat.hai-ids")
 
     # --- the same again
 
@@ -433,7 +458,7 @@ class _Drive:
             whole = exchange.ended or bool(exchange.failure)
             for fault in (*exchange.faults, *judge(exchange.events, exchange.dialect, whole=whole)):
                 self._fault(exchange, fault)
-        if any(exchange.streamed for exchange in self._peer.exchanges):
+        if any(exchange.streamed and exchange.events for exchange in self._peer.exchanges):
             untold = [id for id in CATALOGUE if id.startswith(("stream.", "hai."))]
             if any(each.streamed and each.dialect is Dialect.AGUI_0 for each in self._peer.exchanges):
                 untold += ["old.types", "old.outcome", "old.expiry", "old.deltas"]

@@ -238,6 +238,11 @@ def endpoint(fault: str) -> Iterator[str]:
             raw = self.rfile.read(int(self.headers["content-length"]))
             with agent.lock:
                 status, body = agent.post(raw)
+            if status == 422 and fault == "what is malformed kills it":
+                server.socket.close()
+                self.connection.close()
+                self.close_connection = True
+                return
             kind = "application/json" if status != 200 or body.startswith(b"{") else "text/event-stream"
             if kind != "application/json" and BINARY in self.headers["accept"]:
                 kind, body = _in_binary(fault, b"protocolVersion" in raw, kind, body)
