@@ -40,8 +40,11 @@ def _no_turn(chat: Exchange) -> str:
     if chat.failure:
         hint = "If it only needs longer, give --timeout." if chat.timed_out else "Its log should say why."
         return f"It answered no whole stream: {chat.failure}. {hint}"
+    if chat.streamed and not chat.events:
+        return "Its stream held no event."
     if chat.streamed:
-        return "" if chat.events else "Its stream held no event."
+        errors = [] if chat.done() else chat.all("RUN_ERROR")
+        return f"Its turn failed: {errors[0].value.get('message')}. Its log should say why." if errors else ""
     match chat.status:
         case 401 | 403 | 407:
             hint = "Give what it asks for, as --header 'Authorization: Bearer ...'."

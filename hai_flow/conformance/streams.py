@@ -69,10 +69,10 @@ def _event(block: bytes, faults: list[Fault]) -> Event | None:
         if not line.startswith(b"data: "):
             faults.append(Fault("stream.data-space", "`data:` without the space behind it", line))
         data.append(line[5:].removeprefix(b" "))
-    return None if not data else object_of(b"\n".join(data), block, faults)
+    return None if not data else _object_of(b"\n".join(data), block, faults)
 
 
-def object_of(data: bytes, raw: bytes, faults: list[Fault]) -> Event | None:
+def _object_of(data: bytes, raw: bytes, faults: list[Fault]) -> Event | None:
     """The one JSON object with a type that `data` must be."""
     try:
         value = json.loads(data, parse_constant=_no_constant)

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from hai_flow.cli import app
 from hai_flow.conformance import Plan, Result, Unreachable, conform
 from tests.conformance.faulty import endpoint
+from tests.conformance.violators import BEGUN, ERROR, sse
 
 PAGE = b"<!doctype html><title>Hello</title>"
 STREAM = "text/event-stream"
@@ -65,6 +66,8 @@ class Stranger(BaseHTTPRequestHandler):
                 self._send(200, STREAM, b"")
             case "noise", _, _:
                 self._send(200, STREAM, b"hello\n\ndata: \xff\n\ndata: {}\n\n")
+            case "error", _, _:
+                self._send(200, STREAM, sse(BEGUN, ERROR | {"message": "no key"}))
             case "silence" | "close" as what, _, _:
                 self.strangers.over.wait(20 if what == "silence" else 0)
                 self.close_connection = True
@@ -125,6 +128,7 @@ def address(server: Strangers, path: str) -> str:
         ("loop", "Exceeded maximum allowed redirects. Its log should say why", {"chat.status"}),
         ("nothing", "Its stream held no event", {"chat.answers", "stream.terminal"}),
         ("noise", "Its stream held no event", {"chat.answers", "stream.terminal", "stream.one-object"}),
+        ("error", "Its turn failed: no key. Its log should say why", {"chat.ids"}),
         ("silence", "nothing came for 0.5 s. If it only needs longer, give --timeout", {"chat.status"}),
         ("close", "Server disconnected without sending a response", {"chat.status"}),
         (
