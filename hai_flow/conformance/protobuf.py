@@ -114,10 +114,11 @@ def _schema(text: str) -> dict[str, dict[int, _Field]]:
     found: dict[str, dict[int, _Field]] = {}
     for line in text.strip().splitlines():
         message, _, fields = line.partition(": ")
-        parsed = (re.fullmatch(r"(\d+) (\w+?)(?: (\w+))?([!*]?)", each.strip()) for each in fields.split(","))
-        found[message] = {int(each[1]): _Field(each[2], each[3] or "text", each[4]) for each in parsed if each}
-        if message in _EVENTS:
-            found[message][1] = _Field("base", "BaseEvent", "")
+        found[message] = {1: _Field("base", "BaseEvent", "")} if message in _EVENTS else {}
+        for field in fields.split(", "):
+            parsed = re.fullmatch(r"(\d+) (\w+)(?: (\w+))?([!*]?)", field)
+            assert parsed is not None, field
+            found[message][int(parsed[1])] = _Field(parsed[2], parsed[3] or "text", parsed[4])
     return found
 
 
