@@ -284,6 +284,10 @@ WHOLE = {
 }  # fmt: skip
 STEP_OF_RUN = {"type": "STEP_STARTED", **WHO, "stepName": "s"}
 ARGS = {"type": "TOOL_CALL_ARGS", **NAMED, "args": {}, "stage": "worker"}
+RESULT = {
+    "type": "TOOL_CALL_RESULT", **WHO, "messageId": "m", "role": "tool", "stage": "worker", "tool_name": "t",
+    "tool_call_id": "c", "tool_call_args": {}, "status": "done", "result": "x", "error": None,
+}  # fmt: skip
 FINISHED = {"type": "RUN_FINISHED", **WHO}
 
 
@@ -323,6 +327,8 @@ def test_a_clean_thread_has_no_faults():
         ([STEP_OF_RUN, FINISHED], "still open"),
         ([ARGS, ARGS], "ARGS, ARGS of one call"),
         ([{**ARGS, "args": "{}"}], "must be an object"),
+        ([RESULT], "none of the document's"),
+        ([{**FINISHED, "threadId": ""}], "threadId and runId must be text"),
     ],
 )
 def test_a_fault_of_a_thread_is_named(events, fault):
