@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from enum import StrEnum
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
@@ -20,6 +21,7 @@ Json: TypeAlias = Any
 UNREACHED: Final = 2
 EPILOG: Final = "Exit codes: 0 no must failed; 1 a must failed; 2 nothing answers at URL, or wrong usage."
 _SHOWN_CHARS: Final = 300
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _STYLES: Final = {"pass": "green", "fail": "bold red", "not applicable": "dim", "skipped": "dim"}
 _WORDS: Final = {"pass": "pass", "fail": "FAIL", "not applicable": "n/a", "skipped": "skip"}
 
@@ -91,6 +93,8 @@ def _header(text: str) -> tuple[str, str]:
     name, separator, value = text.partition(":")
     if not separator or not name.strip():
         raise UsageError(f"--header: expected NAME:VALUE, found {text!r}; for example 'Authorization: Bearer abc'.")
+    if not _HEADER_NAME.fullmatch(name.strip()) or not value.isascii() or not value.isprintable():
+        raise UsageError(f"--header: expected a name and a value of plain ASCII, found {text!r}.")
     return name.strip(), value.strip()
 
 
@@ -98,8 +102,9 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _print(report: Report) -> None:
-    say(f"{_NAMES[str(report.dialect)]} at {report.url}")
-    for group, verdicts in groupby(report.verdicts, key=lambda verdict: verdict.check.group):
+    say(report.url if report.stopped else f"{_NAMES[str(report.dialect)]} at {report.url}")
+    told = [each for each in report.verdicts if str(each.result) == "fail"] if report.stopped else report.verdicts
+    for group, verdicts in groupby(told, key=lambda verdict: verdict.check.group):
         listed = list(verdicts)
         if all(str(each.result) == "not applicable" and each.found.startswith("not of ") for each in listed):
             continue
@@ -107,6 +112,8 @@ def _print(report: Report) -> None:
         for verdict in listed:
             if not verdict.found.startswith("not of "):
                 _print_verdict(verdict)
+    if report.stopped:
+        say(f"\n{clean(report.stopped)} Nothing else was tried.", "bold")
     _print_summary(report)
 
 

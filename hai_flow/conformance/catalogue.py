@@ -40,10 +40,14 @@ _CHECKS: Final = (
     _check("stream.arguments", "A call's arguments, put together, are one JSON object.", "PROTOCOLS 0.5"),
     _check("stream.no-nulls", "An optional field is absent, never null.", "PROTOCOLS 0.3"),
     _check("stream.timestamps", "Timestamps are integers.", "PROTOCOLS 1.5"),
-    _check("stream.fields", "Every event has its required fields, of their types.", "PROTOCOLS 1.1, 2.1"),
+    _check("stream.fields", "Every event has its required fields, and all are of their types.", "PROTOCOLS 1.1, 2.1"),
+    _check("stream.unknown-fields", "Events and messages have no other fields.", "PROTOCOLS 1.5", "should", _AGUI),
     _check("stream.deltas", "A delta is text; a state's delta is a list.", "PROTOCOLS 0.10, 1.1"),
     _check("stream.empty-deltas", "No delta is empty.", "PROTOCOLS 8.4", "should"),
     _check("stream.types", "Every event type is one of the protocol's.", "PROTOCOLS 0.2", "should"),
+    _check("stream.messages", "A snapshot's messages have what their roles demand.", "PROTOCOLS 1.2"),
+    _check("stream.patches", "A state's delta is a JSON Patch.", "PROTOCOLS 1.1"),
+    _check("stream.ids", "RUN_FINISHED names the threadId and runId of its RUN_STARTED.", "PROTOCOLS 1.3", "should"),
     _check("stream.outcome", "Outcomes are success, interrupt or cancelled.", "PROTOCOLS 1.1", of=_AGUI),
     _check("hai.documents", "A document survives the client's split at `}{`.", "PROTOCOLS 2.3", of=_HAI),
     _check("status.no-5xx", "Nothing that a client sends is answered 5xx.", "PROTOCOLS 1.3"),
@@ -51,6 +55,7 @@ _CHECKS: Final = (
     _check("old.chat", "A peer without protocolVersion is served.", "PROTOCOLS 0.1", of=_AGUI),
     _check("old.types", "It gets no event type that 0.x does not know.", "PROTOCOLS 0.2", of=_AGUI),
     _check("old.outcome", "It gets no pendingToolCallIds and no cancelled outcome.", "PROTOCOLS 1.6", of=_AGUI),
+    _check("old.expiry", "It gets no interrupt that expires.", "PROTOCOLS 1.5", "should", _AGUI),
     _check("old.deltas", "It gets no empty delta.", "PROTOCOLS 1.6", of=_AGUI),
     _check("old.no-protobuf", "It gets no protobuf.", "PROTOCOLS 1.4", of=_AGUI),
     # --- the same again
@@ -100,6 +105,7 @@ _CHECKS: Final = (
     _check("accept.binary", "A binary form is offered.", "PROTOCOLS 1.4, 2.1 H12", "info"),
     _check("accept.binary-type", "The binary form's Content-Type has no parameters.", "PROTOCOLS 1.4"),
     _check("accept.binary-frames", "Its frames are whole, and a valid stream.", "PROTOCOLS 1.4, 2.1 H12"),
+    _check("accept.binary-same", "It says what the same POST says as text.", "PROTOCOLS 1.4, 2.1 H12"),
     _check("cors.preflight", "A browser of another origin may POST.", "PROTOCOLS 1.4", "info"),
 )  # fmt: skip
 

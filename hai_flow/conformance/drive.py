@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import json
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
@@ -10,15 +12,7 @@ from hai_flow.conformance.catalogue import CATALOGUE
 from hai_flow.conformance.peer import Exchange, Peer, Plan, Thread, fresh, tool_message, user
 from hai_flow.conformance.report import Check, Report, Result, Verdict
 from hai_flow.conformance.rules import SNAPSHOTS, Dialect, judge
-from hai_flow.conformance.streams import (
-    AGUI_BINARY,
-    EVENT_STREAM,
-    HAI_BINARY,
-    Event,
-    Fault,
-    frames,
-    read_message_pack,
-)
+from hai_flow.conformance.streams import AGUI_BINARY, EVENT_STREAM, HAI_BINARY, Event, Fault
 
 Json: TypeAlias = Any
 
@@ -27,7 +21,7 @@ _HAI_ONLY: Final = ("BUSINESS_DATA_", "AGENT_COLLABORATIVE_", "MESSAGE_SNAPSHOT"
 
 
 def conform(plan: Plan) -> Report:
-    """Drive the endpoint through every scenario. Starts about eight runs there. Raises Unreachable."""
+    """Drive the endpoint through every scenario. Starts about ten runs there. Raises Unreachable."""
     with Peer(plan) as peer:
         return _Drive(peer, plan).report()
 
@@ -40,6 +34,29 @@ def dialect_of(events: Iterable[Event]) -> Dialect:
     return Dialect.AGUI
 
 
+def _no_turn(chat: Exchange) -> str:
+    """Why nothing else need be tried: an endpoint that answers no message would fail at everything, or pass by
+    accident. "" if it answered."""
+    if chat.failure:
+        hint = "If it only needs longer, give --timeout." if chat.timed_out else "Its log should say why."
+        return f"It answered no whole stream: {chat.failure}. {hint}"
+    if chat.streamed and not chat.events:
+        return "Its stream held no event."
+    if chat.streamed:
+        errors = [] if chat.done() else chat.all("RUN_ERROR")
+        return f"Its turn failed: {errors[0].value.get('message')}. Its log should say why." if errors else ""
+    match chat.status:
+        case 401 | 403 | 407:
+            hint = "Give what it asks for, as --header 'Authorization: Bearer ...'."
+        case 200 | 404 | 405 | 501:
+            hint = "Is it what clients post to, such as .../awp or .../ag-ui?"
+        case status if status >= 500:
+            hint = "Its log should say why."
+        case _:
+            hint = "It may lack something: --workflow, --message, --protocol and --header say more."
+    return f"It answered no stream but {chat.status} {chat.content_type}".rstrip() + f". {hint}"
+
+
 class _Drive:
     def __init__(self, peer: Peer, plan: Plan) -> None:
         self._peer = peer
@@ -50,25 +67,30 @@ class _Drive:
     def report(self) -> Report:
         thread, body, chat = self._first()
         self._chat(thread, body, chat)
-        if chat.streamed:
-            self._repeat(thread, body, chat)
-            self._reload(thread, chat)
-            self._forged(chat)
-            self._frontend_tool(thread, chat)
-            self._interrupt(thread, chat)
-            self._disconnect(thread)
-            self._accept()
-            self._old_peer()
+        stopped = _no_turn(chat)
+        if not stopped:
+            self._scenarios(thread, body, chat)
+        self._streams()
+        why = "the first message got no turn" if stopped else "the scenarios did not get so far"
+        verdicts = [self._verdicts.get(id) or self._untried(check, why) for id, check in CATALOGUE.items()]
+        return Report(self._plan.url, self._dialect, verdicts, stopped)
+
+    def _scenarios(self, thread: Thread, body: dict[str, Json], chat: Exchange) -> None:
+        self._repeat(thread, body, chat)
+        self._reload(thread, chat)
+        self._forged(chat)
+        self._frontend_tool(thread, chat)
+        self._interrupt(thread, chat)
+        self._disconnect(thread)
+        self._accept()
+        self._old_peer()
         self._malformed()
         self._preflight()
-        self._streams()
-        verdicts = [self._verdicts.get(id) or self._untried(check) for id, check in CATALOGUE.items()]
-        return Report(self._plan.url, self._dialect, verdicts)
 
-    def _untried(self, check: Check) -> Verdict:
+    def _untried(self, check: Check, why: str) -> Verdict:
         if self._dialect not in check.dialects:
             return Verdict(check, Result.NOT_APPLICABLE, f"not of {self._dialect}")
-        return Verdict(check, Result.SKIPPED, "the scenarios did not get so far")
+        return Verdict(check, Result.SKIPPED, why)
 
     # --- noting
 
@@ -114,10 +136,12 @@ class _Drive:
             return
         if not self._note("chat.content-type", chat.streamed, chat):
             return
-        self._ids(thread, body, chat)
-        started = chat.all("RUN_STARTED")
-        stated = bool(started) and isinstance(started[0].value.get("protocolVersion"), str)
-        self._note("chat.version", stated, "RUN_STARTED without protocolVersion", _raw(started))
+        if started := chat.all("RUN_STARTED"):
+            self._ids(thread, body, chat)
+            stated = isinstance(started[0].value.get("protocolVersion"), str)
+            self._note("chat.version", stated, "RUN_STARTED without protocolVersion", _raw(started))
+        else:
+            self._leave_out(Result.SKIPPED, "no RUN_STARTED came", "chat.ids", "chat.hai-ids", "chat.version")
         answered = bool(chat.done() or chat.interrupts() or chat.all("CUSTOM") or "RUN_ERROR" in chat.types)
         self._note("chat.answers", answered, chat)
 
@@ -129,8 +153,6 @@ class _Drive:
             self._note("chat.ids", named == posted, found, event.raw)
             if event.type == "RUN_STARTED":
                 self._note("chat.hai-ids", named == posted, found, event.raw)
-        if not chat.all("RUN_STARTED"):
-            self._leave_out(Result.SKIPPED, "no RUN_STARTED came", "chat.ids", "chat.hai-ids")
 
     # --- the same again
 
@@ -358,22 +380,35 @@ class _Drive:
         anything = self._ask("Accept: */*", "*/*")
         self._note("accept.any", anything.streamed, anything)
         wanted = HAI_BINARY if self._dialect is Dialect.HAI else AGUI_BINARY
-        ids = ("accept.binary", "accept.binary-type", "accept.binary-frames")
+        ids = [id for id in CATALOGUE if id.startswith("accept.binary")]
         if self._dialect is Dialect.AGUI_0:
             return self._leave_out(Result.NOT_APPLICABLE, "0.x reads no binary form", *ids)
-        binary = self._ask(f"Accept: {wanted}, {EVENT_STREAM}", f"{wanted}, {EVENT_STREAM}")
-        if not binary.content_type.startswith(wanted):
+        binary = self._ask(f"Accept: {wanted}", f"{wanted}, {EVENT_STREAM}")
+        if binary.binary != wanted:
             return self._leave_out(Result.NOT_APPLICABLE, f"answered {binary.content_type or binary.status}", *ids)
         self._note("accept.binary", True)
         self._note("accept.binary-type", binary.content_type == wanted, binary.content_type)
-        if self._dialect is Dialect.HAI:
-            events, wrong = read_message_pack(binary.body)
-            faults = judge(events, self._dialect) if not wrong else []
-            wrong = wrong or "; ".join(f"{fault.rule}: {fault.found}" for fault in faults[:3])
-        else:
-            found, wrong = frames(binary.body)
-            wrong = wrong or ("" if found else "no frame came")
+        faults = [] if binary.faults else judge(binary.events, self._dialect, whole=binary.ended)
+        wrong = "; ".join(f"{fault.rule}: {fault.found}" for fault in (*binary.faults, *faults)[:3])
         self._note("accept.binary-frames", not wrong, wrong, binary.shown)
+        return self._same_in_binary(wanted)
+
+    def _same_in_binary(self, wanted: str) -> None:
+        """What the endpoint says twice as text must be what it says in binary: the same POST again, or else what
+        somebody is told who posts nothing new."""
+        thread = Thread(self._peer, self._dialect)
+        body, first = thread.say("a thread to read twice")
+        again = thread.post("the same POST again as text", body)
+        if not first.streamed or _told(again) != _told(first):
+            body = thread.body()
+            first = thread.post("nothing new as text", body)
+            again = thread.post("nothing new as text again", thread.body())
+        if not first.streamed or _told(again) != _told(first):
+            why = "the endpoint says nothing twice, so there is nothing to compare"
+            return self._leave_out(Result.SKIPPED, why, "accept.binary-same")
+        binary = thread.post(f"{first.what}, then as {wanted}", body, accept=f"{wanted}, {EVENT_STREAM}")
+        found = _difference(first, binary) if binary.binary else binary.told()
+        self._note("accept.binary-same", not found, found, binary.shown)
         return None
 
     def _ask(self, what: str, accept: str, dialect: Dialect | None = None) -> Exchange:
@@ -387,7 +422,7 @@ class _Drive:
         old = self._ask("a peer without protocolVersion", EVENT_STREAM, Dialect.AGUI_0)
         self._note("old.chat", old.streamed, old)
         binary = self._ask("protobuf without protocolVersion", f"{AGUI_BINARY}, {EVENT_STREAM}", Dialect.AGUI_0)
-        self._note("old.no-protobuf", not binary.content_type.startswith(AGUI_BINARY), binary)
+        self._note("old.no-protobuf", not binary.binary, binary)
 
     # --- what cannot be meant
 
@@ -419,17 +454,17 @@ class _Drive:
     def _streams(self) -> None:
         for exchange in self._peer.exchanges:
             self._note("status.no-5xx", exchange.status < 500, exchange)
-            binary = exchange.content_type.startswith((HAI_BINARY, AGUI_BINARY))
-            self._note("stream.content-type", exchange.status != 200 or exchange.streamed or binary, exchange)
+            readable = exchange.streamed or bool(exchange.binary)
+            self._note("stream.content-type", exchange.status != 200 or readable, exchange)
             if not exchange.streamed:
                 continue
             whole = exchange.ended or bool(exchange.failure)
             for fault in (*exchange.faults, *judge(exchange.events, exchange.dialect, whole=whole)):
                 self._fault(exchange, fault)
-        if any(exchange.streamed for exchange in self._peer.exchanges):
+        if any(exchange.streamed and exchange.events for exchange in self._peer.exchanges):
             untold = [id for id in CATALOGUE if id.startswith(("stream.", "hai."))]
             if any(each.streamed and each.dialect is Dialect.AGUI_0 for each in self._peer.exchanges):
-                untold += ["old.types", "old.outcome", "old.deltas"]
+                untold += ["old.types", "old.outcome", "old.expiry", "old.deltas"]
             self._leave_out(Result.PASS, "", *untold)
 
     def _fault(self, exchange: Exchange, fault: Fault) -> None:
@@ -441,6 +476,41 @@ class _Drive:
 _STARTS: Final = ("BUSINESS_DATA_START", "TEXT_MESSAGE_START")
 
 
+# What the binary form cannot tell from absent.
+_LOST_IF_EMPTY: Final = ("toolCalls", "usage", "pendingToolCallIds", "interruptIds", "result")
+
+
+def _told(exchange: Exchange) -> list[Json]:
+    """The events without what differs from one telling to the next: when it was, and the runId that was posted."""
+    left_out = ("timestamp", "runId")
+    told = [{name: field for name, field in event.value.items() if name not in left_out} for event in exchange.events]
+    return [_plainly(event) for event in told]
+
+
+def _plainly(value: Json) -> Json:
+    if isinstance(value, list):
+        return [_plainly(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: _plainly(each) for name, each in value.items() if each not in ([], None) or name not in _LOST_IF_EMPTY
+    }
+
+
+def _difference(text: Exchange, binary: Exchange) -> str:
+    """Where the two part, or ""."""
+    if binary.faults:
+        return f"{binary.what}: {binary.faults[0].found}"
+    for number, (expected, found) in enumerate(itertools.zip_longest(_told(text), _told(binary))):
+        if expected != found:
+            return f"{binary.what}: event {number} is {_in_short(found)}, as text it was {_in_short(expected)}"
+    return ""
+
+
+def _in_short(event: Json) -> str:
+    return "missing" if event is None else json.dumps(event, ensure_ascii=False)[:300]
+
+
 def _raw(events: Iterable[Event]) -> bytes:
     return b"\n\n".join(event.raw for event in events)
 
@@ -448,4 +518,5 @@ def _raw(events: Iterable[Event]) -> bytes:
 def _shown_of(exchange: Exchange, new: set[tuple[str, str]]) -> bytes:
     """The events that tell of what is new."""
     names = {name for _, name in new}
-    return _raw(e for e in exchange.events if {e.value.get("messageId"), e.value.get("toolCallId")} & names)
+    told = ("messageId", "toolCallId")
+    return _raw(event for event in exchange.events if {str(event.value.get(name)) for name in told} & names)

@@ -14,7 +14,7 @@ from typing import Any, Final, Self, TypeAlias
 import httpx2
 
 from hai_flow.conformance.rules import SNAPSHOTS, Dialect, calls_of
-from hai_flow.conformance.streams import EVENT_STREAM, Event, Fault, read_sse
+from hai_flow.conformance.streams import BINARY_FORMS, EVENT_STREAM, Event, Fault, read_sse
 
 Json: TypeAlias = Any
 
@@ -24,13 +24,13 @@ _CONTENT: Final = ("BUSINESS_DATA_CONTENT", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAG
 
 
 class Unreachable(Exception):
-    """Nothing answers at the address."""
+    """Nothing answers at the address, or it is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the kit is told. `tools`: frontend tools to advertise, with the answers to them. `payload`: what resumes an
-    interrupt (absent: none is resumed). `dialect` None: find out."""
+    """What the kit is told. `tools`: frontend tools to advertise, with the answers to them. `resume`: the payload that
+    resumes an interrupt, alone in a tuple (empty: none is resumed). `dialect` None: find out."""
 
     url: str
     dialect: Dialect | None = None
@@ -44,7 +44,8 @@ class Plan:
 
 @dataclass(slots=True)
 class Exchange:
-    """One POST and what came of it. `ended`: the body was read to its end; `failure`: why not."""
+    """One POST and what came of it. `ended`: the body was read to its end; `failure`: why not. `redirected`: to where
+    the endpoint sent the client on."""
 
     what: str
     dialect: Dialect
@@ -54,12 +55,20 @@ class Exchange:
     body: bytes = b""
     ended: bool = False
     failure: str = ""
+    redirected: str = ""
+    timed_out: bool = False
     events: list[Event] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
 
     @property
     def streamed(self) -> bool:
         return self.status == 200 and self.content_type.partition(";")[0].strip().lower() == EVENT_STREAM
+
+    @property
+    def binary(self) -> str:
+        """The binary form that it is in, or ""."""
+        kind = self.content_type.partition(";")[0].strip().lower()
+        return kind if self.status == 200 and kind in BINARY_FORMS else ""
 
     @property
     def refused(self) -> bool:
@@ -99,9 +108,10 @@ class Exchange:
         """In a few words, what the endpoint answered."""
         if self.failure:
             return f"{self.what}: {self.failure}"
-        if self.streamed:
+        if self.streamed or self.events:
             return f"{self.what}: {', '.join(_runs_of(self.types)) or 'no event'}"
-        return f"{self.what}: {self.status} {self.content_type}".rstrip()
+        where = f" (from {self.redirected})" if self.redirected else ""
+        return f"{self.what}: {self.status} {self.content_type}".rstrip() + where
 
     @property
     def shown(self) -> bytes:
@@ -137,7 +147,8 @@ class Peer:
     def post(
         self, what: str, dialect: Dialect, body: Json, *, accept: str = EVENT_STREAM, leave: bool = False
     ) -> Exchange:
-        """POST and read to the end; `leave`: go away as soon as something has come. Raises Unreachable."""
+        """POST and read to the end; `leave`: go away as soon as something has come. Raises Unreachable if nothing
+        answers the first of all; an endpoint that is gone later is one that broke off."""
         content = (
             body
             if isinstance(body, bytes)
@@ -149,15 +160,27 @@ class Peer:
             with self._client.stream("POST", self.plan.url, content=content, headers=headers) as response:
                 exchange.status = response.status_code
                 exchange.content_type = response.headers.get("content-type", "")
+                exchange.redirected = str(response.url) if response.history else ""
                 self._read(exchange, response, leave)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
-            raise Unreachable(f"nothing answers at {self.plan.url}: {error}") from error
+        except (httpx2.UnsupportedProtocol, httpx2.InvalidURL):
+            raise Unreachable(f"{self.plan.url} is no http:// or https:// address") from None
+        except httpx2.TimeoutException as error:
+            if isinstance(error, httpx2.ConnectTimeout) and not self.exchanges:
+                raise Unreachable(f"nothing answers at {self.plan.url}: no connection in time") from error
+            exchange.timed_out = True
+            exchange.failure = f"nothing came for {self.plan.timeout:g} s"
+        except httpx2.ConnectError as error:
+            if not self.exchanges:
+                raise Unreachable(f"nothing answers at {self.plan.url}: {error}") from error
+            exchange.failure = f"it is not there any more: {error}"
         except (httpx2.HTTPError, httpx2.StreamError) as error:
-            exchange.failure = f"the exchange broke off: {error or type(error).__name__}"
+            exchange.failure = f"the exchange broke off: {str(error).rstrip('.') or type(error).__name__}"
         if exchange.streamed:
-            exchange.events, exchange.faults = read_sse(
-                exchange.body if exchange.ended else _whole_events(exchange.body)
-            )
+            whole = exchange.body if exchange.ended else _whole_events(exchange.body)
+            exchange.events, exchange.faults = read_sse(whole)
+        elif exchange.binary:
+            exchange.events, wrong = BINARY_FORMS[exchange.binary](exchange.body)
+            exchange.faults = [Fault("accept.binary-frames", wrong)] if wrong else []
         self.exchanges.append(exchange)
         return exchange
 
@@ -168,7 +191,8 @@ class Peer:
             if leave:
                 return
             if time.monotonic() > deadline:
-                exchange.failure = f"no end within {self.plan.timeout:g} seconds"
+                exchange.timed_out = True
+                exchange.failure = f"no end within {self.plan.timeout:g} s"
                 return
             if len(exchange.body) > BODY_BYTES_MAX:
                 exchange.failure = f"more than {BODY_BYTES_MAX} bytes"

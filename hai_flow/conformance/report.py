@@ -70,11 +70,12 @@ class Verdict:
 
 @dataclass(slots=True)
 class Report:
-    """The verdicts about one endpoint, in the order of the catalogue."""
+    """The verdicts about one endpoint, in the order of the catalogue. `stopped`: why no more was tried."""
 
     url: str
     dialect: Dialect
     verdicts: list[Verdict] = field(default_factory=list)
+    stopped: str = ""
 
     @property
     def conforms(self) -> bool:
@@ -88,6 +89,7 @@ class Report:
             "url": self.url,
             "protocol": str(self.dialect),
             "conforms": self.conforms,
+            **({"stopped": self.stopped} if self.stopped else {}),
             "counts": {str(result): self.count(result) for result in Result},
             "checks": [verdict.to_json() for verdict in self.verdicts],
         }

@@ -6,11 +6,15 @@ Written for the conformance kit alone: it shares nothing with the encoders, so t
 from __future__ import annotations
 
 import json
+import math
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import msgspec
+
+from hai_flow.conformance import protobuf
 
 Json: TypeAlias = Any
 
@@ -65,10 +69,10 @@ def _event(block: bytes, faults: list[Fault]) -> Event | None:
         if not line.startswith(b"data: "):
             faults.append(Fault("stream.data-space", "`data:` without the space behind it", line))
         data.append(line[5:].removeprefix(b" "))
-    return None if not data else object_of(b"\n".join(data), block, faults)
+    return None if not data else _object_of(b"\n".join(data), block, faults)
 
 
-def object_of(data: bytes, raw: bytes, faults: list[Fault]) -> Event | None:
+def _object_of(data: bytes, raw: bytes, faults: list[Fault]) -> Event | None:
     """The one JSON object with a type that `data` must be."""
     try:
         value = json.loads(data, parse_constant=_no_constant)
@@ -86,7 +90,7 @@ def _no_constant(name: str) -> Json:
 
 
 def frames(stream: bytes) -> tuple[list[bytes], str]:
-    """The frames behind their length in four big-endian bytes, the empty ones left out; and what is wrong, or ""."""
+    """The frames behind their length in four big-endian bytes; and what is wrong, or ""."""
     found: list[bytes] = []
     position = 0
     while position + 4 <= len(stream):
@@ -95,21 +99,53 @@ def frames(stream: bytes) -> tuple[list[bytes], str]:
         if len(frame) < length:
             return found, f"a frame of {length} bytes is cut off after {len(frame)}"
         position += 4 + length
-        if frame:
-            found.append(frame)
+        found.append(frame)
     return found, "" if position == len(stream) else "a frame's length is cut off"
 
 
 def read_message_pack(stream: bytes) -> tuple[list[Event], str]:
-    """The events of HAI's binary form; and what is wrong with it, or ""."""
+    """The events of HAI's binary form, in which an empty frame keeps the connection alive; and what is wrong with it,
+    or ""."""
+    return _read(stream, lambda frame: _unpacked(frame) if frame else None)
+
+
+def read_protobuf(stream: bytes) -> tuple[list[Event], str]:
+    """The events of AG-UI's binary form; and what is wrong with it, or ""."""
+    return _read(stream, protobuf.decoded)
+
+
+def _read(stream: bytes, decoded: Callable[[bytes], dict[str, Json] | None]) -> tuple[list[Event], str]:
     found, wrong = frames(stream)
     events: list[Event] = []
-    for frame in found:
+    for number, frame in enumerate(found):
         try:
-            value = msgspec.msgpack.decode(frame)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            return events, f"a frame is not MessagePack: {error}"
-        if not isinstance(value, dict) or not isinstance(value.get("type"), str):
-            return events, "a frame is no map with a type"
-        events.append(Event(value, frame))
+            value = decoded(frame)
+        except protobuf.Malformed as error:
+            return events, f"frame {number}: {error}"
+        if value is not None:
+            events.append(Event(value, frame))
     return events, wrong
+
+
+def _unpacked(frame: bytes) -> dict[str, Json]:
+    try:
+        value = msgspec.msgpack.decode(frame)
+        plain = _is_plain(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise protobuf.Malformed(f"it is not MessagePack: {error}") from None
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+        raise protobuf.Malformed("it is no map with a type")
+    if not plain:
+        raise protobuf.Malformed("it holds something that JSON has not")
+    return value
+
+
+def _is_plain(value: Json) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and _is_plain(each) for name, each in value.items())
+    if isinstance(value, list):
+        return all(_is_plain(each) for each in value)
+    return isinstance(value, str | int | None) or (isinstance(value, float) and math.isfinite(value))
+
+
+BINARY_FORMS: Final = {HAI_BINARY: read_message_pack, AGUI_BINARY: read_protobuf}

@@ -23,7 +23,7 @@ from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCall
 from hai_flow.wire import agent_input
 from hai_flow.wire.agui_interrupts import interrupt, told
 from hai_flow.wire.agui_protobuf import PROTOBUF
-from hai_flow.wire.dialect import Dialect, Entry, Frame, Limits, Posted, Profile, dump, without_none
+from hai_flow.wire.dialect import Dialect, Entry, Frame, Limits, Posted, Profile, ResumeEntry, dump, without_none
 from hai_flow.wire.transcript import (
     CONFIRM,
     Call,
@@ -74,12 +74,29 @@ def decode(body: bytes, limits: Limits) -> Posted:
         ),
         user_messages=posted.user_messages,
         tool_messages=posted.tool_messages,
-        resume=posted.resume,
+        resume=posted.resume or _commanded(posted.forwarded, limits),
         parent_run_id=posted.parent_run_id,
         history=posted.history,
         workflow=workflow,
         input=given,
     )
+
+
+def _commanded(forwarded: dict[str, Json], limits: Limits) -> tuple[ResumeEntry, ...]:
+    """What clients that know no `resume` send in its place (PROTOCOLS section 5.3, Legacy): `command` {resume,
+    interruptEvent}, where `interruptEvent` is the question as the server told it, with its id.
+
+    Without that id nothing says which question is meant, so nobody is answered. `forwardedProps` belongs to the
+    application: a `command` of another form may be its own, and is no fault.
+    """
+    command = forwarded.get("command")
+    event = command.get("interruptEvent") if isinstance(command, dict) else None
+    if not isinstance(command, dict) or not isinstance(event, dict) or "resume" not in command:
+        return ()
+    id = event.get("id")
+    if not isinstance(id, str) or not 0 < len(id) <= limits.id_chars_max:
+        return ()
+    return (ResumeEntry(id, payload=command["resume"]),)
 
 
 def _version(said: str | None) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from hai_flow.wire.agui_protobuf import CONTENT_TYPE
 from tests.support import aui_client, wire_lint
 from tests.support.hai_client import BINARY
 from tests.support.postgres import Server
@@ -34,6 +35,8 @@ class LintingClient(httpx2.Client):
                 assert wire_lint.faults_of(response.content) == []
             elif kind == BINARY:
                 assert wire_lint.lint_binary(response.content, whole=False) == []
+            elif kind == CONTENT_TYPE:
+                assert wire_lint.lint_protobuf(response.content) == []
         return response
 
 

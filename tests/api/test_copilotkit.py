@@ -149,3 +149,16 @@ def test_capabilities_are_told(server: ServerProcess) -> None:
     assert own["identity"]["name"] == "cleanup"
     assert httpx2.get(f"{server.url}/ag-ui/capabilities").json()["humanInTheLoop"] == own["humanInTheLoop"]
     assert httpx2.get(f"{server.url}/workflows/nobody/ag-ui/capabilities").status_code == 404
+
+
+def test_a_legacy_command_answers_the_question_that_it_hands_back(server: ServerProcess) -> None:
+    """As useInterrupt resumes a CUSTOM event: under the runId that asked, with the event's value."""
+    page = Page(server.url, "release")
+    asked = page.run(user(), run_id="one")
+    told = [event["value"] for event in asked.all("CUSTOM") if event["name"] == "hai.pending"]
+    command = {"resume": {"approved": True}, "interruptEvent": told[0]}
+    shown = page.run(run_id="one", forwardedProps={"command": command})
+    assert (shown.one("RUN_STARTED")["runId"], len(shown.interrupts())) == ("one", 1)
+    assert shown.interrupts()[0]["id"] == told[1]["id"]
+    unnamed = page.run(run_id="two", forwardedProps={"command": {"resume": {"approved": True}}})
+    assert [each["id"] for each in unnamed.interrupts()] == [told[1]["id"]]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import select
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,18 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from hai_flow.wire.agui_protobuf import encoded
+
+BINARY = "application/vnd.ag-ui.event+proto"
+BINARY_FAULTS = (
+    "binary as well",
+    "a charset on binary",
+    "a cut binary frame",
+    "a frame of another type in binary",
+    "a message left open in binary",
+    "binary says something else",
+    "nothing twice in binary",
+)
 TEXT = ("TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END")
 
 
@@ -35,6 +48,7 @@ class Agent:
         self.fault = fault
         self.threads: dict[str, Thread] = {}
         self.lock = threading.Lock()
+        self.looks = 0
 
     def post(self, raw: bytes) -> tuple[int, bytes]:
         """The status and the body of the answer."""
@@ -51,6 +65,8 @@ class Agent:
                 return 200, b'{"events":[]}'
             return 422, b'{"detail":"malformed"}'
         thread = self.threads.setdefault(thread_id, Thread())
+        if run_id in thread.runs and self.fault == "nothing twice in binary":
+            return 409, b"{}"
         if run_id in thread.runs:
             return (200, thread.runs[run_id][1]) if thread.runs[run_id][0] == raw else (409, b"{}")
         answers = {each["toolCallId"]: each["content"] for each in messages if each["role"] == "tool"}
@@ -125,6 +141,9 @@ class Agent:
     def _attached(self, thread: Thread, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if self.fault == "the open call again" and thread.call:
             return call(thread.call, "{}", "m-other")
+        if self.fault == "nothing twice in binary":
+            self.looks += 1
+            return [{"type": "STATE_SNAPSHOT", "snapshot": self.looks}]
         return [{"type": "MESSAGES_SNAPSHOT", "messages": thread.messages}]
 
     def _bytes(self, events: list[dict[str, Any]]) -> bytes:
@@ -189,6 +208,24 @@ def _changed(events: list[dict[str, Any]], fault: str) -> list[dict[str, Any]]:
     return events
 
 
+def _in_binary(fault: str, modern: bool, kind: str, stream: bytes) -> tuple[str, bytes]:
+    """The Content-Type and the body for one who accepts the binary form."""
+    if fault == "binary for old peers" or (modern and fault in BINARY_FAULTS):
+        events = [json.loads(block.removeprefix(b"data: ")) for block in stream.split(b"\n\n") if block]
+        if fault == "binary says something else" and any(event["type"] == TEXT[0] for event in events):
+            events = [event for event in events if event["type"] not in TEXT and "TOOL" not in event["type"]]
+        if fault == "a message left open in binary":
+            events = [event for event in events if event["type"] != TEXT[2]]
+        frames = [encoded(event) for event in events]
+        if fault == "a frame of another type in binary":
+            frames[0] = frames[0].replace(b"\x08\x0b", b"\x08\x0c", 1)
+        binary = b"".join(struct.pack(">I", len(frame)) + frame for frame in frames)
+        if fault == "a cut binary frame":
+            binary = binary[:-1]
+        return BINARY + ("; charset=utf-8" if fault == "a charset on binary" else ""), binary
+    return kind, stream
+
+
 @contextmanager
 def endpoint(fault: str) -> Iterator[str]:
     """The URL of the agent with that fault."""
@@ -201,14 +238,14 @@ def endpoint(fault: str) -> Iterator[str]:
             raw = self.rfile.read(int(self.headers["content-length"]))
             with agent.lock:
                 status, body = agent.post(raw)
+            if status == 422 and fault == "what is malformed kills it":
+                server.socket.close()
+                self.connection.close()
+                self.close_connection = True
+                return
             kind = "application/json" if status != 200 or body.startswith(b"{") else "text/event-stream"
-            accept = self.headers["accept"]
-            if fault == "a charset on binary" and "proto" in accept and b"protocolVersion" in raw:
-                kind, body = "application/vnd.ag-ui.event+proto; charset=utf-8", b"\x00\x00\x00\x01x"
-            if fault == "binary for old peers" and "proto" in accept:
-                kind, body = "application/vnd.ag-ui.event+proto", b"\x00\x00\x00\x01x"
-            if fault == "a cut binary frame" and "proto" in accept and b"protocolVersion" in raw:
-                kind, body = "application/vnd.ag-ui.event+proto", b"\x00\x00\x00\x09x"
+            if kind != "application/json" and BINARY in self.headers["accept"]:
+                kind, body = _in_binary(fault, b"protocolVersion" in raw, kind, body)
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))

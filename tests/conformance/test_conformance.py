@@ -68,6 +68,7 @@ def test_our_own_endpoints_conform(server: ServerProcess, path: str, protocol: s
     assert (report["protocol"], report["conforms"]) == (protocol, True)
     conversation = ("tool.called", "answer.continues", "answer.duplicate", "answer.different", "forged.answer")
     assert results(output, *conversation, "forged.open-call", "disconnect.goes-on", "repeat.same") == {"pass"}
+    assert results(output, *(id for id in CATALOGUE if id.startswith("accept."))) == {"pass"}
     assert not [each for each in report["checks"] if each["result"] == "skipped"]
 
 

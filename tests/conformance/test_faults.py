@@ -44,7 +44,10 @@ FAULTS = {
     "half a character": {"stream.no-nulls"},
     "a disconnect forgets": {"disconnect.goes-on"},
     "a charset on binary": {"accept.binary-type"},
-    "a cut binary frame": {"accept.binary-frames"},
+    "a cut binary frame": {"accept.binary-frames", "accept.binary-same"},
+    "a frame of another type in binary": {"accept.binary-frames", "accept.binary-same"},
+    "a message left open in binary": {"accept.binary-frames", "accept.binary-same"},
+    "binary says something else": {"accept.binary-same"},
     "binary for old peers": {"old.no-protobuf"},
 }
 
@@ -62,6 +65,28 @@ def test_an_endpoint_without_a_fault_conforms() -> None:
     report = report_on("")
     assert (failed(report, "must"), failed(report, "should")) == (set(), set())
     assert report.conforms
+
+
+def test_an_endpoint_that_offers_a_binary_form_has_it_read() -> None:
+    report = report_on("binary as well")
+    told = {each.check.id: each.result for each in report.verdicts}
+    assert {told[id] for id in told if id.startswith("accept.binary")} == {Result.PASS}
+    assert report.conforms
+
+
+def test_an_endpoint_without_a_binary_form_is_not_judged_by_it() -> None:
+    told = {each.check.id: each for each in report_on("").verdicts if each.check.id.startswith("accept.binary")}
+    assert len(told) == 4
+    assert {each.result for each in told.values()} == {Result.NOT_APPLICABLE}
+    assert {each.found for each in told.values()} == {"answered text/event-stream"}
+
+
+def test_an_endpoint_that_says_nothing_twice_has_nothing_to_compare() -> None:
+    told = {each.check.id: each for each in report_on("nothing twice in binary").verdicts}
+    same = told["accept.binary-same"]
+    assert (same.result, same.found) == (
+        Result.SKIPPED, "the endpoint says nothing twice, so there is nothing to compare",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -1,18 +1,22 @@
-"""What every stream must obey, checked on its bytes (PROTOCOLS sections 0, 1.4, 1.5, 2, 3).
+"""What every stream of ours must obey, checked on its bytes (PROTOCOLS sections 0, 1.4, 1.5, 2, 3).
 
-`lint` (HAI, and what AG-UI has in common with it), `lint_social` and `lint_log` return one sentence per fault;
-`faults_of` finds out which it is, so that a client of the tests need not know what it reads. They share no code with
-the encoders.
+What HAI and AG-UI demand of anybody is in `hai_flow.conformance.rules`, and only there; it shares no code with the
+encoders either. Here is what only our own server must promise: how it frames events, the narrower AG-UI that every one
+of its clients takes, the threads' streams, the log, the Agent API.
+
+Each function returns one sentence per fault, which begins with the rule that is broken. `faults_of` finds out what a
+stream is, so that a client of the tests need not know what it reads.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
-import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-import msgspec
+from hai_flow.conformance.rules import AGUI_TYPES, HAI_TYPES, TERMINAL, Dialect, judge
+from hai_flow.conformance.streams import Event, Fault, read_message_pack, read_protobuf, read_sse
 
 
 class _HasData(Protocol):
@@ -20,43 +24,85 @@ class _HasData(Protocol):
     def data(self) -> bytes: ...
 
 
-# START type -> (CONTENT types, END type, field that names what is open)
-_BRACKETS = {
-    "STEP_STARTED": ((), "STEP_FINISHED", "stepName"),
-    "BUSINESS_DATA_START": (("BUSINESS_DATA_CONTENT",), "BUSINESS_DATA_END", "messageId"),
-    "TEXT_MESSAGE_START": (("TEXT_MESSAGE_CONTENT",), "TEXT_MESSAGE_END", "messageId"),
-    "TOOL_CALL_START": (("TOOL_CALL_ARGS",), "TOOL_CALL_END", "toolCallId"),
-    "REASONING_START": ((), "REASONING_END", "messageId"),
-    "REASONING_MESSAGE_START": (("REASONING_MESSAGE_CONTENT",), "REASONING_MESSAGE_END", "messageId"),
-}
-_STARTS = {type: (type, field) for type, (_, _, field) in _BRACKETS.items()}
-_CONTENTS = {content: (type, field) for type, (contents, _, field) in _BRACKETS.items() for content in contents}
-_ENDS = {end: (type, field) for type, (_, end, field) in _BRACKETS.items()}
-_TERMINAL = ("RUN_FINISHED", "RUN_ERROR")
-_SNAPSHOTS = ("MESSAGE_SNAPSHOT", "MESSAGES_SNAPSHOT")
-# Their values are somebody's JSON, in which null is a value like any other.
-_FREE = ("snapshot", "value", "result", "event", "rawEvent", "metadata", "extra", "content")
+_TURN = ("RUN_STARTED", "RUN_FINISHED")
+_NAMES = ("messageId", "toolCallId", "stepName")
 
 
-def lint(stream: bytes | Iterable[_HasData], *, whole: bool = True) -> list[str]:
-    """The faults of a stream: SSE bytes, or frames. Empty = none. `whole`: from its first event to its last; else a
-    piece of one, of which only that is judged which no other piece could mend."""
-    faults: list[str] = []
-    documents = _documents(stream, faults) if isinstance(stream, bytes) else [frame.data for frame in stream]
-    linter = _Linter(faults, whole)
-    for number, data in enumerate(documents):
-        event = _event_of(number, data, faults)
-        if event is not None:
-            linter.event(f"event {number} {event['type']}", event["type"], event)
-    linter.end()
-    return faults
+def lint(stream: bytes | Iterable[_HasData], *, whole: bool = True, dialect: Dialect | None = None) -> list[str]:
+    """The faults of a stream of HAI or AG-UI: SSE bytes, or frames. Empty = none. `whole`: from its first event to its
+    last; else a piece of one, of which only that is judged which no other piece could mend. Without `dialect` its
+    events tell; a stream for an AG-UI peer of unknown version must be right for one of them."""
+    events, faults = _read(stream)
+    return faults + _lint(events, whole, dialect)
 
 
 def lint_binary(stream: bytes, *, whole: bool = True) -> list[str]:
     """The faults of a stream in HAI's binary framing: frames behind their length; empty ones keep alive."""
+    events, wrong = read_message_pack(stream)
+    return [*([f"frames: {wrong}"] if wrong else []), *_lint(events, whole, Dialect.HAI)]
+
+
+def lint_protobuf(stream: bytes) -> list[str]:
+    """The faults of a complete stream in AG-UI's binary framing."""
+    events, wrong = read_protobuf(stream)
+    return [*([f"frames: {wrong}"] if wrong else []), *_lint(events, True, Dialect.AGUI), *_ours_in_agui(events, "1.0")]
+
+
+def binary_events(stream: bytes) -> list[Any]:
+    """What a client makes of a stream in HAI's binary framing, the empty frames left out."""
+    return [event.value for event in read_message_pack(stream)[0]]
+
+
+def _lint(events: Sequence[Event], whole: bool, dialect: Dialect | None) -> list[str]:
+    candidates = (dialect,) if dialect else _dialects(events)
+    judged = [judge(events, each, begun=whole, whole=whole) for each in candidates]
+    return [*map(_sentence, min(judged, key=len)), *_after_the_end(events), *_empty_names(events)]
+
+
+def _sentence(fault: Fault) -> str:
+    return f"{fault.rule}: {fault.found}"
+
+
+def _dialects(events: Sequence[Event]) -> tuple[Dialect, ...]:
+    """Those that the events may be of. HAI's are open to more: what could be either is judged as HAI."""
+    types = {event.type for event in events}
+    named = all("messageId" in event.value for event in events if event.type in _TURN)
+    return (Dialect.HAI,) if named and not types & (AGUI_TYPES - HAI_TYPES) else (Dialect.AGUI, Dialect.AGUI_0)
+
+
+def _after_the_end(events: Sequence[Event]) -> list[str]:
+    """Clients allow an error after a run's end; we never send one."""
+    types = [event.type for event in events]
+    return ["ours.one-end: RUN_ERROR after RUN_FINISHED"] if TERMINAL in itertools.pairwise(types) else []
+
+
+def _empty_names(events: Sequence[Event]) -> list[str]:
+    """Text to a client, but a name of nothing."""
+    named = [(event.type, name) for event in events for name in _NAMES if event.value.get(name) == ""]
+    return [f"ours.names: {type}: an empty {name}" for type, name in named]
+
+
+def _read(stream: bytes | Iterable[_HasData]) -> tuple[list[Event], list[str]]:
+    if isinstance(stream, bytes):
+        events, faults = read_sse(stream)
+        return events, [*map(_sentence, faults), *_framing_faults(stream)]
+    documents = [frame.data for frame in stream]
+    events, faults = read_sse(b"".join(b"data: " + data + b"\n\n" for data in documents))
+    broken = ["ours.one-line: a frame with a line break" for data in documents if b"\n" in data or b"\r" in data]
+    return events, [*map(_sentence, faults), *broken]
+
+
+def _framing_faults(stream: bytes) -> list[str]:
+    """Readers differ in what they do with other lines, and with several for one event."""
     faults: list[str] = []
-    frames = [_Data(json.dumps(event).encode()) for event in binary_events(stream, faults)]
-    return faults + lint(frames, whole=whole)
+    for block in filter(None, stream.split(b"\n\n")):
+        lines = [line for line in block.split(b"\n") if line and not line.startswith(b":")]
+        for line in lines:
+            if not line.startswith((b"data: ", b"id: ", b"event: ")):
+                faults.append(f"ours.lines: expected id:, event: or data: and a space, found {line[:60]!r}")
+        if lines and sum(line.startswith(b"data: ") for line in lines) != 1:
+            faults.append(f"ours.one-line: expected one data line per event, found {block[:60]!r}")
+    return faults
 
 
 def lint_log(stream: bytes) -> list[str]:
@@ -88,7 +134,7 @@ def faults_of(stream: bytes, *, whole: bool = False) -> list[str]:
 
 def lint_agent_api(stream: bytes, *, whole: bool = False) -> list[str]:
     """The faults of a response of the Agent API: numbers without a gap, contents inside of their message, one end."""
-    faults: list[str] = ["a carriage return"] if b"\r" in stream else []
+    faults: list[str] = ["stream.line-feeds: a carriage return"] if b"\r" in stream else []
     open_messages: set[str] = set()
     statuses: list[str] = []
     blocks = [block[6:] for block in stream.split(b"\n\n") if block.startswith(b"data: ")]
@@ -114,27 +160,6 @@ def lint_agent_api(stream: bytes, *, whole: bool = False) -> list[str]:
     return faults
 
 
-class _Data:
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-
-def binary_events(stream: bytes, faults: list[str] | None = None) -> list[Any]:
-    """What a client makes of a stream in the binary framing, the empty frames left out."""
-    events: list[Any] = []
-    position = 0
-    while position + 4 <= len(stream):
-        (length,) = struct.unpack_from(">I", stream, position)
-        position += 4
-        payload = stream[position : position + length]
-        position += length
-        if len(payload) == length and payload:
-            events.append(msgspec.msgpack.decode(payload))
-    if position != len(stream) and faults is not None:
-        faults.append("the last frame is cut off")
-    return events
-
-
 def _event_of(number: int, data: bytes, faults: list[str], key: str = "type") -> dict[str, Any] | None:
     if b"\n" in data or b"\r" in data:
         faults.append(f"event {number}: a line break inside its data")
@@ -156,115 +181,12 @@ def _blocks(stream: bytes) -> list[bytes]:
 
 
 def _documents(stream: bytes, faults: list[str]) -> list[bytes]:
-    if b"\r" in stream:
-        faults.append("a CR in the stream: only LF ends a line")
-    if stream and not stream.endswith(b"\n\n"):
-        faults.append("the last event lacks its blank line")
-    documents: list[bytes] = []
-    for block in filter(None, stream.split(b"\n\n")):
-        lines = [line for line in block.split(b"\n") if not line.startswith(b":")]
-        data = [line.removeprefix(b"data: ") for line in lines if line.startswith(b"data: ")]
-        for line in lines:
-            if not line.startswith((b"data: ", b"id: ", b"event: ")):
-                faults.append(f"expected id:, event: or data: and a space, found {line[:60]!r}")
-        if lines and len(data) != 1:
-            faults.append(f"expected one data line per event, found {len(data)}")
-        documents += data
-    return documents
-
-
-class _Linter:
-    def __init__(self, faults: list[str], whole: bool = True) -> None:
-        self._faults = faults
-        self._whole = whole
-        self._first = whole
-        self._before = not whole  # what was opened in a piece that is not here
-        self._running = False
-        self._open: dict[tuple[str, str], None] = {}
-        self._calls: set[str] = set()
-
-    def event(self, where: str, type: str, event: dict[str, Any]) -> None:
-        self._nulls(where, event)
-        timestamp = event.get("timestamp", 0)
-        if not isinstance(timestamp, int) or isinstance(timestamp, bool):
-            self._fault(f"{where}: the timestamp {timestamp!r} is not an integer")
-        self._lifecycle(where, type)
-        if type in _STARTS:
-            self._start(where, type, event)
-        elif type in _CONTENTS:
-            self._content(where, type, event)
-        elif type in _ENDS:
-            self._end(where, type, event)
-        elif type in _SNAPSHOTS:
-            self._snapshot(where, event)
-
-    def end(self) -> None:
-        if self._running and self._whole:
-            self._fault("the stream ends without a terminal event")
-
-    def _fault(self, text: str) -> None:
-        self._faults.append(text)
-
-    def _nulls(self, where: str, record: dict[str, Any]) -> None:
-        for name, value in record.items():
-            if value is None and name not in _FREE:
-                self._fault(f"{where}: {name} is null; leave it out")
-
-    def _lifecycle(self, where: str, type: str) -> None:
-        if self._first and type not in ("RUN_STARTED", "RUN_ERROR"):
-            self._fault(f"{where}: the first event must be RUN_STARTED or RUN_ERROR")
-        elif type == "RUN_STARTED" and self._running and not self._before:
-            self._fault(f"{where}: the run before has no terminal event")
-        elif type != "RUN_STARTED" and not self._running and not self._first and not self._before:
-            self._fault(f"{where}: nothing may follow a terminal event but RUN_STARTED")
-        self._first = False
-        if type == "RUN_FINISHED":
-            for kind, name in self._open:
-                self._fault(f"{where}: {kind} {name!r} is still open")
-        if type == "RUN_STARTED" or type in _TERMINAL:
-            self._running, self._before = type == "RUN_STARTED", False
-            self._open.clear()
-
-    def _start(self, where: str, type: str, event: dict[str, Any]) -> None:
-        name = self._name(where, _STARTS[type][1], event)
-        if (type, name) in self._open:
-            self._fault(f"{where}: {name!r} is open already")
-        self._open[type, name] = None
-        if type == "TOOL_CALL_START":
-            if name in self._calls:
-                self._fault(f"{where}: the call {name!r} is in the client's history already")
-            self._calls.add(name)
-
-    def _content(self, where: str, type: str, event: dict[str, Any]) -> None:
-        kind, field = _CONTENTS[type]
-        name = self._name(where, field, event)
-        if (kind, name) not in self._open and not self._before:
-            self._fault(f"{where}: {name!r} is not open")
-        if not isinstance(event.get("delta"), str) or not event["delta"]:
-            self._fault(f"{where}: the delta must be text and not empty")
-
-    def _end(self, where: str, type: str, event: dict[str, Any]) -> None:
-        kind, field = _ENDS[type]
-        name = self._name(where, field, event)
-        if (kind, name) not in self._open and not self._before:
-            self._fault(f"{where}: {name!r} is not open")
-        self._open.pop((kind, name), None)
-
-    def _snapshot(self, where: str, event: dict[str, Any]) -> None:
-        seen: set[str] = set()
-        for message in event.get("messages", ()):
-            self._nulls(where, message)
-            if message["id"] in seen:
-                self._fault(f"{where}: two messages have the id {message['id']!r}")
-            seen.add(message["id"])
-            self._calls.update(call["id"] for call in message.get("toolCalls", ()))
-
-    def _name(self, where: str, field: str, event: dict[str, Any]) -> str:
-        name = event.get(field)
-        if isinstance(name, str) and name:
-            return name
-        self._fault(f"{where}: {field} must be text")
-        return ""
+    """The data of each event of SSE bytes."""
+    _, found = read_sse(stream)
+    faults += [_sentence(fault) for fault in found if fault.rule != "stream.one-object"]
+    faults += _framing_faults(stream)
+    lines = [line for block in _blocks(stream) for line in block.split(b"\n")]
+    return [line.removeprefix(b"data: ") for line in lines if line.startswith(b"data: ")]
 
 
 # --- the threads' streams -----------------------------------------------------------------------------------------
@@ -373,36 +295,35 @@ class _SocialLinter:
 _CALLED = (["START", "ARGS"], ["START", "ARGS", "END"], ["ARGS", "END"])
 # --- AG-UI --------------------------------------------------------------------------------------------------------
 
-# type -> (required fields with their types, optional ones); `type`, `timestamp` and `metadata` may always be there.
-_ANY, _LIST, _MAP = object, list, dict
-_AGUI: dict[str, tuple[dict[str, type], dict[str, type]]] = {
-    "RUN_STARTED": ({"threadId": str, "runId": str, "protocolVersion": str}, {"parentRunId": str}),
-    "RUN_FINISHED": ({"threadId": str, "runId": str}, {"result": _ANY, "outcome": _MAP}),
-    "RUN_ERROR": ({"message": str}, {"code": str}),
-    "STEP_STARTED": ({"stepName": str}, {}),
-    "STEP_FINISHED": ({"stepName": str}, {}),
-    "TEXT_MESSAGE_START": ({"messageId": str}, {"role": str, "name": str}),
-    "TEXT_MESSAGE_CONTENT": ({"messageId": str, "delta": str}, {}),
-    "TEXT_MESSAGE_END": ({"messageId": str}, {}),
-    "TOOL_CALL_START": ({"toolCallId": str, "toolCallName": str}, {"parentMessageId": str}),
-    "TOOL_CALL_ARGS": ({"toolCallId": str, "delta": str}, {}),
-    "TOOL_CALL_END": ({"toolCallId": str}, {}),
-    "TOOL_CALL_RESULT": ({"messageId": str, "toolCallId": str, "content": str}, {"role": str}),
-    "STATE_SNAPSHOT": ({"snapshot": _ANY}, {}),
-    "STATE_DELTA": ({"delta": _LIST}, {}),
-    "MESSAGES_SNAPSHOT": ({"messages": _LIST}, {}),
-    "ACTIVITY_SNAPSHOT": ({"messageId": str, "activityType": str, "content": _MAP}, {"replace": bool}),
-    "REASONING_START": ({"messageId": str}, {}),
-    "REASONING_END": ({"messageId": str}, {}),
-    "REASONING_MESSAGE_START": ({"messageId": str, "role": str}, {}),
-    "REASONING_MESSAGE_CONTENT": ({"messageId": str, "delta": str}, {}),
-    "REASONING_MESSAGE_END": ({"messageId": str}, {}),
-    "RAW": ({"event": _ANY}, {"source": str}),
-    "CUSTOM": ({"name": str, "value": _ANY}, {}),
+# What we send of AG-UI, and what of each event: no more than every one of its clients takes.
+_SENT: dict[str, set[str]] = {
+    "RUN_STARTED": {"threadId", "runId", "protocolVersion", "parentRunId"},
+    "RUN_FINISHED": {"threadId", "runId", "result", "outcome"},
+    "RUN_ERROR": {"message", "code"},
+    "STEP_STARTED": {"stepName"},
+    "STEP_FINISHED": {"stepName"},
+    "TEXT_MESSAGE_START": {"messageId", "role", "name"},
+    "TEXT_MESSAGE_CONTENT": {"messageId", "delta"},
+    "TEXT_MESSAGE_END": {"messageId"},
+    "TOOL_CALL_START": {"toolCallId", "toolCallName", "parentMessageId"},
+    "TOOL_CALL_ARGS": {"toolCallId", "delta"},
+    "TOOL_CALL_END": {"toolCallId"},
+    "TOOL_CALL_RESULT": {"messageId", "toolCallId", "content", "role"},
+    "STATE_SNAPSHOT": {"snapshot"},
+    "STATE_DELTA": {"delta"},
+    "MESSAGES_SNAPSHOT": {"messages"},
+    "ACTIVITY_SNAPSHOT": {"messageId", "activityType", "content", "replace"},
+    "REASONING_START": {"messageId"},
+    "REASONING_END": {"messageId"},
+    "REASONING_MESSAGE_START": {"messageId", "role"},
+    "REASONING_MESSAGE_CONTENT": {"messageId", "delta"},
+    "REASONING_MESSAGE_END": {"messageId"},
+    "RAW": {"event", "source"},
+    "CUSTOM": {"name", "value"},
 }
-AGUI_TYPES = frozenset(_AGUI)
-_ALWAYS: dict[str, type] = {"type": str, "timestamp": int, "metadata": _MAP}
-_OPERATION_FIELDS = {
+AGUI_SENT = frozenset(_SENT)
+_ALWAYS = {"type", "timestamp", "metadata"}
+_OPERATION = {
     "add": {"op", "path", "value"},
     "replace": {"op", "path", "value"},
     "test": {"op", "path", "value"},
@@ -410,75 +331,7 @@ _OPERATION_FIELDS = {
     "move": {"op", "path", "from"},
     "copy": {"op", "path", "from"},
 }
-
-
-def lint_agui(stream: bytes | Iterable[_HasData], version: str) -> list[str]:
-    """The faults of a complete AG-UI stream for a peer of `version`: "1.0", or "0" for one that did not say."""
-    frames = stream if isinstance(stream, bytes) else list(stream)
-    faults = lint(frames)
-    documents = _documents(frames, []) if isinstance(frames, bytes) else [frame.data for frame in frames]
-    run: dict[str, Any] = {}
-    for number, data in enumerate(documents):
-        event = json.loads(data)
-        where = f"event {number} {event.get('type')}"
-        faults += [f"{where}: {fault}" for fault in _agui_faults(event, version)]
-        if event.get("type") == "RUN_STARTED":
-            run = event
-        elif event.get("type") == "RUN_FINISHED":
-            for name in ("threadId", "runId"):
-                if event.get(name) != run.get(name):
-                    faults.append(f"{where}: {name} is not that of RUN_STARTED")
-    return faults
-
-
-def _agui_faults(event: dict[str, Any], version: str) -> Iterable[str]:
-    type = event.get("type", "")
-    if type not in _AGUI:
-        yield "no event of AG-UI"
-        return
-    required, optional = _AGUI[type]
-    known = required | optional | _ALWAYS
-    for name in required:
-        if name not in event:
-            yield f"{name} is missing"
-    for name, value in event.items():
-        if name not in known:
-            yield f"{name} is no field of it"
-        elif not isinstance(value, known[name]):
-            yield f"{name} has the wrong type"
-    if "metadata" in event and version != "1.0":
-        yield "metadata came with 1.0"
-    if type == "RUN_FINISHED" and "outcome" in event:
-        yield from _outcome_faults(event["outcome"], version)
-    if type == "STATE_DELTA":
-        for operation in event["delta"]:
-            if set(operation) != _OPERATION_FIELDS.get(operation.get("op"), set()):
-                yield f"no clean operation: {operation}"
-    if type == "MESSAGES_SNAPSHOT":
-        for message in event["messages"]:
-            yield from _message_faults(message, version)
-
-
-def _outcome_faults(outcome: dict[str, Any], version: str) -> Iterable[str]:
-    match outcome.get("type"):
-        case "interrupt":
-            interrupts = outcome.get("interrupts", [])
-            ids = [each["id"] for each in interrupts]
-            if not ids or len(set(ids)) != len(ids) or set(outcome) != {"type", "interrupts"}:
-                yield f"no clean list of interrupts: {ids}"
-            for each in interrupts:
-                if None in each.values() or not isinstance(each.get("reason"), str):
-                    yield f"no clean interrupt: {each}"
-                if "expiresAt" in each and version != "1.0":
-                    yield "an older client cannot even cancel what has expired"
-        case "cancelled" if version == "1.0":
-            if set(outcome) != {"type"}:
-                yield "cancelled says nothing else"
-        case other:
-            yield f"the outcome {other!r} is not for everybody"
-
-
-_MESSAGE_FIELDS = {
+_MESSAGE = {
     "user": {"id", "role", "content", "name"},
     "assistant": {"id", "role", "content", "toolCalls", "name", "metadata"},
     "tool": {"id", "role", "content", "toolCallId", "error"},
@@ -487,15 +340,56 @@ _MESSAGE_FIELDS = {
 }
 
 
+def lint_agui(stream: bytes | Iterable[_HasData], version: str) -> list[str]:
+    """The faults of a complete AG-UI stream for a peer of `version`: "1.0", or "0" for one that did not say."""
+    events, faults = _read(stream)
+    dialect = Dialect.AGUI if version == "1.0" else Dialect.AGUI_0
+    return [*faults, *_lint(events, True, dialect), *_ours_in_agui(events, version)]
+
+
+def _ours_in_agui(events: Sequence[Event], version: str) -> list[str]:
+    return [f"ours.agui: {event.type}: {fault}" for event in events for fault in _agui_faults(event, version)]
+
+
+def _agui_faults(event: Event, version: str) -> Iterable[str]:
+    type, value = event.type, event.value
+    if type not in _SENT:
+        yield "we send no such event"
+        return
+    yield from (f"we send no {name}" for name in value if name not in _SENT[type] | _ALWAYS)
+    if "metadata" in value and version != "1.0":
+        yield "metadata came with 1.0"
+    match type:
+        case "RUN_STARTED" if "protocolVersion" not in value:
+            yield "it must say which protocolVersion we speak"
+        case "RUN_FINISHED" if "outcome" in value:
+            yield from _outcome_faults(value["outcome"])
+        case "TOOL_CALL_RESULT" if not isinstance(value.get("content"), str):
+            yield "we send results as text"
+        case "STATE_DELTA":
+            unclean = (each for each in value.get("delta", ()) if set(each) != _OPERATION.get(each.get("op")))
+            yield from (f"no clean operation: {each}" for each in unclean)
+        case "MESSAGES_SNAPSHOT":
+            for message in value.get("messages", ()):
+                yield from _message_faults(message, version)
+
+
+def _outcome_faults(outcome: Any) -> Iterable[str]:
+    """An explicit success keeps assistant-ui from posting its answers (PROTOCOLS section 0, fact 4)."""
+    kind = outcome.get("type") if isinstance(outcome, dict) else None
+    if kind == "success":
+        yield "we never say success"
+    elif kind is not None and set(outcome) != ({"type", "interrupts"} if kind == "interrupt" else {"type"}):
+        yield f"an outcome {kind} with {sorted(outcome)}"
+
+
 def _message_faults(message: dict[str, Any], version: str) -> Iterable[str]:
     role = message.get("role", "")
-    if not set(message) <= _MESSAGE_FIELDS.get(role, set()):
-        yield f"no message of AG-UI: {message}"
+    if not set(message) <= _MESSAGE.get(role, set()):
+        yield f"no message of ours: {message}"
     if version != "1.0" and (role == "reasoning" or "metadata" in message):
         yield f"a message of 1.0: {message}"
-    if role == "user" and isinstance(message["content"], list):
-        kinds = {"text", "binary"} if version != "1.0" else {"text", "image", "audio", "video", "document"}
-        yield from (f"no content part: {part}" for part in message["content"] if part["type"] not in kinds)
-    for call in message.get("toolCalls", ()):
-        if not isinstance(call["function"]["arguments"], str):
-            yield f"arguments are text: {call}"
+    content = message.get("content")
+    if version != "1.0" and role == "user" and isinstance(content, list):
+        unknown = (part for part in content if part["type"] not in ("text", "binary"))
+        yield from (f"a part that 0.0.42 does not know: {part}" for part in unknown)

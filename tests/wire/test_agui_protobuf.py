@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hai_flow.engine.state import RunState
 from hai_flow.wire.agui import AGUI, AguiEncoder
 from hai_flow.wire.agui_protobuf import CONTENT_TYPE, encoded
-from tests.support.wire_lint import AGUI_TYPES
+from tests.support.wire_lint import AGUI_SENT
 from tests.wire.stories import RUN, stories
 from tests.wire.test_agui_properties import PROFILES, encode
 
@@ -27,7 +27,7 @@ def test_the_bytes_are_those_of_the_protocols_own_encoder(case):
 
 
 def test_every_type_that_we_send_is_compared():
-    assert {case["event"]["type"] for case in CASES} == AGUI_TYPES
+    assert {case["event"]["type"] for case in CASES} == AGUI_SENT
 
 
 @settings(deadline=None)

@@ -1,147 +1,261 @@
-"""The linter finds what it is there for."""
+"""The linter finds what it is there for: what the protocols demand of anybody, and what only we promise."""
 
 from __future__ import annotations
 
 import json
+import struct
 from typing import Any
 
 import pytest
 
+from hai_flow.conformance import Dialect
+from hai_flow.wire.agui_protobuf import encoded
 from hai_flow.wire.dialect import Frame
 from hai_flow.wire.framing import MESSAGE_PACK
 from hai_flow.wire.sse import event_bytes
-from tests.support.wire_lint import faults_of, lint, lint_binary, lint_log, lint_social
-
-START, FINISH = {"type": "RUN_STARTED", "timestamp": 1}, {"type": "RUN_FINISHED", "timestamp": 2}
-CALL = {"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": "t"}
-CALL_END = {"type": "TOOL_CALL_END", "toolCallId": "c"}
+from tests.conformance.violators import (
+    BEGUN,
+    CALL,
+    CALLED,
+    DATA,
+    DONE,
+    ERROR,
+    HAI_BEGUN,
+    HAI_DONE,
+    INTERRUPT,
+    NOTE,
+    SAID,
+    STEP,
+    TEXT,
+    UNREADABLE,
+    VIOLATORS,
+    Violator,
+    content,
+    snapshot,
+    sse,
+    user,
+)
+from tests.support.wire_lint import (
+    faults_of,
+    lint,
+    lint_agent_api,
+    lint_agui,
+    lint_binary,
+    lint_log,
+    lint_protobuf,
+    lint_social,
+)
 
 
 def frames(*events: Any) -> list[Frame]:
     return [Frame("", json.dumps(event).encode()) for event in events]
 
 
-def sse(*events: Any) -> bytes:
-    return b"".join(b"data: " + frame.data + b"\n\n" for frame in frames(*events))
+def rules(faults: list[str]) -> set[str]:
+    return {fault.partition(":")[0] for fault in faults}
 
 
-def test_a_clean_stream_has_no_faults():
-    text = {"messageId": "m", "delta": "x"}
+# --- what the protocols demand ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("violator", VIOLATORS, ids=lambda each: f"{each.rule}-{each.dialect}")
+def test_what_breaks_a_rule_of_the_kit_breaks_it_here(violator: Violator) -> None:
+    assert violator.rule in rules(lint(violator.stream, dialect=violator.dialect))
+    assert lint(frames(*violator.events), dialect=violator.dialect) == lint(violator.stream, dialect=violator.dialect)
+
+
+@pytest.mark.parametrize(("rule", "stream"), UNREADABLE, ids=[rule for rule, _ in UNREADABLE])
+def test_bytes_that_clients_cannot_read_are_named(rule: str, stream: bytes) -> None:
+    assert rule in rules(lint(stream))
+
+
+def test_a_clean_stream_has_no_faults() -> None:
     events = [
-        START,
-        {"type": "STEP_STARTED", "stepName": "s"},
-        {"type": "BUSINESS_DATA_START", "messageId": "m"},
-        {"type": "BUSINESS_DATA_CONTENT", **text},
-        {"type": "BUSINESS_DATA_END", "messageId": "m"},
-        {"type": "STATE_SNAPSHOT", "snapshot": None},
-        CALL,
-        {"type": "TOOL_CALL_ARGS", "toolCallId": "c", "delta": "{}"},
-        CALL_END,
+        HAI_BEGUN,
+        STEP,
+        DATA[0],
+        content("x"),
+        DATA[1],
+        *CALL,
         {"type": "STEP_FINISHED", "stepName": "s"},
-        FINISH,
+        HAI_DONE,
     ]
     assert lint(frames(*events)) == []
     assert lint(b": keep-alive\n\n" + sse(*events)) == []
-    assert lint(frames({"type": "RUN_ERROR", "message": "x"})) == []
-    assert lint(frames(START, FINISH, START, FINISH)) == []
+    assert lint(sse(ERROR)) == []
+    assert lint(sse(HAI_BEGUN, HAI_DONE, HAI_BEGUN, HAI_DONE)) == []
+    for version in ("1.0", "0"):
+        assert lint_agui(sse(BEGUN, TEXT[0], SAID, TEXT[1], *CALL, NOTE, DONE), version) == []
+
+
+def test_the_events_tell_the_dialect() -> None:
+    assert lint(sse(BEGUN, *TEXT, DONE)) == []
+    assert rules(lint(sse(HAI_BEGUN, *TEXT, HAI_DONE))) == {"stream.unknown-fields"}
+    assert rules(lint(sse(BEGUN, *DATA, DONE))) == {"stream.types"}
+    assert lint(sse(STEP, *CALL, NOTE), whole=False) == []
+
+
+def test_a_stream_for_a_peer_of_unknown_version_must_be_right_for_one() -> None:
+    binary = user(content=[{"type": "binary", "mimeType": "image/png", "data": "x"}])
+    cancelled = DONE | {"outcome": {"type": "cancelled"}}
+    assert lint(sse(BEGUN, snapshot(binary), DONE)) == []
+    assert lint(sse(BEGUN, cancelled)) == []
+    assert rules(lint(sse(BEGUN, snapshot(binary), cancelled))) <= {"old.outcome", "stream.messages"}
+    assert lint(sse(BEGUN, snapshot(binary), cancelled))
+
+
+# --- what only we promise -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("events", "fault"),
+    ("rule", "stream"),
     [
-        ([FINISH], "first event"),
-        ([START], "without a terminal event"),
-        ([START, FINISH, FINISH], "nothing may follow"),
-        ([START, FINISH, {"type": "CUSTOM"}], "nothing may follow"),
-        ([START, START, FINISH], "has no terminal event"),
-        ([START | {"parentRunId": None}, FINISH], "parentRunId is null"),
-        ([START | {"timestamp": 1.5}, FINISH], "not an integer"),
-        ([START | {"timestamp": True}, FINISH], "not an integer"),
-        ([START | {"timestamp": "1"}, FINISH], "not an integer"),
-        ([START, {"type": "STEP_STARTED", "stepName": "s"}, FINISH], "still open"),
-        ([START, CALL, FINISH], "still open"),
-        ([START, *[{"type": "STEP_STARTED", "stepName": "s"}] * 2, {"type": "RUN_ERROR"}], "open already"),
-        ([START, {"type": "STEP_FINISHED", "stepName": "s"}, FINISH], "not open"),
-        ([START, {"type": "STEP_STARTED"}, {"type": "RUN_ERROR"}], "stepName must be text"),
-        ([START, {"type": "BUSINESS_DATA_CONTENT", "messageId": "m", "delta": "x"}, FINISH], "not open"),
-        ([START, CALL, {"type": "TOOL_CALL_ARGS", "toolCallId": "c", "delta": {}}, CALL_END, FINISH], "must be text"),
-        ([START, CALL, CALL_END, CALL, CALL_END, FINISH], "history already"),
+        ("ours.one-end", sse(BEGUN, DONE, ERROR)),
+        ("ours.names", sse(BEGUN, TEXT[0] | {"messageId": ""}, TEXT[1] | {"messageId": ""}, DONE)),
+        ("ours.one-line", sse(BEGUN, DONE) + b'data: {"type":\ndata: "RUN_ERROR"}\n\n'),
+        ("ours.one-line", sse(BEGUN, DONE) + b"id: 5\n\n"),
+        ("ours.lines", sse(BEGUN, DONE).replace(b"data: ", b"retry: 5\ndata: ", 1)),
+    ],
+)
+def test_a_promise_of_ours_that_is_broken_is_named(rule: str, stream: bytes) -> None:
+    assert rule in rules(lint(stream))
+
+
+def test_a_frame_has_no_line_breaks() -> None:
+    assert rules(lint([Frame("", b'{"type":"RUN_ERROR",\n"message":"x"}')])) >= {"ours.one-line"}
+
+
+IMAGE = {"type": "image", "source": {"type": "url", "value": "https://example.com/a"}}
+
+
+@pytest.mark.parametrize(
+    ("fault", "version", "events"),
+    [
+        ("we send no such event", "1.0", [BEGUN, {"type": "TEXT_MESSAGE_CHUNK"}, DONE]),
+        ("we send no usage", "1.0", [BEGUN, DONE | {"usage": []}]),
+        ("metadata came with 1.0", "0", [BEGUN, TEXT[0] | {"metadata": {}}, TEXT[1], DONE]),
+        ("which protocolVersion", "1.0", [{k: v for k, v in BEGUN.items() if k != "protocolVersion"}, DONE]),
+        ("never say success", "1.0", [BEGUN, DONE | {"outcome": {"type": "success"}}]),
+        ("an outcome cancelled with", "1.0", [BEGUN, DONE | {"outcome": {"type": "cancelled", "reason": "x"}}]),
         (
-            [
-                START,
-                {"type": "MESSAGE_SNAPSHOT", "messages": [{"id": "a", "toolCalls": [{"id": "c"}]}]},
-                CALL,
-                CALL_END,
-                FINISH,
-            ],
-            "history already",
+            "an outcome interrupt with",
+            "1.0",
+            [BEGUN, DONE | {"outcome": {"type": "interrupt", "interrupts": [INTERRUPT], "pendingToolCallIds": []}}],
         ),
-        ([START, {"type": "MESSAGE_SNAPSHOT", "messages": [{"id": "a", "name": None}]}, FINISH], "name is null"),
-        ([START, {"type": "MESSAGE_SNAPSHOT", "messages": [{"id": "a"}] * 2}, FINISH], "two messages"),
-        ([START, 5, FINISH], "object with a type"),
+        (
+            "results as text",
+            "1.0",
+            [BEGUN, {"type": "TOOL_CALL_RESULT", "messageId": "m", "toolCallId": "c", "content": []}, DONE],
+        ),
+        (
+            "no clean operation",
+            "1.0",
+            [BEGUN, {"type": "STATE_DELTA", "delta": [{"op": "remove", "path": "/a", "from": ""}]}, DONE],
+        ),
+        ("no message of ours", "1.0", [BEGUN, snapshot(user(subagentRunId="a")), DONE]),
+        ("no message of ours", "1.0", [BEGUN, snapshot({"id": "s", "role": "system", "content": "x"}), DONE]),
+        ("a message of 1.0", "0", [BEGUN, snapshot(CALLED | {"metadata": {}}), DONE]),
+        ("a message of 1.0", "0", [BEGUN, snapshot({"id": "r", "role": "reasoning", "content": "x"}), DONE]),
+        (
+            "that 0.0.42 does not know",
+            "0",
+            [BEGUN, snapshot(user(content=[IMAGE])), DONE],
+        ),
     ],
 )
-def test_a_fault_is_named(events, fault):
-    assert len(lint(frames(*events))) == 1
-    assert fault in lint(frames(*events))[0]
-    assert lint(sse(*events)) == lint(frames(*events))
-
-
-@pytest.mark.parametrize(
-    ("stream", "fault"),
-    [
-        (sse(START, FINISH).replace(b"\n", b"\r\n"), "a CR"),
-        (sse(START, FINISH)[:-1], "blank line"),
-        (sse(START, FINISH).replace(b"data: ", b"data:"), "and a space"),
-        (b"data: " + sse(START, FINISH), "not JSON"),
-        (sse(START, FINISH) + b"data: 1\ndata: 2\n\n", "one data line"),
-        (sse(START, FINISH) + b"id: 5\n\n", "one data line"),
-        (sse(START, FINISH) + b"retry: 5\n\n", "expected id:"),
-    ],
-)
-def test_bytes_that_clients_cannot_read_are_named(stream, fault):
-    assert any(fault in found for found in lint(stream))
-
-
-def test_a_frame_has_no_line_breaks():
-    assert any("line break" in fault for fault in lint([Frame("", b'{"type":\n"RUN_ERROR"}')]))
+def test_ag_ui_of_ours_is_narrower(fault: str, version: str, events: list[Any]) -> None:
+    found = lint_agui(sse(*events), version)
+    assert rules(found) == {"ours.agui"}
+    assert any(fault in each for each in found)
 
 
 # --- pieces of streams --------------------------------------------------------------------------------------------
 
 
-def test_a_piece_of_a_stream_may_lack_its_beginning_and_its_end():
-    piece = sse({"type": "BUSINESS_DATA_CONTENT", "messageId": "m", "delta": "x"}, CALL_END, CALL | {"toolCallId": "d"})
+def test_a_piece_of_a_stream_may_lack_its_beginning_and_its_end() -> None:
+    piece = sse(content("x"), CALL[2], CALL[0] | {"toolCallId": "d"})
     assert len(lint(piece)) > 1
     assert lint(piece, whole=False) == []
     assert faults_of(piece) == []
 
 
 @pytest.mark.parametrize(
-    ("events", "fault"),
+    ("events", "rule"),
     [
-        ([FINISH, START, CALL_END, FINISH], "not open"),
-        ([{"type": "CUSTOM", "name": None}], "name is null"),
-        ([START | {"timestamp": 1.5}], "not an integer"),
-        ([START, START], "has no terminal event"),
-        ([START, FINISH, CALL], "nothing may follow"),
+        ([HAI_DONE, HAI_BEGUN, CALL[2], HAI_DONE], "stream.brackets"),
+        ([STEP, HAI_DONE], "stream.steps"),
+        ([NOTE | {"name": None}], "stream.no-nulls"),
+        ([HAI_BEGUN | {"timestamp": 1.5}], "stream.timestamps"),
+        ([HAI_BEGUN, HAI_BEGUN], "stream.first"),
+        ([HAI_BEGUN, HAI_DONE, NOTE], "stream.nothing-after"),
     ],
 )
-def test_a_piece_shows_the_faults_that_no_other_could_mend(events, fault):
-    (found,) = faults_of(sse(*events))
-    assert fault in found
+def test_a_piece_shows_the_faults_that_no_other_could_mend(events: list[Any], rule: str) -> None:
+    assert rule in rules(faults_of(sse(*events)))
 
 
 # --- binary -------------------------------------------------------------------------------------------------------
 
 
-def test_binary_frames_are_linted_like_others_and_a_cut_one_is_named():
-    frames_ = [MESSAGE_PACK.render(frame.data, "", None) for frame in frames(START, FINISH)]
+def test_binary_frames_are_linted_like_others_and_a_cut_one_is_named() -> None:
+    frames_ = [MESSAGE_PACK.render(frame.data, "", None) for frame in frames(HAI_BEGUN, HAI_DONE)]
     whole = MESSAGE_PACK.keep_alive + b"".join(frames_)
     assert lint_binary(whole) == []
-    assert lint_binary(whole[:-1]) == ["the last frame is cut off", "the stream ends without a terminal event"]
-    assert lint_binary(whole[:-1], whole=False) == ["the last frame is cut off"]
-    assert lint_binary(frames_[0]) == ["the stream ends without a terminal event"]
+    assert rules(lint_binary(whole[:-1])) == {"frames", "stream.terminal"}
+    assert rules(lint_binary(whole[:-1], whole=False)) == {"frames"}
+    assert rules(lint_binary(frames_[0])) == {"stream.terminal"}
+
+
+@pytest.mark.parametrize("violator", [each for each in VIOLATORS if each.dialect is Dialect.HAI and each.events])
+def test_what_breaks_a_rule_breaks_it_in_binary_too(violator: Violator) -> None:
+    stream = b"".join(MESSAGE_PACK.render(frame.data, "", None) for frame in frames(*violator.events))
+    assert rules(lint_binary(stream)) == {violator.rule}
+
+
+def test_protobuf_frames_are_linted_like_others() -> None:
+    def written(*events: dict[str, Any]) -> bytes:
+        return b"".join(struct.pack(">I", len(frame)) + frame for frame in map(encoded, events))
+
+    assert lint_protobuf(written(BEGUN, TEXT[0], SAID, TEXT[1], DONE)) == []
+    assert rules(lint_protobuf(written(BEGUN, TEXT[0], SAID, DONE))) == {"stream.brackets"}
+    assert rules(lint_protobuf(written(BEGUN, DONE)[:-1])) == {"frames", "stream.terminal"}
+    assert rules(lint_protobuf(written(BEGUN, DONE | {"outcome": {"type": "success"}}))) == {"ours.agui"}
+
+
+# --- the Agent API ------------------------------------------------------------------------------------------------
+
+
+def process(*objects: dict[str, Any]) -> bytes:
+    return sse(*({"sequence_number": number} | each for number, each in enumerate(objects)))
+
+
+RESPONSES = [{"object": "response", "status": status} for status in ("created", "in_progress", "completed")]
+MESSAGE = {"object": "message", "id": "m", "status": "in_progress"}
+CONTENT = {"object": "content", "msg_id": "m"}
+
+
+def test_a_clean_response_has_no_faults() -> None:
+    stream = process(*RESPONSES[:2], MESSAGE, CONTENT, MESSAGE | {"status": "completed"}, RESPONSES[2])
+    assert lint_agent_api(stream, whole=True) == faults_of(stream, whole=True) == []
+
+
+@pytest.mark.parametrize(
+    ("stream", "fault"),
+    [
+        (process(*RESPONSES).replace(b"\n", b"\r\n"), "a carriage return"),
+        (process(*RESPONSES).replace(b'number": 2', b'number": 3'), "object 2: sequence_number 3"),
+        (process(*RESPONSES[:2], MESSAGE, MESSAGE, RESPONSES[2]), "in_progress out of turn"),
+        (process(*RESPONSES[:2], MESSAGE | {"status": "completed"}, RESPONSES[2]), "completed out of turn"),
+        (process(*RESPONSES[:2], CONTENT, RESPONSES[2]), "outside of its message"),
+        (process(*RESPONSES[:2]), "one end"),
+        (process(*RESPONSES[1:]), "expected created"),
+        (process(*RESPONSES[:2], MESSAGE, RESPONSES[2]), "open ['m']"),
+        (process(*RESPONSES[:2], {"object": None}, RESPONSES[2]), "an object with a object"),
+        (process(*RESPONSES) + b"data: x\n\n", "not JSON"),
+    ],
+)
+def test_a_fault_of_a_response_is_named(stream: bytes, fault: str) -> None:
+    assert any(fault in found for found in lint_agent_api(stream, whole=True))
 
 
 # --- the log ------------------------------------------------------------------------------------------------------
@@ -164,13 +278,17 @@ def test_the_log_goes_on_by_one_under_its_own_names():
 
 WHO = {"threadId": "t", "runId": "r"}
 NAMED = {**WHO, "messageId": "m", "toolCallId": "c", "toolCallName": "t"}
-SAID = {
+WHOLE = {
     "type": "TEXT_MESSAGE_END", **WHO, "messageId": "m", "role": "assistant", "stage": "worker", "status": "success",
     "answer": "", "key_points": [], "result_type": "unknown", "suggested_actions": [], "error": None, "ui_schema": {},
 }  # fmt: skip
-STEP = {"type": "STEP_STARTED", **WHO, "stepName": "s"}
+STEP_OF_RUN = {"type": "STEP_STARTED", **WHO, "stepName": "s"}
 ARGS = {"type": "TOOL_CALL_ARGS", **NAMED, "args": {}, "stage": "worker"}
-DONE = {"type": "RUN_FINISHED", **WHO}
+RESULT = {
+    "type": "TOOL_CALL_RESULT", **WHO, "messageId": "m", "role": "tool", "stage": "worker", "tool_name": "t",
+    "tool_call_id": "c", "tool_call_args": {}, "status": "done", "result": "x", "error": None,
+}  # fmt: skip
+FINISHED = {"type": "RUN_FINISHED", **WHO}
 
 
 def social(*events: dict[str, Any], **lines: str) -> bytes:
@@ -182,25 +300,35 @@ def social(*events: dict[str, Any], **lines: str) -> bytes:
 
 def test_a_clean_thread_has_no_faults():
     call = [{"type": f"TOOL_CALL_{edge}", **NAMED, "stage": "worker"} for edge in ("START", "END")]
-    events = [{"type": "RUN_STARTED", **WHO}, STEP, SAID, call[0], ARGS, call[1], {**STEP, "type": "STEP_FINISHED"}]
-    assert lint_social(social(*events, {**DONE, "status": "waiting", "pendings": []})) == []
-    assert faults_of(social(*events, DONE)) == []
+    events = [
+        {"type": "RUN_STARTED", **WHO},
+        STEP_OF_RUN,
+        WHOLE,
+        call[0],
+        ARGS,
+        call[1],
+        {**STEP_OF_RUN, "type": "STEP_FINISHED"},
+    ]
+    assert lint_social(social(*events, {**FINISHED, "status": "waiting", "pendings": []})) == []
+    assert faults_of(social(*events, FINISHED)) == []
 
 
 @pytest.mark.parametrize(
     ("events", "fault"),
     [
-        ([{**DONE, "runId": None}], "runId is null"),
+        ([{**FINISHED, "runId": None}], "runId is null"),
         ([{"type": "RUN_FINISHED", "threadId": "t"}], "expected the fields"),
         ([{"type": "RUN_ERROR", **WHO, "message": "x"}], "expected the fields"),
         ([{"type": "TEXT_MESSAGE_CONTENT", **WHO}], "no such event"),
-        ([{**SAID, "cost": 1}], "expected the fields"),
-        ([{**SAID, "status": "ok"}], "none of the document's"),
-        ([SAID, SAID], "complete already"),
-        ([STEP, STEP], "open already"),
-        ([STEP, DONE], "still open"),
+        ([{**WHOLE, "cost": 1}], "expected the fields"),
+        ([{**WHOLE, "status": "ok"}], "none of the document's"),
+        ([WHOLE, WHOLE], "complete already"),
+        ([STEP_OF_RUN, STEP_OF_RUN], "open already"),
+        ([STEP_OF_RUN, FINISHED], "still open"),
         ([ARGS, ARGS], "ARGS, ARGS of one call"),
         ([{**ARGS, "args": "{}"}], "must be an object"),
+        ([RESULT], "none of the document's"),
+        ([{**FINISHED, "threadId": ""}], "threadId and runId must be text"),
     ],
 )
 def test_a_fault_of_a_thread_is_named(events, fault):
@@ -208,5 +336,5 @@ def test_a_fault_of_a_thread_is_named(events, fault):
 
 
 def test_a_threads_lines_name_each_event_and_its_place():
-    assert len(lint_social(social(DONE, event="RUN_STARTED"))) == 1
-    assert len(lint_social(social(DONE, DONE, id="5"))) == 1
+    assert len(lint_social(social(FINISHED, event="RUN_STARTED"))) == 1
+    assert len(lint_social(social(FINISHED, FINISHED, id="5"))) == 1
