@@ -30,7 +30,8 @@ from hai_flow.wire.social import SOCIAL, SocialEncoder, profile
 
 router = APIRouter(prefix="/api/v1/agent/runs", tags=["dialects"])
 
-ThreadId: TypeAlias = Annotated[str, Path(max_length=200, pattern=NO_CONTROL_CHARACTERS)]
+# A client names its threads freely, also with slashes in them, which a proxy may have decoded on the way.
+ThreadId: TypeAlias = Annotated[str, Path(min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)]
 
 _STREAM: Final[dict[str, Any]] = {
     "description": "the thread's events, for as long as one listens",
@@ -57,7 +58,7 @@ _HISTORY: Final[dict[str, Any]] = {
 }
 
 
-@router.get("/{thread_id}/events", response_model=None, responses={**documented(400), 200: _STREAM})
+@router.get("/{thread_id:path}/events", response_model=None, responses={**documented(400), 200: _STREAM})
 async def get_thread_events(
     thread_id: ThreadId,
     access: CurrentAccess,
@@ -71,7 +72,7 @@ async def get_thread_events(
     return await access.stream(lambda: thread.after(given), SOCIAL)
 
 
-@router.get("/{thread_id}/history", response_model=None, responses={**documented(400), 200: _HISTORY})
+@router.get("/{thread_id:path}/history", response_model=None, responses={**documented(400), 200: _HISTORY})
 async def get_thread_history(thread_id: ThreadId, access: CurrentAccess) -> Response:
     """The thread's messages so far, what people are asked, and the cursor behind which the events go on."""
     last = await threads.last_run(access.pool, access.tenant, thread_id)

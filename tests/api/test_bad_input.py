@@ -82,6 +82,9 @@ def posts(run_id: str, pending_id: str) -> list[str]:
     return [
         "/awp",
         "/workflows/chat/awp",
+        "/process",
+        "/workflows/chat/process",
+        "/api/aui/input",
         "/v1/runs",
         *(f"/v1/runs/{run_id}/{verb}" for verb in ("pause", "stop", "terminate")),
         f"/v1/pendings/{pending_id}/decide",
