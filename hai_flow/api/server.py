@@ -130,8 +130,8 @@ class _Server(uvicorn.Server):
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether a record of uvicorn's tells of us, not of a client that sends no UTF-8: its socket is closed (1007), which
-    is all there is to do, and no fault with a traceback."""
+    """Whether a record of uvicorn's tells of us, not of a client that sends no UTF-8: closing its socket (1007) is all
+    there is to do, so it is no fault with a traceback."""
     return not record.getMessage().startswith("Invalid UTF-8 sequence received from client")
 
 
