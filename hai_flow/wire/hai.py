@@ -239,7 +239,8 @@ class HaiEncoder(TurnEncoder):
         return [_custom(name, value, at)]
 
     def raw(self, at: int, event: Json, source: str | None) -> list[Frame]:
-        return [_frame("RAW", at, event=event, source=source)]
+        said = {"type": "RAW", "event": event, **without_none({"source": source}), "timestamp": at}
+        return [Frame("RAW", dump(said))]  # what another system said may be null, and is there then
 
     def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
         """One message with exactly one content: the client parses what it has when the message ends (H6)."""
@@ -284,7 +285,7 @@ def _frame(type: str, at: int, *, call: str | None = None, terminal: bool = Fals
 
 
 def _custom(name: str, value: Json, at: int) -> Frame:
-    """CUSTOM's value may be null, and is there then: no other field of HAI is."""
+    """CUSTOM's value may be null, and is there then: but for RAW's event, no other field of HAI is."""
     return Frame("CUSTOM", dump({"type": "CUSTOM", "name": name, "value": value, "timestamp": at}))
 
 
