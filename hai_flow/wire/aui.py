@@ -157,7 +157,8 @@ class AuiEncoder(TurnEncoder):
             return [_activity(at, path, "running")]
         if step is None or step.status in ("running", "waiting"):
             return []
-        return [_activity(at, path, "failed" if step.status == "failed" else "completed")]
+        cut = step.status == "stopped" and self.state.status in ("stopping", "stopped")  # not: another branch was first
+        return [_activity(at, path, "failed" if cut or step.status == "failed" else "completed")]
 
     def _step_ended(self, event: e.StepFinished | e.StepFailed | e.StepStopped | e.StepSkipped) -> list[Frame]:
         """Whenever it began: perhaps in an earlier turn."""

@@ -58,15 +58,23 @@ def test_an_activity_that_was_under_way_when_its_run_failed_has_failed():
     ]  # fmt: skip
 
 
+def test_a_step_that_was_stopped_because_another_was_first_has_not_failed():
+    story = Story().start().step("a")
+    story.tell(e.StepStopped, path="a")
+    assert activities(story) == [("a", "running"), ("a", "completed")]
+
+
 def test_a_stop_between_two_turns_ends_the_run():
     story = Story().start()
     story.question("q")
     story.end_turn()
     before = len(story.events)
+    story.tell(e.RunStopping, by="user:local", reason="enough")
     story.tell(e.StepStopped, path="q")
     story.tell(e.RunStopped, by="user:local", reason="enough")
     frames = encode(story, before)
     assert [frame.name for frame in frames] == ["aui_activity_snapshot", "aui_run_finished"]
+    assert activities(story, before) == [("q", "failed")]
     assert json.loads(frames[-1].data)["outcome"] == "cancelled"
     assert frames[-1].terminal
 
