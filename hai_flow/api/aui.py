@@ -83,19 +83,24 @@ async def post_input(body: InputBody, access: CurrentAccess) -> Response:
 @router.websocket("/ws/{stream_type}")
 async def stream(socket: WebSocket, stream_type: str, access: CurrentAccess) -> None:
     """A session's events as they are committed, and its inputs."""
-    await socket.accept()
-    connection = _Connection(socket, access)
     try:
-        access.admission.open_stream()
+        await socket.accept()
+        await _served(_Connection(socket, access), stream_type)
+    except (WebSocketDisconnect, _Stalled):
+        log.info("follower_gone", path=socket.url.path)
+
+
+async def _served(connection: _Connection, stream_type: str) -> None:
+    admission = connection.access.admission
+    try:
+        admission.open_stream()
     except Rejected as rejected:
         await connection.refuse(rejected, CLOSE_ERROR)
         return
     try:
         await connection.run(stream_type)
-    except (WebSocketDisconnect, _Stalled):
-        log.info("follower_gone", path=socket.url.path)
     finally:
-        access.admission.close_stream()
+        admission.close_stream()
 
 
 class _Stalled(Exception):
@@ -177,7 +182,7 @@ class _Connection:
 
     def __init__(self, socket: WebSocket, access: Access) -> None:
         self._socket = socket
-        self._access = access
+        self.access = access
         self._limits = limits_of(access.settings)
         self._sending = asyncio.Lock()
         self._taking = asyncio.Lock()  # what is taken is acknowledged before the stream ends
@@ -188,10 +193,10 @@ class _Connection:
         workflow = None if stream_type in ANY_WORKFLOW else stream_type
         try:
             if workflow is not None:
-                await self._access.runtime.catalog.resolve(self._access.tenant, workflow)
+                await self.access.runtime.catalog.resolve(self.access.tenant, workflow)
             params: Object | None = await self._params()
             while params is not None:
-                session = _Session(self._access, self._session_id(params), workflow)
+                session = _Session(self.access, self._session_id(params), workflow)
                 await self._tell("aui_stream_start", session_id=session.id)
                 params = await self._both_ways(session, params)
         except Rejected as rejected:
@@ -203,7 +208,7 @@ class _Connection:
         """Until one of the two ways ends. The parameters under which the client wants to begin anew, if it does."""
         down = asyncio.ensure_future(self._down(session, params))
         up = asyncio.ensure_future(self._up(session))
-        closing = asyncio.ensure_future(self._access.runtime.fanout.closing.wait())
+        closing = asyncio.ensure_future(self.access.runtime.fanout.closing.wait())
         try:
             await asyncio.wait({down, up, closing}, return_when=asyncio.FIRST_COMPLETED)
             if up.done():
@@ -235,9 +240,9 @@ class _Connection:
         """What the session is, what its parameters say in it, then what comes, until a run of it has ended."""
         place = None
         last = await session.last_run()
-        state = None if last is None else await self._access.state(last)
+        state = None if last is None else await self.access.state(last)
         if last is not None and state is not None:
-            earlier = await earlier_entries(self._access, session.id, last)
+            earlier = await earlier_entries(self.access, session.id, last)
             await self._send(AuiEncoder(aui.profile(), state).preface(None, earlier))
             place = Place(last, state.seq)
         if _text(params, "message") is not None or _text(params, "text") is not None:
@@ -245,21 +250,19 @@ class _Connection:
         if state is not None and not state.ended and await self._follow(state):
             return
         while True:
-            await self._access.runtime.threads.news(self._access.tenant, session.id, place)
+            await self.access.runtime.threads.news(self.access.tenant, session.id, place)
             newest = await session.last_run()
             assert newest is not None, "a thread with news has a run"
             known = place is not None and newest == place.run_id
-            start = (
-                await self._access.state(newest, place.seq) if place is not None and known else RunState(str(newest))
-            )
+            start = await self.access.state(newest, place.seq) if place is not None and known else RunState(str(newest))
             if await self._follow(start):
                 return
-            place = Place(newest, (await self._access.state(newest)).seq)
+            place = Place(newest, (await self.access.state(newest)).seq)
 
     async def _follow(self, start: RunState) -> bool:
         """Send what follows `start`. Whether the run has ended."""
         ended = False
-        rest = self._access.follow(start, AUI, aui.profile())
+        rest = self.access.follow(start, AUI, aui.profile())
         async with contextlib.aclosing(rest):
             async for pieces in rest:
                 frames = [frame for piece in pieces for frame in piece.frames]
@@ -272,12 +275,12 @@ class _Connection:
             await self._write(frame.data)
 
     async def _tell(self, type: str, **fields: Json) -> None:
-        await self._write(aui.event(type, self._access.runtime.committer.now_ms(), uuid4(), **fields))
+        await self._write(aui.event(type, self.access.runtime.committer.now_ms(), uuid4(), **fields))
 
     async def _write(self, data: bytes) -> None:
         """Raises `_Stalled` if the client takes nothing for too long: it comes back and gets snapshots."""
         try:
-            async with self._sending, asyncio.timeout(self._access.settings.follower_stall_seconds):
+            async with self._sending, asyncio.timeout(self.access.settings.follower_stall_seconds):
                 await self._socket.send_text(data.decode())
         except TimeoutError:
             raise _Stalled from None

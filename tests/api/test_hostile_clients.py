@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import struct
 from contextlib import ExitStack, suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -139,6 +140,22 @@ def test_a_frame_that_is_no_text_or_no_frame_closes_the_socket(server: ServerPro
             while True:
                 client.recv(timeout=10)
         assert client.close_code in (1002, 1007)
+
+
+def test_a_socket_for_which_there_is_no_place_is_told_so_and_one_that_leaves_at_once_is_no_fault(
+    postgres_server: Server,
+) -> None:
+    with postgres_server.database() as dsn, serving(dsn, admission={"streams_max": 1}) as server:
+        one = AuiClient(server.url, "cleanup")
+        one.until("aui_stream_start")
+        for _ in range(20):
+            with _deaf(server.url, _UPGRADE.format(session="s")) as leaving:
+                leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        other = AuiClient(server.url, "cleanup")
+        assert other.until("aui_error")["error_code"] == "streams_busy"
+        assert other.ended() == 1011
+        one.close()
+        assert "Traceback" not in server.log
 
 
 def test_two_sockets_of_a_session_see_the_same_events_and_the_first_answer_wins(server: ServerProcess) -> None:
