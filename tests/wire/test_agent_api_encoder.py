@@ -195,7 +195,7 @@ def test_a_structured_output_is_the_content_of_its_kind_or_data(said: Object, sh
     assert (content["index"], content["status"]) == (0, "completed")
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(stories(), st.data())
 def test_any_turn_is_a_well_formed_response_from_wherever_one_follows(story: Story, data: st.DataObject):
     at = data.draw(st.integers(1, len(story.events)))
