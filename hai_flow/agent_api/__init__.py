@@ -1,22 +1,23 @@
 """The objects of the Agent API, and builders that stream them in the right order.
 
 Three layers: a `ResponseBuilder` makes `MessageBuilder`s, which make `ContentBuilder`s. Every method returns the
-object to send next, as a plain dict ready for JSON; nothing is sent here, and nothing is read from a clock:
+object to send next, as a plain dict ready for JSON; nothing is sent here:
 
-    response = ResponseBuilder("response_1", session_id="s1", created_at=1795222589)
+    response = ResponseBuilder(session_id="s1")
     send(response.created())
     send(response.in_progress())
-    message = response.create_message_builder("msg_1")
+    message = response.create_message_builder()
     send(message.in_progress())
     text = message.create_content_builder("text")
     send(text.add_text_delta("Hel"))
     send(text.add_text_delta("lo"))
     send(text.complete())
     send(message.complete())
-    send(response.completed(at=1795222590))
+    send(response.completed())
 
-Optional fields are written as null, as the runtime that most clients were written against does. Numbers of a stream
-(`sequence_number`) are put in front by `Sequence`, because only who sends knows what was sent.
+Ids and times may be given; those that are not are new ids, and now. Optional fields are written as null, as the runtime
+that most clients were written against does. Numbers of a stream (`sequence_number`) are put in front by `Sequence`,
+because only who sends knows what was sent.
 """
 
 from hai_flow.agent_api.builders import ContentBuilder, MessageBuilder, ResponseBuilder, Sequence

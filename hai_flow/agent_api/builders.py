@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
+from uuid import uuid4
 
 from hai_flow.agent_api.types import ContentType, MessageType, Role, RunStatus
 
@@ -98,18 +100,29 @@ class MessageBuilder:
         self._metadata = metadata or {}
         self._contents: dict[int, Object] = {}
         self._indexes = 0
+        self.status: RunStatus = "completed"
+        """How it ends; in the output of its response it has ended, whatever was sent."""
 
     def in_progress(self) -> Object:
         """The message begins."""
         return self.shown("in_progress")
 
-    def create_content_builder(self, content_type: ContentType = "text") -> ContentBuilder:
-        """The next content; its index counts from 0."""
-        self._indexes += 1
-        return ContentBuilder(self, content_type, self._indexes - 1)
+    def create_content_builder(self, content_type: ContentType = "text", index: int | None = None) -> ContentBuilder:
+        """The content at `index`, counted from 0; without one, the next."""
+        index = self._indexes if index is None else index
+        self._indexes = max(self._indexes, index + 1)
+        return ContentBuilder(self, content_type, index)
+
+    def add_content(self, content: Object) -> MessageBuilder:
+        """A content that is complete, in the place that its `index` names. What `ContentBuilder.complete` gives is part
+        of its message already; to add it again changes nothing."""
+        self._indexes = max(self._indexes, content["index"] + 1)
+        self._add(content["index"], content)
+        return self
 
     def complete(self, status: RunStatus = "completed") -> Object:
-        """The message with all contents that are complete."""
+        """The message with all contents that are complete. `incomplete`: it was cut off."""
+        self.status = status
         return self.shown(status)
 
     def shown(self, status: RunStatus) -> Object:
@@ -133,12 +146,13 @@ class MessageBuilder:
 
 
 class ResponseBuilder:
-    """One response: a turn of an agent. `created_at` is in seconds since 1970."""
+    """One response: a turn of an agent. `created_at` is in seconds since 1970; without one it is now, and without an
+    id there is a new one."""
 
-    def __init__(self, id: str, *, session_id: str | None = None, created_at: int = 0) -> None:
-        self.id = id
+    def __init__(self, id: str | None = None, *, session_id: str | None = None, created_at: int | None = None) -> None:
+        self.id = f"response_{uuid4()}" if id is None else id
         self._session_id = session_id
-        self._created_at = created_at
+        self._created_at = _now() if created_at is None else created_at
         self._messages: list[MessageBuilder] = []
 
     def created(self) -> Object:
@@ -151,25 +165,29 @@ class ResponseBuilder:
 
     def create_message_builder(
         self,
-        id: str,
+        id: str | None = None,
         message_type: MessageType = "message",
         role: Role = "assistant",
         metadata: Object | None = None,
     ) -> MessageBuilder:
-        """The next message of the output."""
-        message = MessageBuilder(id, message_type, role, metadata)
+        """The next message of the output, with a new id if it is given none."""
+        message = MessageBuilder(f"msg_{uuid4()}" if id is None else id, message_type, role, metadata)
         self._messages.append(message)
         return message
 
-    def completed(self, *, at: int, status: RunStatus = "completed", usage: Object | None = None) -> Object:
-        """The last object of a stream, with the whole output. `at` is in seconds since 1970."""
-        output = [message.complete() for message in self._messages]
-        return self.shown(status, output=output, completed_at=at, usage=usage)
+    def completed(
+        self, *, at: int | None = None, status: RunStatus = "completed", usage: Object | None = None
+    ) -> Object:
+        """The last object of a stream, with the whole output. `at` is in seconds since 1970; now, if it is not said."""
+        return self.shown(status, output=self._output(), completed_at=_now() if at is None else at, usage=usage)
 
-    def failed(self, code: str, message: str, *, at: int) -> Object:
+    def failed(self, code: str, message: str, *, at: int | None = None) -> Object:
         """The last object of a stream that failed."""
-        output = [each.complete() for each in self._messages]
-        return self.shown("failed", output=output, completed_at=at, error={"code": code, "message": message})
+        error = {"code": code, "message": message}
+        return self.shown("failed", output=self._output(), completed_at=_now() if at is None else at, error=error)
+
+    def _output(self) -> list[Object]:
+        return [message.shown(message.status) for message in self._messages]
 
     def shown(
         self,
@@ -194,7 +212,12 @@ class ResponseBuilder:
         }
 
     def generate_streaming_response(
-        self, text_tokens: Iterable[str], *, message_id: str, at: int, role: Role = "assistant"
+        self,
+        text_tokens: Iterable[str],
+        role: Role = "assistant",
+        *,
+        message_id: str | None = None,
+        at: int | None = None,
     ) -> Iterator[Object]:
         """The whole stream of a response that is one text."""
         yield self.created()
@@ -223,3 +246,7 @@ class Sequence:
         """The number of the next object."""
         self._next += 1
         return self._next - 1
+
+
+def _now() -> int:
+    return int(time.time())

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Iterable
 from typing import Any, Final
 from uuid import uuid4
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from starlette.requests import ClientDisconnect
 
 from hai_flow.agent_api import Sequence
 from hai_flow.api.bodies import limits_of
@@ -60,22 +62,22 @@ _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
 
 
 @router.post("/process", response_model=None, openapi_extra=_BODY, responses=_RESPONSES)
-async def post_process(body: RawBody, access: CurrentAccess) -> Response:
+async def post_process(body: RawBody, access: CurrentAccess, request: Request) -> Response:
     """Agent API: start a run, answer what it waits for, or attach to it."""
-    return await _process(body, access, None)
+    return await _process(body, access, request, None)
 
 
 @router.post("/workflows/{name}/process", response_model=None, openapi_extra=_BODY, responses=_RESPONSES)
-async def post_workflow_process(name: str, body: RawBody, access: CurrentAccess) -> Response:
+async def post_workflow_process(name: str, body: RawBody, access: CurrentAccess, request: Request) -> Response:
     """Agent API, for one workflow."""
-    return await _process(body, access, name)
+    return await _process(body, access, request, name)
 
 
-async def _process(body: bytes, access: Access, workflow: str | None) -> Response:
-    request = agent_api.read(body, limits_of(access.settings), uuid4().hex)
-    conversation = Conversation(access, AGENT_API, request.posted, workflow)
-    if not request.stream:
-        return await _whole(access, conversation)
+async def _process(body: bytes, access: Access, request: Request, workflow: str | None) -> Response:
+    asked = agent_api.read(body, limits_of(access.settings), uuid4().hex)
+    conversation = Conversation(access, AGENT_API, asked.posted, workflow)
+    if not asked.stream:
+        return await _whole(access, request, conversation)
     sequence = Sequence()
 
     async def begin() -> Pieces:
@@ -95,17 +97,36 @@ def _rendered(sequence: Sequence, frames: Iterable[Frame]) -> bytes:
     return b"".join(sse.event_bytes(agent_api.numbered(frame, sequence.next())) for frame in frames)
 
 
-async def _whole(access: Access, conversation: Conversation) -> Response:
-    """The last object of the stream alone. It takes a stream's place while it waits: 429 where there is none."""
+async def _whole(access: Access, request: Request, conversation: Conversation) -> Response:
+    """The last object of the stream alone. It takes a stream's place while it waits: 429 where there is none. Who goes
+    away meanwhile gives the place back; the run goes on."""
     access.admission.open_stream()
+    coming = asyncio.ensure_future(_last_frame(conversation))
+    leaving = asyncio.ensure_future(_gone(request))
     try:
-        last: Frame | None = None
-        pieces = await conversation.pieces()
-        async with contextlib.aclosing(pieces):
-            async for batch in pieces:
-                last = next((piece.frames[-1] for piece in reversed(batch) if piece.frames), last)
+        await asyncio.wait({coming, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not coming.done():
+            raise ClientDisconnect
+        last = coming.result()
     finally:
+        coming.cancel()
+        leaving.cancel()
+        await asyncio.gather(coming, leaving, return_exceptions=True)
         access.admission.close_stream()
     if last is None or not last.terminal:
         raise Rejected(503, "closing", "the server is shutting down; ask again.")
     return Response(agent_api.numbered(last, 0), media_type="application/json")
+
+
+async def _last_frame(conversation: Conversation) -> Frame | None:
+    last: Frame | None = None
+    pieces = await conversation.pieces()
+    async with contextlib.aclosing(pieces):
+        async for batch in pieces:
+            last = next((piece.frames[-1] for piece in reversed(batch) if piece.frames), last)
+    return last
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

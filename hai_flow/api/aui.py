@@ -18,7 +18,7 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
-from hai_flow.api.bodies import Body, CheckedRoute, limits_of
+from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute, limits_of
 from hai_flow.api.conversation import Conversation
 from hai_flow.api.deps import Access, CurrentAccess
 from hai_flow.api.following import earlier_entries
@@ -27,6 +27,7 @@ from hai_flow.engine.events import UserMessage
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
+from hai_flow.runtime.fanout import Lagging
 from hai_flow.store import threads
 from hai_flow.store.runs import RunSummary
 from hai_flow.store.threads import Place
@@ -59,7 +60,7 @@ _TAKEN: Final[dict[int | str, dict[str, Any]]] = {
 class InputBody(Body):
     """An action of the client: the answer to an interrupt, or (`payload.message`) what the user says next."""
 
-    session_id: str = Field(min_length=1, max_length=200)
+    session_id: str = Field(min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)
     action: str | None = Field(default=None, max_length=200)
     label: str | None = Field(default=None, max_length=200)
     payload: dict[str, Any] | None = None
@@ -83,19 +84,24 @@ async def post_input(body: InputBody, access: CurrentAccess) -> Response:
 @router.websocket("/ws/{stream_type}")
 async def stream(socket: WebSocket, stream_type: str, access: CurrentAccess) -> None:
     """A session's events as they are committed, and its inputs."""
-    await socket.accept()
-    connection = _Connection(socket, access)
     try:
-        access.admission.open_stream()
+        await socket.accept()
+        await _served(_Connection(socket, access), stream_type)
+    except (WebSocketDisconnect, _Stalled):
+        log.info("follower_gone", path=socket.url.path)
+
+
+async def _served(connection: _Connection, stream_type: str) -> None:
+    admission = connection.access.admission
+    try:
+        admission.open_stream()
     except Rejected as rejected:
         await connection.refuse(rejected, CLOSE_ERROR)
         return
     try:
         await connection.run(stream_type)
-    except (WebSocketDisconnect, _Stalled):
-        log.info("follower_gone", path=socket.url.path)
     finally:
-        access.admission.close_stream()
+        admission.close_stream()
 
 
 class _Stalled(Exception):
@@ -112,7 +118,9 @@ class _Session:
 
     async def take(self, given: Object) -> Object:
         """Do what an input says; `{interrupt_id}` or `{message_id}` of what it was. Raises Rejected."""
-        payload = given.get("payload") or {}
+        payload = given.get("payload")
+        if payload is None:
+            payload = {}
         if not isinstance(payload, dict):
             raise _invalid("/payload", "expected an object")
         action = _text(given, "action") or _text(given, "label") or _text(payload, "action")
@@ -120,16 +128,18 @@ class _Session:
         if interrupt is None and (message := _text(payload, "message") or _text(payload, "text")):
             return await self._say(message, payload)
         interrupt = interrupt or await self._only_interrupt()
-        payload = {
-            name: value for name, value in payload.items() if name not in ("interrupt_id", "session_id", "action")
-        }
+        payload = {name: value for name, value in payload.items() if name not in _ADDRESS}
         return await self._answer(interrupt, action, payload)
 
     async def _say(self, message: str, payload: Object) -> Object:
-        id = _text(payload, "message_id") or f"msg_{uuid4().hex}"
-        said = UserMessage(id, "user", message)
-        await self._post(id, user_messages=(said,), history=((id, "user"),), input=payload.get("input") or {})
+        id = self.id_in(payload, "message_id", at="/payload") or f"msg_{uuid4().hex}"
+        said, given = UserMessage(id, "user", message), payload.get("input")
+        await self._post(id, user_messages=(said,), history=((id, "user"),), input={} if given is None else given)
         return {"message_id": id}
+
+    def id_in(self, record: Object, name: str, at: str = "") -> str | None:
+        """An id that the client chose. Raises Rejected 422."""
+        return _id(record, name, at, limits_of(self.access.settings).id_chars_max)
 
     async def _answer(self, id: str, action: str | None, payload: Object) -> Object:
         run_id = run_of_pending(id)
@@ -147,9 +157,8 @@ class _Session:
         opened = [] if state is None else list(state.open_pendings.values())
         if len(opened) != 1:
             found = "none is" if not opened else f"{len(opened)} are"
-            raise _invalid(
-                "/interrupt_id", f"expected the interrupt that is answered, or payload.message; {found} open"
-            )
+            expected = "expected the interrupt that is answered, or in payload.message (text) what the user says"
+            raise _invalid("/interrupt_id", f"{expected}; {found} open")
         return opened[0]
 
     async def _post(self, name: str, **what: Any) -> None:
@@ -173,35 +182,38 @@ class _Connection:
 
     def __init__(self, socket: WebSocket, access: Access) -> None:
         self._socket = socket
-        self._access = access
+        self.access = access
         self._limits = limits_of(access.settings)
         self._sending = asyncio.Lock()
         self._taking = asyncio.Lock()  # what is taken is acknowledged before the stream ends
+        self._first: str | bytes | None = None  # a frame that was read while parameters were waited for
 
     async def run(self, stream_type: str) -> None:
         """Serve the socket until its session's run has ended, its client goes, or the server closes."""
         workflow = None if stream_type in ANY_WORKFLOW else stream_type
         try:
             if workflow is not None:
-                await self._access.runtime.catalog.resolve(self._access.tenant, workflow)
-            params = await self._params()
-            session = _Session(self._access, self._session_id(params), workflow)
+                await self.access.runtime.catalog.resolve(self.access.tenant, workflow)
+            params: Object | None = await self._params()
+            while params is not None:
+                session = _Session(self.access, self._session_id(params), workflow)
+                await self._tell("aui_stream_start", session_id=session.id)
+                params = await self._both_ways(session, params)
         except Rejected as rejected:
             wrong_type = rejected.code == "workflow_unknown"
             code = "INVALID_STREAM_TYPE" if wrong_type else rejected.code
             await self.refuse(rejected, CLOSE_STREAM_TYPE if wrong_type else CLOSE_ERROR, code)
-            return
-        await self._tell("aui_stream_start", session_id=session.id)
-        await self._both_ways(session, params)
 
-    async def _both_ways(self, session: _Session, params: Object) -> None:
+    async def _both_ways(self, session: _Session, params: Object) -> Object | None:
+        """Until one of the two ways ends. The parameters under which the client wants to begin anew, if it does."""
         down = asyncio.ensure_future(self._down(session, params))
         up = asyncio.ensure_future(self._up(session))
-        closing = asyncio.ensure_future(self._access.runtime.fanout.closing.wait())
+        closing = asyncio.ensure_future(self.access.runtime.fanout.closing.wait())
         try:
             await asyncio.wait({down, up, closing}, return_when=asyncio.FIRST_COMPLETED)
             if up.done():
-                up.result()
+                if (anew := up.result()) is not None:
+                    return anew
                 await self._close(CLOSE_NORMAL)
             elif down.done():
                 down.result()
@@ -209,22 +221,18 @@ class _Connection:
                     await self._tell("aui_stream_end", session_id=session.id)
                 await self._close(CLOSE_NORMAL)
             else:
-                await self._tell(
-                    "aui_error", error_code="server_closing", message="The server is closing; reconnect to go on."
-                )
-                await self._close(CLOSE_ERROR)
+                await self._break_off("server_closing", "The server is closing; reconnect to go on.")
         except (WebSocketDisconnect, _Stalled):
             raise
         except Exception as error:
-            log.error("stream_failed", exc_info=error)
-            await self._tell(
-                "aui_error", error_code="stream_failed", message="The stream broke off; reconnect to go on."
-            )
-            await self._close(CLOSE_ERROR)
+            if not isinstance(error, Lagging):  # who could not follow comes back to snapshots; that is no fault
+                log.error("stream_failed", exc_info=error)
+            await self._break_off("stream_failed", "The stream broke off; reconnect to go on.")
         finally:
             for task in (down, up, closing):
                 task.cancel()
             await asyncio.gather(down, up, closing, return_exceptions=True)
+        return None
 
     # --- down -----------------------------------------------------------------------------------------------------
 
@@ -240,30 +248,30 @@ class _Connection:
         if state is not None and not state.ended and await self._follow(state):
             return
         while True:
-            await self._access.runtime.threads.news(self._access.tenant, session.id, place)
+            await self.access.runtime.threads.news(self.access.tenant, session.id, place)
             newest = await session.last_run()
             assert newest is not None, "a thread with news has a run"
             if place is not None and newest.id == place.run_id:
-                start = await self._access.state(newest.id, place.seq)
+                start = await self.access.state(newest.id, place.seq)
             elif newest.branch_of is not None:  # it goes on with something else than what was followed so far
                 start = await self._show(session, newest.id)
             else:
                 start = RunState(str(newest.id))
             if await self._follow(start):
                 return
-            place = Place(newest.id, (await self._access.state(newest.id)).seq)
+            place = Place(newest.id, (await self.access.state(newest.id)).seq)
 
     async def _show(self, session: _Session, run_id: UUID) -> RunState:
         """Send what the session is now, as its run `run_id` goes on with it."""
-        state = await self._access.state(run_id)
-        earlier = await earlier_entries(self._access, session.id, run_id)
+        state = await self.access.state(run_id)
+        earlier = await earlier_entries(self.access, session.id, run_id)
         await self._send(AuiEncoder(aui.profile(), state).preface(None, earlier))
         return state
 
     async def _follow(self, start: RunState) -> bool:
         """Send what follows `start`. Whether the run has ended."""
         ended = False
-        rest = self._access.follow(start, AUI, aui.profile())
+        rest = self.access.follow(start, AUI, aui.profile())
         async with contextlib.aclosing(rest):
             async for pieces in rest:
                 frames = [frame for piece in pieces for frame in piece.frames]
@@ -276,15 +284,19 @@ class _Connection:
             await self._write(frame.data)
 
     async def _tell(self, type: str, **fields: Json) -> None:
-        await self._write(aui.event(type, self._access.runtime.committer.now_ms(), uuid4(), **fields))
+        await self._write(aui.event(type, self.access.runtime.committer.now_ms(), uuid4(), **fields))
 
     async def _write(self, data: bytes) -> None:
         """Raises `_Stalled` if the client takes nothing for too long: it comes back and gets snapshots."""
         try:
-            async with self._sending, asyncio.timeout(self._access.settings.follower_stall_seconds):
+            async with self._sending, asyncio.timeout(self.access.settings.follower_stall_seconds):
                 await self._socket.send_text(data.decode())
         except TimeoutError:
             raise _Stalled from None
+
+    async def _break_off(self, code: str, message: str) -> None:
+        await self._tell("aui_error", error_code=code, message=message)
+        await self._close(CLOSE_ERROR)
 
     async def refuse(self, rejected: Rejected, close: int, code: str | None = None) -> None:
         """Say why, and close."""
@@ -298,61 +310,93 @@ class _Connection:
     # --- up -------------------------------------------------------------------------------------------------------
 
     async def _params(self) -> Object:
-        """The client's first frame, if it is its parameters; those of the URL without it. Raises Rejected."""
+        """The client's first frame, if it comes soon and is its parameters; else those of the URL. Any other first
+        frame is taken as what it is, after them."""
         given: Object = dict(self._socket.query_params)
         try:
             async with asyncio.timeout(PARAMS_SECONDS):
-                frame = self._read(await self._socket.receive_text())
+                self._first = await self._receive()
         except TimeoutError:
             return given
+        try:
+            anew = self._params_in(self._read(self._first))
+        except Rejected:
+            return given  # `_up` reads it again, and says what is wrong with it
+        if anew is None:
+            return given
+        self._first = None
+        return {**given, **anew}
+
+    def _params_in(self, frame: Object) -> Object | None:
+        """The parameters that a frame holds, None if it is another one. Raises Rejected 422."""
+        if frame.get("type") != "params":
+            return None
         data = frame.get("data")
-        if frame.get("type") != "params" or not isinstance(data, dict):
-            raise _invalid("/type", 'expected {"type": "params", "data": {...}} as the first frame')
-        return {**given, **data}
+        if data is not None and not isinstance(data, dict):
+            raise _invalid("/data", "expected an object")
+        self._session_id(data or {})
+        return data or {}
 
     def _session_id(self, params: Object) -> str:
-        session_id = _text(params, "session_id") or uuid4().hex
-        if len(session_id) > self._limits.id_chars_max or not session_id.isprintable():
-            raise _invalid("/session_id", f"expected at most {self._limits.id_chars_max} printable characters")
-        return session_id
+        return _id(params, "session_id", "/data", self._limits.id_chars_max) or uuid4().hex
 
-    async def _up(self, session: _Session) -> None:
-        """Take inputs until the client says that it closes."""
+    async def _up(self, session: _Session) -> Object | None:
+        """Take inputs until the client says that it closes, or begins anew: then its parameters."""
         while True:
+            text = await self._receive() if self._first is None else self._first
+            self._first = None
             try:
-                frame = self._read(await self._socket.receive_text())
+                frame = self._read(text)
+                if (anew := self._params_in(frame)) is not None:
+                    return anew
             except Rejected as rejected:
                 await self._acknowledge(session, None, rejected)
                 continue
-            if frame.get("type") == "close":
-                return
-            if frame.get("type") == "ping":
-                await self._tell("pong")
-            elif frame.get("type") == "input":
-                await self._take(session, frame)
-            else:
-                log.info("unknown_input", type=str(frame.get("type"))[:40])
+            match frame.get("type"):
+                case "close":
+                    return None
+                case "ping":
+                    await self._tell("pong")
+                case "input":
+                    await self._take(session, frame)
+                case other:
+                    found = repr(other)[:60]
+                    unknown = _invalid("/type", f"expected params, input, ping or close, found {found}")
+                    await self._acknowledge(session, _text(frame, "action"), unknown)
+
+    async def _receive(self) -> str | bytes:
+        """The next frame: text, or the bytes of a binary one. Raises WebSocketDisconnect."""
+        message = await self._socket.receive()
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message["code"])
+        text = message.get("text")
+        return message["bytes"] if text is None else text
 
     async def _take(self, session: _Session, given: Object) -> None:
         other, refused = _text(given, "session_id"), None
         async with self._taking:
+            taken: Object = {}
             try:
                 if other is not None and other != session.id:
                     raise _invalid("/session_id", f"expected {session.id!r}, the session of this socket")
-                await session.take(given)
+                taken = await session.take(given)
             except Rejected as rejected:
                 refused = rejected
-            await self._acknowledge(session, _text(given, "action"), refused)
+            await self._acknowledge(session, _text(given, "action"), refused, **taken)
 
-    async def _acknowledge(self, session: _Session, action: str | None, refused: Rejected | None) -> None:
-        said = {} if refused is None else {"error_code": refused.code, "message": refused.detail}
+    async def _acknowledge(self, session: _Session, action: str | None, refused: Rejected | None, **of: Json) -> None:
+        """Whether an action is accepted; `of` names the interrupt or the message that it was."""
+        said = of if refused is None else {"error_code": refused.code, "message": refused.detail}
         status = "accepted" if refused is None else "refused"
         await self._tell("aui_action_ack", session_id=session.id, action=action, status=status, **said)
 
-    def _read(self, text: str) -> Object:
+    def _read(self, text: str | bytes) -> Object:
+        """The frame as an object. Raises Rejected."""
+        if isinstance(text, bytes):
+            raise Rejected(415, "body.not_json", "expected a text frame with JSON, found a binary one.")
         frame = agent_input.load(text.encode("utf-8", "surrogatepass"), self._limits)
         if not isinstance(frame, dict):
-            raise _invalid("", "expected a JSON object")
+            raise _invalid("", "expected a frame that is a JSON object")
         return frame
 
 
@@ -361,5 +405,16 @@ def _text(record: Object, name: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def _id(record: Object, name: str, at: str, chars_max: int) -> str | None:
+    """The text `name`, if there is one. Raises Rejected 422 for one that can't be an id."""
+    found = record.get(name)
+    if found is None or found == "":
+        return None
+    if not isinstance(found, str) or len(found) > chars_max or not found.isprintable():
+        raise _invalid(f"{at}/{name}", f"expected text of at most {chars_max} printable characters")
+    return found
+
+
 def _invalid(path: str, message: str) -> Rejected:
-    return Rejected(422, "body.invalid", f"{path}: {message}.", findings=[{"path": path, "message": message}])
+    detail = f"{path}: {message}." if path else f"{message}."
+    return Rejected(422, "body.invalid", detail, findings=[{"path": path, "message": message}])

@@ -182,7 +182,8 @@ def get_command_key(
 CurrentAccess: TypeAlias = Annotated[Access, Depends(get_access)]
 RawBody: TypeAlias = Annotated[bytes, Depends(get_body)]
 CommandKey: TypeAlias = Annotated[str | None, Depends(get_command_key)]
-ThreadId: TypeAlias = Annotated[str, Path(max_length=200, pattern=NO_CONTROL_CHARACTERS)]
+# A client names its threads freely; also with slashes in them, which a proxy may have decoded on the way.
+ThreadId: TypeAlias = Annotated[str, Path(min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)]
 
 
 def is_run_id(text: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from hai_flow import values
+from hai_flow.api.bodies import NO_CONTROL_CHARACTERS
 from hai_flow.engine.patch import pointer_of
 from hai_flow.errors import DefinitionError, Rejected, StoreError
 from hai_flow.store.database import Fault, classify
@@ -109,9 +110,41 @@ async def _wrong_definition(request: Request, error: Exception) -> Response:
 
 async def _wrong_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    found = [{"path": _pointer(each["loc"]), "message": each["msg"]} for each in error.errors()]
+    found = [{"path": _pointer(each["loc"]), "message": _expected(each)} for each in error.errors()]
     detail = "; ".join(f"{each['path'] or 'the body'}: {each['message']}" for each in found)
     return problem(422, "request.invalid", detail, findings=found)
+
+
+# What was expected, in the words of JSON, by pydantic's name of the fault; the braces are its context's.
+_EXPECTED: Final = {
+    "missing": "expected it, found none",
+    "extra_forbidden": "unknown; no such field or parameter is expected here",
+    "dict_type": "expected an object",
+    "model_type": "expected an object",
+    "model_attributes_type": "expected an object",
+    "list_type": "expected a list",
+    "string_type": "expected text",
+    "bool_type": "expected true or false",
+    "bool_parsing": "expected true or false",
+    "int_type": "expected a whole number",
+    "int_parsing": "expected a whole number",
+    "string_too_short": "expected text of at least {min_length} characters",
+    "string_too_long": "expected at most {max_length} characters",
+    "greater_than_equal": "expected at least {ge}",
+    "less_than_equal": "expected at most {le}",
+    "enum": "expected {expected}",
+    "literal_error": "expected {expected}",
+}
+
+
+def _expected(fault: Mapping[str, Any]) -> str:
+    context = fault.get("ctx", {})
+    if fault["type"] == "string_pattern_mismatch" and context.get("pattern") == NO_CONTROL_CHARACTERS:
+        return "expected no control characters"
+    if fault["type"] == "string_too_short" and context.get("min_length") == 1:
+        return "expected text, found none"
+    wording = _EXPECTED.get(fault["type"])
+    return fault["msg"] if wording is None else wording.format_map(context)
 
 
 def _pointer(place: Sequence[Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import socket
 from collections.abc import Callable
@@ -128,6 +129,12 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether a record of uvicorn's tells of us, not of a client that sends no UTF-8: closing its socket (1007) is all
+    there is to do, so it is no fault with a traceback."""
+    return not record.getMessage().startswith("Invalid UTF-8 sequence received from client")
+
+
 async def serve(app: FastAPI, runtime: Runtime, settings: Settings, *, started: Callable[[str], None]) -> int | None:
     """Serve until SIGINT or SIGTERM; return that signal. `started` gets the base URL once the port is open.
 
@@ -147,6 +154,7 @@ async def serve(app: FastAPI, runtime: Runtime, settings: Settings, *, started: 
         timeout_graceful_shutdown=max(1, int(settings.shutdown_seconds)),
         server_header=False,
     )
+    logging.getLogger("uvicorn.error").addFilter(_is_ours)
     server = _Server(config, runtime, started)
     handlers = {sig: signal.signal(sig, server.handle_exit) for sig in (signal.SIGINT, signal.SIGTERM)}
     try:

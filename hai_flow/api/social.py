@@ -54,7 +54,7 @@ _HISTORY: Final[dict[str, Any]] = {
 }
 
 
-@router.get("/{thread_id}/events", response_model=None, responses={**documented(400), 200: _STREAM})
+@router.get("/{thread_id:path}/events", response_model=None, responses={**documented(400), 200: _STREAM})
 async def get_thread_events(
     thread_id: ThreadId,
     access: CurrentAccess,
@@ -68,7 +68,7 @@ async def get_thread_events(
     return await access.stream(lambda: thread.after(given), SOCIAL)
 
 
-@router.get("/{thread_id}/history", response_model=None, responses={**documented(400), 200: _HISTORY})
+@router.get("/{thread_id:path}/history", response_model=None, responses={**documented(400), 200: _HISTORY})
 async def get_thread_history(thread_id: ThreadId, access: CurrentAccess) -> Response:
     """The thread's messages so far, what people are asked, and the cursor behind which the events go on."""
     last = await threads.last_run(access.pool, access.tenant, thread_id)

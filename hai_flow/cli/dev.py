@@ -20,7 +20,7 @@ from hai_flow.cli import processes
 from hai_flow.cli.author import SUFFIXES, TESTS, read
 from hai_flow.cli.backend import Backend, Local
 from hai_flow.cli.processes import Database, DataDirOption, HostOption, PortOption
-from hai_flow.cli.terminal import UsageError, clean, err, explain, plural, print_findings, program, say
+from hai_flow.cli.terminal import UsageError, clean, err, explain, note, plural, print_findings, program, say
 from hai_flow.errors import DefinitionError, HaiFlowError, Rejected
 from hai_flow.settings import Settings, variable
 
@@ -237,8 +237,12 @@ class Shelf:
         if source == self._sources.get(path):
             return
         self._sources[path] = source
+        from hai_flow.definition.readiness import RunnersMissing
+
         try:
             reference = await self._backend.publish(source, str(path))
+        except RunnersMissing as error:  # nothing is wrong with it, and nobody at this server can change that
+            note(f"{path} is not loaded: this server has no runner for {', '.join(error.what)}.")
         except DefinitionError as error:
             err().print(f"{clean(str(path))} is not loaded:", style="red")
             print_findings(error.findings, {str(path): source.decode(errors="replace")}, err())

@@ -151,7 +151,8 @@ def start_run(
 
     Sent as often as it takes, it starts one run. `key` makes that so across calls: the same key, the same run.
     """
-    body: dict[str, Json] = {"workflow": workflow, "input": dict(input or {})}
+    given = {} if input is None else dict(input) if isinstance(input, Mapping) else input  # what else is the server's
+    body: dict[str, Json] = {"workflow": workflow, "input": given}
     if thread_id is not None:
         body["thread_id"] = thread_id
     return _post("/v1/runs", m.Run, body, key=key)

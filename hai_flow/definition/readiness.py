@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hai_flow.definition.plan import Agent, Call, Http, HttpTool, Llm, McpTool, Plan, PythonTool, Step
-from hai_flow.errors import Finding
+from hai_flow.errors import DefinitionError, Finding
 
 _NEEDS: dict[type, str] = {Http: "http", Llm: "llm", Agent: "agent"}
 _TOOLS: dict[type, str] = {PythonTool: "python", McpTool: "mcp", HttpTool: "http"}
+
+
+class RunnersMissing(DefinitionError):
+    """A document without a mistake that needs runners which this server does not have: for `what`."""
+
+    def __init__(self, findings: Sequence[Finding], what: Sequence[str]) -> None:
+        super().__init__(findings)
+        self.what = tuple(what)
+
+
+def lacking(plan: Plan, known: frozenset[str]) -> list[str]:
+    """What the plan needs runners for that are not `known`, each once, in document order."""
+    needed = (each for step in plan.steps.values() for each in _needed(plan, step))
+    return list(dict.fromkeys(what for kind, what in needed if kind not in known))
 
 
 def missing_runners(plan: Plan, known: frozenset[str], file: str = "<workflow>") -> list[Finding]:
@@ -25,7 +39,7 @@ def missing_runners(plan: Plan, known: frozenset[str], file: str = "<workflow>")
                     f"step {step.path}: this server has no runner for {what}; publish it on one that has, or write the "
                     f"step in another way (validating it works everywhere)"
                 )
-                findings.append(Finding(file, step.line, 1, "error", "step.unavailable", message))
+                findings.append(Finding(file, step.line, 1, "error", "step.no_runner", message))
                 break
     return findings
 

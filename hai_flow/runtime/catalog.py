@@ -13,7 +13,7 @@ from uuid import UUID
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.document import suggestion
 from hai_flow.definition.plan import ApiTrigger, EventTrigger, Plan, Run
-from hai_flow.definition.readiness import missing_runners
+from hai_flow.definition.readiness import RunnersMissing, lacking, missing_runners
 from hai_flow.engine.children import reference_of
 from hai_flow.engine.events import Pin
 from hai_flow.errors import DefinitionError, Finding, Rejected, StoreError
@@ -94,14 +94,16 @@ class Catalog:
         if other bytes have its name and version.
         """
         plan = compile_workflow(source, file)
-        faults = missing_runners(plan, self.registry.kinds, file)
-        faults += [
+        missing = missing_runners(plan, self.registry.kinds, file)
+        faults = [
             Finding(file, step.line, 1, "error", "step.unavailable", f"step {step.path}: {fault}")
             for step, fault in self.registry.faults(plan)
         ]
         faults += await self._unknown_children(tenant, plan, file)
         if faults:
-            raise DefinitionError(_in_place(faults, source))
+            raise DefinitionError(_in_place([*missing, *faults], source))
+        if missing:
+            raise RunnersMissing(_in_place(missing, source), lacking(plan, self.registry.kinds))
         stored = await workflows.publish_workflow(
             self.database.api,
             tenant,

@@ -3,16 +3,18 @@
 What it demands and nothing else does:
 
 * Nulls are written. Text grows by contents with `delta: true`, and is repeated as a whole when it is complete.
-* A response that waits for somebody ends `incomplete`; the call or the question stands in its output.
+* A response that waits for somebody ends `incomplete`; every call and question that is open stands in its output, also
+  one that an earlier turn has asked: who sees this response alone must be able to answer.
 * `sequence_number` counts the objects of one HTTP response. Frames are shared by all followers of a run, so they carry
   none: who sends them puts it in front (`numbered`).
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
@@ -21,11 +23,11 @@ from hai_flow.agent_api import ContentBuilder, ContentType, MessageBuilder, Mess
 from hai_flow.engine import events as e
 from hai_flow.engine.events import UserMessage
 from hai_flow.engine.patch import pointer_of
-from hai_flow.engine.state import MessageState, ToolCallState
+from hai_flow.engine.state import MessageState, PendingState, ToolCallState
 from hai_flow.errors import Rejected
 from hai_flow.wire import agent_input
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Limits, Posted, Profile, ToolMessage, dump
-from hai_flow.wire.transcript import CONFIRM, question_args, result_id, shown_as_call
+from hai_flow.wire.transcript import CONFIRM, answer_of, question_args, result_id, shown_as_call
 from hai_flow.wire.turns import TurnEncoder, error_message
 
 Json: TypeAlias = Any
@@ -80,7 +82,7 @@ class _Reader:
             tool_messages=answers,
             history=tuple((self._message_id(at, message), self._role(message)) for at, message in messages),
             workflow=self._optional(document, "workflow"),
-            input=document.get("workflow_input") or {},
+            input={} if document.get("workflow_input") is None else document["workflow_input"],
         )
         if self._findings:
             raise Rejected(422, "body.invalid", self._detail(), findings=self._findings)
@@ -264,9 +266,9 @@ class AgentApiEncoder(TurnEncoder):
         )
 
     def _whole(self, run_id: str) -> ResponseBuilder:
-        """The response with all that its turn has said, in order."""
+        """The response with all that its turn has said, in order, and what is open since earlier turns."""
         response, state = self._response(run_id), self.state
-        turn = state.turn.n if state.turn else 0
+        turn = self._turn()
         said: list[tuple[int, int, Callable[[], object]]] = []
         for message in state.messages.values():
             if message.turn == turn and message.path is not None:
@@ -276,22 +278,40 @@ class AgentApiEncoder(TurnEncoder):
                 said.append((call.at, call.n, lambda call=call: self._put_call(response, call)))
         for pending in state.pendings.values():
             opened = pending.opened
-            if opened.turn == turn and opened.kind != "tool":
-                said.append((opened.at, 1 << 60, lambda opened=opened: self._put_question(response, opened)))
+            if opened.turn == turn or pending.status == "open":
+                said.append((opened.at, _AFTER_CALLS, lambda opened=opened: self._put_question(response, opened)))
+            if self._decided_now(pending):
+                answered = (pending.at or 0, -1, lambda pending=pending: self._answered(response, pending))
+                said.append(answered)
         for _, _, put in sorted(said, key=lambda each: each[:2]):
             put()
         return response
 
+    def _decided_now(self, pending: PendingState) -> bool:
+        """Whether it was this turn that an answer has opened, or that was under way when it came."""
+        turn = self.state.turn
+        return turn is not None and pending.at is not None and pending.at >= turn.at and answer_of(pending) is not None
+
     def _put_message(self, response: ResponseBuilder, message: MessageState) -> None:
-        _said(_message_of(response, message), message)
+        builder = _message_of(response, message)
+        _said(builder, message)
+        builder.complete(_ending_of(message))
 
     def _put_call(self, response: ResponseBuilder, call: ToolCallState) -> None:
         _called(_call_of(response, call), call.id, call.name, call.args)
-        if call.result is not None:
-            _resulted(response, call, call.result, call.error)
+        if call.result is not None and call.executor != "frontend":
+            _shown(_result_of(response, call), _result(call.id, call.name, call.result, call.error))
 
     def _put_question(self, response: ResponseBuilder, opened: e.PendingOpened) -> None:
-        self._asked(response, opened)
+        """What is open. A frontend tool's call of this turn stands there already."""
+        call = self.state.tool_calls.get(opened.id)
+        if opened.kind != "tool":
+            self._asked(response, opened)
+        elif call is not None and call.turn != self._turn():
+            self._put_call(response, call)
+
+    def _turn(self) -> int:
+        return self.state.turn.n if self.state.turn else 0
 
     # --- what the protocol does not show
 
@@ -321,7 +341,7 @@ class AgentApiEncoder(TurnEncoder):
     def message_ended(self, at: int, message: MessageState) -> list[Frame]:
         builder = _message_of(self._response(""), message)
         contents = _said(builder, message)
-        return [*(_frame(content) for content in contents), _frame(builder.complete())]
+        return [*(_frame(content) for content in contents), _frame(builder.complete(_ending_of(message)))]
 
     # --- calls and questions
 
@@ -337,37 +357,63 @@ class AgentApiEncoder(TurnEncoder):
         return [_frame(content, call=call.id), _frame(builder.complete(), call=call.id)]
 
     def call_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
-        builder, shown = _resulted(self._response(""), call, content, error)
-        return [_frame(builder.in_progress()), _frame(shown), _frame(builder.complete())]
+        builder = _result_of(self._response(""), call)
+        return _frames(_shown(builder, _result(call.id, call.name, content, error)))
+
+    def frontend_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
+        """Also to who gave it: the output of a response tells what it goes on from."""
+        builder = self._response("").create_message_builder(result_id(call.id), "function_call_output", "tool")
+        return _frames(_shown(builder, _result(call.id, call.name, content, error)))
 
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        builder, content = self._asked(self._response(""), opened)
-        return [
-            _frame(builder.in_progress(), call=opened.id),
-            _frame(content, call=opened.id),
-            _frame(builder.complete(), call=opened.id),
-        ]
+        return _frames(self._asked(self._response(""), opened), call=opened.id)
 
     def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         return self.question(at, opened)
 
-    def _asked(self, response: ResponseBuilder, opened: e.PendingOpened) -> tuple[MessageBuilder, Object]:
+    def frontend_tool_asked(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        """To one who attaches: there is no snapshot of messages that would hold the call."""
+        call = self.state.tool_calls.get(opened.id)
+        return [] if call is None else [*self.call_started(at, call), *self.call_ended(at, call)]
+
+    def _pending_opened(self, event: e.PendingOpened) -> list[Frame]:
+        return [] if event.kind == "tool" else self.question(event.at, event)  # its call has just been told
+
+    def question_decided(self, at: int, pending: PendingState) -> list[Frame]:
+        if answer_of(pending) is None:
+            return []
+        return _frames(self._answered(self._response(""), pending))
+
+    def _asked(self, response: ResponseBuilder, opened: e.PendingOpened) -> list[Object]:
         """A form is a call of `requestInput`, a decision is a request for approval; or a call of what the client
         advertised for it."""
         id, args = f"msg_{opened.id}", question_args(opened)
-        if opened.kind == "ask" or shown_as_call(self.profile, opened):
-            builder = response.create_message_builder(id, "function_call")
-            return builder, _called(builder, opened.id, CONFIRM[opened.kind], args)
-        builder = response.create_message_builder(id, "mcp_approval_request")
-        content = builder.create_content_builder("data").set_data(
-            {
-                "id": opened.id,
-                "name": opened.tool or opened.title or opened.kind,
-                "arguments": args,
-                "server_label": self.state.workflow,
-            }
-        )
-        return builder, content.complete()
+        if self._is_call(opened):
+            data = {"call_id": opened.id, "name": CONFIRM[opened.kind], "arguments": args}
+            return _shown(response.create_message_builder(id, "function_call"), data)
+        data = {
+            "id": opened.id,
+            "name": opened.tool or opened.title or opened.kind,
+            "arguments": args,
+            "server_label": self.state.workflow,
+        }
+        return _shown(response.create_message_builder(id, "mcp_approval_request"), data)
+
+    def _answered(self, response: ResponseBuilder, pending: PendingState) -> list[Object]:
+        """What was answered, by whomever: the output of what was called, or the response to what was to be approved."""
+        opened, answer = pending.opened, answer_of(pending)
+        assert answer is not None, "only what is decided is told so"
+        if opened.kind == "tool" or self._is_call(opened):
+            name = (opened.tool or "") if opened.kind == "tool" else CONFIRM[opened.kind]
+            builder = response.create_message_builder(result_id(opened.id), "function_call_output", "tool")
+            return _shown(builder, _result(opened.id, name, *answer))
+        builder = response.create_message_builder(result_id(opened.id), "mcp_approval_response", "tool")
+        approved = pending.status == "approve"
+        return _shown(builder, {"approval_request_id": opened.id, "approve": approved, "reason": pending.reason})
+
+    def _is_call(self, opened: e.PendingOpened) -> bool:
+        """Whether people are asked by a call of `requestInput` or `confirmAction`."""
+        return opened.kind == "ask" or shown_as_call(self.profile, opened)
 
     # --- the author's own
 
@@ -380,6 +426,11 @@ class AgentApiEncoder(TurnEncoder):
     def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
         value = {"from": event.from_, "to": event.to, "task": event.task}
         return self.custom(at, "hai.collaboration", value)
+
+    SHOWN: ClassVar = {**TurnEncoder.SHOWN, e.PendingOpened: _pending_opened}
+
+
+_AFTER_CALLS: Final = 1 << 60  # in the place of a number within the turn, which questions have none of
 
 
 # What the response is, for a status of the run that the end of the turn alone would not say.
@@ -407,16 +458,19 @@ def _said(builder: MessageBuilder, message: MessageState) -> list[Object]:
     return [_structured(builder, output).complete()]
 
 
+def _ending_of(message: MessageState) -> RunStatus:
+    """`incomplete`: its attempt failed, or the stream ends before it does; another message or stream has all of it."""
+    return "incomplete" if message.aborted or message.open else "completed"
+
+
 def _structured(builder: MessageBuilder, output: Object) -> ContentBuilder:
+    """The content that the protocol has for it; data, where its fields are not those of such a content."""
     data = output.get("data")
     kind = _CONTENTS.get(str(output.get("type")))
-    if kind is not None and isinstance(data, dict):
-        content = builder.create_content_builder(kind)
-        try:
-            return content.set(**data)
-        except (TypeError, ValueError):  # of its own making: shown as it is
-            return builder.create_content_builder("data").set_data(output)
-    return builder.create_content_builder("data").set_data(output)
+    if kind is not None and isinstance(data, dict) and all(isinstance(each, str) for each in data.values()):
+        with contextlib.suppress(TypeError, ValueError):
+            return builder.create_content_builder(kind, 0).set(**data)
+    return builder.create_content_builder("data", 0).set_data(output)
 
 
 def _call_of(response: ResponseBuilder, call: ToolCallState) -> MessageBuilder:
@@ -429,12 +483,25 @@ def _called(builder: MessageBuilder, id: str, name: str, args: str) -> Object:
     return builder.create_content_builder("data").set_data(data).complete()
 
 
-def _resulted(
-    response: ResponseBuilder, call: ToolCallState, content: str, error: str | None
-) -> tuple[MessageBuilder, Object]:
-    builder = response.create_message_builder(result_id(call.id), "plugin_call_output", "tool")
-    data = {"call_id": call.id, "name": call.name, "output": content, **({} if error is None else {"error": error})}
-    return builder, builder.create_content_builder("data").set_data(data).complete()
+def _result_of(response: ResponseBuilder, call: ToolCallState) -> MessageBuilder:
+    return response.create_message_builder(result_id(call.id), "plugin_call_output", "tool")
+
+
+def _result(id: str, name: str, content: str, error: str | None) -> Object:
+    return {"call_id": id, "name": name, "output": content, **({} if error is None else {"error": error})}
+
+
+def _shown(builder: MessageBuilder, data: Object) -> list[Object]:
+    """A message of one content, as it is streamed: it begins, says it, and is complete."""
+    return [
+        builder.in_progress(),
+        builder.create_content_builder("data").set_data(data).complete(),
+        builder.complete(),
+    ]
+
+
+def _frames(shown: Sequence[Object], *, call: str | None = None) -> list[Frame]:
+    return [_frame(each, call=call) for each in shown]
 
 
 def _frame(shown: Object, *, call: str | None = None, terminal: bool = False) -> Frame:

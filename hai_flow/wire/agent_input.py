@@ -76,7 +76,8 @@ def load(body: bytes, limits: Limits) -> Json:
     try:
         value = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_no_constant)
     except ValueError as error:  # UnicodeDecodeError and JSONDecodeError are kinds of it
-        raise Rejected(400, "body.not_json", f"expected a body of JSON in UTF-8: {error}") from None
+        reason = "a number has too many digits" if str(error).startswith("Exceeds the limit") else str(error)
+        raise Rejected(400, "body.not_json", f"expected a body of JSON in UTF-8: {reason}") from None
     try:
         return values.check(value)
     except values.NotJson as error:

@@ -7,20 +7,21 @@ What it demands and nothing else does:
 * Arguments come whole, as an object. What people are asked is an `aui_interrupt` with its options.
 * The stream goes on across turns: a turn that waits is finished with `outcome: interrupt`, and its successor follows on
   the same socket. Only what ends the run is terminal; the connection then says `aui_stream_end`.
+* An activity is shown as it is, not opened and closed: one that waits is still running when its turn is over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from hai_flow import values
 from hai_flow.engine import events as e
 from hai_flow.engine.state import MessageState, PendingState, ToolCallState
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile, dump, without_none
-from hai_flow.wire.transcript import history
-from hai_flow.wire.turns import TurnEncoder, error_message
+from hai_flow.wire.transcript import history, object_of
+from hai_flow.wire.turns import SILENT_VERBS, TurnEncoder, error_message
 
 Json: TypeAlias = Any
 Object: TypeAlias = dict[str, Json]
@@ -44,12 +45,13 @@ def profile() -> Profile:
 def answer_content(pending: PendingState, action: str | None, payload: Object) -> str:
     """What an input says to what was asked, as the text that a ToolMessage would have (LANGUAGE section 7).
 
-    A tool gets `payload.result` or, without it, the payload itself, or else the action. A form gets the payload. A
-    decision is the action, with the payload's `reason`, `values` and `edits`.
+    A tool gets `payload.result` or, without it, the payload itself, or else the action: what its option stands for. A
+    form gets the payload. A decision is the action, with the payload's `reason`, `values` and `edits`.
     """
     match pending.opened.kind:
         case "tool":
-            given = payload.get("result", payload or action)
+            chosen = _results_of(pending.opened).get(action or "", action)
+            given = payload.get("result", payload or chosen)
             return given if isinstance(given, str) else values.dumps(given).decode()
         case "ask":
             return values.dumps(payload.get("values", payload)).decode()
@@ -60,6 +62,19 @@ def answer_content(pending: PendingState, action: str | None, payload: Object) -
 
 _DECISION: Final = ("reason", "values", "edits")
 
+_YES_NO: Final[dict[str, Json]] = {"yes": True, "no": False}
+
+
+def _results_of(opened: e.PendingOpened) -> dict[str, Json]:
+    """The results that a frontend tool may have, by the option that gives each; none where they can't be listed. So a
+    page that knows nothing but buttons can confirm."""
+    schema = opened.schema if isinstance(opened.schema, dict) else {}
+    words = schema.get("enum")
+    if isinstance(words, list) and words and all(isinstance(word, str) for word in words):
+        return {word: word for word in words}
+    types = schema.get("type", [])
+    return _YES_NO if "boolean" in (types if isinstance(types, list) else [types]) else {}
+
 
 # --- outward ------------------------------------------------------------------------------------------------------
 
@@ -68,7 +83,13 @@ class AuiEncoder(TurnEncoder):
     """The log as AUI events."""
 
     def encode(self, event: e.Event) -> list[Frame]:
-        return self._placed(super().encode(event), "")
+        frames = super().encode(event)
+        if not frames and not self.state.turn_open:  # this stream goes across turns
+            if isinstance(event, e.RunStopped):
+                frames = self.run_finished(event.at, self.run_id(), "stopped", event.reason)
+            elif isinstance(event, _STEP_ENDS):
+                frames = self._step_ended(event)
+        return self._placed(frames, "")
 
     def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:
         return self._placed(super().preface(asker_run_id, transcript), "preface")
@@ -115,9 +136,37 @@ class AuiEncoder(TurnEncoder):
     def broken_off(self, at: int, reason: str) -> list[Frame]:
         return [_frame("aui_error", at, terminal=True, error_code="server_closing", message=reason)]
 
+    def _turn_ended(self, event: e.TurnEnded) -> list[Frame]:
+        """A turn that waits for people has said for whom: also what was asked before it, and not answered yet."""
+        if event.reason in ("finished", "failed", "stopped"):
+            open_steps, self._steps = self._steps, set()
+            broken = [_activity(event.at, path, "failed") for path in sorted(open_steps, reverse=True)]
+            return [*broken, *super()._turn_ended(event)]
+        frames, turn = super()._turn_ended(event), self.state.turn
+        if event.reason != "waiting" or turn is None:
+            return frames
+        opened = [self.state.pendings[id].opened for id in self.state.open_pendings.values()]
+        older = sorted((each for each in opened if each.turn < turn.n), key=lambda each: (each.at, each.id))
+        again = [frame for each in older for frame in self.question(event.at, each)]
+        return [*frames[:-1], *again, *frames[-1:]]
+
     def step_edge(self, at: int, path: str, *, started: bool) -> list[Frame]:
-        status, progress = ("running", 0) if started else ("completed", 1)
-        return [_frame("aui_activity_snapshot", at, activity_id=path, name=path, status=status, progress=progress)]
+        """One that only its turn's end would close goes on: it is left as it is."""
+        step = self.state.steps.get(path)
+        if started:
+            return [_activity(at, path, "running")]
+        if step is None or step.status in ("running", "waiting"):
+            return []
+        cut = step.status == "stopped" and self.state.status in ("stopping", "stopped")  # not: another branch was first
+        return [_activity(at, path, "failed" if cut or step.status == "failed" else "completed")]
+
+    def _step_ended(self, event: e.StepFinished | e.StepFailed | e.StepStopped | e.StepSkipped) -> list[Frame]:
+        """Whenever it began: perhaps in an earlier turn."""
+        self._steps.discard(event.path)
+        step = self.state.steps.get(event.path)
+        if not event.path or step is None or step.verb in SILENT_VERBS:
+            return []
+        return self.step_edge(event.at, event.path, started=False)
 
     # --- state and snapshots
 
@@ -190,10 +239,10 @@ class AuiEncoder(TurnEncoder):
         return []  # they come whole
 
     def call_ended(self, at: int, call: ToolCallState) -> list[Frame]:
-        args = values.loads(call.args) if call.args else {}
+        args = object_of(call.args)
         return [
             _frame("aui_tool_call_args", at, call=call.id, tool_call_id=call.id, args_delta=args),
-            _frame("aui_tool_call_end", at, call=call.id, tool_call_id=call.id, status="completed", duration_ms=0),
+            _frame("aui_tool_call_end", at, call=call.id, tool_call_id=call.id, status="completed"),
         ]
 
     def call_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
@@ -207,7 +256,8 @@ class AuiEncoder(TurnEncoder):
         return self.question(at, opened)
 
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        options = [{"action": option, "label": option} for option in opened.options or _USUAL.get(opened.kind, ())]
+        chosen = opened.options or tuple(_results_of(opened) if opened.kind == "tool" else ())
+        options = [{"action": option, "label": option} for option in chosen or _USUAL.get(opened.kind, ())]
         payload = {
             "options": options,
             "session_id": self.state.thread_id,
@@ -255,8 +305,22 @@ class AuiEncoder(TurnEncoder):
             )
         ]
 
+    SHOWN: ClassVar = {
+        **TurnEncoder.SHOWN,
+        e.TurnEnded: _turn_ended,
+        **dict.fromkeys((e.StepFinished, e.StepFailed, e.StepStopped, e.StepSkipped), _step_ended),
+    }
 
-# What one does about a question, and what a doubt offers.
+
+_STEP_ENDS: Final = (e.StepFinished, e.StepFailed, e.StepStopped, e.StepSkipped)
+
+
+def _activity(at: int, path: str, status: str) -> Frame:
+    progress = 0 if status == "running" else 1
+    return _frame("aui_activity_snapshot", at, activity_id=path, name=path, status=status, progress=progress)
+
+
+# What one does about a question, and what is offered where nothing can be listed.
 _REQUIRED: Final = {"tool": "answer", "ask": "fill_in", "approve": "decide", "gate": "decide", "doubt": "decide"}
 _USUAL: Final = {"ask": ("submit",), "tool": ("answer",)}
 
@@ -272,12 +336,15 @@ class _Words:
     def message(self, message: MessageState) -> Object | None:
         if message.kind == "thinking":
             return None
-        return {
+        fields = {
             "id": message.id,
             "role": message.role,
-            "content": message.content,
+            "content": message.content or "",
+            "name": message.name,
             "timestamp": values.rfc3339(message.at),
+            "extra": {"aborted": True} if message.aborted else message.extra,
         }
+        return without_none(fields)
 
     def holder(self, id: str, at: int) -> Object:
         return {"id": id, "role": "assistant", "content": "", "timestamp": values.rfc3339(at)}

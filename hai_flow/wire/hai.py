@@ -21,7 +21,15 @@ from hai_flow.errors import Rejected
 from hai_flow.wire import agent_input
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Limits, Posted, Profile, dump, without_none
 from hai_flow.wire.framing import MESSAGE_PACK
-from hai_flow.wire.transcript import CONFIRM, answer_of, history, question_args, result_id, shown_as_call
+from hai_flow.wire.transcript import (
+    CONFIRM,
+    answer_of,
+    history,
+    may_be_answered,
+    question_args,
+    result_id,
+    shown_as_call,
+)
 from hai_flow.wire.turns import TurnEncoder, error_message
 
 Json: TypeAlias = Any
@@ -226,12 +234,15 @@ class HaiEncoder(TurnEncoder):
 
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         if not shown_as_call(self.profile, opened):
-            return [_pending(opened, at)]
+            return self._told(at, opened)
         args = _call_args(opened.id, question_args(opened), at)
         return [_call_start(opened.id, CONFIRM[opened.kind], at), args, _call_end(opened.id, at)]
 
     def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        return [] if shown_as_call(self.profile, opened) else [_pending(opened, at)]
+        return [] if shown_as_call(self.profile, opened) else self._told(at, opened)
+
+    def _told(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        return [_pending(opened, at, may_answer=may_be_answered(self.profile, opened))]
 
     # --- the author's own
 
@@ -239,7 +250,8 @@ class HaiEncoder(TurnEncoder):
         return [_custom(name, value, at)]
 
     def raw(self, at: int, event: Json, source: str | None) -> list[Frame]:
-        return [_frame("RAW", at, event=event, source=source)]
+        said = {"type": "RAW", "event": event, **without_none({"source": source}), "timestamp": at}
+        return [Frame("RAW", dump(said))]  # what another system said may be null, and is there then
 
     def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
         """One message with exactly one content: the client parses what it has when the message ends (H6)."""
@@ -284,23 +296,17 @@ def _frame(type: str, at: int, *, call: str | None = None, terminal: bool = Fals
 
 
 def _custom(name: str, value: Json, at: int) -> Frame:
-    """CUSTOM's value may be null, and is there then: no other field of HAI is."""
+    """CUSTOM's value may be null, and is there then: but for RAW's event, no other field of HAI is."""
     return Frame("CUSTOM", dump({"type": "CUSTOM", "name": name, "value": value, "timestamp": at}))
 
 
-def _pending(opened: e.PendingOpened, at: int) -> Frame:
-    value = {
-        "id": opened.id,
-        "kind": opened.kind,
-        "title": opened.title,
-        "message": opened.message,
-        "tool": opened.tool,
-        "arguments": None if opened.args is None else values.loads(opened.args),
-        "form": opened.schema,
-        "options": list(opened.options) or None,
-        "deadline": opened.deadline,
-    }
-    return _custom("hai.pending", without_none(value), at)
+def _pending(opened: e.PendingOpened, at: int, *, may_answer: bool) -> Frame:
+    """A question in our own words: all that a call of the tool for it would say. Who can't answer is not shown what is
+    to be judged, nor what binds an answer to it."""
+    shown = values.loads(question_args(opened))
+    if not may_answer:
+        shown = {name: value for name, value in shown.items() if name not in ("evidence", "digest")}
+    return _custom("hai.pending", {"id": opened.id, "kind": opened.kind, **shown}, at)
 
 
 def _message_edge(type: str, message: MessageState, at: int) -> Frame:

@@ -22,7 +22,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.state import MessageState, ToolCallState
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile, dump, without_none
 from hai_flow.wire.framing import NAMED_SSE
-from hai_flow.wire.transcript import history, question_args, result_id
+from hai_flow.wire.transcript import history, object_of, question_args, result_id
 from hai_flow.wire.turns import TurnEncoder, error_message
 
 Json: TypeAlias = Any
@@ -161,7 +161,7 @@ class SocialEncoder(TurnEncoder):
         return []
 
     def call_ended(self, at: int, call: ToolCallState) -> list[Frame]:
-        return [self._call("TOOL_CALL_ARGS", call, args=_object(call.args)), self._call("TOOL_CALL_END", call)]
+        return [self._call("TOOL_CALL_ARGS", call, args=object_of(call.args)), self._call("TOOL_CALL_END", call)]
 
     def _call(self, type: str, call: ToolCallState, **fields: Json) -> Frame:
         return self._frame(
@@ -183,7 +183,7 @@ class SocialEncoder(TurnEncoder):
                 stage=STAGE,
                 tool_name=call.name,
                 tool_call_id=call.id,
-                tool_call_args=_object(call.args),
+                tool_call_args=object_of(call.args),
                 status="success" if error is None else "failure",
                 result=content,
                 error=error,
@@ -253,7 +253,7 @@ def report_of(message: MessageState) -> dict[str, Json] | None:
     if message.kind == "text":
         said = {**_REPORT, "answer": message.content}
     else:
-        output = _object(message.content)
+        output = object_of(message.content)
         if output.get("type") == "thinking":
             return None
         said = {**_REPORT, **_told(message, output)}
@@ -280,15 +280,6 @@ def _fits(name: str, value: Json) -> bool:
     if name == "error":
         return value is None or isinstance(value, str | dict)
     return type(value) is type(_REPORT[name])
-
-
-def _object(text: str) -> dict[str, Json]:
-    """The object that a JSON text holds. A model may have written another value, or no JSON: it is kept as `value`."""
-    try:
-        value = values.loads(text) if text else {}
-    except values.NotJson:
-        value = text
-    return value if isinstance(value, dict) else {"value": value}
 
 
 def profile() -> Profile:

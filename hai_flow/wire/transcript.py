@@ -75,6 +75,15 @@ def question_args(opened: e.PendingOpened) -> str:
     return values.dumps(without_none(fields)).decode()
 
 
+def object_of(text: str) -> dict[str, Json]:
+    """The object that a JSON text holds. A model may have written another value, or no JSON: it is kept as `value`."""
+    try:
+        value = values.loads(text) if text else {}
+    except values.NotJson:
+        value = text
+    return value if isinstance(value, dict) else {"value": value}
+
+
 def result_id(tool_call_id: str) -> str:
     """The id of the message that answers a call."""
     return f"{tool_call_id}:result"

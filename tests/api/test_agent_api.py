@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import httpx2
@@ -9,7 +10,9 @@ import pytest
 
 from tests.support.agent_client import AgentClient, approval, output, say
 from tests.support.hai_client import HaiClient, user
-from tests.support.server import ServerProcess
+from tests.support.postgres import Server
+from tests.support.server import ServerProcess, serving
+from tests.support.waiting import until
 
 
 def test_a_chat_streams_text_and_ends_with_all_that_was_said(server: ServerProcess) -> None:
@@ -101,3 +104,29 @@ def test_a_wrong_request_is_told_where(http: httpx2.Client, body: object, path: 
     answer = http.post("/process", json=body)
     assert answer.status_code == 422
     assert answer.json()["findings"][0]["path"] == path
+
+
+async def test_who_asks_for_a_whole_response_and_leaves_gives_its_place_back(postgres_server: Server) -> None:
+    """The run goes on; a further request finds what it said."""
+    with postgres_server.database() as dsn, serving(dsn, admission={"streams_max": 1}) as server:
+        client = AgentClient(server.url, workflow="chat")
+        body = {"input": [say("word " * 200)], "session_id": client.session_id, "stream": False}
+        async with httpx2.AsyncClient(base_url=server.url, timeout=30) as http:
+            waiting = asyncio.ensure_future(http.post("/workflows/chat/process", json=body))
+
+            async def streams() -> int:
+                return (await http.get("/healthz")).json()["streams"]
+
+            async def taken() -> bool:
+                return await streams() == 1
+
+            async def free() -> bool:
+                return await streams() == 0
+
+            await until(taken)
+            assert client.post().status == 429
+            waiting.cancel()
+            await until(free, 3)  # long before the run is done
+            async with http.stream("POST", "/process", json={**body, "input": [], "stream": True}) as attached:
+                assert attached.status_code == 200
+                assert '"in_progress"' in await anext(attached.aiter_text())

@@ -143,3 +143,121 @@ def test_a_wrong_input_is_answered_by_a_problem(http: httpx2.Client, body: objec
     refused = http.post("/api/aui/input", json=body)
     assert refused.status_code == status
     assert refused.json()["code"]
+
+
+@pytest.mark.parametrize(("option", "deleted"), [("yes", 15), ("no", 0)])
+def test_a_page_that_knows_only_buttons_confirms_a_tools_call(
+    server: ServerProcess, http: httpx2.Client, option: str, deleted: int
+) -> None:
+    """The demo is approved from an interrupt's options alone, as AUI's own banner does it."""
+    session = unique("s")
+    client = AuiClient(server.url, "cleanup", session_id=session, message="删除")
+    asked = client.until("aui_interrupt")
+    assert [each["action"] for each in asked["payload"]["options"]] == ["yes", "no"]
+    client.send(type="input", action=option, interrupt_id=asked["interrupt_id"])
+    assert client.until("aui_action_ack")["interrupt_id"] == asked["interrupt_id"]
+    assert client.ended() == 1000
+    (run,) = http.get("/v1/runs", params={"thread_id": session}).json()["items"]
+    assert run["output"] == {"deleted": deleted}
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_run_that_is_stopped_while_it_waits_ends_the_stream(
+    server: ServerProcess, http: httpx2.Client, paused: bool
+) -> None:
+    session = unique("s")
+    client = AuiClient(server.url, "release", session_id=session, message="release")
+    client.until("aui_run_finished")
+    (run,) = http.get("/v1/runs", params={"thread_id": session}).json()["items"]
+    if paused:
+        assert http.post(f"/v1/runs/{run['id']}/pause").status_code == 200
+    assert http.post(f"/v1/runs/{run['id']}/stop", json={"reason": "enough"}).status_code == 200
+    assert client.ended() == 1000
+    assert client.types[-2:] == ["aui_run_finished", "aui_stream_end"]
+    assert client.events[-2]["outcome"] == "cancelled"
+    shown = {each["activity_id"]: each["status"] for each in client.events if each["type"] == "aui_activity_snapshot"}
+    assert "running" not in shown.values()
+
+
+def test_what_is_still_asked_is_asked_again_by_the_turn_that_another_answer_opened(
+    server: ServerProcess, http: httpx2.Client
+) -> None:
+    client = AuiClient(server.url, "release", session_id=unique("s"), message="release")
+    one, other = client.until("aui_interrupt"), client.until("aui_interrupt")
+    client.until("aui_run_finished")
+    assert http.post(f"/v1/pendings/{one['interrupt_id']}/decide", json={"decision": "approve"}).status_code == 200
+    client.until("aui_run_started")
+    assert client.until("aui_interrupt")["interrupt_id"] == other["interrupt_id"]
+    assert client.next()["type"] == "aui_run_finished"
+
+
+def test_parameters_that_come_late_join_their_session(server: ServerProcess) -> None:
+    """A tenth of a second is less than many a phone's way here and back."""
+    session = unique("s")
+    client = AuiClient(server.url, "cleanup")
+    assert client.until("aui_stream_start")["session_id"] != session
+    client.send(type="params", data={"session_id": session, "message": "删除"})
+    assert client.until("aui_stream_start")["session_id"] == session
+    assert client.until("aui_interrupt")["payload"]["session_id"] == session
+
+
+def test_a_first_frame_that_is_no_parameters_is_taken_as_what_it_is(server: ServerProcess) -> None:
+    client = AuiClient(server.url, "cleanup")
+    client.send(type="ping")
+    client.until("pong")
+    spoken = AuiClient(server.url, "weather")
+    spoken.send(type="input", payload={"message": "天气"})
+    assert spoken.until("aui_action_ack")["status"] == "accepted"
+    assert spoken.ended() == 1000
+    closing = AuiClient(server.url, "cleanup")
+    closing.send(type="close")
+    assert closing.ended() == 1000
+
+
+@pytest.mark.parametrize(
+    ("frame", "code", "about"),
+    [
+        (b"\x00\xff", "body.not_json", "expected a text frame with JSON, found a binary one."),
+        ("", "body.not_json", "expected a body of JSON"),
+        ("[1]", "body.invalid", "expected a frame that is a JSON object."),
+        ('{"type": "input", "payload": {"message": "\\ud800"}}', "body.invalid", "/payload/message: a lone surrogate"),
+        ('{"type": "input", "payload": {"message": "\\u0000"}}', "body.invalid", "/payload/message: a NUL character"),
+        ('{"type": "input", "payload": ' + "[" * 90 + "]" * 90 + "}", "body.too_large", "nested at most 64 deep"),
+        ('{"type": "input", "payload": 0}', "body.invalid", "/payload: expected an object."),
+        ('{"type": "input", "payload": {"message": 5}}', "body.invalid", "payload.message (text)"),
+        (
+            '{"type": "input", "payload": {"message": "a", "message_id": "a\\nb"}}',
+            "body.invalid",
+            "/payload/message_id",
+        ),
+        ('{"type": "params", "data": 5}', "body.invalid", "/data: expected an object."),
+        ('{"type": "params", "data": {"session_id": 5}}', "body.invalid", "/data/session_id: expected text"),
+        ('{"type": "bogus"}', "body.invalid", "/type: expected params, input, ping or close, found 'bogus'."),
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_hostile_frame_is_refused_with_a_sentence_and_the_socket_stays(
+    server: ServerProcess, frame: str | bytes, code: str, about: str, first: bool
+) -> None:
+    client = AuiClient(server.url, "cleanup")
+    if not first:
+        client.until("aui_stream_start")
+    client.socket.send(frame)
+    refused = client.until("aui_action_ack")
+    assert (refused["status"], refused["error_code"]) == ("refused", code)
+    assert about in refused["message"]
+    client.send(type="ping")
+    client.until("pong")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"session_id": "a\nb", "payload": {"message": "x"}},
+        {"session_id": "s", "payload": {"message": "x", "message_id": "m" * 300}},
+        {"session_id": "s", "payload": {"message": "x", "message_id": ["m"]}},
+        {"session_id": "s", "payload": {"message": "x", "input": []}},
+    ],
+)
+def test_an_input_with_what_can_be_no_id_is_refused(http: httpx2.Client, body: object) -> None:
+    assert http.post("/api/aui/input", json=body).status_code == 422

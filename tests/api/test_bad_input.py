@@ -82,6 +82,9 @@ def posts(run_id: str, pending_id: str) -> list[str]:
     return [
         "/awp",
         "/workflows/chat/awp",
+        "/process",
+        "/workflows/chat/process",
+        "/api/aui/input",
         "/v1/runs",
         *(f"/v1/runs/{run_id}/{verb}" for verb in ("pause", "stop", "terminate")),
         f"/v1/pendings/{pending_id}/decide",
@@ -190,6 +193,39 @@ def test_more_messages_or_tools_than_may_be_are_refused(http: httpx2.Client) -> 
     for name, items in (("messages", [user("x", f"m{n}") for n in range(501)]), ("tools", [{"name": "x"}] * 201)):
         response = http.post("/awp", json={"threadId": unique("t"), "runId": "r", name: items})
         assert (response.status_code, response.json()["code"]) == (413, "body.too_large")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "finding"),
+    [
+        ("/v1/runs", {"workflow": "chat", "input": [1]}, {"path": "/input", "message": "expected an object"}),
+        ("/v1/runs", {}, {"path": "/workflow", "message": "expected it, found none"}),
+        ("/v1/runs", {"workflow": 5}, {"path": "/workflow", "message": "expected text"}),
+        ("/v1/runs", [], {"path": "", "message": "expected an object"}),
+        (
+            "/api/aui/input",
+            {"session_id": "a\nb"},
+            {"path": "/session_id", "message": "expected no control characters"},
+        ),
+        ("/api/aui/input", {"session_id": ""}, {"path": "/session_id", "message": "expected text, found none"}),
+        (
+            "/api/aui/input",
+            {"session_id": "s", "interrupt_id": "x" * 201},
+            {"path": "/interrupt_id", "message": "expected at most 200 characters"},
+        ),
+        (
+            "/api/aui/input",
+            {"session_id": "s", "more": 1},
+            {"path": "/more", "message": "unknown; no such field or parameter is expected here"},
+        ),
+    ],
+)
+def test_a_finding_says_in_the_words_of_json_what_was_expected(
+    http: httpx2.Client, path: str, body: Any, finding: dict[str, str]
+) -> None:
+    refused = http.post(path, json=body)
+    assert refused.status_code == 422
+    assert refused.json()["findings"] == [finding]
 
 
 def test_other_methods_and_paths_are_refused_as_problems(http: httpx2.Client, run_id: str, pending_id: str) -> None:

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -213,9 +214,22 @@ def test_a_cursor_of_another_stream_is_refused(http: httpx2.Client, told: tuple[
 
 
 @pytest.mark.parametrize("what", ["events", "history"])
-@pytest.mark.parametrize("thread_id", ["%00", "x" * 201, "%0A"])
-def test_a_thread_has_a_name_of_plain_text(http: httpx2.Client, thread_id: str, what: str) -> None:
-    assert http.get(path(thread_id, what)).status_code == 422
+@pytest.mark.parametrize(("thread_id", "status"), [("%00", 422), ("x" * 201, 422), ("%0A", 404)])
+def test_a_thread_has_a_name_of_plain_text(http: httpx2.Client, thread_id: str, status: int, what: str) -> None:
+    assert http.get(path(thread_id, what)).status_code == status
+
+
+def test_a_threads_name_may_have_slashes_and_anything_else_that_is_text(server: ServerProcess) -> None:
+    thread_id = unique("a/b c?%/événement")
+    client = HaiClient(server.url, workflow="weather", thread_id=thread_id)
+    client.post(user("天气"))
+    with follow(server.url, quote(thread_id, safe="")) as stream:
+        (started, *_) = stream.count("RUN_FINISHED", 1)
+    assert started.data["threadId"] == thread_id
+    with httpx2.Client(base_url=server.url) as http:
+        for spelled in (quote(thread_id), quote(thread_id, safe="")):
+            assert http.get(path(spelled, "history")).json()["threadId"] == thread_id
+        assert http.get("/api/v1/agent/runs//events").status_code in (404, 422)
 
 
 def test_one_run_is_shown_in_these_words_too(http: httpx2.Client, told: tuple[str, list[Event]]) -> None:

@@ -168,12 +168,16 @@ def test_dev_starts_everything_tells_what_to_try_and_stops_cleanly(tmp_path: Pat
     for path in (ROOT / "workflows").glob("*.flow.yaml"):
         (folder / path.name).write_bytes(path.read_bytes())
     (folder / "broken.yaml").write_text("hai: flow/v1\nname: broken\n")
+    needs_models = ROOT / "workflows" / "examples" / "research_and_email.flow.yaml"
+    (folder / "later.yaml").write_bytes(needs_models.read_bytes())
     arguments = (
         "dev", "--port", "0", "--data-dir", str(tmp_path / "data"), "--workflows", str(folder), "--no-open", "--demo",
     )  # fmt: skip
     with started(tmp_path / "log", *arguments) as dev:
         url = dev.wait_for(r"Serving (http://\S+)")[1]
         assert re.search(r"broken\.yaml is not loaded:\n.*broken\.yaml:", dev.output)
+        (quiet,) = (line for line in dev.output.splitlines() if "later.yaml" in line)
+        assert "later.yaml is not loaded: this server has no runner for `agent`, " in quiet
         assert "5 workflows from" in dev.output
         pending = dev.wait_for(r"decide (call_\S+) --result true --server")[1]
         # The commands that it suggests work as they are printed.

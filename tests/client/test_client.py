@@ -117,6 +117,12 @@ def test_a_busy_thread_is_a_conflict_that_names_its_run(flow: Client) -> None:
     assert (caught.value.code, caught.value.winner["run_id"]) == ("thread_busy", run.id)
 
 
+@pytest.mark.parametrize("input", [[1], "Berlin", 5])
+def test_an_input_that_is_no_object_is_refused_by_the_server_in_its_words(flow: Client, input: Any) -> None:
+    with pytest.raises(Invalid, match="object"):
+        flow.runs.start("cleanup", input)
+
+
 def test_a_wrong_input_is_refused_with_every_fault(flow: Client) -> None:
     with pytest.raises(Invalid) as caught:
         flow.runs.start("cleanup", {"count": 0, "folder": 1})

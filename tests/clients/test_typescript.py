@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from tests.clients import rig, typescript
 from tests.clients.typescript import node, npm
+from tests.support.hai_client import unique
 from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
 
@@ -50,7 +52,30 @@ def test_what_would_be_published_is_what_is_built_and_what_explains_it(package: 
     (packed,) = json.loads(node(package, npm(), "pack", "--dry-run", "--json", "--ignore-scripts"))
     files = {file["path"] for file in packed["files"]}
     assert {"package.json", "README.md", "LICENSE", "dist/index.js", "dist/index.d.ts"} <= files
-    assert {path.split("/")[0] for path in files} == {"package.json", "README.md", "LICENSE", "dist", "src"}
+    assert {path.split("/")[0] for path in files} == {"package.json", "README.md", "LICENSE", "dist", "example", "src"}
+
+
+def test_what_would_be_published_is_imported_and_required_from_its_tarball(
+    package: Path, server: ServerProcess, tmp_path: Path
+) -> None:
+    """Nothing else is installed there: what runs needs no other package."""
+    installed = tmp_path / "node_modules" / "hai-client"
+    (packed,) = json.loads(
+        node(package, npm(), "pack", "--json", "--ignore-scripts", "--pack-destination", str(tmp_path))
+    )
+    with tarfile.open(tmp_path / packed["filename"]) as archive:
+        archive.extractall(tmp_path, filter="data")
+    installed.parent.mkdir()
+    (tmp_path / "package").rename(installed)
+    ask = f"""
+      const agent = new HttpAgent({{ url: "{server.url}/workflows/weather/awp" }});
+      agent.addMessage({{ id: "{unique("m")}", role: "user", content: "Berlin?" }});
+      agent.runAgent().then(({{ result }}) => console.log(JSON.stringify(result)));
+    """
+    (tmp_path / "imports.mjs").write_text('import { HttpAgent } from "hai-client";' + ask)
+    (tmp_path / "requires.cjs").write_text('const { HttpAgent } = require("hai-client");' + ask)
+    for program in ("imports.mjs", "requires.cjs"):
+        assert "weather" in json.loads(node(tmp_path, program))
 
 
 # --- conversations ------------------------------------------------------------------------------------------------

@@ -149,7 +149,9 @@ def lint_agent_api(stream: bytes, *, whole: bool = False) -> list[str]:
                 statuses.append(str(status))
             case "message", "in_progress" if shown["id"] not in open_messages:
                 open_messages.add(shown["id"])
-            case "message", "completed" if shown["id"] in open_messages:
+                if shown["content"] is not None:
+                    faults.append(f"object {number}: a message with content before any was said")
+            case "message", "completed" | "incomplete" if shown["id"] in open_messages:
                 open_messages.remove(shown["id"])
             case "message", status:
                 faults.append(f"object {number}: a message that is {status} out of turn")

@@ -154,6 +154,12 @@ def test_a_body_that_does_not_fit_is_refused_at_its_place(body, path):
     assert [finding["path"] for finding in error.findings] == [path]
 
 
+def test_a_number_of_too_many_digits_is_refused_without_a_word_of_python():
+    problem = refused(b'{"threadId":"a","runId":"b","state":' + b"9" * 5000 + b"}")
+    assert (problem.status, problem.code) == (400, "body.not_json")
+    assert problem.detail.endswith("a number has too many digits")
+
+
 def test_all_findings_are_told_at_once():
     error = refused({"messages": [{"id": "m"}], "tools": [{}]})
     assert {finding["path"] for finding in error.findings} == {

@@ -190,11 +190,21 @@ def test_a_question_is_a_pending_to_a_client_without_the_tool_for_it():
             "id": id,
             "kind": "approve",
             "title": "Sure?",
+            "evidence": {"a": 1},
             "options": ["approve", "reject"],
             "deadline": 99,
+            "digest": "d",
         },
         "timestamp": story.at,
     }
+
+
+def test_who_cannot_answer_is_told_of_a_question_without_what_is_to_be_judged():
+    story = Story().start()
+    id = story.question("gate", options=("approve", "reject"), evidence='{"a":1}', policy={"asks_requester": False})
+    for who in (PLAIN, profile(may_answer=False)):
+        value = read(encode(story, who))[-1]["value"]
+        assert value == {"id": id, "kind": "approve", "title": "Sure?", "options": ["approve", "reject"]}
 
 
 @pytest.mark.parametrize(("kind", "tool"), [("approve", "confirmAction"), ("ask", "requestInput")])

@@ -295,7 +295,7 @@ export class HttpAgent {
       if (reason === undefined || signal.aborted) return;
       const lasted = run.connectedAt === undefined ? 0 : Date.now() - run.connectedAt;
       attempt = lasted < STABLE_MS ? attempt + 1 : 1;
-      if (attempt > this.reconnect.attemptsMax) throw lost(reason);
+      if (attempt > this.reconnect.attemptsMax) throw lost(reason, run.accepted);
       const delayMs = delayOf(this.reconnect, attempt, reason.retryAfterMs);
       await this.#tell(run, (to, params) => to.onReconnecting?.({ attempt, delayMs, reason, ...params }));
       await sleep(delayMs, signal);
@@ -450,9 +450,12 @@ function attaching(input: RunAgentInput): RunAgentInput {
   return { threadId, runId: newId("run"), messages: [], tools, context: [], forwardedProps };
 }
 
-function lost(reason: ConnectionBroken): Error {
+function lost(reason: ConnectionBroken, accepted: boolean): Error {
   if (reason.cause instanceof HttpProblem) return reason.cause;
-  return new ConnectionLost(`${reason.message}; the run goes on, connectAgent() comes back to it`, { cause: reason });
+  const remedy = accepted
+    ? "the run goes on, connectAgent() comes back to it"
+    : "whether the request has arrived is not known; runAgent() sends the same messages again, which are taken once";
+  return new ConnectionLost(`${reason.message}; ${remedy}`, { cause: reason });
 }
 
 /** A subscriber that fails harms neither the others nor the run. */

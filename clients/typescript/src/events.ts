@@ -224,11 +224,14 @@ export interface AnyEvent {
 /** CUSTOM `hai.pending`: a question to a person, for a client that advertised no tool for it. */
 export interface PendingValue {
   id: string;
-  kind: "approve" | "gate" | "ask";
+  kind: "approve" | "gate" | "ask" | "doubt";
   title?: string;
   message?: string;
   tool?: string;
   arguments?: unknown;
+  /** What is to be judged, and what binds an answer to it: only for who may answer. */
+  evidence?: unknown;
+  digest?: string;
   form?: Record<string, unknown>;
   options?: string[];
   deadline?: string | number;

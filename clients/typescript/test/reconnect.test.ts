@@ -134,6 +134,21 @@ test("without reconnection a broken stream is an error at once", async (context)
   assert.equal(requests.length, 1);
 });
 
+test("a request that never reached a server is not said to run, and its message is sent again", async (context) => {
+  const agent = agentFor("http://127.0.0.1:1/awp", { reconnect: false });
+  agent.addMessage({ id: "m1", role: "user", content: "hello" });
+  await assert.rejects(agent.runAgent(), (error: Error) => {
+    assert.ok(error instanceof ConnectionLost);
+    assert.doesNotMatch(error.message, /the run goes on/);
+    assert.match(error.message, /runAgent\(\) sends the same messages again/);
+    return true;
+  });
+  const { url, requests } = await serve(context, streams(...cutShort));
+  agent.url = url;
+  await assert.rejects(agent.runAgent(), /the run goes on/);
+  assert.deepEqual(requests.map(({ input }) => input.messages.map(({ id }) => id)), [["u1", "m1"]]);
+});
+
 test("a refusal on the way back is final", async (context) => {
   const { url } = await serve(context, streams(...cutShort), refuses(404, { detail: "gone" }));
   const agent = agentFor(url);
