@@ -41,13 +41,23 @@ function Choice({ about, approve, deny }) {
   );
 }
 
-const ServerTool = ({ toolName, args, result }) => (
-  <p>{`${toolName} ${JSON.stringify(args)}: ${JSON.stringify(result ?? null)}`}</p>
+// A call of a tool of the server's, with its approval card while one is asked for.
+const ServerTool = ({ toolName, args, result, approval, respondToApproval }) => (
+  <div>
+    <p>{`${toolName} ${JSON.stringify(args)}: ${JSON.stringify(result ?? null)}`}</p>
+    {approval && approval.approved === undefined && approval.resolution === undefined && (
+      <Choice
+        about={toolName}
+        approve={() => respondToApproval({ approved: true })}
+        deny={() => respondToApproval({ approved: false })}
+      />
+    )}
+  </div>
 );
 
-// What the thread waits for, whether or not its call was streamed to this very page.
+// What the thread waits for that is about no call: a call has its approval card.
 function Interrupts() {
-  const interrupts = useAgUiInterrupts();
+  const interrupts = useAgUiInterrupts().filter(({ reason }) => reason !== "tool_call");
   const submit = useAgUiSubmitInterruptResponses();
   const answer = (approved) =>
     submit(interrupts.map(({ id }) => ({ interruptId: id, status: "resolved", payload: { approved } })));

@@ -57,9 +57,10 @@ def copilotkit(browser: Browser, server: ServerProcess, workflow: str, thread: s
 
 frontends = pytest.mark.parametrize("frontend", [assistant_ui, copilotkit])
 
-# assistant-ui 0.0.57 drops the interrupt of a run that restates a history which ends in the gated call (it loses the
-# message that the interrupt would hang on); so its page has the tool for confirmations, and is handed a call of that.
-gate_frontends = pytest.mark.parametrize(("frontend", "tools"), [(assistant_ui, "confirmAction"), (copilotkit, "")])
+# By the frontend's own card for approvals, and by the tool for confirmations of one that offers it.
+gate_frontends = pytest.mark.parametrize(
+    ("frontend", "tools"), [(assistant_ui, ""), (assistant_ui, "confirmAction"), (copilotkit, "")]
+)
 
 
 @gate_frontends
@@ -119,7 +120,7 @@ def test_a_page_that_is_opened_twice_decides_once(
     elsewhere = agent("1.0.0", "purge")
     elsewhere.run(user())
     pages = [
-        assistant_ui(browser, server, "purge", elsewhere.thread_id, "confirmAction"),
+        assistant_ui(browser, server, "purge", elsewhere.thread_id),
         copilotkit(browser, server, "purge", elsewhere.thread_id),
     ]
     for page in pages:
