@@ -63,7 +63,7 @@ const operations = {
   },
 
   async click({ page, button }) {
-    await pages.get(page).page.getByRole("button", { name: button, exact: true }).click({ timeout: 20_000 });
+    await pages.get(page).page.getByRole("button", { name: button, exact: true }).first().click({ timeout: 20_000 });
     return {};
   },
 

@@ -114,6 +114,41 @@ def test_a_decision_without_a_tool_is_taken_on_the_page(
     page.close()
 
 
+@frontends
+def test_decisions_after_something_was_said_are_taken_one_after_the_other(
+    frontend: Any, browser: Browser, server: ServerProcess, http: httpx2.Client, agent: NewAgent
+) -> None:
+    elsewhere = agent("1.0.0", "announce")
+    elsewhere.run(user())
+    page = frontend(browser, server, "announce", elsewhere.thread_id)
+    page.shows("Is the article good?")
+    page.click("Approve")
+    page.shows("Announce it?")
+    again = frontend(browser, server, "announce", elsewhere.thread_id)
+    again.shows("Announce it?")
+    page.close()
+    again.click("Approve")
+    said = again.shows("Announced.")
+    assert [said.count(text) for text in ("The article has 800 words.", "It was reviewed.", "Announced.")] == [1, 1, 1]
+    assert decisions(http, elsewhere.thread_id) == ["approve", "approve"]
+    again.close()
+
+
+@frontends
+def test_two_gates_at_once_are_decided_on_the_page(
+    frontend: Any, browser: Browser, server: ServerProcess, http: httpx2.Client, agent: NewAgent
+) -> None:
+    elsewhere = agent("1.0.0", "purge_both")
+    elsewhere.run(user())
+    page = frontend(browser, server, "purge_both", elsewhere.thread_id)
+    page.shows("Approve")
+    page.click("Approve")
+    page.click("Approve")
+    page.shows("Both are clean.")
+    assert decisions(http, elsewhere.thread_id) == ["approve", "approve"]
+    page.close()
+
+
 def test_a_page_that_is_opened_twice_decides_once(
     browser: Browser, server: ServerProcess, http: httpx2.Client, agent: NewAgent
 ) -> None:
