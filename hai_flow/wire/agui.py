@@ -335,7 +335,7 @@ class AguiEncoder(TurnEncoder):
         return None
 
     def _call_of(self, profile: Profile, pending: PendingState) -> Call | None:
-        """The call by which a question stands in the client's history; None if it has none, or is yet to be streamed."""
+        """The call by which a question stands in the client's history; None if it has none, or is streamed anew."""
         opened = pending.opened
         if opened.id in self._streamed_anew:
             return None

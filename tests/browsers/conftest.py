@@ -69,7 +69,6 @@ def server(postgres_server: Server, browser: Browser) -> Iterator[ServerProcess]
     allowed = {"HAI_FLOW_ALLOWED_ORIGINS": browser.origin}
     with postgres_server.database() as dsn, serving(dsn, environment=allowed) as process:
         publish_flows(process.url)
-        publish_flows(process.url, HERE / "flows")
         yield process
         assert "Traceback" not in process.log, process.log
 

@@ -16,10 +16,10 @@ from tests.support.server import ServerProcess, serving
 HERE = Path(__file__).resolve().parent
 
 
-def publish_flows(url: str, directory: Path = HERE / "flows") -> None:
-    """Publish the workflows of these tests, or those of another directory."""
+def publish_flows(url: str) -> None:
+    """Publish the workflows of these tests."""
     with httpx2.Client(base_url=url) as http:
-        for flow in sorted(directory.glob("*.flow.yaml")):
+        for flow in sorted((HERE / "flows").glob("*.flow.yaml")):
             published = http.post("/v1/workflows", content=flow.read_bytes())
             assert published.status_code in (200, 201), published.text
 
