@@ -1,7 +1,14 @@
 // A page with assistant-ui, as its documentation shows it: the runtime for AG-UI, a tool for people, approvals, interrupts.
 
 import { HttpAgent } from "@ag-ui/client";
-import { AssistantRuntimeProvider, makeAssistantTool, MessagePrimitive, ThreadPrimitive } from "@assistant-ui/react";
+import {
+  AssistantRuntimeProvider,
+  ComposerPrimitive,
+  ErrorPrimitive,
+  makeAssistantTool,
+  MessagePrimitive,
+  ThreadPrimitive,
+} from "@assistant-ui/react";
 import { useAgUiInterrupts, useAgUiRuntime, useAgUiSubmitInterruptResponses } from "@assistant-ui/react-ag-ui";
 import { useMemo } from "react";
 import { createRoot } from "react-dom/client";
@@ -66,16 +73,33 @@ function Interrupts() {
   return <Choice about={about} approve={() => answer(true)} deny={() => answer(false)} />;
 }
 
-const Message = () => <MessagePrimitive.Parts components={{ tools: { Fallback: ServerTool } }} />;
+const Message = () => (
+  <>
+    <MessagePrimitive.Parts components={{ tools: { Fallback: ServerTool } }} />
+    <MessagePrimitive.Error>
+      <ErrorPrimitive.Root>
+        <ErrorPrimitive.Message />
+      </ErrorPrimitive.Root>
+    </MessagePrimitive.Error>
+  </>
+);
 
 function Page() {
   const agent = useMemo(() => new HttpAgent({ url: query.get("url"), threadId: query.get("thread") }), []);
-  const runtime = useAgUiRuntime({ agent, adapters: { history }, onError: (error) => console.error(String(error)) });
+  const runtime = useAgUiRuntime({
+    agent,
+    adapters: { history },
+    autoCancelPendingToolCalls: query.get("typing") !== "keeps",
+    onError: (error) => console.error(String(error)),
+  });
   return (
     <AssistantRuntimeProvider runtime={runtime}>
       {query.get("tools") === "confirmAction" && <ConfirmAction />}
       <ThreadPrimitive.Root>
         <ThreadPrimitive.Messages components={{ Message }} />
+        <ComposerPrimitive.Root>
+          <ComposerPrimitive.Input />
+        </ComposerPrimitive.Root>
       </ThreadPrimitive.Root>
       <Interrupts />
     </AssistantRuntimeProvider>

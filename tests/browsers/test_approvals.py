@@ -7,55 +7,19 @@ as published; the pages (`*.jsx`) use them as their documentation says.
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlencode
 
 import httpx2
 import pytest
 
 from tests.browsers.conftest import Browser
+from tests.browsers.pages import assistant_ui, copilotkit, frontends
 from tests.clients.ag_ui import user
 from tests.clients.conftest import NewAgent
 from tests.clients.runs import decisions, performed, run_of
-from tests.support.hai_client import unique
 from tests.support.server import ServerProcess
 
 pytestmark = pytest.mark.timeout(1200)  # the first test waits for the packages, half a gigabyte of them
 
-
-class Page:
-    """One tab, on one thread."""
-
-    def __init__(self, browser: Browser, frontend: str, **query: str) -> None:
-        self._driver = browser.driver
-        self._name = unique("page")
-        self.posts: list[dict[str, Any]] = []
-        self._driver.ask("open", page=self._name, url=f"{browser.origin}/{frontend}?{urlencode(query)}")
-
-    def shows(self, text: str) -> str:
-        """Wait until `text` is there, and give all that the page says. It must have had nothing to complain of."""
-        reply = self._driver.ask("shows", page=self._name, text=text)
-        self.posts = reply["posts"]
-        assert reply["found"], f"expected {text!r}, found {reply['text']!r}; {reply['complaints']}; {self.posts}"
-        assert reply["complaints"] == []
-        return reply["text"]
-
-    def click(self, button: str) -> None:
-        self._driver.ask("click", page=self._name, button=button)
-
-    def close(self) -> None:
-        self._driver.ask("close", page=self._name)
-
-
-def assistant_ui(browser: Browser, server: ServerProcess, workflow: str, thread: str, tools: str = "") -> Page:
-    url = f"{server.url}/workflows/{workflow}/ag-ui"
-    return Page(browser, "assistant_ui", url=url, thread=thread, tools=tools)
-
-
-def copilotkit(browser: Browser, server: ServerProcess, workflow: str, thread: str, tools: str = "") -> Page:
-    return Page(browser, "copilotkit", url=f"{server.url}/cpk", agent=workflow, thread=thread, tools=tools)
-
-
-frontends = pytest.mark.parametrize("frontend", [assistant_ui, copilotkit])
 
 # By the frontend's own card for approvals, and by the tool for confirmations of one that offers it.
 gate_frontends = pytest.mark.parametrize(
