@@ -47,8 +47,10 @@ const operations = {
     return { origin: `http://127.0.0.1:${server.address().port}`, version: browser.version() };
   },
 
-  async open({ page: name, url }) {
+  // `html`: what stands at the url, if nobody serves it.
+  async open({ page: name, url, html }) {
     const page = await browser.newPage();
+    if (html) await page.route(url, (route) => route.fulfill({ contentType: "text/html", body: html }));
     const record = { page, complaints: [], posts: [] };
     record.refusal = new Promise((refused) => (record.refused = refused));
     page.on("pageerror", (error) => record.complaints.push(String(error)));
@@ -73,6 +75,12 @@ const operations = {
   async click({ page, button }) {
     await pages.get(page).page.getByRole("button", { name: button, exact: true }).first().click({ timeout: 20_000 });
     return {};
+  },
+
+  // The value of a JavaScript expression in the page, as soon as it is one that counts as true.
+  async until({ page, expression }) {
+    const handle = await pages.get(page).page.waitForFunction(expression, undefined, { timeout: 40_000 });
+    return { value: await handle.jsonValue() };
   },
 
   // Into the page's composer, and off it goes.
