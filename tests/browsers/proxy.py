@@ -19,7 +19,7 @@ class Proxy:
 
     def __init__(self, server: str | None = None) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = "http://127.0.0.1:{}".format(self._listener.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.server = server
         self.requests: list[bytes] = []
         self._bytes_left: deque[int] = deque()

@@ -113,7 +113,8 @@ def ends_well(page: Page, thread: Thread, proxy: Proxy) -> None:
     first, *others = last_event_ids(proxy)
     assert first is None
     places = [ids.index(str(each)) for each in others]
-    assert places and places == sorted(places)
+    assert places
+    assert places == sorted(places)
     page.close()
 
 
@@ -159,7 +160,7 @@ def over(thread: Thread) -> bool:
 async def test_it_goes_on_where_it_was_when_the_server_was_restarted(
     browser: Browser, postgres_server: Server, stop: Callable[[ServerProcess], None], waits_for: str
 ) -> None:
-    """While the run waits, for the clock in the middle of a turn or for a person, who answers while the page is away."""
+    """In the middle of a turn, or while the run waits for a person, who answers before the page is back."""
     with postgres_server.database() as dsn, proxying() as proxy:
         with serving(dsn) as server:
             publish_flows(server.url)
