@@ -190,14 +190,21 @@ class _Drive:
         self._history("reload.empty", thread, chat, thread.post("no history", thread.body([])))
 
     def _history(self, id: str, thread: Thread, chat: Exchange, reload: Exchange) -> None:
-        """Whether the snapshot tells the user's message and what the chat said and called."""
-        messages = reload.snapshot() or []
+        """Whether the snapshot, with what is streamed after it, tells the user's message and what the chat said and
+        called."""
+        messages = self._held(reload)
         there = {("message", str(each.get("id"))) for each in messages}
         there |= {("call", call["id"]) for each in messages for call in each.get("toolCalls", ())}
         wanted = {each for each in chat.done() if each[0] != "result"}
         wanted |= {("message", str(each["id"])) for each in thread.messages if each.get("role") == "user"}
         missing = ", ".join(f"{kind} {name}" for kind, name in sorted(wanted - there))
         self._note(id, not missing, f"{reload.what}: the snapshot lacks {missing}", _raw(reload.all(*SNAPSHOTS)))
+
+    def _held(self, exchange: Exchange) -> list[dict[str, Json]]:
+        """The messages of a client that had none, after the exchange."""
+        client = Thread(self._peer, self._dialect)
+        client.take(exchange)
+        return client.messages
 
     # --- made-up history
 
@@ -370,7 +377,7 @@ class _Drive:
             why = "the endpoint sends no snapshot of its history"
             self._leave_out(Result.NOT_APPLICABLE, why, "disconnect.goes-on")
             return
-        spoken = {str(each.get("role")) for each in seen.snapshot() or []}
+        spoken = {str(each.get("role")) for each in self._held(seen)}
         wanted = {str(each.get("role")) for each in reference.messages}
         ended = "RUN_FINISHED" in followed.types and "RUN_ERROR" not in followed.types
         found = followed if not ended else f"afterwards the history has only {', '.join(sorted(spoken)) or 'nothing'}"

@@ -35,7 +35,7 @@ from hai_flow.wire.transcript import (
     result_id,
     shown_as_call,
 )
-from hai_flow.wire.turns import TurnEncoder, error_message
+from hai_flow.wire.turns import SPOKEN, TurnEncoder, error_message
 
 Json: TypeAlias = Any
 
@@ -51,6 +51,7 @@ BLOCK: Final = "hai.block"
 # --- inward -------------------------------------------------------------------------------------------------------
 
 _REASONING: Final = "agui.reasoning"
+_FRESH: Final = "agui.fresh"
 
 
 def decode(body: bytes, limits: Limits) -> Posted:
@@ -60,6 +61,8 @@ def decode(body: bytes, limits: Limits) -> Posted:
     options: dict[str, str] = {}
     if _option(posted.forwarded, "reasoning") == "off":
         options[_REASONING] = "off"
+    if not posted.history:  # a page that was just opened
+        options[_FRESH] = "yes"
     if posted.parent_run_id is not None:
         options["agui.parent"] = posted.parent_run_id
     return Posted(
@@ -120,6 +123,8 @@ class AguiEncoder(TurnEncoder):
         self._old = profile.version != PROTOCOL
         self._reasons = profile.option(_REASONING) != "off"
         self._attached = False
+        self._streamed_anew: frozenset[str] = frozenset()
+        self._fresh_asker: str | None = None
 
     # --- a turn
 
@@ -167,7 +172,9 @@ class AguiEncoder(TurnEncoder):
     def messages_snapshot(self, at: int, transcript: Sequence[Entry]) -> list[Frame]:
         """None for an empty thread: it would only take from the client what it has not posted yet."""
         messages = history(_Words(self._old, self._reasons), self.profile, self.state, transcript, self._call_of)
-        return [_frame("MESSAGES_SNAPSHOT", at, messages=messages)] if messages else []
+        if not messages:
+            return []
+        return [*self._holder_of_interrupts(at, messages), _frame("MESSAGES_SNAPSHOT", at, messages=messages)]
 
     # --- messages
 
@@ -234,19 +241,25 @@ class AguiEncoder(TurnEncoder):
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         if shown_as_call(self.profile, opened):
             return _whole_call(opened.id, CONFIRM[opened.kind], question_args(opened), at)
-        if not self._is_interrupt(opened):
-            return [_custom("hai.pending", told(opened), at)]
-        frames = self.open_question(at, opened)
-        if opened.kind == "gate":
-            call = _gate_call(self.state, opened)
-            frames += _whole_call(call, opened.tool or opened.path, opened.args or "{}", at)
+        frames = self._told(at, opened)
+        if opened.kind == "gate" and self._is_interrupt(opened):
+            frames += self._gated_call(at, opened)
         return frames
 
     def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        """The oldest clients ignore interrupts: they, and those who cannot answer, are told."""
-        if shown_as_call(self.profile, opened) or (self._is_interrupt(opened) and not self._old):
+        if shown_as_call(self.profile, opened):
             return []
-        return [_custom("hai.pending", told(opened), at)]
+        frames = self._told(at, opened)
+        if opened.id in self._streamed_anew:
+            frames += self._gated_call(at, opened)
+        return frames
+
+    def _told(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        """The oldest clients ignore interrupts: they, and those who cannot answer, are told."""
+        return [] if self._is_interrupt(opened) and not self._old else [_custom("hai.pending", told(opened), at)]
+
+    def _gated_call(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        return _whole_call(_gate_call(self.state, opened), opened.tool or opened.path, opened.args or "{}", at)
 
     def _is_interrupt(self, opened: e.PendingOpened) -> bool:
         if opened.kind == "tool" or shown_as_call(self.profile, opened):
@@ -258,17 +271,21 @@ class AguiEncoder(TurnEncoder):
 
         Who was answered in this very turn is not asked again by it, though the others' votes are still missing.
         """
-        if status not in (None, "paused", "needs_attention"):
-            return None
-        pendings = [each for each in self.state.pendings.values() if each.status == "open"]
-        if any(self._is_awaited_call(each.opened) for each in pendings):
-            return None
-        asked = [each for each in pendings if self._is_interrupt(each.opened) and not self._has_voted(each)]
-        asked.sort(key=lambda each: (each.opened.at, each.opened.id))
+        asked = self._asked(status)
         if not asked:
             return None
         shown = [interrupt(each.opened, self._call_id(each.opened), expires=not self._old) for each in asked]
         return {"type": "interrupt", "interrupts": shown}
+
+    def _asked(self, status: str | None) -> list[PendingState]:
+        """What people are asked by interrupts, if the turn ends now; `status` as in `run_finished`."""
+        if status not in (None, "paused", "needs_attention"):
+            return []
+        pendings = [each for each in self.state.pendings.values() if each.status == "open"]
+        if any(self._is_awaited_call(each.opened) for each in pendings):
+            return []
+        asked = [each for each in pendings if self._is_interrupt(each.opened) and not self._has_voted(each)]
+        return sorted(asked, key=lambda each: (each.opened.at, each.opened.id))
 
     def _call_id(self, opened: e.PendingOpened) -> str | None:
         return _gate_call(self.state, opened) if opened.kind == "gate" else None
@@ -283,9 +300,39 @@ class AguiEncoder(TurnEncoder):
         turn = self.state.turn
         return not self._attached and turn is not None and any(vote.turn == turn.n for vote in pending.votes)
 
+    # --- pages that were just opened
+
+    # assistant-ui hangs an interrupt on the message that the stream itself has begun, and shows its approval card at a
+    # call that the stream itself has brought; that message is gone once a snapshot ends in another of the assistant's.
+    # So a client without a history, whom nothing can be told twice, is told more than by a snapshot.
+
     def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:
         self._attached = True
-        return super().preface(asker_run_id, transcript)
+        if self.profile.option(_FRESH) is not None:
+            self._fresh_asker = asker_run_id or self.run_id()
+            asked = [each.opened for each in self._asked_now()]
+            self._streamed_anew = frozenset(opened.id for opened in asked if opened.kind == "gate")
+        frames = super().preface(asker_run_id, transcript)
+        self._fresh_asker, self._streamed_anew = None, frozenset()
+        return frames
+
+    def _asked_now(self) -> list[PendingState]:
+        return self._asked(self.state.status if self.state.status in SPOKEN else None)
+
+    def _holder_of_interrupts(self, at: int, messages: Sequence[dict[str, Json]]) -> list[Frame]:
+        """A message without words for interrupts without a call, if this stream may end with some and nothing else is
+        on it. Only assistant-ui keeps it: any other client drops it by the snapshot that follows, which lacks it."""
+        if self._fresh_asker is None or self._streamed_anew or self.open_messages() or self.open_calls():
+            return []
+        roles = [message["role"] for message in messages if message["role"] != "activity"]
+        goes_on = self.state.turn_open and not self.state.ended
+        if not (goes_on or self._asked_now()) or roles[-1:] in ([], ["user"], ["system"], ["developer"]):
+            return []
+        id = f"{self._fresh_asker}:asked"
+        return [
+            _frame("TEXT_MESSAGE_START", at, messageId=id, role="assistant"),
+            _frame("TEXT_MESSAGE_END", at, messageId=id),
+        ]
 
     # --- gates
 
@@ -305,8 +352,10 @@ class AguiEncoder(TurnEncoder):
         return None
 
     def _call_of(self, profile: Profile, pending: PendingState) -> Call | None:
-        """The call by which a question stands in the client's history."""
+        """The call by which a question stands in the client's history; None if it has none, or is streamed anew."""
         opened = pending.opened
+        if opened.id in self._streamed_anew:
+            return None
         if opened.kind != "gate" or not self._is_interrupt(opened):
             return confirmation(profile, pending)
         id = _gate_call(self.state, opened)

@@ -1,6 +1,7 @@
 // A page with CopilotKit, as its documentation shows it: a runtime URL (ours), a chat, a tool for people, interrupts.
 
 import { CopilotChat, CopilotKitProvider, useHumanInTheLoop, useInterrupt } from "@copilotkit/react-core/v2";
+import { useState } from "react";
 import { createRoot } from "react-dom/client";
 import { z } from "zod";
 
@@ -36,13 +37,27 @@ function ConfirmAction() {
   return null;
 }
 
+// One card for each question; they are answered together, when the last one is.
+function Cards({ interrupts, resolve, cancel }) {
+  const [answered, setAnswered] = useState([]);
+  const answer = (id, give) => {
+    setAnswered([...answered, id]);
+    give();
+  };
+  return interrupts
+    .filter(({ id }) => !answered.includes(id))
+    .map(({ id, message }) => (
+      <Choice
+        key={id}
+        about={message ?? ""}
+        approve={() => answer(id, () => resolve({ approved: true }, id))}
+        deny={() => answer(id, () => cancel(id))}
+      />
+    ));
+}
+
 function Interrupts() {
-  useInterrupt({
-    agentId,
-    render: ({ interrupt, resolve, cancel }) => (
-      <Choice about={interrupt?.message ?? ""} approve={() => resolve({ approved: true })} deny={() => cancel()} />
-    ),
-  });
+  useInterrupt({ agentId, render: (props) => <Cards {...props} /> });
   return null;
 }
 

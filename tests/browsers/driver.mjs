@@ -47,9 +47,12 @@ const operations = {
     return { origin: `http://127.0.0.1:${server.address().port}`, version: browser.version() };
   },
 
-  async open({ page: name, url }) {
+  // `html`: what stands at the url, if nobody serves it.
+  async open({ page: name, url, html }) {
     const page = await browser.newPage();
+    if (html) await page.route(url, (route) => route.fulfill({ contentType: "text/html", body: html }));
     const record = { page, complaints: [], posts: [] };
+    record.refusal = new Promise((refused) => (record.refused = refused));
     page.on("pageerror", (error) => record.complaints.push(String(error)));
     page.on("console", (message) => {
       if (message.type() === "error") record.complaints.push(message.text());
@@ -57,14 +60,41 @@ const operations = {
     page.on("request", (request) => {
       if (request.method() === "POST") record.posts.push({ url: request.url(), body: request.postData() });
     });
+    page.on("response", async (response) => {
+      const request = response.request();
+      if (request.method() !== "POST" || response.ok()) return;
+      const refused = record.posts.findLast(({ url, body }) => url === request.url() && body === request.postData());
+      Object.assign(refused, { status: response.status(), problem: await response.text() });
+      record.refused(refused);
+    });
     pages.set(name, record);
     await page.goto(url);
     return {};
   },
 
   async click({ page, button }) {
-    await pages.get(page).page.getByRole("button", { name: button, exact: true }).click({ timeout: 20_000 });
+    await pages.get(page).page.getByRole("button", { name: button, exact: true }).first().click({ timeout: 20_000 });
     return {};
+  },
+
+  // The value of a JavaScript expression in the page, as soon as it is one that counts as true.
+  async until({ page, expression }) {
+    const handle = await pages.get(page).page.waitForFunction(expression, undefined, { timeout: 40_000 });
+    return { value: await handle.jsonValue() };
+  },
+
+  // Into the page's composer, and off it goes.
+  async type({ page, text }) {
+    const composer = pages.get(page).page.getByRole("textbox");
+    await composer.fill(text);
+    await composer.press("Enter");
+    return {};
+  },
+
+  // The first POST of the page that the server refused, as soon as it did.
+  async refusal({ page }) {
+    const late = new Promise((_, reject) => setTimeout(() => reject(new Error("nothing was refused")), 20_000));
+    return await Promise.race([pages.get(page).refusal, late]);
   },
 
   // What the page says as soon as `text` stands in it.

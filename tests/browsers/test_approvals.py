@@ -7,59 +7,24 @@ as published; the pages (`*.jsx`) use them as their documentation says.
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlencode
 
 import httpx2
 import pytest
 
 from tests.browsers.conftest import Browser
+from tests.browsers.pages import assistant_ui, copilotkit, frontends
 from tests.clients.ag_ui import user
 from tests.clients.conftest import NewAgent
 from tests.clients.runs import decisions, performed, run_of
-from tests.support.hai_client import unique
 from tests.support.server import ServerProcess
 
 pytestmark = pytest.mark.timeout(1200)  # the first test waits for the packages, half a gigabyte of them
 
 
-class Page:
-    """One tab, on one thread."""
-
-    def __init__(self, browser: Browser, frontend: str, **query: str) -> None:
-        self._driver = browser.driver
-        self._name = unique("page")
-        self.posts: list[dict[str, Any]] = []
-        self._driver.ask("open", page=self._name, url=f"{browser.origin}/{frontend}?{urlencode(query)}")
-
-    def shows(self, text: str) -> str:
-        """Wait until `text` is there, and give all that the page says. It must have had nothing to complain of."""
-        reply = self._driver.ask("shows", page=self._name, text=text)
-        self.posts = reply["posts"]
-        assert reply["found"], f"expected {text!r}, found {reply['text']!r}; {reply['complaints']}; {self.posts}"
-        assert reply["complaints"] == []
-        return reply["text"]
-
-    def click(self, button: str) -> None:
-        self._driver.ask("click", page=self._name, button=button)
-
-    def close(self) -> None:
-        self._driver.ask("close", page=self._name)
-
-
-def assistant_ui(browser: Browser, server: ServerProcess, workflow: str, thread: str, tools: str = "") -> Page:
-    url = f"{server.url}/workflows/{workflow}/ag-ui"
-    return Page(browser, "assistant_ui", url=url, thread=thread, tools=tools)
-
-
-def copilotkit(browser: Browser, server: ServerProcess, workflow: str, thread: str, tools: str = "") -> Page:
-    return Page(browser, "copilotkit", url=f"{server.url}/cpk", agent=workflow, thread=thread, tools=tools)
-
-
-frontends = pytest.mark.parametrize("frontend", [assistant_ui, copilotkit])
-
-# assistant-ui 0.0.57 drops the interrupt of a run that restates a history which ends in the gated call (it loses the
-# message that the interrupt would hang on); so its page has the tool for confirmations, and is handed a call of that.
-gate_frontends = pytest.mark.parametrize(("frontend", "tools"), [(assistant_ui, "confirmAction"), (copilotkit, "")])
+# By the frontend's own card for approvals, and by the tool for confirmations of one that offers it.
+gate_frontends = pytest.mark.parametrize(
+    ("frontend", "tools"), [(assistant_ui, ""), (assistant_ui, "confirmAction"), (copilotkit, "")]
+)
 
 
 @gate_frontends
@@ -113,13 +78,48 @@ def test_a_decision_without_a_tool_is_taken_on_the_page(
     page.close()
 
 
+@frontends
+def test_decisions_after_something_was_said_are_taken_one_after_the_other(
+    frontend: Any, browser: Browser, server: ServerProcess, http: httpx2.Client, agent: NewAgent
+) -> None:
+    elsewhere = agent("1.0.0", "announce")
+    elsewhere.run(user())
+    page = frontend(browser, server, "announce", elsewhere.thread_id)
+    page.shows("Is the article good?")
+    page.click("Approve")
+    page.shows("Announce it?")
+    again = frontend(browser, server, "announce", elsewhere.thread_id)
+    again.shows("Announce it?")
+    page.close()
+    again.click("Approve")
+    said = again.shows("Announced.")
+    assert [said.count(text) for text in ("The article has 800 words.", "It was reviewed.", "Announced.")] == [1, 1, 1]
+    assert decisions(http, elsewhere.thread_id) == ["approve", "approve"]
+    again.close()
+
+
+@frontends
+def test_two_gates_at_once_are_decided_on_the_page(
+    frontend: Any, browser: Browser, server: ServerProcess, http: httpx2.Client, agent: NewAgent
+) -> None:
+    elsewhere = agent("1.0.0", "purge_both")
+    elsewhere.run(user())
+    page = frontend(browser, server, "purge_both", elsewhere.thread_id)
+    page.shows("Approve")
+    page.click("Approve")
+    page.click("Approve")
+    page.shows("Both are clean.")
+    assert decisions(http, elsewhere.thread_id) == ["approve", "approve"]
+    page.close()
+
+
 def test_a_page_that_is_opened_twice_decides_once(
     browser: Browser, server: ServerProcess, http: httpx2.Client, agent: NewAgent
 ) -> None:
     elsewhere = agent("1.0.0", "purge")
     elsewhere.run(user())
     pages = [
-        assistant_ui(browser, server, "purge", elsewhere.thread_id, "confirmAction"),
+        assistant_ui(browser, server, "purge", elsewhere.thread_id),
         copilotkit(browser, server, "purge", elsewhere.thread_id),
     ]
     for page in pages:

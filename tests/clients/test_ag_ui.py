@@ -297,6 +297,34 @@ def test_a_fresh_page_is_shown_the_open_call_again_and_can_answer_it(
     assert answered.said[-1] == "找到了 1 个文件:a.txt"
 
 
+@every_version
+def test_a_gated_call_is_there_once_for_a_fresh_page_and_for_one_that_knows_it(agent: NewAgent, version: str) -> None:
+    """A page that holds no message is streamed the call, behind the snapshot; any other gets the snapshot alone."""
+    peer = agent(version, "purge")
+    asked = peer.run(user())
+    for known, streamed in ((), True), (asked.messages, False):
+        shown = peer.reloaded().run(*known)
+        ended(shown)
+        assert ("TOOL_CALL_START" in shown.types) is streamed
+        assert shown.open_calls == asked.open_calls
+        assert shown.said == asked.said
+        assert shown.interrupts == asked.interrupts
+
+
+@every_version
+def test_a_fresh_page_that_is_asked_without_a_call_holds_what_the_thread_has_said(
+    agent: NewAgent, version: str
+) -> None:
+    """The message that is there for assistant-ui to hang the questions on is gone with the snapshot."""
+    peer = agent(version, "announce")
+    asked = peer.run(user())
+    shown = peer.reloaded().run()
+    ended(shown)
+    assert shown.one("TEXT_MESSAGE_START")["messageId"] not in {message["id"] for message in shown.messages}
+    assert [message["role"] for message in shown.messages] == ["user", "assistant"]
+    assert (shown.said, shown.interrupts) == (asked.said, asked.interrupts)
+
+
 @with_interrupts
 def test_a_fresh_page_is_interrupted_again_and_can_resume(agent: NewAgent, version: str) -> None:
     peer = agent(version, "purge")

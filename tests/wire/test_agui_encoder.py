@@ -288,6 +288,74 @@ def test_a_vote_that_does_not_decide_closes_the_question_for_its_voter_alone():
     assert preface(story, profile())[-1]["outcome"]["interrupts"][0]["id"] == id
 
 
+# --- pages that were just opened ----------------------------------------------------------------------------------
+
+FRESH = (("agui.fresh", "yes"),)
+
+
+@VERSIONS
+def test_a_page_without_a_history_is_streamed_the_gated_call_behind_the_snapshot(version):
+    """PROTOCOLS section 5.4; assistant-ui shows its card only at a call that the stream itself has brought."""
+    story = Story().start().say("a", "I would.")
+    story.step("s").question("s", "gate", tool="t.f", args='{"n":1}', options=("approve", "reject"))
+    story.end_turn()
+    known, fresh = (preface(story, profile(version=version, options=each)) for each in ((), FRESH))
+    (call,) = (call for message in known[2]["messages"] for call in message.get("toolCalls", ()))
+    assert [message.get("content") for message in fresh[2]["messages"]] == ["I would."]
+    streamed = [event for event in fresh if event.get("toolCallId") == call["id"]]
+    assert [event["type"] for event in streamed] == ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"]
+    assert (streamed[0]["toolCallName"], streamed[1]["delta"]) == ("t.f", '{"n":1}')
+    assert fresh.index(streamed[0]) > 2
+    assert fresh[-1] == known[-1]
+    assert fresh[-1]["outcome"]["interrupts"][0]["toolCallId"] == call["id"]
+
+
+def test_a_gated_call_is_not_streamed_anew_while_a_call_of_the_clients_is_open():
+    """The turn ends without interrupts then, and the client would wait for both to be answered."""
+    story = Story().start()
+    story.step("s").question("s", "gate", tool="t.f", args='{"n":1}', options=("approve", "reject"))
+    story.frontend_call("b")
+    shown = preface(story.end_turn(), profile("pick", options=FRESH))
+    assert [event["type"] for event in shown] == ["RUN_STARTED", "STATE_SNAPSHOT", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]
+
+
+@VERSIONS
+@pytest.mark.parametrize("over", [True, False])
+def test_a_question_without_a_call_finds_a_message_of_its_stream_on_a_fresh_page(version, over):
+    """Wherever the snapshot, which takes that message away again, ends in one of the assistant's."""
+    story = Story().start().say("a", "I would.")
+    if over:
+        story.question("q", options=("approve", "reject"))
+        story.end_turn()
+    who = profile(version=version, options=FRESH)
+    started, ended, snapshot = (event for event in preface(story, who) if event["type"][:4] in ("TEXT", "MESS"))
+    assert (started["type"], started["messageId"]) == ("TEXT_MESSAGE_START", "asker:asked")
+    assert (ended["type"], ended["messageId"]) == ("TEXT_MESSAGE_END", "asker:asked")
+    assert [message["content"] for message in snapshot["messages"]] == ["I would."]
+
+
+@pytest.mark.parametrize(
+    ("story", "options"),
+    [
+        (Story().start().say("a", "I would."), ()),
+        (Story().start().post("u"), FRESH),
+        (Story().start().say("a", "I would.").finish(), FRESH),
+    ],
+    ids=["it has a history", "the snapshot ends in a user's message", "nothing is asked any more"],
+)
+def test_there_is_no_such_message_where_nothing_needs_it(story, options):
+    shown = [event["type"] for event in preface(story, profile(options=options))]
+    assert "TEXT_MESSAGE_START" not in shown
+
+
+def test_what_is_said_meanwhile_is_such_a_message():
+    story = Story().start().say("a", "I would.")
+    id = story.open_message("b")
+    story.chunk(id, "And")
+    shown = preface(story, profile(options=FRESH))
+    assert [event["messageId"] for event in shown if event["type"] == "TEXT_MESSAGE_START"] == [id]
+
+
 # --- gates --------------------------------------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ PROFILES = st.builds(
     version=st.sampled_from(["1.0", "0"]),
     client_tools=st.frozensets(st.sampled_from(["confirmAction", "requestInput", "pick"])),
     may_answer=st.booleans(),
-    options=st.sampled_from([(), (("agui.reasoning", "off"),)]),
+    options=st.sampled_from([(), (("agui.reasoning", "off"),), (("agui.fresh", "yes"),)]),
 )
 
 
