@@ -230,7 +230,7 @@ def process(*objects: dict[str, Any]) -> bytes:
 
 
 RESPONSES = [{"object": "response", "status": status} for status in ("created", "in_progress", "completed")]
-MESSAGE = {"object": "message", "id": "m", "status": "in_progress"}
+MESSAGE = {"object": "message", "id": "m", "status": "in_progress", "content": None}
 CONTENT = {"object": "content", "msg_id": "m"}
 
 
@@ -245,6 +245,7 @@ def test_a_clean_response_has_no_faults() -> None:
         (process(*RESPONSES).replace(b"\n", b"\r\n"), "a carriage return"),
         (process(*RESPONSES).replace(b'number": 2', b'number": 3'), "object 2: sequence_number 3"),
         (process(*RESPONSES[:2], MESSAGE, MESSAGE, RESPONSES[2]), "in_progress out of turn"),
+        (process(*RESPONSES[:2], MESSAGE | {"content": []}), "content before any was said"),
         (process(*RESPONSES[:2], MESSAGE | {"status": "completed"}, RESPONSES[2]), "completed out of turn"),
         (process(*RESPONSES[:2], CONTENT, RESPONSES[2]), "outside of its message"),
         (process(*RESPONSES[:2]), "one end"),
