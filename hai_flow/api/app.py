@@ -15,6 +15,7 @@ from hai_flow.api import (
     aui,
     copilotkit,
     events,
+    feedback,
     hai,
     pendings,
     problems,
@@ -23,6 +24,7 @@ from hai_flow.api import (
     shapes,
     signals,
     social,
+    threads,
     triggers,
     versions,
     workflows,
@@ -66,7 +68,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     app.state.admission = Admission()
     app.state.act_as = act_as
     problems.install(app)
-    for module in (runs, events, pendings, signals, triggers, schedules, versions, workflows):
+    for module in (runs, events, pendings, threads, feedback, signals, triggers, schedules, versions, workflows):
         app.include_router(module.router)
     for module in (hai, agui, copilotkit, social, aui, agent_api):
         app.include_router(module.router)

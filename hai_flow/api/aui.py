@@ -28,6 +28,7 @@ from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.store import threads
+from hai_flow.store.runs import RunSummary
 from hai_flow.store.threads import Place
 from hai_flow.wire import agent_input, aui
 from hai_flow.wire.aui import AUI, AuiEncoder
@@ -142,7 +143,7 @@ class _Session:
 
     async def _only_interrupt(self) -> str:
         last = await self.last_run()
-        state = None if last is None else await self.access.state(last)
+        state = None if last is None else await self.access.state(last.id)
         opened = [] if state is None else list(state.open_pendings.values())
         if len(opened) != 1:
             found = "none is" if not opened else f"{len(opened)} are"
@@ -162,10 +163,9 @@ class _Session:
         pieces = await Conversation(self.access, AUI, posted, self._workflow).pieces()
         await pieces.aclose()  # whoever follows the session sees what comes of it
 
-    async def last_run(self) -> UUID | None:
+    async def last_run(self) -> RunSummary | None:
         """The session's newest run."""
-        last = await threads.last_run(self.access.pool, self.access.tenant, self.id)
-        return None if last is None else last.id
+        return await threads.last_run(self.access.pool, self.access.tenant, self.id)
 
 
 class _Connection:
@@ -232,11 +232,9 @@ class _Connection:
         """What the session is, what its parameters say in it, then what comes, until a run of it has ended."""
         place = None
         last = await session.last_run()
-        state = None if last is None else await self._access.state(last)
+        state = None if last is None else await self._show(session, last.id)
         if last is not None and state is not None:
-            earlier = await earlier_entries(self._access, session.id, last)
-            await self._send(AuiEncoder(aui.profile(), state).preface(None, earlier))
-            place = Place(last, state.seq)
+            place = Place(last.id, state.seq)
         if _text(params, "message") is not None or _text(params, "text") is not None:
             await self._take(session, {"payload": params})
         if state is not None and not state.ended and await self._follow(state):
@@ -245,13 +243,22 @@ class _Connection:
             await self._access.runtime.threads.news(self._access.tenant, session.id, place)
             newest = await session.last_run()
             assert newest is not None, "a thread with news has a run"
-            known = place is not None and newest == place.run_id
-            start = (
-                await self._access.state(newest, place.seq) if place is not None and known else RunState(str(newest))
-            )
+            if place is not None and newest.id == place.run_id:
+                start = await self._access.state(newest.id, place.seq)
+            elif newest.branch_of is not None:  # it goes on with something else than what was followed so far
+                start = await self._show(session, newest.id)
+            else:
+                start = RunState(str(newest.id))
             if await self._follow(start):
                 return
-            place = Place(newest, (await self._access.state(newest)).seq)
+            place = Place(newest.id, (await self._access.state(newest.id)).seq)
+
+    async def _show(self, session: _Session, run_id: UUID) -> RunState:
+        """Send what the session is now, as its run `run_id` goes on with it."""
+        state = await self._access.state(run_id)
+        earlier = await earlier_entries(self._access, session.id, run_id)
+        await self._send(AuiEncoder(aui.profile(), state).preface(None, earlier))
+        return state
 
     async def _follow(self, start: RunState) -> bool:
         """Send what follows `start`. Whether the run has ended."""

@@ -7,6 +7,7 @@ answer to an open pending of that very thread counts.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,15 +22,17 @@ from hai_flow.api.bodies import limits_of
 from hai_flow.api.deps import Access, Pieces
 from hai_flow.api.following import earlier_entries, farewell, one, preceded, with_wishes
 from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
-from hai_flow.engine.events import UserMessage
-from hai_flow.engine.ids import run_of_pending
+from hai_flow.engine.events import Inherited, UserMessage
+from hai_flow.engine.forking import undone_in
+from hai_flow.engine.ids import run_of_pending, turn_of
 from hai_flow.engine.state import TERMINAL_STATUSES, PendingState, RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime.committer import Birth, Outcome, derived_run_id
+from hai_flow.runtime.committer import Begin, Birth, Outcome, derived_run_id
 from hai_flow.runtime.fanout import Piece, numbered, unnumbered
 from hai_flow.store import threads
-from hai_flow.store.runs import RunSummary
+from hai_flow.store.runs import Branch, RunSummary
 from hai_flow.wire.dialect import Dialect, Entry, Posted, Profile, ResumeEntry, ToolMessage
 
 log = structlog.get_logger(__name__)
@@ -106,7 +109,8 @@ class Conversation:
         turn = await self._turn()
         if turn is not None and not await self._continues(turn, last):
             return await self._replay(turn)
-        await self._demand_no_branch(last)
+        if last is not None and (parent := await self._earlier_turn(last)) is not None:
+            return await self._branch(parent, last)
         active = None if last is None or last.status in TERMINAL_STATUSES else last
         if active is not None and self.path_workflow not in (None, active.workflow_name):
             raise self._mismatch(active)
@@ -144,26 +148,6 @@ class Conversation:
         open_ids = set(state.open_pendings.values())
         return any(entry.interrupt_id in open_ids for entry in self.posted.resume)
 
-    async def _demand_no_branch(self, last: RunSummary | None) -> None:
-        """A `parentRunId` that names the thread's newest turn only says what happens anyway; one that no turn bears is
-        the client's own business. From an earlier turn it would be a branch, which nobody here can make: to go on where
-        the thread is instead would answer something else than what was asked."""
-        parent = self.posted.parent_run_id
-        if parent is None or last is None:
-            return
-        turn = await threads.turn_of_wire_run(self.access.pool, self.access.tenant, self.posted.thread_id, parent)
-        if turn is None:
-            return
-        newest = (await self.access.state(last.id)).turn
-        if turn.run_id != last.id or newest is None or turn.n != newest.n:
-            raise Rejected(
-                422,
-                "branch_unsupported",
-                f"parentRunId: {parent} is not the newest run of thread {self.posted.thread_id}; a thread can't be "
-                "branched at an earlier one. Leave parentRunId out to go on, or start another thread.",
-                winner={"run_id": str(last.id), "turn": None if newest is None else newest.n},
-            )
-
     def _opened(self, turn: threads.Turn) -> bool:
         """Whether it was this very POST that opened the turn."""
         return turn.body_sha is not None and turn.body_sha.hex() == self.posted.body_sha
@@ -171,12 +155,13 @@ class Conversation:
     async def _last_run(self) -> RunSummary | None:
         return await threads.last_run(self.access.pool, self.access.tenant, self.posted.thread_id)
 
-    async def _unseen_messages(self) -> tuple[UserMessage, ...]:
+    async def _unseen_messages(self, behind: tuple[UUID, int] | None = None) -> tuple[UserMessage, ...]:
+        """The user's messages that are new to the thread, or were `behind` an event of it (run, seq)."""
         users = self.posted.user_messages
         if not users:
             return ()
         unseen = await threads.unseen(
-            self.access.pool, self.access.tenant, self.posted.thread_id, [user.id for user in users]
+            self.access.pool, self.access.tenant, self.posted.thread_id, [user.id for user in users], behind=behind
         )
         return tuple(user for user in users if user.id in unseen)
 
@@ -186,23 +171,31 @@ class Conversation:
         A history names answers that were given long ago; only where nothing is new does the newest of them count, so
         that who repeats an answer is told the same again, and who changes it is refused with the first.
         """
-        ours = [each for each in self.posted.tool_messages if run_of_pending(each.tool_call_id) is not None]
-        if not ours and not self.posted.resume:
+        posted = self.posted
+        ours = self._call_answers()
+        if not ours and not posted.resume:
             return ()
         state = await self.access.state(last.id)
-        if (resumed := self._resumed(state, stale=stale)) is not None:
-            answered = {each.id for each in resumed}
-            ours = [each for each in ours if each.tool_call_id not in answered]
-        open_ids = set(state.open_pendings.values())
-        answers = [each for each in ours if each.tool_call_id in open_ids]
-        if not answers and not resumed and self.posted.history and self.posted.history[-1][1] == "tool":
-            newest = self.posted.tool_messages[-1]
-            if newest.tool_call_id in state.pendings:
-                answers = [newest]
-            elif newest in ours and newest.tool_call_id not in state.tool_calls:
-                await self._refuse_foreign(newest)
-        told = [c.PendingAnswer(id=each.tool_call_id, content=each.content, error=each.error) for each in answers]
-        return (*(resumed or ()), *told)
+        answers = self._open_answers(state, stale=stale)
+        if answers or not posted.history or posted.history[-1][1] != "tool":
+            return answers
+        newest = posted.tool_messages[-1]
+        if newest.tool_call_id in state.pendings:
+            return (_told(newest),)
+        if newest in ours and newest.tool_call_id not in state.tool_calls:
+            await self._refuse_foreign(newest)
+        return ()
+
+    def _open_answers(self, state: RunState, *, stale: bool = False) -> tuple[c.PendingAnswer, ...]:
+        """What answers the questions that are open in `state`; `stale` as above, for those that `resume` repeats."""
+        resumed = self._resumed(state, stale=stale) or []
+        answered = {each.id for each in resumed}
+        open_ids = set(state.open_pendings.values()) - answered
+        return (*resumed, *(_told(each) for each in self._call_answers() if each.tool_call_id in open_ids))
+
+    def _call_answers(self) -> list[ToolMessage]:
+        """The posted answers to what could be a pending of ours."""
+        return [each for each in self.posted.tool_messages if run_of_pending(each.tool_call_id) is not None]
 
     def _resumed(self, state: RunState, *, stale: bool) -> list[c.PendingAnswer] | None:
         """The answers that `resume` gives to open questions; if to none, what it repeats of decided ones (`stale`).
@@ -227,6 +220,95 @@ class Conversation:
         if run_of_pending(message.tool_call_id) not in {run.id for run in found}:
             raise Rejected(404, "pending_unknown", f"there is no pending {message.tool_call_id!r} in this thread.")
 
+    async def _differs(self, last: RunSummary | None, new: tuple[UserMessage, ...]) -> bool:
+        """Whether the client's history is another one than the thread's, so that it must be told (PROTOCOLS section 7,
+        rule 1): it has what the thread has not, or leaves out what the user has said. It may begin later than the
+        thread does, and with what is its own alone, a greeting: a snapshot would take that from it."""
+        fresh = {each.id for each in new}
+        claimed = [id for id, role in self.posted.history if role in ("user", "assistant") and id not in fresh]
+        claimed = [id for id in claimed if run_of_pending(id) is None]  # it holds a call by which a question was shown
+        if not self.dialect.corrects or not claimed or last is None:
+            return False
+        thread_id = self.posted.thread_id
+        known = dict(await threads.message_ids(self.access.pool, self.access.tenant, thread_id, last.id))
+        shared = list(itertools.dropwhile(lambda id: id not in known, claimed))
+        users = [id for id, role in known.items() if role == "user"]
+        said = [id for id in shared if known.get(id) == "user"]
+        made_up = [id for id in shared if id not in known]
+        differs = bool(made_up) or said != users[len(users) - len(said) :]
+        if differs:
+            log.warning("history_differs", thread_id=thread_id, made_up=made_up[:20], said=len(said))
+        return differs
+
+    # --- branches -------------------------------------------------------------------------------------------------
+
+    async def _earlier_turn(self, last: RunSummary) -> threads.Turn | None:
+        """The turn that `parentRunId` names, if the thread has gone on since: the newest one is where it goes on
+        anyhow. A name that no turn bears is the client's own business."""
+        parent = self.posted.parent_run_id
+        if parent is None:
+            return None
+        pool, tenant, thread_id = self.access.pool, self.access.tenant, self.posted.thread_id
+        turn = await threads.turn_of_wire_run(pool, tenant, thread_id, parent)
+        if turn is None and (named := turn_of(parent)) is not None:
+            turn = await threads.turn_of_run(pool, tenant, thread_id, *named)
+        if turn is None:
+            return None
+        newest = (await self.access.state(last.id)).turn
+        return None if turn.run_id == last.id and newest is not None and turn.n == newest.n else turn
+
+    async def _branch(self, parent: threads.Turn, last: RunSummary) -> Pieces:
+        """Go on behind an earlier turn, and leave what came after it (docs/decisions/0017): with a fork, where the run
+        waited for what is answered now; with a new run, where it was over. Nothing new: what the thread is now."""
+        base = await self.access.run(parent.run_id)
+        there = await self.access.state(base.id, parent.last_seq or base.seq)
+        messages = await self._unseen_messages((base.id, there.seq))
+        answers = self._open_answers(there) if there.status == "waiting" else ()
+        over = base.status in TERMINAL_STATUSES and (await self.access.state(base.id)).turn == there.turn
+        if answers:
+            begin, birth = await self._fork(base, there, answers, messages)
+        elif over and messages:
+            begin, birth = await self._branch_behind(base, messages)
+        elif messages:
+            raise self._busy_with(base.id, there)
+        else:
+            return await self._attach(last)
+        self.access.runtime.committer.rehearse(begin, birth.plan)
+        if last.status not in TERMINAL_STATUSES:
+            await self._leave(last, there if isinstance(begin, c.Fork) and base.id == last.id else None)
+            if isinstance(begin, c.Fork):
+                begin = msgspec.structs.replace(begin, undone=undone_in(await self.access.state(base.id)))
+        await self._bear(begin, birth)
+        return await self._attach(await self.access.run(begin.run_id))
+
+    async def _branch_behind(self, base: RunSummary, messages: tuple[UserMessage, ...]) -> tuple[c.Start, Birth]:
+        start, plan = await self._beginning(base, messages)
+        return start, Birth(plan, slot=self._slot, branch=Branch(base.id, base.id))
+
+    async def _fork(
+        self,
+        base: RunSummary,
+        there: RunState,
+        answers: tuple[c.PendingAnswer, ...],
+        messages: tuple[UserMessage, ...],
+    ) -> tuple[c.Fork, Birth]:
+        if self.path_workflow not in (None, base.workflow_name):
+            raise self._mismatch(base)
+        tenant = self.access.tenant
+        answer = self._answer_command(answers, messages)
+        fork, plan = await self.access.runtime.branches.fork(self._run_id, tenant, base.id, there.seq, answer)
+        line = await threads.line(self.access.pool, tenant, self.posted.thread_id, base.id)
+        follows = line[-2] if len(line) > 1 else None
+        return fork, Birth(plan, slot=self._slot, branch=Branch(base.id, follows, there.seq))
+
+    async def _leave(self, last: RunSummary, inherited: RunState | None) -> None:
+        """Stop the active run. What it had done at `inherited` is the fork's, who goes on from there."""
+        turn = None if inherited is None else inherited.turn
+        given = None if inherited is None or turn is None else Inherited(turn.n, inherited.seq)
+        stop = c.Stop(by=self.access.principal.id, reason="the thread goes on from an earlier turn", inherited=given)
+        command_id, body_sha = f"branch:{self.posted.wire_run_id}", bytes.fromhex(self.posted.body_sha)
+        await self.access.runtime.branches.leave(last, stop, command_id=command_id, body_sha=body_sha)
+
     # --- refusals -------------------------------------------------------------------------------------------------
 
     def _mismatch(self, last: RunSummary) -> Rejected:
@@ -239,15 +321,17 @@ class Conversation:
 
     async def _busy(self, last: RunSummary) -> Rejected:
         """A new user message while a run is active and nothing is answered."""
-        state = await self.access.state(last.id)
+        return self._busy_with(last.id, await self.access.state(last.id))
+
+    def _busy_with(self, run_id: UUID, state: RunState) -> Rejected:
         opened = [state.pendings[id].opened for id in state.open_pendings.values()]
         return Rejected(
             409,
             "thread_waiting" if opened else "thread_busy",
-            f"run {last.id} of thread {self.posted.thread_id} "
+            f"run {run_id} of thread {self.posted.thread_id} "
             + ("waits for an answer; answer it first." if opened else "is still active; wait for it or stop it."),
             winner={
-                "run_id": str(last.id),
+                "run_id": str(run_id),
                 "status": state.status,
                 "pendings": [{"id": each.id, "kind": each.kind, "title": each.title} for each in opened],
             },
@@ -256,12 +340,19 @@ class Conversation:
     # --- what it leads to -----------------------------------------------------------------------------------------
 
     async def _start(self, last: RunSummary | None, messages: tuple[UserMessage, ...]) -> Pieces:
+        start, plan = await self._beginning(last, messages)
+        differs = await self._differs(last, messages)
+        await self._bear(start, Birth(plan, slot=self._slot))
+        if differs:
+            return await self._attach(await self.access.run(start.run_id))
+        return self._follow(RunState(str(start.run_id)))
+
+    async def _beginning(self, last: RunSummary | None, messages: tuple[UserMessage, ...]) -> tuple[c.Start, Plan]:
         posted = self.posted
         catalog = self.access.runtime.catalog
         stored, plan = await catalog.resolve_startable(self.access.tenant, self._workflow(last))
-        run_id = derived_run_id("wire", str(self.access.tenant), posted.thread_id, posted.wire_run_id)
         start = c.Start(
-            run_id=run_id,
+            run_id=self._run_id,
             thread_id=posted.thread_id,
             requester=self.access.principal.id,
             input=posted.input,
@@ -270,14 +361,26 @@ class Conversation:
             dev=stored.dev,
             turn=posted.turn(),
         )
+        return start, plan
+
+    async def _bear(self, begin: Begin, birth: Birth) -> None:
+        """Have the run born, if no other is active in the thread."""
         try:
-            await self._submit(run_id, start, Birth(plan, slot=f"thread:{posted.thread_id}"))
+            await self._submit(begin.run_id, begin, birth)
         except Rejected as rejected:
             winner = await self._last_run() if rejected.code == "thread_busy" else None
             if winner is None:
                 raise
             raise await self._busy(winner) from None
-        return self._follow(RunState(str(run_id)))
+
+    @property
+    def _run_id(self) -> UUID:
+        """The id of the run that this POST starts, however often it comes."""
+        return derived_run_id("wire", str(self.access.tenant), self.posted.thread_id, self.posted.wire_run_id)
+
+    @property
+    def _slot(self) -> str:
+        return f"thread:{self.posted.thread_id}"
 
     async def _submit(
         self, run_id: UUID, command: c.Command, birth: Birth | None = None, *, command_id: str | None = None
@@ -306,16 +409,20 @@ class Conversation:
         self, last: RunSummary, answers: tuple[c.PendingAnswer, ...], messages: tuple[UserMessage, ...]
     ) -> Pieces:
         """The turn that the answers open, from its start; or, where they open none, what the thread is now."""
-        by, via = self.access.principal.who, self.access.principal.via(self.dialect.name)
-        answer = c.Answer(answers=answers, by=by, via=via, messages=messages, turn=self.posted.turn())
+        answer = self._answer_command(answers, messages)
+        differs = await self._differs(last, messages)
         command_id = f"wire:{self.posted.wire_run_id}"
         if self.posted.resume:  # the runId may be that of the turn which asked
             command_id += f":{self.posted.body_sha[:32]}"
         outcome = await self._submit(last.id, answer, command_id=command_id)
         turn = None if outcome.already else await self._turn()
-        if turn is None or not self._opened(turn):
+        if turn is None or differs or not self._opened(turn):
             return await self._attach(last)
         return await self._from_start(turn)
+
+    def _answer_command(self, answers: tuple[c.PendingAnswer, ...], messages: tuple[UserMessage, ...]) -> c.Answer:
+        by, via = self.access.principal.who, self.access.principal.via(self.dialect.name)
+        return c.Answer(answers=answers, by=by, via=via, messages=messages, turn=self.posted.turn())
 
     async def _replay(self, turn: threads.Turn) -> Pieces:
         """The same POST again gets the same turn again; another body under the same runId is refused."""
@@ -329,7 +436,17 @@ class Conversation:
         return await self._from_start(turn)
 
     async def _from_start(self, turn: threads.Turn) -> Pieces:
-        return self._follow(await self.access.state(turn.run_id, turn.first_seq - 1))
+        before = await self.access.state(turn.run_id, turn.first_seq - 1)
+        if before.forked and before.forked == turn.n - 1:  # what came before it, its client has under other ids
+            return await self._shown(turn.run_id, await self._reached(turn))
+        return self._follow(before)
+
+    async def _reached(self, turn: threads.Turn) -> RunState:
+        """The run as the turn has left it; as it is, if no other turn has begun since."""
+        state = await self.access.state(turn.run_id)
+        if turn.last_seq is None or state.turn is None or state.turn.n == turn.n:
+            return state
+        return await self.access.state(turn.run_id, turn.last_seq)
 
     async def _attach(self, last: RunSummary | None) -> Pieces:
         """Nothing new: what the thread is now, then live if a turn is open."""
@@ -338,9 +455,11 @@ class Conversation:
                 await self.access.runtime.catalog.resolve(self.access.tenant, self._workflow(None))
             thread_id = self.posted.thread_id
             return one(self._preface(RunState(thread_id, thread_id=thread_id), ()))
-        state = await self.access.state(last.id)
-        earlier = await earlier_entries(self.access, self.posted.thread_id, last.id)
-        return preceded(self._preface(state, earlier), self._follow(state, last=self._readdressed(last.id)))
+        return await self._shown(last.id, await self.access.state(last.id))
+
+    async def _shown(self, run_id: UUID, state: RunState) -> Pieces:
+        earlier = await earlier_entries(self.access, self.posted.thread_id, run_id)
+        return preceded(self._preface(state, earlier), self._follow(state, last=self._readdressed(run_id)))
 
     def _preface(self, state: RunState, earlier: Sequence[Entry]) -> Piece:
         encoder = self.dialect.encoder(self._profile(), state)
@@ -360,6 +479,10 @@ class Conversation:
 
     def _profile(self) -> Profile:
         return with_wishes(self.posted.profile, self.access.settings)
+
+
+def _told(message: ToolMessage) -> c.PendingAnswer:
+    return c.PendingAnswer(id=message.tool_call_id, content=message.content, error=message.error)
 
 
 def _is_void(entry: ResumeEntry, pending: PendingState) -> bool:

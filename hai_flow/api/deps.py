@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from uuid import UUID
 
-from fastapi import Depends, Header, Request
+from fastapi import Depends, Header, Path, Request
 from starlette.requests import HTTPConnection
 
 from hai_flow.api.admission import Admission
-from hai_flow.api.bodies import read_body
+from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, read_body
 from hai_flow.api.stream import EventStream, Pieces
 from hai_flow.engine import commands as c
 from hai_flow.engine.selectors import NotASelector, acting_as
@@ -182,6 +182,7 @@ def get_command_key(
 CurrentAccess: TypeAlias = Annotated[Access, Depends(get_access)]
 RawBody: TypeAlias = Annotated[bytes, Depends(get_body)]
 CommandKey: TypeAlias = Annotated[str | None, Depends(get_command_key)]
+ThreadId: TypeAlias = Annotated[str, Path(max_length=200, pattern=NO_CONTROL_CHARACTERS)]
 
 
 def is_run_id(text: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable
 from typing import Final
 from uuid import UUID
@@ -61,11 +60,9 @@ async def _up_to(seq: int, rest: Pieces) -> Pieces:
 
 
 async def earlier_entries(access: Access, thread_id: str, run_id: UUID) -> list[Entry]:
-    """The transcript of the thread's runs before this one."""
-    stored = await threads.transcript(access.pool, access.tenant, thread_id)
-    return [
-        thread_entry(each.role, each.body) for each in itertools.takewhile(lambda each: each.run_id != run_id, stored)
-    ]
+    """The transcript of the runs that come before this one in the thread."""
+    stored = await threads.transcript(access.pool, access.tenant, thread_id, before=run_id)
+    return [thread_entry(each.role, each.body) for each in stored]
 
 
 def profile_of(turn: TurnState | None, dialect: Dialect) -> Profile:

@@ -101,7 +101,7 @@ def _cors(origin: str) -> list[tuple[bytes, bytes]]:
 
 async def _preflight(headers: _Headers, send: Send) -> None:
     allowed = [
-        (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
+        (b"access-control-allow-methods", b"GET, POST, PUT, DELETE, OPTIONS"),
         (b"access-control-allow-headers", headers.one(b"access-control-request-headers").encode("latin-1")),
         (b"access-control-max-age", b"600"),
     ]

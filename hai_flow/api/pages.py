@@ -1,4 +1,4 @@
-"""Lists in pages: `?limit=&cursor=`, newest first by (time, id)."""
+"""Lists in pages: `?limit=&cursor=`, newest first by (time, id); a thread's messages by (run, n), oldest first."""
 
 from __future__ import annotations
 
@@ -22,12 +22,22 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 def encode_cursor(moment: datetime, id: str) -> str:
     """The cursor of a page whose last item is `id` of `moment`."""
-    microseconds = (moment - _EPOCH) // timedelta(microseconds=1)
-    return base64.urlsafe_b64encode(f"{microseconds}\n{id}".encode()).decode().rstrip("=")
+    return encode_place((moment - _EPOCH) // timedelta(microseconds=1), id)
 
 
 def decode_cursor(text: str | None) -> tuple[datetime, str] | None:
     """The (time, id) of the last item of the page before. Raises Rejected 400."""
+    place = decode_place(text)
+    return None if place is None else (_EPOCH + timedelta(microseconds=place[0]), place[1])
+
+
+def encode_place(number: int, id: str) -> str:
+    """The cursor of a page whose last item is the `number`-th of `id`."""
+    return base64.urlsafe_b64encode(f"{number}\n{id}".encode()).decode().rstrip("=")
+
+
+def decode_place(text: str | None) -> tuple[int, str] | None:
+    """The (number, id) of the last item of the page before. Raises Rejected 400."""
     if text is None:
         return None
     try:
@@ -36,7 +46,7 @@ def decode_cursor(text: str | None) -> tuple[datetime, str] | None:
         match = None
     if match is None:
         raise bad_cursor()
-    return _EPOCH + timedelta(microseconds=int(match[1])), match[2]
+    return int(match[1]), match[2]
 
 
 def bad_cursor() -> Rejected:

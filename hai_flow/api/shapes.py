@@ -10,6 +10,8 @@ RunStatus = Literal[
     "queued", "running", "waiting", "paused", "stopping", "needs_attention", "finished", "failed", "stopped"
 ]
 
+Rating = Literal["up", "down", 1, 2, 3, 4, 5]
+
 
 class Shape(BaseModel):
     """An object with these fields and no others."""
@@ -24,7 +26,10 @@ class Version(Shape):
 
 
 class Run(Shape):
-    """A run. `input` has its defaults filled in; `output` and `error` are null until the run has ended."""
+    """A run. `input` has its defaults filled in; `output` and `error` are null until the run has ended.
+
+    `branch_of`: the run at one of whose turns it left its thread; null: it came behind the newest one.
+    """
 
     id: str
     thread_id: str
@@ -38,6 +43,7 @@ class Run(Shape):
     input: Any
     output: Any
     error: dict[str, Any] | None
+    branch_of: str | None
 
 
 class ControlledRun(Run):
@@ -159,6 +165,79 @@ class Signal(Shape):
     run_id: str | None
     sent_at: str
     already: bool
+
+
+class Thread(Shape):
+    """A conversation. `run_id`, `workflow` and `status` are of its newest run; `created_at` is when its first run was
+    made, `updated_at` when the newest one has last moved."""
+
+    id: str
+    run_id: str
+    workflow: str
+    status: RunStatus
+    created_at: str
+    updated_at: str
+
+
+class ThreadPage(Shape):
+    items: list[Thread]
+    next_cursor: str | None
+
+
+class ThreadWithRuns(Thread):
+    """`runs`: the newest ones, newest first, child runs among them; all are at `GET /v1/runs?thread_id=`."""
+
+    runs: list[Run]
+
+
+class Call(Shape):
+    """A call of a tool: `arguments` are JSON text."""
+
+    name: str
+    arguments: str
+    executor: str
+    error: str | None
+
+
+class ThreadMessage(Shape):
+    """Something that was said in a thread: by the event `seq` of a run. `content` is text or what else it was said in;
+    that of a call (role `tool`, kind `call`) is its result, null without one."""
+
+    id: str
+    run_id: str
+    seq: int
+    role: str
+    kind: str
+    content: Any
+    at: str
+    call: Call | None
+
+
+class ThreadMessagePage(Shape):
+    items: list[ThreadMessage]
+    next_cursor: str | None
+
+
+class Feedback(Shape):
+    """What somebody (`by`, over `via`) thinks of a message or a decided pending of the run `run_id`."""
+
+    id: str
+    thread_id: str
+    kind: Literal["message", "pending"]
+    subject_id: str
+    run_id: str
+    by: str
+    via: str
+    rating: Rating | None
+    comment: str | None
+    labels: list[str]
+    created_at: str
+    updated_at: str
+
+
+class FeedbackPage(Shape):
+    items: list[Feedback]
+    next_cursor: str | None
 
 
 class WorkflowSummary(Version):

@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import JSONResponse
 
-from hai_flow.api.bodies import NO_CONTROL_CHARACTERS
-from hai_flow.api.deps import Access, CurrentAccess, Pieces
+from hai_flow.api.deps import Access, CurrentAccess, Pieces, ThreadId
 from hai_flow.api.following import earlier_entries
 from hai_flow.api.problems import documented
 from hai_flow.engine import events as e
@@ -29,8 +28,6 @@ from hai_flow.wire import sse
 from hai_flow.wire.social import SOCIAL, SocialEncoder, profile
 
 router = APIRouter(prefix="/api/v1/agent/runs", tags=["dialects"])
-
-ThreadId: TypeAlias = Annotated[str, Path(max_length=200, pattern=NO_CONTROL_CHARACTERS)]
 
 _STREAM: Final[dict[str, Any]] = {
     "description": "the thread's events, for as long as one listens",
@@ -139,10 +136,13 @@ class _Thread:
         """What the thread is now, for a follower whose place nobody knows any more: a MESSAGES_SNAPSHOT says so."""
         last = await self._last()
         assert last is not None, "a cursor that was found belongs to a run of the thread"
-        state = await self.access.state(last)
-        earlier = await earlier_entries(self.access, self.thread_id, last)
-        frames = SocialEncoder(profile(), state).preface(None, earlier)
-        return self._from(state, unnumbered(SOCIAL, frames))
+        return self._from(*await self._shown(last))
+
+    async def _shown(self, run_id: UUID) -> tuple[RunState, Piece]:
+        """What the thread is now, as its run `run_id` goes on with it."""
+        state = await self.access.state(run_id)
+        earlier = await earlier_entries(self.access, self.thread_id, run_id)
+        return state, unnumbered(SOCIAL, SocialEncoder(profile(), state).preface(None, earlier))
 
     async def _from(self, start: RunState | None, first: Piece | None = None) -> Pieces:
         """`first`, then what follows `start`, in its run and in those that come after it; None: from the next run."""
@@ -159,7 +159,9 @@ class _Thread:
                         yield pieces
                 place = Place(run_id, seq)
             await self._news(place)
-            start = await self._next(place)
+            start, shown = await self._next(place)
+            if shown is not None:
+                yield [shown]
 
     @property
     def _closing(self) -> asyncio.Event:
@@ -176,14 +178,16 @@ class _Thread:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
 
-    async def _next(self, place: Place | None) -> RunState | None:
-        """Where it goes on behind `place`: in its run, if that was retried, else in the run after it."""
+    async def _next(self, place: Place | None) -> tuple[RunState | None, Piece | None]:
+        """Where it goes on behind `place`: in its run, if that was retried, else in the run after it. A branch goes on
+        with something else than what was followed so far: what that is comes first."""
         found = await threads.runs_of_thread(self.access.pool, self.access.tenant, self.thread_id)
         own = [run for run in found if run.parent_id is None]
         ids = [run.id for run in own]
         position = ids.index(place.run_id) if place is not None and place.run_id in ids else -1
         if place is not None and position >= 0 and own[position].seq > place.seq:
-            return await self.access.state(place.run_id, place.seq)
-        if position + 1 < len(own):
-            return RunState(str(ids[position + 1]))
-        return None
+            return await self.access.state(place.run_id, place.seq), None
+        if position + 1 == len(own):
+            return None, None
+        following = own[position + 1]
+        return (RunState(str(following.id)), None) if following.branch_of is None else await self._shown(following.id)

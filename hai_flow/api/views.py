@@ -10,11 +10,15 @@ import msgspec
 from hai_flow import values
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.people import needed
-from hai_flow.engine.state import MessageState, PendingState, RunState
+from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.runtime.triggers import Received, Started
 from hai_flow.schedule import explain
+from hai_flow.store.feedback import Feedback
 from hai_flow.store.pendings import Pending
+from hai_flow.store.projection import thread_entry
 from hai_flow.store.runs import RunRow
+from hai_flow.store.thread_lists import ThreadSummary
+from hai_flow.store.threads import Message
 from hai_flow.store.triggers import ScheduleRow
 from hai_flow.store.workflows import WorkflowSummary
 
@@ -49,6 +53,7 @@ def run_view(run: RunRow) -> dict[str, Json]:
         "input": None if run.input is None else values.loads(run.input),
         "output": result.get("output"),
         "error": _error_view(result.get("error")),
+        "branch_of": None if run.branch_of is None else str(run.branch_of),
     }
 
 
@@ -197,4 +202,45 @@ def message_view(message: MessageState) -> dict[str, Json]:
         "content": message.content,
         "open": message.open,
         "at": _ms(message.at),
+    }
+
+
+def thread_view(thread: ThreadSummary) -> dict[str, Json]:
+    """A thread as lists show it."""
+    return {
+        "id": thread.id,
+        "run_id": str(thread.run_id),
+        "workflow": thread.workflow_name,
+        "status": thread.status,
+        "created_at": time_of(thread.created_at),
+        "updated_at": time_of(thread.updated_at),
+    }
+
+
+def thread_message_view(message: Message) -> dict[str, Json]:
+    """An entry of a thread's transcript: a message, or a call with what came of it."""
+    entry = thread_entry(message.role, message.body)
+    shown = {"id": message.id, "run_id": str(message.run_id), "seq": message.seq, "role": message.role}
+    if isinstance(entry, ToolCallState):
+        call = {"name": entry.name, "arguments": entry.args, "executor": entry.executor, "error": entry.error}
+        return {**shown, "kind": "call", "content": entry.result, "at": _ms(entry.at), "call": call}
+    return {**shown, "kind": entry.kind, "content": entry.content, "at": _ms(entry.at), "call": None}
+
+
+def feedback_view(feedback: Feedback) -> dict[str, Json]:
+    """What somebody thinks of a message or a pending."""
+    rating = feedback.rating
+    return {
+        "id": str(feedback.id),
+        "thread_id": feedback.thread_id,
+        "kind": feedback.kind,
+        "subject_id": feedback.subject_id,
+        "run_id": str(feedback.run_id),
+        "by": feedback.principal,
+        "via": feedback.via,
+        "rating": int(rating) if rating is not None and rating.isdecimal() else rating,
+        "comment": feedback.comment,
+        "labels": feedback.labels,
+        "created_at": time_of(feedback.created_at),
+        "updated_at": time_of(feedback.updated_at),
     }

@@ -77,6 +77,8 @@ class AsyncClient(_Group):
         self.workflows = AsyncWorkflows(self)
         self.runs = AsyncRuns(self)
         self.pendings = AsyncPendings(self)
+        self.threads = AsyncThreads(self)
+        self.feedback = AsyncFeedback(self)
         self.events = AsyncEvents(self)
         self.schedules = AsyncSchedules(self)
 
@@ -233,6 +235,19 @@ class AsyncPendings(_Group):
     answer = _does(o.answer_pending)
     give_result = _does(o.give_result)
     give_error = _does(o.give_error)
+
+
+class AsyncThreads(_Group):
+    list = _gives(o.list_threads)
+    get = _does(o.get_thread)
+    messages = _gives(o.list_messages)
+
+
+class AsyncFeedback(_Group):
+    list = _gives(o.list_feedback)
+    give = _does(o.give_feedback)
+    get = _does(o.get_feedback)
+    withdraw = _does(o.withdraw_feedback)
 
 
 class AsyncEvents(_Group):

@@ -75,6 +75,8 @@ class Client(_Group):
         self.workflows = Workflows(self)
         self.runs = Runs(self)
         self.pendings = Pendings(self)
+        self.threads = Threads(self)
+        self.feedback = Feedback(self)
         self.events = Events(self)
         self.schedules = Schedules(self)
 
@@ -224,6 +226,19 @@ class Pendings(_Group):
     answer = _does(o.answer_pending)
     give_result = _does(o.give_result)
     give_error = _does(o.give_error)
+
+
+class Threads(_Group):
+    list = _gives(o.list_threads)
+    get = _does(o.get_thread)
+    messages = _gives(o.list_messages)
+
+
+class Feedback(_Group):
+    list = _gives(o.list_feedback)
+    give = _does(o.give_feedback)
+    get = _does(o.get_feedback)
+    withdraw = _does(o.withdraw_feedback)
 
 
 class Events(_Group):

@@ -134,12 +134,21 @@ class RunResumed(Event, frozen=True):
     status: str
 
 
+class Inherited(msgspec.Struct, frozen=True):
+    """How far a fork goes on with a run that is stopped for it: turn `turn`, which is event `seq`."""
+
+    turn: int
+    seq: int
+
+
 class RunStopping(Event, frozen=True):
-    """A cooperative stop began; `in_flight` attempts were told to cancel."""
+    """A cooperative stop began; `in_flight` attempts were told to cancel. What had finished, and what was begun, when
+    a fork `inherited` it is the fork's to undo and to clean up."""
 
     by: str
     reason: str = ""
     in_flight: int = 0
+    inherited: Inherited | None = None
 
 
 class RunStopped(Event, frozen=True):
@@ -196,6 +205,19 @@ class Migrated(Event, frozen=True):
     pins: dict[str, Pin] = {}
     input: Json = None
     state: Json = None
+
+
+class Forked(Event, frozen=True):
+    """The `copied` events before this one are those of the run `of`, up to where a turn of it ended and it waited. From
+    here on this is a run of its own, and `by` is its requester.
+
+    No vote counts any more that was cast on what is open, for it was cast on a question of that run. Whatever runs on a
+    clock has as long to go as it had there: the time since then does not count.
+    """
+
+    of: str
+    copied: int
+    by: str
 
 
 # --- turns and the thread -----------------------------------------------------------------------------------------
@@ -644,7 +666,7 @@ class WarningRaised(Event, frozen=True):
 
 AnyEvent: TypeAlias = (
     RunStarted | RunQueued | RunPaused | RunResumed | RunStopping | RunStopped | RunFinished | RunFailed
-    | RunNeedsAttention | RunRetried | Migrated | TurnStarted | TurnEnded | MessagesChanged | StepStarted
+    | RunNeedsAttention | RunRetried | Migrated | Forked | TurnStarted | TurnEnded | MessagesChanged | StepStarted
     | AttemptStarted | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding | StepReopened
     | StepUndone | HandlerStarted | BranchEnded | IterationStarted | IterationEnded | MessageStarted | MessageChunk
     | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded | ToolCallResolved

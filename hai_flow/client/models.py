@@ -35,7 +35,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A run. `seq` is how many events it has; `output` and `error` are None until it has ended.
 
     `status`: queued, running, waiting, paused, stopping, needs_attention, finished, failed or stopped. `in_flight`: how
-    many attempts were told to end (answer to `stop`).
+    many attempts were told to end (answer to `stop`). `branch_of`: the run at one of whose turns it left its thread.
     """
 
     id: str
@@ -50,6 +50,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     input: Json
     output: Json
     error: Error | None
+    branch_of: str | None = None
     in_flight: int = 0
 
     @property
@@ -243,6 +244,65 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     timers: list[Timer]
     output: Json
     error: Error | None
+
+
+class Thread(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation. `run_id`, `workflow` and `status` are of its newest run; `created_at` is when its first run was
+    made, `updated_at` when the newest one has last moved."""
+
+    id: str
+    run_id: str
+    workflow: str
+    status: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class ThreadWithRuns(Thread, frozen=True, kw_only=True):
+    """`runs`: the newest ones, newest first. `runs.list(thread_id=...)` gives all."""
+
+    runs: list[Run]
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A call of a tool: `arguments` are JSON text."""
+
+    name: str
+    arguments: str
+    executor: str
+    error: str | None
+
+
+class ThreadMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was said in a thread, by the event `seq` of a run. `content` is text or what else it was said in;
+    that of a `call` is its result, None without one."""
+
+    id: str
+    run_id: str
+    seq: int
+    role: str
+    kind: str
+    content: Json
+    at: datetime
+    call: Call | None
+
+
+class Feedback(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody (`by`) thinks of a message or of a decided pending (`kind`), whose id is `subject_id`. `rating` is
+    up, down or a number of stars."""
+
+    id: str
+    thread_id: str
+    kind: str
+    subject_id: str
+    run_id: str
+    by: str
+    via: str
+    rating: str | int | None
+    comment: str | None
+    labels: list[str]
+    created_at: datetime
+    updated_at: datetime
 
 
 class Signal(msgspec.Struct, frozen=True):

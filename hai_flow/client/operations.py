@@ -23,6 +23,8 @@ Json: TypeAlias = Any
 RunRef: TypeAlias = str | m.Run
 PendingRef: TypeAlias = str | m.Pending | PendingOpened
 ScheduleRef: TypeAlias = str | m.Schedule
+ThreadRef: TypeAlias = str | m.Thread | m.Run
+MessageRef: TypeAlias = str | m.ThreadMessage
 
 YAML: Final = "application/yaml"
 UNSET: Final = msgspec.UNSET
@@ -313,6 +315,74 @@ def give_error(pending: PendingRef, message: str, *, key: str | None = None) -> 
 
 def _pending(pending: PendingRef) -> str:
     return _path("pendings", pending if isinstance(pending, str) else pending.id)
+
+
+# --- threads ------------------------------------------------------------------------------------------------------
+
+
+def list_threads(*, limit: int | None = None) -> Feed[m.Thread]:
+    """The conversations, the one with the newest run first."""
+    return pages("/v1/threads", m.Thread, limit=limit)
+
+
+def get_thread(thread: ThreadRef) -> Script[m.ThreadWithRuns]:
+    """One conversation, with its newest runs."""
+    return _get(_thread(thread), m.ThreadWithRuns)
+
+
+def list_messages(thread: ThreadRef, *, limit: int | None = None) -> Feed[m.ThreadMessage]:
+    """What was said in it, oldest first: messages that are complete, and calls of tools."""
+    return pages(_thread(thread) + "/messages", m.ThreadMessage, limit=limit)
+
+
+def list_feedback(thread: ThreadRef, *, limit: int | None = None) -> Feed[m.Feedback]:
+    """What everybody thinks of what was said and decided in a thread, newest first."""
+    return pages(_thread(thread) + "/feedback", m.Feedback, limit=limit)
+
+
+def give_feedback(
+    thread: ThreadRef,
+    rating: str | int | None = None,
+    *,
+    message: MessageRef | None = None,
+    pending: PendingRef | None = None,
+    comment: str | None = None,
+    labels: Sequence[str] = (),
+) -> Script[m.Feedback]:
+    """Say what you think of a message (or a call) or of a decided pending: `up` or `down`, or 1 to 5 stars, a comment,
+    labels. It stands instead of what you said of it before. Raises Conflict for a pending that is open."""
+    body = {"rating": rating, "comment": comment, "labels": list(labels)}
+    request = _with_json("PUT", _subject(thread, message, pending), body)
+    return (yield from exchange(request)).read(m.Feedback)
+
+
+def get_feedback(
+    thread: ThreadRef, *, message: MessageRef | None = None, pending: PendingRef | None = None
+) -> Script[m.Feedback]:
+    """What you think of it. Raises NotFound where you have not said so."""
+    return _get(_subject(thread, message, pending), m.Feedback)
+
+
+def withdraw_feedback(
+    thread: ThreadRef, *, message: MessageRef | None = None, pending: PendingRef | None = None
+) -> Script[None]:
+    """Take back what you said of it, if you did."""
+    yield from exchange(Request("DELETE", _subject(thread, message, pending)))
+
+
+def _subject(thread: ThreadRef, message: MessageRef | None, pending: PendingRef | None) -> str:
+    """Raises ValueError unless it is one thing that is judged."""
+    if (message is None) == (pending is None):
+        raise ValueError("expected one thing that is judged: either message=... or pending=...")
+    if message is not None:
+        return _thread(thread, "feedback", "messages", message if isinstance(message, str) else message.id)
+    assert pending is not None
+    return _thread(thread, "feedback", "pendings", pending if isinstance(pending, str) else pending.id)
+
+
+def _thread(thread: ThreadRef, *rest: str) -> str:
+    id = thread if isinstance(thread, str) else thread.thread_id if isinstance(thread, m.Run) else thread.id
+    return _path("threads", id, *rest)
 
 
 # --- events from outside, schedules -------------------------------------------------------------------------------

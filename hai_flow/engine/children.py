@@ -163,6 +163,17 @@ def moved(draft: Draft, command: c.ChildMoved) -> None:
     draft.emit(e.ChildMoved, path=step.path, working=command.working)
 
 
+def start_anew(draft: Draft) -> None:
+    """Of a fork: the children are those of the other run, so it starts its own."""
+    for path, child in sorted(draft.state.children.items()):
+        step = draft.step(path)
+        assert isinstance(step.verb, Run)
+        attempt = draft.state.attempts[path]
+        draft.emit(e.CollaborationEnded, **_between(draft, step, step.verb), run_id=child)
+        error = draft.error("run.forked", "The child is that of the run that this one was forked from.", path)
+        draft.emit(e.StepRetried, path=path, attempt=attempt, error=error, lost=True)
+
+
 def pass_down(draft: Draft, what: str, by: str, reason: str = "") -> None:
     """Tell the children what the parent was told: "pause", "resume", "stop" or "terminate".
 

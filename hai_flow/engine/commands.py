@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 
 from hai_flow.definition.plan import Plan
-from hai_flow.engine.events import Error, Parent, Pin, UserMessage
+from hai_flow.engine.events import Error, Event, Inherited, Parent, Pin, UserMessage
 
 Json: TypeAlias = Any
 
@@ -132,6 +132,21 @@ class Answer(Command, frozen=True):
     turn: Turn = Turn()
 
 
+class Fork(Command, frozen=True):
+    """A run begins with what another one was when a turn of it ended and it waited: `events` are those of the run `of`
+    up to there. `answer` decides some of what it waited for, under the ids that it has in that run; who gives it is the
+    fork's requester. `undone` are the steps that the other run has undone since.
+
+    `key` is the concurrency key that the run needs, as in `Start`."""
+
+    run_id: UUID
+    of: UUID
+    events: tuple[Event, ...]
+    answer: Answer
+    undone: tuple[str, ...] = ()
+    key: str | None = None
+
+
 class Signal(Command, frozen=True):
     """An event from outside is offered to the run. `name` is its type, `sent_at` when it was stored (ms since 1970)."""
 
@@ -184,8 +199,11 @@ class Resume(Command, frozen=True):
 
 
 class Stop(Command, frozen=True):
+    """`inherited` as in the event `run_stopping`."""
+
     by: str
     reason: str = ""
+    inherited: Inherited | None = None
 
 
 class Terminate(Command, frozen=True):
@@ -209,6 +227,6 @@ class Migrate(Command, frozen=True):
 
 
 AnyCommand: TypeAlias = (
-    Start | StepSucceeded | StepFailed | StepLost | Answer | Signal | ChildMoved | ChildEnded | TimerFired | Continue
-    | NeedAttention | Pause | Resume | Stop | Terminate | Retry | Migrate
+    Start | Fork | StepSucceeded | StepFailed | StepLost | Answer | Signal | ChildMoved | ChildEnded | TimerFired
+    | Continue | NeedAttention | Pause | Resume | Stop | Terminate | Retry | Migrate
 )  # fmt: skip

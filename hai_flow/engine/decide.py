@@ -19,14 +19,25 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from hai_flow.definition.plan import Plan, Step, WaitFor
-from hai_flow.engine import beginnings, children, endings, migration, people, resumption, signals, slots
+from hai_flow.engine import (
+    approval,
+    beginnings,
+    children,
+    endings,
+    forking,
+    migration,
+    people,
+    resumption,
+    signals,
+    slots,
+)
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import DEFAULT_LIMITS, RUN_END, Decision, Draft, Limits
 from hai_flow.engine.jobs import TIMERS_WHILE_HALTED, is_working, next_ready, performed
 from hai_flow.engine.retry import LOST_IN_A_ROW_MAX, RETRIABLE
 from hai_flow.engine.starting import begin_run
-from hai_flow.engine.state import Ending, RunState, Timer, in_cleanup
+from hai_flow.engine.state import Ending, PendingState, RunState, Timer, in_cleanup
 from hai_flow.errors import Rejected
 
 Json: TypeAlias = Any
@@ -36,7 +47,7 @@ __all__ = ["DEFAULT_LIMITS", "Decision", "Limits", "decide"]
 
 def decide(plan: Plan, state: RunState, command: c.Command, now: int, limits: Limits = DEFAULT_LIMITS) -> Decision:
     """The consequences of `command` for a run in `state`. Raises `Rejected` if it is refused."""
-    if state.status == "new" and type(command) is not c.Start:
+    if state.status == "new" and type(command) not in (c.Start, c.Fork):
         raise Rejected(404, "run_unknown", f"there is no run {state.run_id}.")
     draft = Draft(plan, state, max(now, state.at), limits)
     outcome = _RULES[type(command)](draft, command)
@@ -61,6 +72,19 @@ def _start(draft: Draft, command: c.Start) -> Json:
     if command.queued:
         slots.queue(draft, cancels=command.cancels)
     _go_on(draft)
+    return _run_outcome(draft)
+
+
+def _fork(draft: Draft, command: c.Fork) -> Json:
+    if draft.state.status != "new":
+        draft.already = True
+        return _run_outcome(draft)
+    forking.take_over(draft, command)
+    answer = forking.answer_of(command)
+    readings = people.readings(draft, answer)
+    forking.make_own(draft)
+    draft.open_turn(answer.turn)
+    _take(draft, answer, readings)
     return _run_outcome(draft)
 
 
@@ -134,6 +158,14 @@ def _answer(draft: Draft, command: c.Answer) -> Json:
         return {"answers": results, "turn": draft.state.turn.n if draft.state.turn else None}
     if not draft.state.turn_open:
         draft.open_turn(command.turn)
+    results = _take(draft, command, readings)
+    return {"answers": results, "turn": draft.state.turn.n if draft.state.turn else None}
+
+
+def _take(
+    draft: Draft, command: c.Answer, readings: list[tuple[PendingState, approval.Reading, bool]]
+) -> list[dict[str, Json]]:
+    """Decide what was answered, in the turn that is open. Returns what became of each answer."""
     if command.messages:
         draft.emit(e.MessagesChanged, messages=command.messages)
         draft.emit(
@@ -151,7 +183,7 @@ def _answer(draft: Draft, command: c.Answer) -> Json:
         else:  # an answer before it in this very command decided a race, or failed a sibling
             results.append(people.answered(pending, reading, "voided", None))
     _go_on(draft)
-    return {"answers": results, "turn": draft.state.turn.n if draft.state.turn else None}
+    return results
 
 
 def _signal(draft: Draft, command: c.Signal) -> Json:
@@ -237,7 +269,7 @@ def _stop(draft: Draft, command: c.Stop) -> Json:
         return _run_outcome(draft)
     _demand_active(draft)
     in_flight = len(draft.state.attempts)
-    draft.emit(e.RunStopping, by=command.by, reason=command.reason, in_flight=in_flight)
+    draft.emit(e.RunStopping, by=command.by, reason=command.reason, in_flight=in_flight, inherited=command.inherited)
     children.pass_down(draft, "stop", command.by, command.reason)
     endings.begin_stop(draft, "the run is being stopped")
     if in_flight:
@@ -494,6 +526,7 @@ def _fire_timeouts(draft: Draft) -> bool:
 
 _RULES: Final[dict[type[c.Command], Callable[[Draft, Any], Json]]] = {
     c.Start: _start,
+    c.Fork: _fork,
     c.Admit: _admit,
     c.StepSucceeded: _step_succeeded,
     c.StepFailed: _step_failed,

@@ -6,7 +6,7 @@ Never read streamed text here (STORE H1).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -20,7 +20,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.instances import keys_of, plan_path, root_of, standing_at
 from hai_flow.engine.jobs import Job, open_jobs
-from hai_flow.engine.state import RunState, StepState, evolve, loop_of
+from hai_flow.engine.state import RunState, StepState, evolve, fold, loop_of
 
 Json: TypeAlias = Any
 
@@ -90,6 +90,7 @@ class Draft:
         self.now = now
         self.limits = limits
         self.events: list[e.Event] = []
+        self.taken_over = 0
         self.already = False
         self.cut = False
         self.pure_steps = 0
@@ -142,10 +143,16 @@ class Draft:
         self.state = evolve(self.state, event)
         self.events.append(event)
 
+    def take_over(self, events: Sequence[e.Event]) -> None:
+        """Begin the log with what happened in another run. It counts against no bound of this decision."""
+        self.state = fold(self.state, events)
+        self.events.extend(events)
+        self.taken_over = len(events)
+
     def within_bounds(self) -> bool:
         return (
             self.pure_steps < self.limits.pure_steps
-            and len(self.events) < self.limits.events - STEP_EVENTS
+            and len(self.events) - self.taken_over < self.limits.events - STEP_EVENTS
             and self.rendered_bytes < self.limits.event_bytes
             and self.evaluations < self.limits.evaluations
         )

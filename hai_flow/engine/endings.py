@@ -834,6 +834,12 @@ def _note_stopped(draft: Draft, step: Step, reason: str) -> None:
 # --- stopping the run -------------------------------------------------------------------------------------------------
 
 
+def _is_inherited(draft: Draft, path: str) -> bool:
+    """Whether the step ("" = the document) was begun before a fork of the run went on with it, whose it is now."""
+    known = draft.state.steps.get(path)
+    return bool(draft.state.inherited) and (not path or (known is not None and known.turn <= draft.state.inherited))
+
+
 def note_finally(draft: Draft, step: Step) -> None:
     """In a run that is being stopped: the step has ended, its `finally` comes when its turn has come."""
     if step.finally_ is not None:
@@ -841,8 +847,13 @@ def note_finally(draft: Draft, step: Step) -> None:
 
 
 def begin_stop(draft: Draft, reason: str) -> None:
-    """Cut off what people, timers and signals could still move. Effects in flight report their own end."""
-    leaves = [path for path in open_leaves(draft) if path not in draft.state.attempts and not in_cleanup(path)]
+    """Cut off what people, timers and signals could still move. Effects in flight report their own end; what cleans up
+    goes on, unless a fork goes on with it."""
+    leaves = [
+        path
+        for path in open_leaves(draft)
+        if path not in draft.state.attempts and not (in_cleanup(path) and not _is_inherited(draft, path))
+    ]
     for path in leaves:
         _drop_work(draft, path, reason)
     for path in leaves:
@@ -875,13 +886,13 @@ def stop_on(draft: Draft) -> None:
     due = sorted(_open_steps(draft), key=lambda path: (-_depth(path), path))
     for path in due:
         step, known = draft.step(path), draft.state.steps[path]
-        if step.finally_ is not None and known.handler != "~finally":
+        if step.finally_ is not None and known.handler != "~finally" and not _is_inherited(draft, path):
             draft.emit(e.HandlerStarted, path=path, handler="~finally", ready=(step.finally_,))
             return
         if known.status in ("running", "waiting") or known.ending is not None:
             _note_stopped(draft, step, "the run is being stopped")
     root = draft.state.steps.get("")
-    if draft.plan.finally_ is not None and (root is None or not root.cleaned):
+    if draft.plan.finally_ is not None and (root is None or not root.cleaned) and not _is_inherited(draft, ""):
         draft.emit(
             e.StepStopped, path="", reason=draft.state.stop_reason, handler="~finally", ready=(draft.plan.finally_,)
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from hashlib import sha256
 from uuid import UUID
 
@@ -18,8 +19,13 @@ def message_id(run_id: str, path: str, attempt: int, n: int) -> str:
 
 def pending_id(run_id: str, path: str, n: int) -> str:
     """The id of the n-th pending of the step `path`, which is also its toolCallId. It names its run."""
+    return f"{call_prefix(run_id)}{_digest(path, n)[:12]}"
+
+
+def call_prefix(run_id: str) -> str:
+    """How the ids of a run's pendings and tool calls begin. What follows is the same in every run."""
     run = base64.b32encode(UUID(run_id).bytes).decode().rstrip("=").lower()
-    return f"call_{run}_{_digest(path, n)[:12]}"
+    return f"call_{run}_"
 
 
 def run_of_pending(id: str) -> UUID | None:
@@ -42,6 +48,12 @@ def child_run_id(run_id: str, path: str, attempt: int) -> str:
 def turn_id(run_id: str, turn: int) -> str:
     """The id of a run's n-th turn: what HAI and AG-UI call runId when no client named it."""
     return f"{run_id}.{turn}"
+
+
+def turn_of(id: str) -> tuple[UUID, int] | None:
+    """The (run, n) that a turn's id names, or None if `id` is not of that form."""
+    match = re.fullmatch(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.([1-9][0-9]{0,8})", id)
+    return None if match is None else (UUID(match[1]), int(match[2]))
 
 
 def tool_call_id(run_id: str, path: str, n: int) -> str:

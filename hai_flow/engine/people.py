@@ -161,7 +161,7 @@ def check_gate(draft: Draft, step: Step) -> str:
     """The text of the arguments that were approved, which the effect must start with. Raises `Raised`
     (approval.digest) if what is about to be executed is not what was approved."""
     state = draft.state
-    approved, args = _approved_gate(state, step), state.steps[step.path].args
+    approved, args = approved_gate(state, step), state.steps[step.path].args
     fault = None
     if approved is None:
         fault = "nobody approved this call"
@@ -181,11 +181,11 @@ def _digest_with(draft: Draft, opened: e.PendingOpened, args: str | None) -> str
 def is_approved(state: RunState, step: Step, args: str) -> bool:
     """Whether the step's gate was passed with these very arguments. (That the step has an envelope does not say so:
     a rejection leaves one too.)"""
-    passed = _approved_gate(state, step)
+    passed = approved_gate(state, step)
     return passed is not None and passed.opened.args == args
 
 
-def _approved_gate(state: RunState, step: Step) -> PendingState | None:
+def approved_gate(state: RunState, step: Step) -> PendingState | None:
     """The gate of the step that was passed last."""
     known = state.steps.get(step.path)
     for n in range(known.asked if known else 0, 0, -1):
@@ -331,7 +331,7 @@ def _world(plan: Plan, state: RunState) -> World:
 
 
 def restamp(draft: Draft, pending: PendingState) -> None:
-    """The run has moved to another version of its workflow, in which the pending's content is the same."""
+    """The pending's content is the same; its workflow's version, or the run, is another one now."""
     bound = digest(draft.state.sha256, draft.state.run_id, pending.opened)
     draft.emit(e.PendingRestamped, id=pending.opened.id, digest=bound)
 

@@ -33,7 +33,17 @@ def begin_wait_for(draft: Draft, step: Step, verb: WaitFor) -> None:
     draft.emit(e.SignalsAwaited, path=step.path, types=types)
     kind = "halting_deadline" if verb.pause_clock == "stop" else "deadline"
     draft.emit(e.TimerSet, path=step.path, kind=kind, due=due)
-    body = {"path": step.path, "types": list(types), "since": draft.state.started_at}
+    _subscribe(draft, step.path, types)
+
+
+def subscribe_again(draft: Draft) -> None:
+    """Of a fork: it waits for what the other run waited for, and what has come since is in time."""
+    for path, types in sorted(draft.state.subscriptions.items()):
+        _subscribe(draft, path, types)
+
+
+def _subscribe(draft: Draft, path: str, types: tuple[str, ...]) -> None:
+    body = {"path": path, "types": list(types), "since": draft.state.started_at}
     draft.send(SUBSCRIBE, draft.state.run_id, body)
 
 

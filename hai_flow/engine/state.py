@@ -290,6 +290,8 @@ class RunState(msgspec.Struct, frozen=True, gc=False):
     paused_at: int | None = None
     stop_by: str = ""
     stop_reason: str = ""
+    inherited: int = 0  # turns up to this one are gone on with in a fork: what was begun in them is its to clean up
+    forked: int = 0  # turns up to this one are those of the run that this one was forked from
 
     @property
     def ended(self) -> bool:
@@ -583,7 +585,12 @@ def _run_resumed(state: RunState, event: e.RunResumed) -> RunState:
 
 def _run_stopping(state: RunState, event: e.RunStopping) -> RunState:
     """Blocks end behind what they hold: no timeout cuts them short any more, and no limit of the run."""
-    kept = {path: due for path, due in state.timeouts.items() if path in state.attempts or in_cleanup(path)}
+    given = event.inherited or e.Inherited(0, 0)
+    kept = {
+        path: due
+        for path, due in state.timeouts.items()
+        if path in state.attempts or (in_cleanup(path) and not 0 < state.steps[path].turn <= given.turn)
+    }
     return _next(
         state,
         event,
@@ -593,6 +600,8 @@ def _run_stopping(state: RunState, event: e.RunStopping) -> RunState:
         ready=_without(state.ready, ""),
         stop_by=event.by,
         stop_reason=event.reason,
+        inherited=given.turn,
+        undoables=Map({path: seq for path, seq in state.undoables.items() if seq > given.seq}),
     )
 
 
@@ -748,6 +757,25 @@ def _renamed(state: RunState, paths: dict[str, str]) -> RunState:
         undone=all_of(state.undone),
         undo_failed=all_of(state.undo_failed),
         redo=all_of(state.redo),
+    )
+
+
+def _forked(state: RunState, event: e.Forked) -> RunState:
+    passed = event.at - state.at
+    pendings = state.pendings
+    for id in state.open_pendings.values():
+        pending = pendings[id]
+        deadline = None if pending.opened.deadline is None else pending.opened.deadline + passed
+        opened = _set(pending.opened, deadline=deadline)
+        pendings = pendings.set(id, _set(pending, opened=opened, since=pending.since + passed, votes=()))
+    assert state.turn is not None
+    return _next(
+        state,
+        event,
+        requester=event.by,
+        pendings=pendings,
+        timers=tuple(_set(timer, due=timer.due + passed) for timer in state.timers),
+        forked=state.turn.n,
     )
 
 

@@ -2,6 +2,7 @@
 
 `committer` decides and commits, `worker` performs, `sweeper` claims what is due or lost, `courier` brings runs what
 other runs want of them and what is sent to them, `slots` lets runs of one concurrency key wait for each other,
+`branches` goes on with a thread from an earlier turn,
 `triggers` starts what schedules and events start, `fanout` shows what was committed, `threads` tells who follows a
 thread of its next run, `service` is the contract of everything that starts and stops; `catalog` turns stored workflows
 into plans.
@@ -15,6 +16,7 @@ from uuid import UUID
 import structlog
 
 from hai_flow.engine.decide import Limits
+from hai_flow.runtime.branches import Branches
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.courier import Courier, CourierConfig
@@ -47,6 +49,7 @@ class Runtime(Service):
     triggers: Triggers
     fanout: Fanout
     threads: Threads
+    branches: Branches
     worker: Worker | None
 
     def __init__(self, dsn: str, settings: Settings, *, performs: bool) -> None:
@@ -82,6 +85,7 @@ class Runtime(Service):
         )
         self.fanout = Fanout(self.database, self.committer, FanoutConfig())
         self.threads = Threads(self.database, settings.poll_seconds)
+        self.branches = Branches(self.database, self.committer, self.catalog, self.fanout, self.threads)
         config = CourierConfig(poll_seconds=settings.poll_seconds)
         self.courier = Courier(self.database, self.committer, self.catalog, config)
         self.slots = Slots(self.database, self.committer, self.courier)

@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from hai_flow.store.database import Connection
 
 Json: TypeAlias = Any
+Begin: TypeAlias = c.Start | c.Fork
+"""The commands with which a run is born."""
+
 log = structlog.get_logger(__name__)
 
 LOSSES_BEFORE_ALONE: Final = 3
@@ -86,11 +89,12 @@ NEVER_HEARD: Final = -2  # a fence that no claim of ours can follow: what is hel
 
 @dataclass(slots=True)
 class Birth:
-    """What a Start needs beside the command: a run is born with it."""
+    """What a Start or a Fork needs beside the command: a run is born with it."""
 
     plan: Plan
     queue: str = "default"
     slot: str | None = None
+    branch: runs.Branch | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -194,7 +198,7 @@ class Committer(Service):
         self.on_commit: Callable[[Hot, int, Sequence[e.Event]], None] = lambda hot, first, events: None
         self.on_state: Callable[[Hot], None] = lambda hot: None
         self.on_outbox: Callable[[], object] = lambda: None
-        self.seated: Callable[[UUID, Plan, c.Start], AbstractAsyncContextManager[c.Start]] | None = None
+        self.seated: Callable[[UUID, Plan, Begin], AbstractAsyncContextManager[Begin]] | None = None
         self._limits = limits
         self._entries_max = entries_max
         self._bytes_max = bytes_max
@@ -234,7 +238,7 @@ class Committer(Service):
         if self._find_pins is not None and isinstance(command, c.Migrate):
             command = msgspec.structs.replace(command, pins=await self._find_pins(tenant, command.to))
         send = functools.partial(self._send, run_id, tenant, command_id=command_id, body_sha=body_sha, birth=birth)
-        if birth is None or birth.plan.concurrency is None or self.seated is None or not isinstance(command, c.Start):
+        if birth is None or birth.plan.concurrency is None or self.seated is None or not isinstance(command, Begin):
             return await send(command)
         async with self.seated(tenant, birth.plan, command) as start:
             return await send(start)
@@ -278,6 +282,10 @@ class Committer(Service):
         while any(hot.queued for hot in waiting):
             self._released.clear()
             await self._released.wait()
+
+    def rehearse(self, command: Begin, plan: Plan) -> None:
+        """Raise what a run's first command would be refused with by itself, before anything is done for it."""
+        decide(plan, RunState(str(command.run_id)), command, self.now_ms(), self._limits)
 
     def now_ms(self) -> int:
         """The database's clock as known here, in milliseconds since 1970: a lower bound."""
@@ -980,7 +988,7 @@ def _slot_of(hot: Hot) -> str:
 
 
 def _wants_slot(hot: Hot, ask: Ask) -> bool:
-    return isinstance(ask.command, c.Retry) and hot.state.ended if hot.exists else isinstance(ask.command, c.Start)
+    return isinstance(ask.command, c.Retry) and hot.state.ended if hot.exists else isinstance(ask.command, Begin)
 
 
 def _wanted_slot(hot: Hot, loaded: runs.Loaded | None) -> str | None:
@@ -1006,7 +1014,7 @@ def _result(state: RunState) -> bytes:
 def _born(draft: _Draft) -> runs.Born:
     hot, state, birth = draft.hot, draft.state, draft.birth
     assert hot.plan is not None
-    assert birth is not None, "a run is born by a Start"
+    assert birth is not None, "a run is born by a Start or a Fork"
     return runs.Born(
         workflow=hot.plan.sha256,
         workflow_name=hot.plan.name,
@@ -1019,6 +1027,7 @@ def _born(draft: _Draft) -> runs.Born:
         slot=birth.slot,
         started_by=state.requester,
         input=values.dumps(state.input),
+        branch=birth.branch,
     )
 
 

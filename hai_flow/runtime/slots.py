@@ -21,7 +21,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.slots import AWAIT, FREED
 from hai_flow.engine.starting import key_of
 from hai_flow.errors import Rejected
-from hai_flow.runtime.committer import Committer
+from hai_flow.runtime.committer import Begin, Committer
 from hai_flow.runtime.courier import Courier
 from hai_flow.store import runs, slots
 from hai_flow.store.database import Database
@@ -55,37 +55,39 @@ class Slots:
         courier.handlers[FREED] = self._freed
 
     @contextlib.asynccontextmanager
-    async def seated(self, tenant: UUID, plan: Plan, start: c.Start) -> AsyncGenerator[c.Start]:
+    async def seated(self, tenant: UUID, plan: Plan, begin: Begin) -> AsyncGenerator[Begin]:
         """The Start with what it must say of its concurrency key. Inside, it is submitted; if it is refused there, its
-        slot is free again. Raises `Rejected` 409 `concurrency_busy` where the workflow queues nobody."""
+        slot is free again. Raises `Rejected` 409 `concurrency_busy` where the workflow queues nobody, and for a fork,
+        which can't begin by waiting."""
         concurrency = plan.concurrency
-        key = key_of(plan, start, self.committer.now_ms())
-        if concurrency is None or key is None:
-            yield start
+        key = begin.key if isinstance(begin, c.Fork) else key_of(plan, begin, self.committer.now_ms())
+        if concurrency is None or key is None or await self._is_held_above(tenant, concurrency, key, begin):
+            yield begin
             return
-        pool = self.database.api
-        if start.parent is not None and await slots.held_above(
-            pool, tenant, key, concurrency.limit, UUID(start.parent.run_id)
-        ):
-            yield start
-            return
-        start = msgspec.structs.replace(start, key=key)
-        slot = await slots.take_slot(pool, tenant, key, concurrency.limit, start.run_id)
+        begin = msgspec.structs.replace(begin, key=key)
+        slot = await slots.take_slot(self.database.api, tenant, key, concurrency.limit, begin.run_id)
         if slot is None:
-            if concurrency.on_conflict == "reject":
-                await self._refuse(tenant, plan, concurrency, key, start)
-            cancels = concurrency.on_conflict == "cancel_running"
-            start = msgspec.structs.replace(start, queued=True, cancels=cancels)
+            if concurrency.on_conflict == "reject" or isinstance(begin, c.Fork):
+                await self._refuse(tenant, plan, concurrency, key, begin.run_id)
+            else:
+                cancels = concurrency.on_conflict == "cancel_running"
+                begin = msgspec.structs.replace(begin, queued=True, cancels=cancels)
         try:
-            yield start
+            yield begin
         except Rejected:
             if slot is not None:
-                await slots.give_back(pool, tenant, slot, start.run_id)
+                await slots.give_back(self.database.api, tenant, slot, begin.run_id)
             raise
 
-    async def _refuse(self, tenant: UUID, plan: Plan, concurrency: Concurrency, key: str, start: c.Start) -> None:
+    async def _is_held_above(self, tenant: UUID, concurrency: Concurrency, key: str, begin: Begin) -> bool:
+        if isinstance(begin, c.Fork) or begin.parent is None:
+            return False
+        parent_id = UUID(begin.parent.run_id)
+        return await slots.held_above(self.database.api, tenant, key, concurrency.limit, parent_id)
+
+    async def _refuse(self, tenant: UUID, plan: Plan, concurrency: Concurrency, key: str, run_id: UUID) -> None:
         """Refuse a start that finds no slot, unless its run is there already."""
-        if await runs.get_run(self.database.api, tenant, start.run_id) is not None:
+        if await runs.get_run(self.database.api, tenant, run_id) is not None:
             return
         found = await slots.holders(self.database.api, tenant, key, concurrency.limit)
         winner = {"run_id": str(found[0].run_id), "status": found[0].status} if found else None

@@ -45,6 +45,13 @@ class _Rows:
     def vote(self, event: e.VoteCast, position: int) -> None:
         self.votes.append(VoteRow(event.id, event.by, _encode(event)))
 
+    def forked(self, event: e.Forked, position: int) -> None:
+        """What was asked and voted before is the other run's, and so are the POSTs that opened its turns."""
+        self.pendings.clear()
+        self.votes.clear()
+        for n, turn in self.turns.items():
+            self.turns[n] = msgspec.structs.replace(turn, wire_run_id=None, body_sha=None)
+
     def turn_started(self, event: e.TurnStarted, position: int) -> None:
         sha = None if event.body_sha is None else bytes.fromhex(event.body_sha)
         self.turns[event.turn] = TurnRow(event.turn, position, None, event.wire_run_id, sha)
@@ -77,6 +84,7 @@ _PROJECTED: Final[dict[type[e.Event], Callable[[_Rows, Any, int], None]]] = {
     e.PendingDecided: _Rows.pending,
     e.PendingVoided: _Rows.pending,
     e.RunResumed: _Rows.resumed,
+    e.Forked: _Rows.forked,
     e.VoteCast: _Rows.vote,
     e.TurnStarted: _Rows.turn_started,
     e.TurnEnded: _Rows.turn_ended,

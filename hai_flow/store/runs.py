@@ -101,6 +101,18 @@ class MessageRow(msgspec.Struct, frozen=True, gc=False):
     position: int
 
 
+class Branch(msgspec.Struct, frozen=True, gc=False):
+    """Where a run leaves its thread's line: it is born at a turn of the run `of`, not behind the newest one.
+
+    `follows` is the run that comes before it in the thread now, None if none does; runs in between are abandoned. A
+    fork has `copied` so many of its events, and stands in the place of `of`.
+    """
+
+    of: UUID
+    follows: UUID | None
+    copied: int = 0
+
+
 class Born(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What only the first entry of a run says. `slot`: taken with it, or the entry loses. `input`: JSON text."""
 
@@ -115,6 +127,7 @@ class Born(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     queue: str = "default"
     slot: str | None = None
     input: bytes | None = None
+    branch: Branch | None = None
 
 
 class Moved(msgspec.Struct, frozen=True, gc=False):
@@ -218,7 +231,8 @@ def _of_winners(rows: str) -> str:
 
 
 # What entries may have beside their events; `births`: some start a run, or want a slot again; `moves`: some go on with
-# another version of their workflow, so seldom that no other commit carries the columns.
+# another version of their workflow; `branches`: some of those born leave their thread's line. Both so seldom that no
+# other commit carries the columns.
 _CHILDREN: Final = ("commands", "pendings", "votes", "outbox", "turns", "messages")
 _LONE_ENTRIES_MAX: Final = 8
 
@@ -251,7 +265,9 @@ def _commit_statement(parts: frozenset[str]) -> str:
 )"""
         unrepeated = "NOT (b.i IN (SELECT i FROM repeated))"
     children = "".join(_CHILD_STATEMENTS[part](parameters, at) for part in _CHILDREN if part in parts)
-    born, seated, born_won = _births(parameters, at, unrepeated) if "births" in parts else ("", "b.slot IS NULL", "")
+    born, seated, born_won = "", "b.slot IS NULL", ""
+    if "births" in parts:
+        born, seated, born_won = _births(parameters, at, unrepeated, branches="branches" in parts)
     return f"""
 WITH b AS MATERIALIZED (           -- entries of runs that exist, one per run, sorted by id; i from 1
   SELECT id, tenant, n, events, version, fence, status, busy, wake_at, cut, slot, result, i::int{read} FROM {moved}
@@ -371,14 +387,17 @@ _CHILD_STATEMENTS: Final[Mapping[str, Callable[[_Parameters, str], str]]] = {
 }
 
 
-def _births(parameters: _Parameters, at: str, unrepeated: str) -> tuple[str, str, str]:
+def _births(parameters: _Parameters, at: str, unrepeated: str, *, branches: bool) -> tuple[str, str, str]:
     """The parts of a commit in which runs start and slots are taken: the subqueries before the update of runs, the
     condition under which an entry of an existing run has its slot, and the winners among the born."""
+    branch = {"branch_of": "uuid", "follows": "uuid", "copied": "bigint"} if branches else {}
+    names = "".join(f", {column}" for column in branch)
+    values = ", branch_of, follows, coalesce(copied, 0)" if branches else ""
     born, arrays = parameters.arrays(
         "s", i="int", id="uuid", tenant="uuid", n="int", events="bytea", status="text", busy="bool",
         wake_at="timestamptz", result="bytea", workflow="bytea", workflow_name="text", workflow_version="int",
         dev="bool", thread_id="text", parent_id="uuid", parent_path="text", queue="text", slot="text",
-        started_by="text", input="bytea",
+        started_by="text", input="bytea", **branch,
     )  # fmt: skip
     before = f""", s AS MATERIALIZED (  -- entries that are the first of their run, sorted by id; i goes on counting
   SELECT * FROM {born}
@@ -402,12 +421,12 @@ def _births(parameters: _Parameters, at: str, unrepeated: str) -> tuple[str, str
   WHERE CASE WHEN x.run_id IS NULL THEN w.ended ELSE x.run_id = w.id END
 ), born AS (
   INSERT INTO runs (id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id, parent_path,
-    queue, slot, status, seq, version, head, log_bytes, worker, wake_at, started_by, input, result, ended_at)
+    queue, slot, status, seq, version, head, log_bytes, worker, wake_at, started_by, input, result, ended_at{names})
   SELECT id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id, parent_path,
     queue, slot, status, n, 1, sha256(events), octet_length(events),
     CASE WHEN busy THEN (SELECT id FROM me) END,
     CASE WHEN NOT busy THEN wake_at WHEN (SELECT id FROM me) IS NULL THEN {at} END,
-    started_by, input, CASE WHEN status IN {_ENDED} THEN result END, CASE WHEN status IN {_ENDED} THEN {at} END
+    started_by, input, CASE WHEN status IN {_ENDED} THEN result END, CASE WHEN status IN {_ENDED} THEN {at} END{values}
   FROM s WHERE slot IS NULL OR id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])
   ON CONFLICT DO NOTHING           -- the same Start again: it loses
   RETURNING id, tenant, thread_id, seq, version, fence, worker, status
@@ -428,11 +447,13 @@ _NONE: Final[frozenset[str]] = frozenset()
 
 def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
     births = any(entry.born is not None or entry.take_slot is not None for entry in entries)
-    moves = {"moves"} if any(entry.moved is not None for entry in entries) else _NONE
+    seldom = {"moves"} if any(entry.moved is not None for entry in entries) else _NONE
+    if births and any(entry.born is not None and entry.born.branch is not None for entry in entries):
+        seldom = seldom | {"branches"}
     if len(entries) > _LONE_ENTRIES_MAX:
-        return (_ALL_WITH_BIRTHS if births else _ALL) | moves
+        return (_ALL_WITH_BIRTHS if births else _ALL) | seldom
     children = (part for part in _CHILDREN if any(getattr(entry, part) for entry in entries))
-    return frozenset((*children, "births") if births else children) | moves
+    return frozenset((*children, "births") if births else children) | seldom
 
 
 # A column that no row uses: NULL instead of an array, which unnest takes for an empty one, and the driver for nothing.
@@ -493,6 +514,11 @@ def _arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[s
             yield from _CHILD_ARRAYS[part](rows)
     if "births" in parts:
         yield from _born_arrays(born, len(moved) + 1)
+    if "branches" in parts:
+        branches = [entry.born.branch for entry in born if entry.born is not None]
+        yield [None if branch is None else branch.of for branch in branches]
+        yield [None if branch is None else branch.follows for branch in branches]
+        yield [0 if branch is None else branch.copied for branch in branches]
 
 
 _Rows: TypeAlias = Sequence[tuple[int, Entry]]
@@ -943,6 +969,9 @@ class RunSummary:
     started_by: str
     created_at: datetime
     ended_at: datetime | None
+    branch_of: UUID | None
+    follows: UUID | None
+    copied: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -955,7 +984,7 @@ class RunRow(RunSummary):
 
 SUMMARY_COLUMNS: Final = (
     "id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id, parent_path, queue, slot, "
-    "status, seq, version, started_by, created_at, ended_at"
+    "status, seq, version, started_by, created_at, ended_at, branch_of, follows, copied"
 )
 
 

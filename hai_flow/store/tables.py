@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import BYTEA, TIMESTAMP, UUID
+from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, TIMESTAMP, UUID
 
 metadata: Final = sa.MetaData()
 
@@ -56,6 +56,9 @@ runs: Final = sa.Table(
     _text("thread_id"),
     _uuid("parent_id", null=True),
     _text("parent_path", null=True),
+    _uuid("branch_of", null=True),  # the run at one of whose turns the thread was branched
+    _uuid("follows", null=True),  # of a branch: the run that comes before it in the thread; null: it is the first
+    _bigint("copied", default="0"),  # of a fork: so many of its events are those of the run it was forked from
     _text("queue", default="default"),
     _text("slot", null=True),  # the last one it took; slots says if it holds it still
     _text("status"),
@@ -75,6 +78,7 @@ runs: Final = sa.Table(
     _key("runs", "id"),
     sa.CheckConstraint("worker IS NULL OR wake_at IS NULL", name="runs_held_or_due"),
     sa.CheckConstraint("seq >= version", name="runs_seq_counts_more"),
+    sa.CheckConstraint("branch_of IS NOT NULL OR (follows IS NULL AND copied = 0)", name="runs_branch"),
     postgresql_with={"fillfactor": 70, "toast_tuple_target": 512},
 )
 sa.Index(
@@ -322,6 +326,38 @@ subscriptions: Final = sa.Table(
     _key("subscriptions", "run_id", "path", "type"),
 )
 sa.Index("subscriptions_by_type", subscriptions.c.tenant, subscriptions.c.type)
+
+feedback: Final = sa.Table(
+    "feedback",
+    metadata,
+    sa.Column("id", UUID(as_uuid=True), nullable=False, server_default=sa.text("gen_random_uuid()")),
+    _uuid("tenant"),
+    _text("thread_id"),
+    _text("kind"),  # of what is judged
+    _text("subject_id"),
+    _uuid("run_id"),  # whose message or pending it is
+    _text("principal"),  # who judges
+    _text("via"),
+    _text("rating", null=True),
+    _text("comment", null=True),
+    sa.Column("labels", ARRAY(sa.Text), nullable=False),
+    _time("created_at", now=True),
+    _time("updated_at", now=True),
+    _key("feedback", "id"),
+    sa.CheckConstraint("kind IN ('message', 'pending')", name="feedback_kind"),
+    sa.CheckConstraint("rating IN ('up', 'down', '1', '2', '3', '4', '5')", name="feedback_rating"),
+    sa.CheckConstraint("rating IS NOT NULL OR comment IS NOT NULL OR labels <> '{}'", name="feedback_says_something"),
+)
+sa.Index(
+    "feedback_of_each",
+    feedback.c.tenant,
+    feedback.c.thread_id,
+    feedback.c.kind,
+    feedback.c.subject_id,
+    feedback.c.principal,
+    unique=True,
+)
+sa.Index("feedback_newest", feedback.c.tenant, feedback.c.thread_id, feedback.c.created_at, feedback.c.id)
 
 workflows: Final = sa.Table(
     "workflows",

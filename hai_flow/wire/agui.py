@@ -484,5 +484,6 @@ AGUI: Final = Dialect(
     "agui-1",
     AguiEncoder,
     decode,
-    others=(Dialect("agui", "agui-1-protobuf", AguiEncoder, decode, framing=PROTOBUF),),
+    corrects=True,
+    others=(Dialect("agui", "agui-1-protobuf", AguiEncoder, decode, framing=PROTOBUF, corrects=True),),
 )

@@ -188,8 +188,9 @@ class Dialect:
 
     `decode` is None for a projection that nobody posts to, and for a protocol whose endpoint reads its own body.
     `framing` makes bytes of its frames; with `by_seq` an event's only frame is named by its seq, else by a cursor.
-    `readdress` puts a terminal frame under another runId. `others` are the same dialect in other framings, for those
-    who ask for their content type.
+    `readdress` puts a terminal frame under another runId. `corrects`: a client with another history than the thread's
+    is told that, in front of what it asked for. `others` are the same dialect in other framings, for those who ask for
+    their content type.
     """
 
     name: str
@@ -199,6 +200,7 @@ class Dialect:
     framing: Framing = SSE
     by_seq: bool = False
     readdress: Callable[[Frame, str], Frame] = readdressed
+    corrects: bool = False
     others: tuple[Dialect, ...] = ()
 
     def accepted(self, accept: str) -> Dialect:

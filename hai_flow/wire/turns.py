@@ -384,6 +384,7 @@ IGNORED: Final[frozenset[type[e.Event]]] = frozenset(
         e.RunStopping,
         e.RunNeedsAttention,
         e.RunRetried,
+        e.Forked,  # whoever follows attaches behind it
         e.Migrated,  # between two turns; the next one opens with a snapshot
         e.MessagesChanged,  # the client's own words
         e.AttemptStarted,  # retries: the step goes on

@@ -317,6 +317,7 @@ def test_no_query_is_a_fault(http: httpx2.Client, run_id: str, query: dict[str, 
     for path in (
         "/v1/runs",
         "/v1/pendings",
+        "/v1/threads",
         "/v1/workflows",
         f"/v1/runs/{run_id}/snapshot",
         f"/v1/runs/{run_id}/events",
@@ -365,7 +366,14 @@ def test_a_host_of_ours_is_answered(guarded: ServerProcess, host: str) -> None:
      "https://app.example.com/", "*", "file://", "http://localhost:1"],
 )  # fmt: skip
 def test_a_page_of_another_origin_may_call_nothing(guarded: ServerProcess, origin: str) -> None:
-    for method, path in (("POST", "/awp"), ("POST", "/v1/runs"), ("GET", "/v1/runs"), ("OPTIONS", "/v1/runs")):
+    for method, path in (
+        ("POST", "/awp"),
+        ("POST", "/v1/runs"),
+        ("PUT", "/x"),
+        ("DELETE", "/x"),
+        ("GET", "/v1/runs"),
+        ("OPTIONS", "/x"),
+    ):
         response = ask(guarded, method, path, Origin=origin, Access_Control_Request_Method="POST")
         assert (response.status_code, response.json()["code"]) == (403, "origin_refused")
         assert "access-control-allow-origin" not in response.headers
@@ -378,6 +386,7 @@ def test_an_allowed_origin_and_our_own_are_answered_with_cors(guarded: ServerPro
                         Access_Control_Request_Headers="content-type")  # fmt: skip
         assert preflight.status_code == 204
         assert preflight.headers["access-control-allow-headers"] == "content-type"
+        assert {"PUT", "DELETE"} <= set(preflight.headers["access-control-allow-methods"].split(", "))
         response = ask(guarded, Origin=origin)
         assert response.status_code == 422
         assert response.headers["access-control-allow-origin"] == origin

@@ -25,7 +25,7 @@ class Checked(httpx2.Client):
 
     def __init__(self, url: str) -> None:
         super().__init__(base_url=url, timeout=30)
-        self.document = httpx2.get(url + "/openapi.json").json()
+        self.document = httpx2.get(url + "/openapi.json", timeout=30).json()
 
     def send(self, request: httpx2.Request, **more: Any) -> httpx2.Response:
         response = super().send(request, **more)
@@ -33,6 +33,9 @@ class Checked(httpx2.Client):
         if path.startswith("/v1/") and not more.get("stream"):
             documented = operation(self.document, request.method, path)["responses"]
             assert str(response.status_code) in documented, (request.method, path, response.status_code)
+            if response.status_code == 204:
+                assert response.content == b""
+                return response
             media_type = response.headers["content-type"].partition(";")[0]
             schema = documented[str(response.status_code)]["content"][media_type]["schema"]
             if media_type.endswith("json"):

@@ -28,6 +28,12 @@ class Followed(Live):
             self.body += next(self._bytes)
         return self.events()
 
+    def past(self, text: str) -> list[Event]:
+        """Read until an event with `text` in it has come."""
+        while not any(text.encode() in event.raw for event in self.events()):
+            self.body += next(self._bytes)
+        return self.events()
+
 
 @contextmanager
 def follow(url: str, thread_id: str, cursor: str | None = None, **params: str) -> Iterator[Followed]:

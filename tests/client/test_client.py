@@ -68,7 +68,7 @@ def question(flow: Client, run: Any) -> Pending:
 
 
 def test_both_clients_can_do_the_same() -> None:
-    for name in ("Workflows", "Runs", "Pendings", "Events", "Schedules"):
+    for name in ("Workflows", "Runs", "Pendings", "Threads", "Feedback", "Events", "Schedules"):
         ours, theirs = (surface(vars(each)) for each in (getattr(blocking, name), getattr(awaiting, f"Async{name}")))
         assert ours == theirs
         assert ours
@@ -258,6 +258,80 @@ def test_a_client_may_act_as_somebody_where_the_server_believes_it(opened: Opene
         assert ann.pendings.answer(question(ann, run), {"count": 1}).decided_by == "user:ann"
     with opened(server.url, act_as="ann of nowhere") as nobody, pytest.raises(Invalid):
         nobody.runs.get(run)
+
+
+# --- threads ------------------------------------------------------------------------------------------------------
+
+
+def test_a_thread_is_listed_with_its_runs_and_what_was_said(flow: Client) -> None:
+    thread_id = unique("thread") + type(flow).__name__
+    runs = []
+    for _ in range(2):
+        runs.append(flow.runs.start("weather", {"city": "Berlin"}, thread_id=thread_id))
+        flow.runs.result(runs[-1])
+    thread = flow.threads.get(runs[0])
+    assert (thread.id, thread.run_id, thread.workflow) == (thread_id, runs[1].id, "weather")
+    assert [run.id for run in thread.runs] == [runs[1].id, runs[0].id]
+    assert thread.created_at == runs[0].created_at < runs[1].created_at <= thread.updated_at
+    (listed,) = [each for each in flow.threads.list() if each.id == thread_id]
+    assert (listed.run_id, listed.status, listed.updated_at) == (thread.run_id, "finished", thread.updated_at)
+    said = list(flow.threads.messages(thread))
+    assert said == list(flow.threads.messages(thread_id))
+    assert said[:2] == list(flow.threads.messages(thread, limit=2))
+    assert {each.run_id for each in said} == {run.id for run in runs}
+    calls = [each for each in said if each.call is not None]
+    assert [(each.role, each.call and each.call.name, each.content) for each in calls] == [
+        ("tool", "get_weather", "rain, 12°C"),
+    ] * 2
+
+
+def test_a_message_and_a_decision_are_rated_and_the_rating_is_taken_back(flow: Client) -> None:
+    run = flow.runs.start(publish(flow, GATED))
+    pending = question(flow, run)
+    with pytest.raises(Conflict) as caught:
+        flow.feedback.give(run, "up", pending=pending)
+    assert caught.value.code == "pending_open"
+    flow.pendings.decide(pending, "approve")
+    flow.runs.result(run)
+    first = flow.feedback.give(run, 4, pending=pending, comment="a little late", labels=["slow"])
+    assert (first.kind, first.subject_id, first.rating, first.comment) == ("pending", pending.id, 4, "a little late")
+    assert (first.run_id, first.thread_id, first.by, first.labels) == (run.id, run.thread_id, "user:local", ["slow"])
+    assert flow.feedback.give(run.thread_id, 4, pending=pending.id, comment="a little late", labels=["slow"]) == first
+    second = flow.feedback.give(run, "down", pending=pending)
+    assert (second.id, second.rating, second.comment, second.labels) == (first.id, "down", None, [])
+    assert flow.feedback.get(run, pending=pending) == second
+    assert list(flow.feedback.list(run)) == [second]
+    for _ in range(2):
+        flow.feedback.withdraw(run, pending=pending)
+    with pytest.raises(NotFound):
+        flow.feedback.get(run, pending=pending)
+    assert list(flow.feedback.list(run, limit=1)) == []
+
+
+def test_a_message_is_rated_by_whoever_reads_it(opened: Opened, server: ServerProcess, flow: Client) -> None:
+    run = flow.runs.start("weather", {"city": "Berlin"})
+    flow.runs.result(run)
+    *_, last = flow.threads.messages(run)
+    with opened(server.url, act_as="user:ann") as ann:
+        ann.feedback.give(run, "up", message=last)
+    flow.feedback.give(run, message=last.id, comment="wrong city")
+    assert [(each.by, each.subject_id, each.rating) for each in flow.feedback.list(run)] == [
+        ("user:local", last.id, None),
+        ("user:ann", last.id, "up"),
+    ]
+
+
+def test_feedback_is_of_one_thing(flow: Client) -> None:
+    for which in ({}, {"message": "m", "pending": "p"}):
+        for ask in (flow.feedback.give, flow.feedback.get, flow.feedback.withdraw):
+            with pytest.raises(ValueError, match="expected one thing that is judged"):
+                ask("thread", **which)
+    run = flow.runs.start("weather")
+    flow.runs.result(run)
+    *_, last = flow.threads.messages(run)
+    with pytest.raises(Invalid) as caught:
+        flow.feedback.give(run, message=last)
+    assert caught.value.code == "feedback.empty"
 
 
 # --- workflows ----------------------------------------------------------------------------------------------------

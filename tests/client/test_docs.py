@@ -25,7 +25,7 @@ def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 6
 
 
-@pytest.mark.parametrize("group", ["Runs", "Pendings", "Workflows", "Schedules", "Events"])
+@pytest.mark.parametrize("group", ["Runs", "Pendings", "Threads", "Feedback", "Workflows", "Schedules", "Events"])
 def test_every_method_is_on_the_page(group: str) -> None:
     row = re.search(rf"^\| `flow.{group.lower()}` \|(.*)\|$", PAGE, re.MULTILINE)
     assert row is not None

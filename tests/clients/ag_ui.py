@@ -120,10 +120,26 @@ class Agent:
         tools = self.tools if tools is None else tools
         return Agent(self._driver, version or self.version, self.url, self.thread_id, tools=tools, **self._config)
 
-    def run(self, *add: dict[str, Json], abort_at: str | None = None, **parameters: Json) -> Seen:
-        """Add messages, `runAgent`, and wait for its end; `abortRun()` if an event of type `abort_at` comes."""
+    def run(
+        self,
+        *add: dict[str, Json],
+        abort_at: str | None = None,
+        history: list[dict[str, Json]] | None = None,
+        parent: str | None = None,
+        **parameters: Json,
+    ) -> Seen:
+        """Add messages (to another `history`, if one is given), `runAgent`, and wait for its end; `abortRun()` if an
+        event of type `abort_at` comes. `parent`: the runId behind which it goes on."""
         parameters.setdefault("tools", [described(name) for name in self.tools])
-        reply = self._driver.ask("run", agent=self._name, add=list(add), parameters=parameters, abortAt=abort_at)
+        reply = self._driver.ask(
+            "run",
+            agent=self._name,
+            add=list(add),
+            parameters=parameters,
+            abortAt=abort_at,
+            history=history,
+            parentRunId=parent,
+        )
         seen = Seen(
             events=reply["events"],
             messages=reply["messages"],

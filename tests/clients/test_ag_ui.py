@@ -506,3 +506,40 @@ def test_an_older_client_that_asks_for_protobuf_gets_events_that_it_can_read(age
     seen = agent("0.0.59", "weather", headers={"accept": PROTOBUF}).run(user())
     assert seen.exchanges[0]["contentType"].startswith("text/event-stream")
     ended(seen)
+
+
+# --- branches -------------------------------------------------------------------------------------------------------
+
+
+@every_version
+def test_a_message_is_edited_and_the_thread_goes_on_from_there(
+    agent: NewAgent, http: httpx2.Client, version: str
+) -> None:
+    peer = agent(version, "chat")
+    first = peer.run(user("one"), runId=(one := unique("run")))
+    peer.run(user("two"))
+    edited = peer.run(user("two, but better"), history=first.messages, parent=one)
+    ended(edited)
+    assert [said.partition(".")[0] for said in edited.said] == ["You said: one", "You said: two, but better"]
+    seen = peer.reloaded().run()
+    assert [message["content"] for message in seen.messages] == [message["content"] for message in edited.messages]
+    assert [run["status"] for run in runs_of(http, peer.thread_id)] == ["finished"] * 3
+
+
+@every_version
+def test_a_frontends_answer_is_taken_back_and_given_differently(
+    agent: NewAgent, http: httpx2.Client, version: str
+) -> None:
+    peer = agent(version, "outfit", tools=("pick_color", "pick_size"))
+    first = peer.run(user(), runId=(asked := unique("run")))
+    color, size = first.call("pick_color")["id"], first.call("pick_size")["id"]
+    peer.run(tool(color, "red"), tool(size, 38))
+    again = peer.run(tool(color, "blue"), history=first.messages, parent=asked)
+    assert again.thrown is None
+    left = again.call("pick_size")["id"]
+    assert left != size
+    done = peer.run(tool(left, 40))
+    ended(done)
+    assert "blue" in str(done.said)
+    assert "red" not in str(done.said)
+    assert [run["status"] for run in runs_of(http, peer.thread_id)] == ["finished"] * 2

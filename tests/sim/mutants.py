@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hai_flow.engine import beginnings, endings, people, resumption
+from hai_flow.engine import beginnings, endings, forking, people, resumption
 from hai_flow.engine import decide as engine
 from hai_flow.engine import events as e
 from hai_flow.engine import state as folds
@@ -198,6 +198,15 @@ def an_iteration_is_left_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(endings, "next_iteration", hasty)
 
 
+def a_run_that_is_left_undoes_everything(patch: pytest.MonkeyPatch) -> None:
+    stopping = folds._FOLDS[e.RunStopping]
+    _fold(patch, e.RunStopping, lambda state, event: stopping(state, folds._set(event, inherited=None)))
+
+
+def a_fork_asks_under_the_old_ids(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(forking, "_said", lambda id, old, new: id)
+
+
 MUTANTS: tuple[Mutant, ...] = (
     late_results_are_taken,
     the_second_answer_wins,
@@ -221,4 +230,6 @@ MUTANTS: tuple[Mutant, ...] = (
     a_stop_undoes_nothing,
     one_item_too_many_is_open,
     an_iteration_is_left_out,
+    a_run_that_is_left_undoes_everything,
+    a_fork_asks_under_the_old_ids,
 )

@@ -44,6 +44,8 @@ class Simulation:
         self.random = Random(seed)
         self.plan = plan or random_plan(self.random)
         self.faults = set(self.random.sample(FAULTS, self.random.randint(0, FAULTS_MAX)))
+        if Random(f"go back {seed}").random() < 0.3:
+            self.faults.add("go_back")
         limits = TIGHT if "tight_limits" in self.faults else Limits()
         run_id = UUID(int=self.random.getrandbits(128), version=4)
         self.play = Play(self.plan, run_id=run_id, limits=limits, start=False, decide=self._decide)
@@ -264,6 +266,42 @@ class Simulation:
         if self.random.random() < 0.25:
             self.send(c.Terminate(by="user:op"))
             self.reached["operator_terminate"] += 1
+
+    def go_back(self) -> None:
+        """The thread goes on from where the run waited before, with another answer: a fork does, the run is left."""
+        play = self.play
+        at = [state for state in self.states if state.status == "waiting" and state.open_pendings]
+        if not at or play.status == "stopping" or self.random.random() < 0.5:
+            return
+        there = self.random.choice(at[-8:])
+        id = self.random.choice(sorted(there.open_pendings.values()))
+        given = c.Answer(answers=(self.right_answer(id),), by=play.decider(id))
+        run_id = UUID(int=self.random.getrandbits(128), version=4)
+        try:
+            fork = play.forked(there.seq, given, run_id)
+        except Rejected as rejected:
+            self.reached[rejected.code] += 1
+            return
+        self._left(there)
+        self.play, self.states, self.gone, self.answered = fork, [fork.state], [], {}
+        self.reached["go_back"] += 1
+
+    def _left(self, there: RunState) -> None:
+        """The run ends, and undoes and cleans up what the fork has not taken over, nothing else."""
+        play, faults = self.play, self.faults
+        if play.state.ended:
+            return
+        before = len(play.log)
+        play.leave(there)
+        self.come_to_rest()
+        self.faults = faults
+        assert there.turn is not None
+        for event in (event for batch in play.log[before:] for event in batch):
+            if isinstance(event, e.StepUndone):
+                assert event.path not in there.undoables, f"{event.path} is undone, with which the fork goes on"
+            elif isinstance(event, e.HandlerStarted | e.StepStopped) and event.handler == "~finally" and event.ready:
+                begun = play.state.steps[event.path].turn
+                assert begun > there.turn.n, f"{event.path} is cleaned up, in which the fork goes on"
 
     def attention(self) -> None:
         if self.random.random() < 0.3:

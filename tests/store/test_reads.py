@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from hai_flow.errors import Rejected
 from hai_flow.store import outbox, pendings, runs, threads, workflows
 from hai_flow.store.database import Database
-from hai_flow.store.runs import MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
+from hai_flow.store.runs import Branch, Entry, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
 from tests.store.conftest import STRANGER, TENANT, birth, commit, decision, load
 
 
@@ -138,6 +139,43 @@ async def test_a_thread_is_its_runs_in_order_with_their_messages(db: Database) -
     assert await threads.turn_of_wire_run(db.api, TENANT, "t", "w1") == turn
     assert await threads.turn_of_wire_run(db.api, STRANGER, "t", "w1") is None
     assert await threads.turns_of_run(db.api, TENANT, entries[1].run_id) == [turn]
+
+
+async def test_a_thread_that_was_branched_leaves_out_what_came_after_the_branch(db: Database) -> None:
+    def run(name: str, **born: Any) -> Entry:
+        return birth(thread_id="t", messages=[MessageRow(0, name, "user", b"{}", 1)], **born)
+
+    async def shown(tip: Entry | None = None) -> str:
+        found = await threads.transcript(db.api, TENANT, "t", before=None if tip is None else tip.run_id)
+        return "".join(message.id for message in found)
+
+    first, second = run("a"), run("b")
+    for entry in (first, second):
+        await commit(db, entry)
+    child = run("c", parent_id=second.run_id, parent_path="x")
+    await commit(db, child)
+    assert await shown() == "abc"
+    behind = run("d", branch=Branch(first.run_id, first.run_id))
+    await commit(db, behind, birth())  # one that is no branch, in the same statement
+    assert await shown() == "ad"
+    assert await shown(second) == await shown(child) == "a"
+    fork = run("e", branch=Branch(first.run_id, None, 1))
+    after = run("f")
+    for entry in (fork, after):
+        await commit(db, entry)
+    assert await shown() == "ef"
+    assert await shown(fork) == ""
+    back = run("g", branch=Branch(second.run_id, second.run_id))
+    await commit(db, back)
+    assert await shown() == "abcg"
+    assert await threads.line(db.api, TENANT, "t", back.run_id) == [first.run_id, second.run_id, back.run_id]
+    assert await threads.message_ids(db.api, TENANT, "t", second.run_id) == [(m, "user") for m in "abc"]
+    assert await threads.unseen(db.api, TENANT, "t", ["a", "d", "f", "z"]) == {"z"}
+    assert await threads.unseen(db.api, TENANT, "t", ["a", "b", "d"], behind=(second.run_id, 1)) == {"d"}
+    assert await threads.unseen(db.api, TENANT, "t", ["a", "b"], behind=(second.run_id, 0)) == {"b"}
+    row = await runs.get_run(db.api, TENANT, fork.run_id)
+    assert row is not None
+    assert (row.branch_of, row.follows, row.copied) == (first.run_id, None, 1)
 
 
 async def test_the_outbox_gives_each_target_its_messages_in_order_and_again_until_deleted(db: Database) -> None:

@@ -88,6 +88,14 @@ async def gated(context: Context) -> str:
     return "through the gate"
 
 
+async def stubborn() -> None:
+    """Goes on for a while after it was told to end."""
+    try:
+        await asyncio.sleep(20)
+    except asyncio.CancelledError:
+        await asyncio.sleep(20)
+
+
 async def echo(value: object) -> object:
     return value
 

@@ -16,6 +16,8 @@ from hai_flow.definition.plan import ForEach, Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import DEFAULT_LIMITS, Decision, Limits, decide
+from hai_flow.engine.forking import undone_in
+from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.instances import filled, keys_of, plan_path, standing_at
 from hai_flow.engine.jobs import (
     TIMERS_WHILE_HALTED,
@@ -35,6 +37,7 @@ from hai_flow.engine.state import RunState, evolve, fold, in_cleanup, is_inside
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 NOON = 1_772_452_800_000  # 2026-03-02T12:00:00Z, a Monday
 RUN = UUID("01900000-0000-7000-8000-000000000001")
+FORK = UUID("01900000-0000-7000-8000-000000000002")
 HEAD = "hai: flow/v1\nname: sample\nversion: 1\n"
 TOOLS = """\
 tools:
@@ -122,12 +125,12 @@ class Play:
         return self.do(c.Answer(answers=given, by=principal))
 
     def decider(self, *ids: str) -> c.Principal:
-        """Bob, if he may decide all of these; an operator, if there is a doubt; else ann, who started the run."""
+        """Bob, if he may decide all of these; an operator, if there is a doubt; else who started the run."""
         bob, known = c.Principal("user:bob"), self.state.pendings
         if any(id in known and known[id].opened.kind == "doubt" for id in ids):
             return c.LOCAL_PRINCIPAL
         may = all(may_decide(self.plan, self.state, known[id], bob) for id in ids if id in known)
-        return bob if may else c.Principal("user:ann")
+        return bob if may else c.Principal(self.state.requester)
 
     def advance(self, ms: int) -> Decision | None:
         """Let time pass, then fire what is due, as a worker would that slept until then."""
@@ -152,6 +155,27 @@ class Play:
 
     def retry(self, by: str = "user:op") -> Decision:
         return self.do(c.Retry(by=by))
+
+    def fork(self, at: int, answers: dict[str, dict[str, Any]], by: str = "user:ann", run_id: UUID = FORK) -> Play:
+        """Another run, that begins as this one was after its event `at`, with answers to what it waited for there."""
+        there = fold(RunState(str(self.run_id)), self.events[:at])
+        given = tuple(c.PendingAnswer(id=there.open_pendings[path], **fields) for path, fields in answers.items())
+        return self.forked(at, c.Answer(answers=given, by=c.Principal(by)), run_id)
+
+    def forked(self, at: int, answer: c.Answer, run_id: UUID) -> Play:
+        """The same, with an answer made before."""
+        play = Play(self.plan, run_id=run_id, limits=self.limits, start=False, decide=self._decide)
+        play.now = self.now
+        undone = undone_in(self.state)
+        play.do(c.Fork(run_id=run_id, of=self.run_id, events=tuple(self.events[:at]), answer=answer, undone=undone))
+        return play
+
+    def leave(self, there: RunState) -> Decision:
+        """Stop the run, for a fork goes on from `there`."""
+        assert there.turn is not None
+        self._book.spared = True
+        inherited = e.Inherited(there.turn.n, there.seq)
+        return self.do(c.Stop(by="user:ann", inherited=inherited))
 
     def migrate(self, to: Plan, paths: dict[str, str] | None = None, by: str = "user:op") -> Decision:
         """Go on with another version: every later command is decided with its plan."""
@@ -288,10 +312,12 @@ class Book:
             self.check_event(state, event)
             state = evolve(state, event)
             if isinstance(event, e.TERMINAL):
-                assert number == len(events) - 1, f"{event.type} is not the last event"
+                last = number == len(events) - 1 or isinstance(events[number + 1], e.RunRetried)
+                assert last, f"{event.type} is not the last event"
         assert state == after == fold(before, e.decode_events(e.encode_events(events))), "the fold is not the state"
         assert decode_state(encode_state(after)) == after, "a snapshot reads back differently"
-        assert len(events) <= limits.events + 4 * len(before.steps) + 16, f"{len(events)} events in one decision"
+        own = len(events) - (len(command.events) if isinstance(command, c.Fork) else 0)
+        assert own <= limits.events + 4 * len(after.steps) + 16, f"{own} events in one decision"
         assert after.seq == before.seq + len(events)
         assert list(decision.jobs) == open_jobs(after)
         assert decision.cut or _reported(events) or set(before.attempts) <= set(after.attempts), "cut off in silence"
@@ -452,6 +478,7 @@ def check_state(plan: Plan, state: RunState) -> None:
         assert all(timer.path != path for timer in state.timers)
     open_ids = {id for id, pending in state.pendings.items() if pending.status == "open"}
     assert open_ids == set(state.open_pendings.values()), "open pendings and their index differ"
+    assert {run_of_pending(id) for id in (*state.pendings, *state.tool_calls)} <= {UUID(state.run_id)}
     for path, id in state.open_pendings.items():
         opened = state.pendings[id].opened
         assert opened.path == path

@@ -2,7 +2,7 @@
 //
 //   {"id": 1, "op": "agent", "agent": "a", "version": "1.0.0", "url": ..., "threadId": ..., "headers"?: {...}}
 //   {"id": 2, "op": "run", "agent": "a", "add": [messages], "parameters": {runId?, tools?, resume?, ...},
-//    "abortAt"?: "TEXT_MESSAGE_CONTENT"}
+//    "abortAt"?: "TEXT_MESSAGE_CONTENT", "history"?: [messages], "parentRunId"?: "run-1"}
 //
 // A run's reply is what the client made of the stream, and what went over the wire. No scenario is known here.
 
@@ -54,8 +54,12 @@ const operations = {
     return {};
   },
 
-  async run({ agent: name, add = [], parameters = {}, abortAt = null }) {
+  async run({ agent: name, add = [], parameters = {}, abortAt = null, history = null, parentRunId = null }) {
     const agent = agents.get(name);
+    if (history) agent.setMessages(history);
+    // No version has a parameter for it: a frontend that branches has its own HttpAgent, which says it so.
+    const { requestInit } = Object.getPrototypeOf(agent);
+    agent.requestInit = (input) => requestInit.call(agent, parentRunId ? { ...input, parentRunId } : input);
     const run = { exchanges: [], copies: [], warnings: [], events: [], failed: null };
     let result = null;
     let thrown = null;

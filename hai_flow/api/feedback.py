@@ -1,0 +1,166 @@
+"""`/v1/threads/{thread_id}/feedback`: what people think of what was said and decided (PROTOCOLS section 2, H20).
+
+HAI wants it and gives it no form on the wire, so this one is ours. Everybody has one opinion of each subject, which is
+a resource of its own: PUT says it, or something else instead; DELETE takes it back. It moves no run.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias, cast
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Response
+from pydantic import BeforeValidator, Field
+
+from hai_flow.api import shapes
+from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
+from hai_flow.api.deps import Access, CurrentAccess, ThreadId, is_run_id
+from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
+from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.threads import find_thread
+from hai_flow.api.views import feedback_view
+from hai_flow.engine.ids import run_of_pending
+from hai_flow.errors import Rejected
+from hai_flow.store import feedback
+from hai_flow.store.feedback import Kind, Opinion, Rating, Subject
+
+router = APIRouter(prefix="/v1/threads/{thread_id}/feedback", tags=["feedback"], route_class=CheckedRoute)
+
+Kinds: TypeAlias = Annotated[Literal["messages", "pendings"], Path(description="what is judged")]
+# Ids of messages are the clients', and may have a slash; nothing comes behind them.
+SubjectId: TypeAlias = Annotated[str, Path(max_length=200, pattern=NO_CONTROL_CHARACTERS)]
+
+
+def _no_boolean(value: Any) -> Any:
+    """`true` is no star, though Python says that it equals 1."""
+    if isinstance(value, bool):
+        raise ValueError("expected 'up', 'down' or a number from 1 to 5, found a boolean")
+    return value
+
+
+class FeedbackBody(Body):
+    """At least one of them. `rating`: a thumb, or one to five stars. `labels`: words of the client's own."""
+
+    rating: Annotated[shapes.Rating | None, BeforeValidator(_no_boolean)] = None
+    comment: str | None = Field(default=None, max_length=10_000)
+    labels: list[Annotated[str, Field(min_length=1, max_length=100, pattern=NO_CONTROL_CHARACTERS)]] = Field(
+        default=[], max_length=20
+    )
+
+    @property
+    def opinion(self) -> Opinion:
+        """Raises Rejected 422."""
+        if self.rating is None and not self.comment and not self.labels:
+            raise Rejected(
+                422, "feedback.empty", "expected a rating, a comment or labels; to take one back, DELETE it."
+            )
+        rating = None if self.rating is None else cast(Rating, str(self.rating))
+        return Opinion(rating, self.comment or None, list(dict.fromkeys(self.labels)))
+
+
+@router.get("", response_model=None, responses={**documented(404), 200: {"model": shapes.FeedbackPage}})
+async def list_feedback(
+    thread_id: ThreadId, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
+) -> dict[str, Any]:
+    """What everybody thinks of what was said and decided in the thread, newest first."""
+    place = decode_cursor(cursor)
+    if place is not None and not is_run_id(place[1]):
+        raise bad_cursor()
+    before = None if place is None else (place[0], UUID(place[1]))
+    found = await feedback.list_feedback(access.pool, access.tenant, thread_id, limit=limit + 1, before=before)
+    if not found:
+        await find_thread(access, thread_id)
+    last = found[limit - 1] if len(found) > limit else None
+    return {
+        "items": [feedback_view(each) for each in found[:limit]],
+        "next_cursor": None if last is None else encode_cursor(last.created_at, str(last.id)),
+    }
+
+
+@router.get(
+    "/{kind}/{subject_id:path}", response_model=None, responses={**documented(404), 200: {"model": shapes.Feedback}}
+)
+async def get_feedback(
+    thread_id: ThreadId, kind: Kinds, subject_id: SubjectId, access: CurrentAccess
+) -> dict[str, Any]:
+    """What you think of it."""
+    subject = _subject(access, thread_id, kind, subject_id)
+    given = await feedback.get_feedback(access.pool, subject, access.principal.id)
+    if given is None:
+        await _find(access, subject)
+        raise Rejected(404, "feedback_unknown", f"you have not said what you think of the {subject.kind}.")
+    return feedback_view(given)
+
+
+@router.put(
+    "/{kind}/{subject_id:path}",
+    response_model=None,
+    responses={
+        **documented(404, 409, 415, *WITH_BODY),
+        200: {"model": shapes.Feedback, "description": "it stands, instead of what you said before"},
+        201: {"model": shapes.Feedback, "description": "it stands"},
+    },
+)
+async def put_feedback(
+    thread_id: ThreadId,
+    kind: Kinds,
+    subject_id: SubjectId,
+    body: FeedbackBody,
+    access: CurrentAccess,
+    response: Response,
+) -> dict[str, Any]:
+    """Say what you think of it, instead of what you said before. The same again changes nothing. A pending is judged
+    once it is not open any more (409)."""
+    opinion = body.opinion
+    subject = _subject(access, thread_id, kind, subject_id)
+    run_id = await _find(access, subject, decided=True)
+    principal = access.principal
+    with access.admission.command():
+        given, new = await feedback.give_feedback(
+            access.pool, subject, run_id, principal.id, principal.via("rest"), opinion
+        )
+    response.status_code = 201 if new else 200
+    return feedback_view(given)
+
+
+@router.delete(
+    "/{kind}/{subject_id:path}",
+    status_code=204,
+    response_model=None,
+    responses={**documented(404), 204: {"description": "nothing that you said of it stands"}},
+)
+async def withdraw_feedback(thread_id: ThreadId, kind: Kinds, subject_id: SubjectId, access: CurrentAccess) -> None:
+    """Take back what you said of it, if you did."""
+    subject = _subject(access, thread_id, kind, subject_id)
+    await _find(access, subject)
+    with access.admission.command():
+        await feedback.withdraw_feedback(access.pool, subject, access.principal.id)
+
+
+def _subject(access: Access, thread_id: str, kind: str, id: str) -> Subject:
+    return Subject(access.tenant, thread_id, cast(Kind, kind.removesuffix("s")), id)
+
+
+async def _find(access: Access, subject: Subject, *, decided: bool = False) -> UUID:
+    """The run whose message or pending it is. Raises Rejected 404 where the thread has no such thing; 409 for a pending
+    that is open, if it is to be `decided`."""
+    if subject.kind == "message":
+        run_id = await feedback.run_of_message(access.pool, access.tenant, subject.thread_id, subject.id)
+    else:
+        run_id = await _run_of_pending(access, subject, decided=decided)
+    if run_id is None:
+        await find_thread(access, subject.thread_id)
+        complete = ", or it is not complete" if subject.kind == "message" else ""
+        detail = f"there is no {subject.kind} {subject.id[:100]!r} in this thread{complete}."
+        raise Rejected(404, f"{subject.kind}_unknown", detail)
+    return run_id
+
+
+async def _run_of_pending(access: Access, subject: Subject, *, decided: bool) -> UUID | None:
+    run_id = run_of_pending(subject.id)
+    if run_id is None:
+        return None
+    status = await feedback.pending_of_thread(access.pool, access.tenant, subject.thread_id, run_id, subject.id)
+    if status == "open" and decided:
+        raise Rejected(409, "pending_open", "the pending is open: expected one that has been decided.")
+    return None if status is None else run_id

@@ -1,0 +1,97 @@
+"""`/v1/threads`: conversations, and what was said in them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from uuid import UUID
+
+from fastapi import APIRouter
+
+from hai_flow.api import shapes
+from hai_flow.api.bodies import CheckedRoute
+from hai_flow.api.deps import Access, CurrentAccess, ThreadId, is_run_id
+from hai_flow.api.pages import (
+    PageCursor,
+    PageLimit,
+    bad_cursor,
+    decode_cursor,
+    decode_place,
+    encode_cursor,
+    encode_place,
+)
+from hai_flow.api.problems import documented
+from hai_flow.api.views import run_view, thread_message_view, thread_view
+from hai_flow.errors import Rejected
+from hai_flow.store import runs, thread_lists, threads
+from hai_flow.store.thread_lists import ThreadSummary
+
+router = APIRouter(prefix="/v1/threads", tags=["threads"], route_class=CheckedRoute)
+
+RUNS_SHOWN: Final = 50
+
+
+async def find_thread(access: Access, thread_id: str) -> ThreadSummary:
+    """The thread. Raises Rejected 404."""
+    thread = await thread_lists.get_thread(access.pool, access.tenant, thread_id)
+    if thread is None:
+        raise Rejected(404, "thread_unknown", f"there is no thread {thread_id[:100]!r}.")
+    return thread
+
+
+@router.get("", response_model=None, responses={**documented(), 200: {"model": shapes.ThreadPage}})
+async def list_threads(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
+    """The threads, the one with the newest run first."""
+    place = decode_cursor(cursor)
+    if place is not None and not is_run_id(place[1]):
+        raise bad_cursor()
+    before = None if place is None else (place[0], UUID(place[1]))
+    found = await thread_lists.list_threads(access.pool, access.tenant, limit=limit + 1, before=before)
+    last = found[limit - 1] if len(found) > limit else None
+    return {
+        "items": [thread_view(thread) for thread in found[:limit]],
+        "next_cursor": None if last is None else encode_cursor(last.run_created_at, str(last.run_id)),
+    }
+
+
+@router.get("/{thread_id}", response_model=None, responses={**documented(404), 200: {"model": shapes.ThreadWithRuns}})
+async def get_thread(thread_id: ThreadId, access: CurrentAccess) -> dict[str, Any]:
+    """One thread, with its newest runs."""
+    thread = await find_thread(access, thread_id)
+    newest = await runs.list_runs(access.pool, access.tenant, limit=RUNS_SHOWN, thread_id=thread_id)
+    return {**thread_view(thread), "runs": [run_view(run) for run in newest]}
+
+
+@router.get(
+    "/{thread_id}/messages",
+    response_model=None,
+    responses={**documented(404), 200: {"model": shapes.ThreadMessagePage}},
+)
+async def list_messages(
+    thread_id: ThreadId, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
+) -> dict[str, Any]:
+    """What was said in the thread, oldest first: messages that are complete, and calls. Where the thread was taken back
+    to an earlier turn, what was said after it is not there."""
+    place = decode_place(cursor)
+    transcript = await threads.transcript(access.pool, access.tenant, thread_id)
+    if not transcript:
+        await find_thread(access, thread_id)
+    start = 0 if place is None else _behind(place, transcript)
+    found = transcript[start : start + limit]
+    more = len(transcript) > start + limit
+    return {
+        "items": [thread_message_view(message) for message in found],
+        "next_cursor": encode_place(found[-1].n, str(found[-1].run_id)) if more else None,
+    }
+
+
+def _behind(place: tuple[int, str], transcript: list[threads.Message]) -> int:
+    """Where the transcript goes on behind the message that a cursor names. Raises Rejected 400."""
+    for index, message in enumerate(transcript):
+        if (message.n, str(message.run_id)) == place:
+            return index + 1
+    raise Rejected(
+        400,
+        "cursor.invalid",
+        "cursor: expected one that a page of this list returned; if it did, the thread has been taken back to an "
+        "earlier turn since: begin with its first page.",
+    )

@@ -1,0 +1,94 @@
+"""Going on with a thread from one of its earlier turns: what is needed beside the run that does.
+
+A branch is a run of its own: a Start, behind a run that ended in that turn; or a Fork, of one that waited there. The
+thread has one active run, so the one that is active now is stopped first, with all that it waits for. Whoever begins a
+branch rehearses it before that, so that what would be refused stops nothing; and can do all of it again if the process
+dies in between, because a branch's run id and the stop's command id are made from the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Final
+from uuid import UUID
+
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.forking import undone_in
+from hai_flow.errors import Rejected
+from hai_flow.runtime.catalog import Catalog
+from hai_flow.runtime.committer import Committer
+from hai_flow.runtime.fanout import Fanout
+from hai_flow.runtime.threads import Threads
+from hai_flow.store import runs
+from hai_flow.store.database import Database
+from hai_flow.store.runs import RunSummary
+from hai_flow.store.threads import Place
+
+STOP_SECONDS: Final = 30.0  # so long a request waits for the run that its branch leaves
+BYTES_MAX: Final = 4 * 1024 * 1024  # of a log that a fork copies: it is decided and written in one go
+_PAGE: Final = 500
+
+
+class Branches:
+    """Makes forks, and has runs stopped for them."""
+
+    def __init__(self, database: Database, committer: Committer, catalog: Catalog, fanout: Fanout, threads: Threads):
+        self._database = database
+        self._committer = committer
+        self._catalog = catalog
+        self._fanout = fanout
+        self._threads = threads
+
+    async def fork(self, run_id: UUID, tenant: UUID, of: UUID, seq: int, answer: c.Answer) -> tuple[c.Fork, Plan]:
+        """The command with which `run_id` begins as the run `of` was after its event `seq`, and the plan that it has
+        then. Raises Rejected 413 where that log is too long."""
+        events = await self._events(of, seq)
+        there = await self._fanout.state_at(tenant, of, seq)
+        now = await self._fanout.state_at(tenant, of, 2**53)
+        assert there is not None, "the caller has found the run"
+        assert now is not None, "the caller has found the run"
+        plan = await self._catalog.plan(tenant, bytes.fromhex(there.sha256))
+        undone = undone_in(now)
+        return c.Fork(run_id=run_id, of=of, events=events, answer=answer, undone=undone, key=there.key), plan
+
+    async def _events(self, run_id: UUID, seq: int) -> tuple[e.Event, ...]:
+        events: list[e.Event] = []
+        size = 0
+        while len(events) < seq:
+            rows = await runs.read_log(self._database.api, run_id, len(events), _PAGE)
+            size += sum(len(row.events) for row in rows)
+            if size > BYTES_MAX:
+                raise Rejected(
+                    413, "fork_too_long", f"expected a log of at most {BYTES_MAX} bytes up to event {seq}, found more."
+                )
+            events.extend(itertools.chain.from_iterable(e.decode_events(row.events) for row in rows))
+        return tuple(events[:seq])
+
+    async def leave(self, run: RunSummary, stop: c.Stop, *, command_id: str, body_sha: bytes) -> None:
+        """Stop the thread's newest run and return when it has ended. Raises Rejected 409 `thread_busy` where that
+        takes longer than `STOP_SECONDS`: it goes on stopping, and the same request finds it ended later."""
+        try:
+            await self._committer.submit(run.id, run.tenant, stop, command_id=command_id, body_sha=body_sha)
+        except Rejected as rejected:
+            if rejected.code != "run_ended":
+                raise
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await self._ended(run)
+        except TimeoutError:
+            raise Rejected(
+                409,
+                "thread_busy",
+                f"run {run.id}, which the branch leaves, is still being stopped; send the same request again.",
+                winner={"run_id": str(run.id), "status": "stopping"},
+            ) from None
+
+    async def _ended(self, run: RunSummary) -> None:
+        while True:
+            state = await self._fanout.state_at(run.tenant, run.id, 2**53)
+            if state is None or state.ended:
+                return
+            await self._threads.news(run.tenant, run.thread_id, Place(run.id, state.seq))
