@@ -454,7 +454,8 @@ class Conversation:
             if self.path_workflow is not None:
                 await self.access.runtime.catalog.resolve(self.access.tenant, self._workflow(None))
             thread_id = self.posted.thread_id
-            return one(self._preface(RunState(thread_id, thread_id=thread_id), ()))
+            nothing = RunState(thread_id, thread_id=thread_id, at=self.access.runtime.committer.now_ms())
+            return one(self._preface(nothing, ()))
         return await self._shown(last.id, await self.access.state(last.id))
 
     async def _shown(self, run_id: UUID, state: RunState) -> Pieces:
@@ -503,11 +504,13 @@ def _answer_of(entry: ResumeEntry, pending: PendingState) -> c.PendingAnswer:
 
 
 def _edits(edited: Any, pending: PendingState) -> dict[str, Any]:
-    """`editedArgs`, all arguments as they shall be, as the edits of those that differ."""
+    """`editedArgs`, all arguments as they shall be, as the edits of those that differ from what was asked first: so the
+    same answer again is the same, though its edits have been made meanwhile."""
     args = values.loads(pending.opened.args) if pending.opened.args is not None else {}
     if not isinstance(edited, dict) or not isinstance(args, dict):
         return {"edits": edited}
-    changed = {name: value for name, value in edited.items() if name not in args or args[name] != value}
+    made = {name.removeprefix("/").partition("/")[0] for name in pending.edits or {}}
+    changed = {name: value for name, value in edited.items() if name not in args or args[name] != value or name in made}
     return {"edits": changed} if changed else {}
 
 

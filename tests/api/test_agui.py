@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import httpx2
@@ -222,7 +223,8 @@ def test_a_gate_is_the_call_that_it_guards_and_its_result_comes_in_the_resumed_r
     (asked,) = stream.interrupts()
     assert (asked["reason"], asked["toolCallId"]) == ("tool_call", stream.call_id("files.delete_files"))
     assert json.loads(stream.one("TOOL_CALL_ARGS")["delta"]) == {"folder": "tmp", "count": 3}
-    done = client.post(resume=[resolved(asked, {"approved": True, "editedArgs": {"folder": "tmp", "count": 2}})])
+    edited = resolved(asked, {"approved": True, "editedArgs": {"folder": "tmp", "count": 2}})
+    done = client.post(resume=[edited])
     assert done.calls() == []
     assert done.all("TOOL_CALL_ARGS") == done.all("TOOL_CALL_END") == []
     result = done.one("TOOL_CALL_RESULT")
@@ -231,6 +233,9 @@ def test_a_gate_is_the_call_that_it_guards_and_its_result_comes_in_the_resumed_r
     messages = client.post().one("MESSAGES_SNAPSHOT")["messages"]
     assert [call["id"] for message in messages for call in message.get("toolCalls", ())] == [asked["toolCallId"]]
     assert [message["toolCallId"] for message in messages if message["role"] == "tool"] == [asked["toolCallId"]]
+    assert client.post(resume=[edited]).status == 200
+    other = client.post(resume=[resolved(asked, {"approved": True, "editedArgs": {"folder": "tmp", "count": 1}})])
+    assert (other.status, other.problem["code"]) == (409, "pending_decided")
 
 
 @VERSIONS
@@ -358,6 +363,12 @@ def test_a_client_with_the_tool_for_it_is_handed_a_call(
     call = stream.call_id("confirmAction")
     assert stream.interrupts() == []
     assert client.post(answer(call, '{"approved":true}'), tools=("confirmAction",)).text() == "Deleted 3."
+
+
+def test_a_thread_without_a_run_is_empty_as_of_now(server: ServerProcess) -> None:
+    stream = AguiClient(server.url).post()
+    assert stream.types == ["RUN_STARTED", "STATE_SNAPSHOT", "RUN_FINISHED"]
+    assert abs(stream.events[0]["timestamp"] - time.time() * 1000) < 3_600_000
 
 
 def test_what_hai_started_agui_answers_and_the_other_way_round(server: ServerProcess, http: httpx2.Client) -> None:
