@@ -45,6 +45,7 @@ PARAMS_SECONDS: Final = 0.1  # how long a client's first frame is waited for
 ANY_WORKFLOW: Final = frozenset({"interactive", "interrupt"})
 _ADDRESS: Final = frozenset({"interrupt_id", "session_id", "action"})  # in a payload: says whom and what, not what with
 CLOSE_NORMAL, CLOSE_ERROR, CLOSE_STREAM_TYPE = 1000, 1011, 4000
+CLOSE_GONE: Final = 1006  # nobody sends it: what a connection that just ended counts as
 
 
 _PONG: Final[dict[int | str, dict[str, Any]]] = {
@@ -85,10 +86,19 @@ async def post_input(body: InputBody, access: CurrentAccess) -> Response:
 async def stream(socket: WebSocket, stream_type: str, access: CurrentAccess) -> None:
     """A session's events as they are committed, and its inputs."""
     try:
-        await socket.accept()
+        await _accept(socket)
         await _served(_Connection(socket, access), stream_type)
     except (WebSocketDisconnect, _Stalled):
         log.info("follower_gone", path=socket.url.path)
+
+
+async def _accept(socket: WebSocket) -> None:
+    """Raises WebSocketDisconnect where the client has left already: to uvicorn that is an OSError, which anywhere else
+    means that the database can't be reached."""
+    try:
+        await socket.accept()
+    except OSError:
+        raise WebSocketDisconnect(CLOSE_GONE) from None
 
 
 async def _served(connection: _Connection, stream_type: str) -> None:

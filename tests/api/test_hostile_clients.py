@@ -156,6 +156,7 @@ def test_a_socket_for_which_there_is_no_place_is_told_so_and_one_that_leaves_at_
         assert other.ended() == 1011
         one.close()
         assert "Traceback" not in server.log
+        assert "store_failed" not in server.log
 
 
 def test_two_sockets_of_a_session_see_the_same_events_and_the_first_answer_wins(server: ServerProcess) -> None:
