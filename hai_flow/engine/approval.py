@@ -57,13 +57,7 @@ def read_answer(pending: PendingState, tool: FrontendTool | None, answer: Pendin
     """The answer as the pending's kind understands it. `tool` is the frontend tool that is called, if one is. Raises
     Rejected(422): the pending stays open."""
     opened = pending.opened
-    if answer.digest is not None and answer.digest != opened.digest:
-        raise Rejected(
-            422,
-            "answer.digest",
-            f"{opened.id}: the digest of the answer is not that of the question, which may have been edited since; "
-            "look at it again. The question is still open.",
-        )
+    _demand_digest(opened, answer.digest)
     edits: dict[str, Json] | None = None
     if opened.kind == "tool":
         assert tool is not None
@@ -79,6 +73,17 @@ def read_answer(pending: PendingState, tool: FrontendTool | None, answer: Pendin
     if args == opened.args:
         edits = args = None  # what was there already: no edit
     return Reading(outcome, value, reason, sha, edits, args)
+
+
+def _demand_digest(opened: PendingOpened, digest: Json) -> None:
+    """An answer that names what it was given to is given to nothing else."""
+    if digest is not None and digest != opened.digest:
+        raise Rejected(
+            422,
+            "answer.digest",
+            f"{opened.id}: the digest of the answer is not that of the question, which may have been edited since; "
+            "look at it again. The question is still open.",
+        )
 
 
 def refused(opened: PendingOpened, message: str, findings: list[dict[str, str]] | None = None) -> Rejected:
@@ -161,7 +166,7 @@ def _object_in(opened: PendingOpened, text: str) -> dict[str, Json]:
     return value
 
 
-_CHOICE_KEYS: Final = ("decision", "reason", "values", "edits")
+_CHOICE_KEYS: Final = ("decision", "reason", "values", "edits", "digest")
 
 
 def _choice(opened: PendingOpened, answer: PendingAnswer) -> tuple[str, Json, str | None, dict[str, Json] | None]:
@@ -174,6 +179,7 @@ def _choice(opened: PendingOpened, answer: PendingAnswer) -> tuple[str, Json, st
         raise refused(opened, f"expected decision {' or '.join(opened.options)}, found {decision!r}.")
     if reason is not None and not isinstance(reason, str):
         raise refused(opened, "expected the reason as text.")
+    _demand_digest(opened, given.get("digest"))
     chosen, edits, form = given.get("values"), given.get("edits"), form_of(opened)
     if edits is not None and decision != ballot.APPROVE:
         raise refused(opened, f"edits are part of an approval, found them with {decision}.")
@@ -208,7 +214,7 @@ def _choice_given(opened: PendingOpened, answer: PendingAnswer) -> dict[str, Jso
     elif answer.result is not msgspec.UNSET:
         raw = _checked(opened, answer.result)
     else:
-        raise refused(opened, "expected a decision: {decision, reason?, values?, edits?}.")
+        raise refused(opened, "expected a decision: {decision, reason?, values?, edits?, digest?}.")
     return _spelled(opened, raw)
 
 
@@ -226,7 +232,7 @@ def _spelled(opened: PendingOpened, raw: Json) -> dict[str, Json]:
         if approved is True or approved is False or approved in ("true", "false"):  # but not 1, which equals True
             rest = {key: item for key, item in raw.items() if key != "approved"}
             return {"decision": "approve" if approved is True or approved == "true" else "reject", **rest}
-    raise refused(opened, "expected true, false, {approved}, or {decision, reason?, values?, edits?}.")
+    raise refused(opened, "expected true, false, {approved}, or {decision, reason?, values?, edits?, digest?}.")
 
 
 # --- doubts -----------------------------------------------------------------------------------------------------------

@@ -256,7 +256,9 @@ class AguiEncoder(TurnEncoder):
 
     def _told(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         """The oldest clients ignore interrupts: they, and those who cannot answer, are told."""
-        return [] if self._is_interrupt(opened) and not self._old else [_custom("hai.pending", told(opened), at)]
+        if self._is_interrupt(opened) and not self._old:
+            return []
+        return [_custom("hai.pending", told(opened, may_answer=may_be_answered(self.profile, opened)), at)]
 
     def _gated_call(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         return _whole_call(_gate_call(self.state, opened), opened.tool or opened.path, opened.args or "{}", at)

@@ -365,6 +365,15 @@ def test_a_client_with_the_tool_for_it_is_handed_a_call(
     assert client.post(answer(call, '{"approved":true}'), tools=("confirmAction",)).text() == "Deleted 3."
 
 
+def test_an_answer_may_say_what_it_was_given_to(server: ServerProcess) -> None:
+    client = AguiClient(server.url, workflow="agui_gated")
+    (asked,) = client.post(user()).interrupts()
+    shown = asked["metadata"]["hai"]["digest"]
+    other = client.post(resume=[resolved(asked, {"approved": True, "digest": "0" * 64})])
+    assert (other.status, other.problem["code"]) == (422, "answer.digest")
+    assert client.post(resume=[resolved(asked, {"approved": True, "digest": shown})]).text() == "Deleted 3."
+
+
 def test_a_thread_without_a_run_is_empty_as_of_now(server: ServerProcess) -> None:
     stream = AguiClient(server.url).post()
     assert stream.types == ["RUN_STARTED", "STATE_SNAPSHOT", "RUN_FINISHED"]

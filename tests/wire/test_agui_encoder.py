@@ -196,8 +196,10 @@ def test_an_approval_is_an_interrupt(version):
         },
     }
     told = [event["value"] for event in events if event["type"] == "CUSTOM"]
-    assert [each["id"] for each in told] == ([] if version == "1.0" else [id])
-    assert all("evidence" not in each for each in told)
+    assert [(each["id"], each["evidence"]) for each in told] == ([] if version == "1.0" else [(id, {"a": None})])
+    looking_on = encode(story, profile(version=version, may_answer=False))
+    (told,) = [event["value"] for event in looking_on if event["type"] == "CUSTOM"]
+    assert told.keys().isdisjoint({"evidence", "digest"})
     assert preface(story, profile(version=version))[-1]["outcome"]["interrupts"] == [interrupt]
 
 
