@@ -80,7 +80,7 @@ def _begin_first(draft: Draft, step: Step) -> None:
 def _demand_room(draft: Draft, step: Step) -> None:
     """Raises `Raised` where the run's limits have no room for a further step. What cleans up is not counted."""
     limits, state = draft.plan.limits, draft.state
-    if not step.is_written or in_cleanup(step.path):
+    if (limits.steps is None and limits.tool_calls is None) or not step.is_written or in_cleanup(step.path):
         return
     if limits.steps is not None and state.begun_steps >= limits.steps:
         raise Raised("limit.steps", f"The run has begun {state.begun_steps} steps; its limit is {limits.steps}.")
@@ -99,7 +99,9 @@ def _begin_effect(draft: Draft, step: Step, verb: Call | Http | Llm | Agent | Ru
     if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool):
         people.begin_frontend_call(draft, step, verb.tool, args)
         return
-    gate = None if people.is_approved(draft.state, step, args) else step.approval
+    gate = step.approval
+    if gate is not None and people.is_approved(draft.state, step, args):
+        gate = None
     if gate is not None and people.needs_gate(draft, step, gate, args):
         draft.started(step, timed=False, args=args, key=_idempotency_key(draft, step))
         people.open_gate(draft, step, gate, args)

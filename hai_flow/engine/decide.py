@@ -369,6 +369,8 @@ def _demand_active(draft: Draft) -> None:
 def _outcome_of(draft: Draft, path: str, attempt: int) -> Step:
     """As `_attempt`; but the outcome of an effect that may happen at most once is taken as long as people are asked
     what became of it."""
+    if draft.state.attempts.get(path) == attempt:  # nobody is asked about an attempt that is open
+        return draft.step(path)
     doubt = people.doubt_of(draft.state, path, attempt)
     if doubt is None:
         return _attempt(draft, path, attempt)

@@ -34,6 +34,8 @@ def standing_at(plan: Plan, path: str) -> Step:
 
     What lies deeper, in the iterations of its own loops, keeps its empty brackets.
     """
+    if "[" not in path:
+        return plan.steps[path]
     step = plan.steps[plan_path(path)]
     keys = keys_of(path)
     changes: dict[str, Any] = {

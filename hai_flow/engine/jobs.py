@@ -49,7 +49,7 @@ def performed(state: RunState) -> Mapping[str, int]:
 
 def is_working(state: RunState) -> bool:
     """Whether an effect is in flight: one that is performed, or a child run that does not wait for something itself."""
-    return any(path not in state.idle for path in state.attempts)
+    return any(path not in state.idle for path in state.attempts) if state.idle else bool(state.attempts)
 
 
 def is_busy(state: RunState) -> bool:
@@ -63,8 +63,11 @@ def next_ready(state: RunState) -> str | None:
     A step that was lost three times in a row runs alone: if it takes its process down again, it condemns itself and not
     its neighbours (STORE H4).
     """
-    attempts, steps, ready = performed(state), state.steps, state.ready
-    if not ready or (attempts and any(steps[path].lost >= SUSPECT_AFTER_LOST for path in attempts)):
+    ready = state.ready
+    if not ready:
+        return None
+    attempts, steps = performed(state), state.steps
+    if attempts and any(steps[path].lost >= SUSPECT_AFTER_LOST for path in attempts):
         return None
     for path in ready:
         step = steps.get(path)

@@ -853,7 +853,7 @@ def _step_started(state: RunState, event: e.StepStarted) -> RunState:
         **_recorded(state, path, step),
         begun_steps=state.begun_steps + 1,
         begun_calls=state.begun_calls + (event.verb == "call"),
-        redo=tuple(each for each in state.redo if each != path and not is_inside(each, path)),
+        redo=state.redo and tuple(each for each in state.redo if each != path and not is_inside(each, path)),
         attempts=state.attempts.set(path, event.attempt) if event.attempt else state.attempts,
         timeouts=_timeouts_with(state, event),
         ready=(*_without(state.ready, path), *event.ready),
