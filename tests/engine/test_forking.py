@@ -155,6 +155,30 @@ def test_what_cleans_up_behind_a_block_that_was_open_is_the_forks() -> None:
     assert fork.status == "finished"
 
 
+def test_a_finally_that_was_at_work_is_the_forks_and_its_block_has_no_timeout_any_more() -> None:
+    play = Play(
+        """
+    steps:
+      - id: block
+        try: [{id: made, call: t, with: {a: 1}}]
+        finally:
+          - id: tidy
+            timeout: 2d
+            try: [{id: swept, call: t, with: {a: 2}, retry: {max: 1, every: 5m, jitter: false}}]
+    """
+    )
+    play.succeed("block/made")
+    play.fail("block/~finally/tidy/swept")
+    there = play.state
+    assert (play.status, play.timers) == ("waiting", [("block/~finally/tidy/swept", "retry", 5 * MINUTE)])
+    play.leave(there)
+    assert (play.status, play.timers, dict(play.state.timeouts)) == ("stopped", [], {})
+    fork = play.fork(there.seq, {})
+    fork.advance(5 * MINUTE)
+    fork.succeed("block/~finally/tidy/swept")
+    assert fork.status == "finished"
+
+
 # --- what can't be forked -------------------------------------------------------------------------------------------
 
 
