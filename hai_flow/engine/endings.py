@@ -852,7 +852,7 @@ def begin_stop(draft: Draft, reason: str) -> None:
     leaves = [
         path
         for path in open_leaves(draft)
-        if path not in draft.state.attempts and not (in_cleanup(path) and not _is_inherited(draft, path))
+        if path not in draft.state.attempts and (not in_cleanup(path) or _is_inherited(draft, path))
     ]
     for path in leaves:
         _drop_work(draft, path, reason)
