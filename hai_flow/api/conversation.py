@@ -264,9 +264,10 @@ class Conversation:
         there = await self.access.state(base.id, parent.last_seq or base.seq)
         messages = await self._unseen_messages((base.id, there.seq))
         answers = self._open_answers(there) if there.status == "waiting" else ()
-        over = base.status in TERMINAL_STATUSES and (await self.access.state(base.id)).turn == there.turn
+        now = await self.access.state(base.id)
+        over = now.ended and now.turn == there.turn
         if answers:
-            begin, birth = await self._fork(base, there, answers, messages)
+            begin, birth = await self._fork(base, there, now, answers, messages)
         elif over and messages:
             begin, birth = await self._branch_behind(base, messages)
         elif messages:
@@ -289,6 +290,7 @@ class Conversation:
         self,
         base: RunSummary,
         there: RunState,
+        now: RunState,
         answers: tuple[c.PendingAnswer, ...],
         messages: tuple[UserMessage, ...],
     ) -> tuple[c.Fork, Birth]:
@@ -296,7 +298,7 @@ class Conversation:
             raise self._mismatch(base)
         tenant = self.access.tenant
         answer = self._answer_command(answers, messages)
-        fork, plan = await self.access.runtime.branches.fork(self._run_id, tenant, base.id, there.seq, answer)
+        fork, plan = await self.access.runtime.branches.fork(self._run_id, tenant, there, now, answer)
         line = await threads.line(self.access.pool, tenant, self.posted.thread_id, base.id)
         follows = line[-2] if len(line) > 1 else None
         return fork, Birth(plan, slot=self._slot, branch=Branch(base.id, follows, there.seq))

@@ -85,7 +85,7 @@ class Runtime(Service):
         )
         self.fanout = Fanout(self.database, self.committer, FanoutConfig())
         self.threads = Threads(self.database, settings.poll_seconds)
-        self.branches = Branches(self.database, self.committer, self.catalog, self.fanout, self.threads)
+        self.branches = Branches(self.database, self.committer, self.catalog, self.threads)
         config = CourierConfig(poll_seconds=settings.poll_seconds)
         self.courier = Courier(self.database, self.committer, self.catalog, config)
         self.slots = Slots(self.database, self.committer, self.courier)

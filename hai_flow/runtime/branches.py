@@ -17,10 +17,10 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.forking import undone_in
+from hai_flow.engine.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Committer
-from hai_flow.runtime.fanout import Fanout
 from hai_flow.runtime.threads import Threads
 from hai_flow.store import runs
 from hai_flow.store.database import Database
@@ -35,24 +35,22 @@ _PAGE: Final = 500
 class Branches:
     """Makes forks, and has runs stopped for them."""
 
-    def __init__(self, database: Database, committer: Committer, catalog: Catalog, fanout: Fanout, threads: Threads):
+    def __init__(self, database: Database, committer: Committer, catalog: Catalog, threads: Threads):
         self._database = database
         self._committer = committer
         self._catalog = catalog
-        self._fanout = fanout
         self._threads = threads
 
-    async def fork(self, run_id: UUID, tenant: UUID, of: UUID, seq: int, answer: c.Answer) -> tuple[c.Fork, Plan]:
-        """The command with which `run_id` begins as the run `of` was after its event `seq`, and the plan that it has
-        then. Raises Rejected 413 where that log is too long."""
-        events = await self._events(of, seq)
-        there = await self._fanout.state_at(tenant, of, seq)
-        now = await self._fanout.state_at(tenant, of, 2**53)
-        assert there is not None, "the caller has found the run"
-        assert now is not None, "the caller has found the run"
+    async def fork(
+        self, run_id: UUID, tenant: UUID, there: RunState, now: RunState, answer: c.Answer
+    ) -> tuple[c.Fork, Plan]:
+        """The command with which `run_id` begins as another run was when it was `there`, and the plan that it has then.
+        `now` is what that other one is. Raises Rejected 413 where its log is too long."""
+        of = UUID(there.run_id)
+        events = await self._events(of, there.seq)
         plan = await self._catalog.plan(tenant, bytes.fromhex(there.sha256))
-        undone = undone_in(now)
-        return c.Fork(run_id=run_id, of=of, events=events, answer=answer, undone=undone, key=there.key), plan
+        fork = c.Fork(run_id=run_id, of=of, events=events, answer=answer, undone=undone_in(now), key=there.key)
+        return fork, plan
 
     async def _events(self, run_id: UUID, seq: int) -> tuple[e.Event, ...]:
         events: list[e.Event] = []
@@ -88,7 +86,7 @@ class Branches:
 
     async def _ended(self, run: RunSummary) -> None:
         while True:
-            state = await self._fanout.state_at(run.tenant, run.id, 2**53)
-            if state is None or state.ended:
+            row = await runs.get_run(self._database.api, run.tenant, run.id)
+            if row is None or row.status in TERMINAL_STATUSES:
                 return
-            await self._threads.news(run.tenant, run.thread_id, Place(run.id, state.seq))
+            await self._threads.news(run.tenant, run.thread_id, Place(run.id, row.seq))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from hai_flow.store.runs import SUMMARY_COLUMNS, RunSummary
@@ -160,6 +160,12 @@ def _with_children(members: Sequence[_Member], line: Sequence[UUID]) -> list[UUI
     return [run_id for root in line for run_id in below[root]]
 
 
+_IN_LINE: Final = """
+FROM messages m JOIN unnest($3::uuid[]) WITH ORDINALITY AS line(run_id, place) USING (run_id)
+WHERE m.tenant = $1 AND m.thread_id = $2 ORDER BY line.place, m.n
+"""
+
+
 async def line(connection: Connection | Pool, tenant: UUID, thread_id: str, tip: UUID) -> list[UUID]:
     """The thread as its run `tip` goes on with it: the runs before it, oldest first, and itself. Without children."""
     return _line(await _members(connection, tenant, thread_id), tip)
@@ -173,11 +179,7 @@ async def transcript(
     members = await _members(connection, tenant, thread_id)
     newest = next((each.id for each in reversed(members) if each.parent_id is None), None)
     line = _line(members, before or newest)
-    query = """
-    SELECT m.run_id, m.n, m.id, m.role, m.body, m.seq FROM messages m
-    JOIN unnest($3::uuid[]) WITH ORDINALITY AS line(run_id, place) USING (run_id)
-    WHERE m.tenant = $1 AND m.thread_id = $2 ORDER BY line.place, m.n
-    """
+    query = f"SELECT m.run_id, m.n, m.id, m.role, m.body, m.seq {_IN_LINE}"
     shown = _with_children(members, line[:-1] if before is not None else line)
     return [Message(*row) for row in await connection.fetch(query, tenant, thread_id, shown)]
 
@@ -185,11 +187,7 @@ async def transcript(
 async def message_ids(connection: Connection | Pool, tenant: UUID, thread_id: str, tip: UUID) -> list[tuple[str, str]]:
     """(id, role) of the messages and calls of the line that ends with `tip`, in order."""
     members = await _members(connection, tenant, thread_id)
-    query = """
-    SELECT m.id, m.role FROM messages m
-    JOIN unnest($3::uuid[]) WITH ORDINALITY AS line(run_id, place) USING (run_id)
-    WHERE m.tenant = $1 AND m.thread_id = $2 ORDER BY line.place, m.n
-    """
+    query = f"SELECT m.id, m.role {_IN_LINE}"
     shown = _with_children(members, _line(members, tip))
     return [(row[0], row[1]) for row in await connection.fetch(query, tenant, thread_id, shown)]
 
