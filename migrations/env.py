@@ -15,7 +15,9 @@ from hai_flow.store.tables import metadata
 
 
 def run(connection: Connection) -> None:
-    context.configure(connection=connection, target_metadata=metadata, transactional_ddl=True)
+    context.configure(
+        connection=connection, target_metadata=metadata, transactional_ddl=True, transaction_per_migration=True
+    )
     with context.begin_transaction():
         context.run_migrations()
 
@@ -24,7 +26,7 @@ async def run_by_hand(dsn: str) -> None:
     engine = create_async_engine(
         "postgresql+asyncpg://", async_creator=lambda: asyncpg.connect(dsn), poolclass=NullPool
     )
-    async with engine.begin() as connection:
+    async with engine.connect() as connection:
         await connection.run_sync(run)
     await engine.dispose()
 

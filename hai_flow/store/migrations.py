@@ -1,13 +1,20 @@
 """Bringing a database to the schema of this release. Any number of processes may call `upgrade` at once.
 
 A newer schema than this release knows is left alone: release N - 1 runs beside release N on one schema (PROMISES P11).
+
+That release goes on working while a revision runs. So each revision is a transaction of its own, no lock that others
+need is waited for longer than a moment (whoever waits for one makes all that come after it wait too), and no table is
+read while others can't use it: a constraint is added NOT VALID and validated after that, an index is built
+CONCURRENTLY, both in an `autocommit_block`. A revision that was cut off there is begun again, so what it says before
+the block must be true twice (IF NOT EXISTS). The tests refuse revisions that do otherwise.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Final
 
@@ -25,16 +32,18 @@ from hai_flow.errors import StoreError
 from hai_flow.store.database import sqlstate_of
 
 LOCK_KEY: Final = 0x4841_4946_4C4F_57  # "HAIFLOW"
-LOCK_TIMEOUT: Final = "2s"
-UPGRADE_SECONDS_MAX: Final = 60.0
+LOCK_TIMEOUT: Final = "200ms"
+UPGRADE_SECONDS_MAX: Final = 60.0  # without getting on: a lock that is not given back
+OTHERS_SECONDS_MAX: Final = 3600.0  # another process may be building an index of a big table
 _LOCK_NOT_AVAILABLE: Final = "55P03"
 
 
 async def upgrade(dsn: str, revision: str = "head") -> None:
-    """Bring the database to `revision`, in one transaction under an advisory lock.
+    """Bring the database to `revision`, one process at a time.
 
-    No lock is waited for longer than 2 s at a time, because a migration that queues for a table's lock makes everybody
-    behind it wait too; it gives up its place and tries again. Raises `StoreError` after a minute of that.
+    No lock is waited for longer than 0.2 s at a time, because a migration that queues for a table's lock makes
+    everybody behind it wait too; it gives up its place and tries again. Raises `StoreError` after a minute of that, and
+    after an hour in which another process was migrating.
     """
     await _migrate(dsn, lambda config: command.upgrade(config, revision), upwards=True)
 
@@ -88,20 +97,30 @@ def _config() -> Config:
     return config
 
 
+class _OtherMigrates(Exception):
+    """Another process holds the advisory lock."""
+
+
 async def _migrate(dsn: str, run: Callable[[Config], None], upwards: bool) -> None:
-    until = time.monotonic() + UPGRADE_SECONDS_MAX
+    began = time.monotonic()
     while True:
         try:
             return await _migrate_once(dsn, run, upwards)
+        except _OtherMigrates:
+            if time.monotonic() - began > OTHERS_SECONDS_MAX:
+                raise StoreError(
+                    f"the migration got no lock for {OTHERS_SECONDS_MAX:.0f} s: another process is migrating this "
+                    "database (pg_locks, locktype advisory); see what it waits for"
+                ) from None
         except DBAPIError as error:
             if sqlstate_of(error.orig) != _LOCK_NOT_AVAILABLE:
                 raise
-            if time.monotonic() > until:
+            if time.monotonic() - began > UPGRADE_SECONDS_MAX:
                 raise StoreError(
                     f"the migration got no lock for {UPGRADE_SECONDS_MAX:.0f} s: somebody keeps a transaction open; "
                     "end it (pg_stat_activity) and start again"
                 ) from error
-            await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)
 
 
 async def _migrate_once(dsn: str, run: Callable[[Config], None], upwards: bool) -> None:
@@ -109,20 +128,43 @@ async def _migrate_once(dsn: str, run: Callable[[Config], None], upwards: bool) 
     engine = create_async_engine(
         "postgresql+asyncpg://", async_creator=lambda: asyncpg.connect(dsn), poolclass=NullPool
     )
+    sa.event.listen(engine.sync_engine, "begin", _be_patient_for_a_moment)
 
     def migrate(connection: sa.Connection) -> None:
-        if upwards and _knows_more(connection, config):
-            return
-        config.attributes["connection"] = connection
-        run(config)
+        left_alone = upwards and _knows_more(connection, config)
+        connection.commit()  # each revision is to have a transaction of its own
+        if not left_alone:
+            config.attributes["connection"] = connection
+            run(config)
 
     try:
-        async with engine.begin() as connection:
-            await connection.execute(sa.text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"))
-            await connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
+        async with _alone(dsn), engine.connect() as connection:
             await connection.run_sync(migrate)
     finally:
         await engine.dispose()
+
+
+def _be_patient_for_a_moment(connection: sa.Connection) -> None:
+    connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+
+
+@contextlib.asynccontextmanager
+async def _alone(dsn: str) -> AsyncGenerator[None]:
+    """Hold the advisory lock; raises `_OtherMigrates` when another process does.
+
+    The transaction of a connection of its own holds it: it must outlive those of the revisions, and what belongs to a
+    session does not get through a transaction pooler. Nobody waits for it in a statement: building an index
+    concurrently waits for the end of all of those.
+    """
+    connection = await asyncpg.connect(dsn)
+    try:
+        async with connection.transaction():
+            await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            if not await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", LOCK_KEY):
+                raise _OtherMigrates
+            yield
+    finally:
+        await connection.close()
 
 
 def _knows_more(connection: sa.Connection, config: Config) -> bool:

@@ -17,11 +17,14 @@ depends_on = None
 def upgrade() -> None:
     op.execute("""
 ALTER TABLE runs
-  ADD COLUMN branch_of uuid,
-  ADD COLUMN follows uuid,
-  ADD COLUMN copied bigint NOT NULL DEFAULT 0,
-  ADD CONSTRAINT runs_branch CHECK (branch_of IS NOT NULL OR (follows IS NULL AND copied = 0))
+  ADD COLUMN IF NOT EXISTS branch_of uuid,
+  ADD COLUMN IF NOT EXISTS follows uuid,
+  ADD COLUMN IF NOT EXISTS copied bigint NOT NULL DEFAULT 0,
+  DROP CONSTRAINT IF EXISTS runs_branch,
+  ADD CONSTRAINT runs_branch CHECK (branch_of IS NOT NULL OR (follows IS NULL AND copied = 0)) NOT VALID
 """)
+    with op.get_context().autocommit_block():
+        op.execute("ALTER TABLE runs VALIDATE CONSTRAINT runs_branch")
 
 
 def downgrade() -> None:

@@ -91,8 +91,7 @@ async def test_a_newer_schema_is_left_alone(database_url: str) -> None:
 async def test_a_lock_that_nobody_gives_back_is_reported(
     empty_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(migrations, "UPGRADE_SECONDS_MAX", 0.0)
-    monkeypatch.setattr(migrations, "LOCK_TIMEOUT", "10ms")
+    monkeypatch.setattr(migrations, "OTHERS_SECONDS_MAX", 0.0)
     async with connected(empty_database_url) as connection:
         await connection.execute("SELECT pg_advisory_lock($1)", migrations.LOCK_KEY)
         with pytest.raises(StoreError, match="got no lock"):
