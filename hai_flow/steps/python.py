@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import re
 from collections.abc import AsyncGenerator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -15,18 +13,19 @@ from hai_flow import values
 from hai_flow.definition.plan import Call, PythonTool, Step
 from hai_flow.errors import StepError
 from hai_flow.steps.runner import Attempt, Stream
-from hai_flow.steps.tools import Context, PythonFunction, find_function
+from hai_flow.steps.threads import ToolThreads
+from hai_flow.steps.tools import Context, PythonFunction, find_function, full_name
 
 Json: TypeAlias = Any
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 class PythonRunner:
-    """Performs `call` of Python tools. `threads` bounds how many `def` tools run at once."""
+    """Performs `call` of Python tools. `threads` makes the threads in which `def` tools run."""
 
-    def __init__(self, threads: int = 32) -> None:
-        self._threads_max = threads
-        self._threads: ThreadPoolExecutor | None = None
+    def __init__(self, threads: Callable[[], ToolThreads] = ToolThreads) -> None:
+        self._make_threads = threads
+        self._threads: ToolThreads | None = None
 
     async def perform(self, attempt: Attempt, stream: Stream) -> Json:
         call = attempt.step.verb
@@ -40,7 +39,7 @@ class PythonRunner:
             elif found.kind == "stream":
                 output = await self._streamed(found.function(**arguments), stream if call.stream else None)
             else:
-                output = await self._in_thread(partial(found.function, **arguments))
+                output = await self._in_thread(attempt, call, partial(found.function, **arguments))
         except SystemExit as error:  # a tool must not end the process that performs for everybody else
             raise StepError(f"the tool tried to end its process: SystemExit: {error}", retriable=False) from error
         return _checked(output)
@@ -48,14 +47,16 @@ class PythonRunner:
     def close(self) -> None:
         """Tools that still run in threads can't be stopped; they are left to themselves."""
         if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.close()
             self._threads = None
 
-    async def _in_thread(self, function: Callable[[], Any]) -> Any:
+    async def _in_thread(self, attempt: Attempt, call: Call, function: Callable[[], Any]) -> Any:
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(self._threads_max, thread_name_prefix="tool")
+            self._threads = self._make_threads()
+        assert isinstance(call.tool, PythonTool)
+        tool = full_name(call.tool.target, call.function, call.tool.name)
         work = partial(copy_context().run, _without_stop_iteration, function)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        return await self._threads.run(tool, f"{attempt.run_id}/{attempt.path}", work)
 
     def fault(self, step: Step) -> str | None:
         call = step.verb

@@ -107,14 +107,22 @@ def inspect_function(function: Callable[..., Any]) -> PythonFunction:
     )
 
 
+def full_name(target: str, function: str, name: str) -> str:
+    """What people call the function that `find_function` finds: `pkg.mod:fn`, or the name that it is registered by."""
+    if not target:
+        return f"{name}.{function}" if function else name
+    module, _, attribute = target.partition(":")
+    return f"{module}:{attribute or function or name}"
+
+
 @lru_cache(maxsize=4096)
 def find_function(target: str, function: str, name: str) -> PythonFunction:
     """The function of a call. `target` is the tool's `python:` value, `function` the part after the dot of
     `call: tool.fn`, `name` the tool's name. Raises StepError(tool.unavailable) saying what was looked for."""
     if not target:
-        registered = _registered.get(f"{name}.{function}" if function else name)
+        wanted = full_name(target, function, name)
+        registered = _registered.get(wanted)
         if registered is None:
-            wanted = f"{name}.{function}" if function else name
             raise StepError(
                 f"expected a Python function registered with @tool as {wanted!r}, found none; "
                 f"import its module before the worker starts, or write python: pkg.mod",

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from hai_flow import values
 from hai_flow.definition.compiler import compile_workflow
@@ -17,9 +21,12 @@ from hai_flow.definition.plan import Plan
 from hai_flow.errors import StepError
 from hai_flow.steps.python import PythonRunner
 from hai_flow.steps.runner import Attempt, Registry
+from hai_flow.steps.threads import ToolThreads
 from hai_flow.steps.tools import Context, find_function, tool
+from tests.support.waiting import until
 
 HEAD = "hai: flow/v1\nname: sample\nversion: 1\n"
+ROOT = Path(__file__).resolve().parents[2]
 OURS = "python: tests.steps.test_python"
 
 
@@ -195,6 +202,131 @@ async def test_a_closed_runner_has_no_threads_and_works_again(runner: PythonRunn
     await perform(runner, "where")
     runner.close()
     assert (await perform(runner, "where"))[0]["thread"]
+
+
+# --- functions that hang ------------------------------------------------------------------------------------------
+
+released = threading.Event()
+hanging: list[str] = []
+
+
+def hangs() -> str:
+    hanging.append(threading.current_thread().name)
+    released.wait(60)
+    return "late"
+
+
+def breaks_late() -> None:
+    hanging.append(threading.current_thread().name)
+    released.wait(60)
+    raise SystemExit(3)
+
+
+@pytest.fixture
+def tight() -> Iterator[PythonRunner]:
+    """A runner with few threads; whatever hangs in them is released at the end."""
+    released.clear()
+    hanging.clear()
+    made = PythonRunner(lambda: ToolThreads(calls_max=2, left_behind_max=3))
+    yield made
+    released.set()
+    made.close()
+
+
+async def given_up(runner: PythonRunner, function: str, times: int) -> None:
+    """So many calls that hang, given up."""
+    for _ in range(times):
+        begun = len(hanging)
+        attempt = asyncio.create_task(perform(runner, function))
+        await until(lambda begun=begun: len(hanging) > begun)
+        attempt.cancel()
+        await asyncio.wait([attempt])
+        assert attempt.cancelled()
+
+
+async def test_functions_that_hang_keep_no_other_tool_from_its_threads(tight: PythonRunner) -> None:
+    hung = [asyncio.create_task(perform(tight, "hangs")) for _ in range(10)]
+    await until(lambda: len(hanging) == 2)
+    assert (await asyncio.wait_for(perform(tight, "where"), 20))[0]["thread"]
+    assert len(hanging) == 2, "so many calls of one tool run at once, and no more"
+    released.set()
+    assert [each for each, _ in await asyncio.gather(*hung)] == ["late"] * 10
+
+
+@pytest.mark.parametrize("function", ["hangs", "breaks_late"])
+async def test_a_tool_of_which_too_many_were_left_behind_fails_until_one_returns(
+    tight: PythonRunner, function: str
+) -> None:
+    await given_up(tight, function, 3)
+    with pytest.raises(
+        StepError, match=f"3 calls of the tool tests.steps.test_python:{function} were given up"
+    ) as failed:
+        await perform(tight, function)
+    assert (failed.value.code, failed.value.retriable) == ("tool.unavailable", True)
+    assert (await perform(tight, "where"))[0]["thread"]
+    released.set()
+    threads = tight._threads
+    assert threads is not None
+    await until(lambda: not threads._tools)
+    if function == "hangs":
+        assert await perform(tight, function) == ("late", [])
+
+
+async def test_calls_that_wait_for_their_tools_threads_fail_too_when_those_are_left_behind(tight: PythonRunner) -> None:
+    await given_up(tight, "hangs", 2)
+    hung = asyncio.create_task(perform(tight, "hangs"))
+    second = asyncio.create_task(perform(tight, "hangs"))
+    await until(lambda: len(hanging) == 4)
+    waiting = asyncio.create_task(perform(tight, "hangs"))
+    hung.cancel()
+    with pytest.raises(StepError, match="3 calls of the tool"):
+        await asyncio.wait_for(waiting, 20)
+    second.cancel()
+    await asyncio.wait([hung, second])
+
+
+async def test_who_is_cancelled_while_waiting_for_a_thread_leaves_none_behind(tight: PythonRunner) -> None:
+    hung = [asyncio.create_task(perform(tight, "hangs")) for _ in range(2)]
+    await until(lambda: len(hanging) == 2)
+    waiting = [asyncio.create_task(perform(tight, "hangs")) for _ in range(10)]
+    await asyncio.sleep(0)
+    for each in waiting:
+        each.cancel()
+    await asyncio.wait(waiting)
+    released.set()
+    assert [each for each, _ in await asyncio.gather(*hung)] == ["late"] * 2
+    assert len(hanging) == 2
+
+
+async def test_the_log_and_the_threads_name_say_which_tool_hangs_and_for_whom(tight: PythonRunner) -> None:
+    with capture_logs() as logs:
+        await given_up(tight, "hangs", 1)
+        released.set()
+        await until(lambda: any(line["event"] == "tool_returned_late" for line in logs))
+    assert hanging == ["tool: tests.steps.test_python:hangs for run/s"]
+    (left,) = [line for line in logs if line["event"] == "tool_left_behind"]
+    assert (left["tool"], left["caller"]) == ("tests.steps.test_python:hangs", "run/s")
+
+
+async def test_threads_are_used_again_and_end_with_their_runner(tight: PythonRunner) -> None:
+    before = set(threading.enumerate())
+
+    def ours() -> set[threading.Thread]:
+        return set(threading.enumerate()) - before
+
+    for _ in range(10):
+        await perform(tight, "where")
+    assert len(ours()) == 1
+    await given_up(tight, "hangs", 1)
+    tight.close()
+    await until(lambda: len(ours()) == 1)
+    released.set()
+    await until(lambda: not ours())
+
+
+def test_a_function_that_never_returns_keeps_no_process_alive() -> None:
+    script = "import asyncio; from tests.steps.test_python import *; asyncio.run(given_up(PythonRunner(), 'hangs', 1))"
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, timeout=50, check=True)
 
 
 # --- what can't be performed --------------------------------------------------------------------------------------
