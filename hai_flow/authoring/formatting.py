@@ -3,7 +3,7 @@
 Works on the text itself, guided by where the parser found things, because a YAML writer would lose what authors care
 about: comments, blank lines, quotes, the choice between flow and block. In four passes:
 
-1. A hole in flow style that YAML could not read is quoted: `{a: ${{ x }}}`.
+1. An unquoted hole that YAML alone would read in another way is quoted: `{a: ${{ x }}}`, `a: ${{ b ? c : d }}`.
 2. The `${{ }}` around a whole bare expression goes: `if: ${{ x }}`.
 3. Keys of the document and of steps come in their order, each with the comments above it.
 4. No space at the ends of lines, no two empty lines in a row, one line feed at the end.
@@ -14,7 +14,7 @@ After each pass the text is read again; a pass that would change a value is not 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
@@ -35,10 +35,8 @@ def format_source(source: bytes, file: str = "<workflow>") -> str:
     """The document in its one form. Raises `DefinitionError` with what YAML can't read."""
     document = parse(source, file)
     if document.findings:
-        repaired = parse(_quote_holes(document.text).encode(), file)
-        if repaired.findings:
-            raise DefinitionError(document.findings)
-        document = repaired
+        raise DefinitionError(document.findings)
+    document = _kept(document, _quoted_holes(document))
     while (unwrapped := _kept(document, _unwrapped(document))) is not document:
         document = unwrapped
     document = _kept(document, _reordered(document))
@@ -89,10 +87,7 @@ def _unwrapped(document: Document) -> str:
         bare = _written_bare(written, inner, _in_flow(document, path))
         if bare is not None:
             edits[node.start.index, node.end] = bare
-    text = document.text
-    for (start, end), bare in sorted(edits.items(), reverse=True):
-        text = text[:start] + bare + text[end:]
-    return text
+    return _edited(document.text, edits)
 
 
 def _inside(text: str) -> str | None:
@@ -126,7 +121,7 @@ def _written_bare(written: str, inner: str, in_flow: bool) -> str | None:
         return None
     for candidate in (inner, _quoted(inner)):
         sample = f"- {{a: {candidate}, b: 1}}\n" if in_flow else f"- a: {candidate}\n  b: 1\n"
-        read = parse(sample.encode())
+        read = parse(sample.encode(), strict=True)
         if not read.findings and read.value == [{"a": inner, "b": 1}]:
             return candidate
     return None
@@ -292,61 +287,37 @@ def _lines_of_texts(document: Document) -> set[int]:
     return lines
 
 
-# -- holes in flow style -------------------------------------------------------------------------------------------
+# -- holes without quotes ------------------------------------------------------------------------------------------
 
 
-def _quote_holes(text: str) -> str:
-    """`text` with every plain scalar of a flow collection quoted that has a hole in it."""
-    result: list[str] = []
-    depth, block = 0, -1
-    for line in text.split("\n"):
-        indent = len(line) - len(line.lstrip(" "))
-        if block >= 0 and (not line.strip() or indent > block):
-            result.append(line)
-            continue
-        block = -1
-        line, depth = _quote_line(line, depth)
-        if depth == 0 and re.search(r"(^|[\s:-])[|>][-+0-9]*\s*(#.*)?$", line):
-            block = indent
-        result.append(line)
-    return "\n".join(result)
+def _quoted_holes(document: Document) -> str:
+    """The text with quotes around each unquoted text that YAML alone would read in another way."""
+    edits: dict[tuple[int, int], str] = {}
+
+    def visit(node: Node, in_flow: bool) -> None:
+        if node.lenient and not _reads_alike(document, node, in_flow):
+            edits[node.start.index, node.end] = _quoted(node.value)
+        flow = in_flow or document.text[node.start.index : node.start.index + 1] in ("{", "[")
+        for child in node.children.values():
+            visit(child, flow)
+
+    if document.root:
+        visit(document.root, False)
+    return _edited(document.text, edits)
 
 
-_QUOTED: Final = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\'\'|[^\'])*\'')
+def _reads_alike(document: Document, node: Node, in_flow: bool) -> bool:
+    """Whether YAML alone reads what is written there as it is meant."""
+    written = document.text[node.start.index : node.end]
+    sample = f"- {{a: {written}, b: 1}}\n" if in_flow else f"- a: {written}\n  b: 1\n"
+    read = parse(sample.encode(), strict=True)
+    return not read.findings and read.value == [{"a": node.value, "b": 1}]
 
 
-def _quote_line(line: str, depth: int) -> tuple[str, int]:
-    """One line with its holes quoted, and how deep in flow style it ends."""
-    out: list[str] = []
-    at = 0
-    fresh = True  # whether a scalar may begin here
-    while at < len(line):
-        character = line[at]
-        quoted = _QUOTED.match(line, at) if fresh else None
-        if quoted:
-            out.append(quoted.group())
-            at, fresh = quoted.end(), False
-        elif character == "#" and (at == 0 or line[at - 1] in " \t"):
-            out.append(line[at:])
-            break
-        elif character in "{[" and (fresh or depth):
-            out.append(character)
-            at, depth, fresh = at + 1, depth + 1, True
-        elif character in "}]" and depth:
-            out.append(character)
-            at, depth, fresh = at + 1, depth - 1, False
-        elif character in " \t" or (character == "," and depth):
-            out.append(character)
-            at, fresh = at + 1, fresh or character == "," or line[at - 1 : at] in (":", "-")
-        elif depth and fresh:
-            end = _scalar_end(line, at)
-            scalar = line[at:end].rstrip()
-            out.append(_quoted(scalar) if "${{" in scalar else scalar)
-            at, fresh = at + len(scalar), False
-        else:
-            out.append(character)
-            at, fresh = at + 1, False
-    return "".join(out), depth
+def _edited(text: str, edits: Mapping[tuple[int, int], str]) -> str:
+    for (start, end), new in sorted(edits.items(), reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
 
 
 def _quoted(text: str) -> str:
@@ -354,30 +325,3 @@ def _quoted(text: str) -> str:
     if '"' in text or "\\" in text:
         return "'" + text.replace("'", "''") + "'"
     return f'"{text}"'
-
-
-def _scalar_end(line: str, at: int) -> int:
-    """Where a plain scalar of a flow collection ends; a hole in it counts as one character."""
-    while at < len(line):
-        if line.startswith("${{", at):
-            end = _end_of_hole(line, at)
-            if end is None:
-                return len(line)
-            at = end
-        elif line[at] in ",]}" or line.startswith((": ", " #"), at) or line[at:] == ":":
-            return at
-        else:
-            at += 1
-    return at
-
-
-def _end_of_hole(line: str, at: int) -> int | None:
-    """The index behind the `}}` of the hole that begins at `at`."""
-    for end in (match.end() for match in re.finditer(r"\}\}", line[at:])):
-        try:
-            pieces = split_holes(line[at : at + end])
-        except Faults:
-            continue
-        if len(pieces) == 1:
-            return at + end
-    return None

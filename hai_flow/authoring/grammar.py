@@ -18,8 +18,10 @@ A workflow is one YAML file. Write only what is listed here: an unknown key, ver
 Check what you wrote with `hai-flow validate FILE`; every finding has a line, a column and the remedy.
 
 Types: lit = literal · text = string with holes `${{ cel }}` · any = any YAML, holes at any depth · cel = bare
-expression, no `${{ }}` · dur = `90s`, `1h30m`, `2d` · schema = JSON Schema, literal · steps = list of steps · sel =
-selector or list: `user:id role:name group:name requester anyone` · `!` = must be there · `= x` = default.
+expression, no `${{ }}` · id = `[a-z][a-z0-9_]*` (of steps, branches, options, `as`, state) · name = as an id, with
+`-`: `expense-approval` (of workflows, tools, models, roles; ids have no `-`) · dur = `90s`, `1h30m`, `2d` · schema =
+JSON Schema, literal · steps = list of steps · sel = selector or list: `user:id role:name group:name requester anyone` ·
+`!` = must be there · `= x` = default.
 """
 
 _RULES: Final = """\
@@ -42,8 +44,8 @@ Status of a step: `pending running waiting finished skipped failed stopped undon
 ## Expressions are CEL
 
 - A value that is one hole keeps its type: `amount: ${{ input.amount }}`. Otherwise it becomes text.
-- In `{...}` and `[...]` quote holes: `{a: "${{ x }}"}`. Quote every text that has `: ` (each `? :`!) or ` #` in it, or
-  that begins with `! " ' [ { * & @ %`; or write it under `|`.
+- A hole needs no quotes: `{a: ${{ x }}, b: ${{ y ? "1" : "2" }}}`. A text needs them that has `: ` or ` #` outside of
+  its holes, or that begins with `! " ' [ { * & @ %`; or write it under `|`.
 - `integer` is int and `number` is double, and they do not mix: `double(i)`, `int(d)`. Only a whole literal goes with
   both: `input.amount < 100`.
 - What may be absent must be guarded: `has(input.note) ? input.note : ""`, `steps.x.?output.?id.orValue("none")`,

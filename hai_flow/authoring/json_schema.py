@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import yaml
 
+from hai_flow.definition import names
 from hai_flow.definition.reference import COMMON_KEYS, SHAPES, VERBS, Key, Shape, Type
 
 Json: TypeAlias = Any
@@ -21,8 +22,12 @@ _DURATION: Final = (
     r"^([0-9]+(ms|s|m|h|d|w))+$|^P(?=.)([0-9.]+W)?([0-9.]+D)?(T(?=[0-9])([0-9.]+H)?([0-9.]+M)?([0-9.]+S)?)?$"
 )
 _SELECTOR: Final = r"^((user|role|group):[\s\S]+|requester|anyone|editor)$|\$\{\{"
-_ID: Final = "^[a-z][a-z0-9_]{0,62}$"
-_NAME: Final = "^[A-Za-z][A-Za-z0-9_]{0,62}$"
+_NAMES: Final[dict[str, str]] = {
+    "id": f"^{names.IDENTIFIER}$",
+    "variable": f"^{names.VARIABLE}$",
+    "workflow": f"^{names.WORKFLOW}$",
+    "name": f"^{names.HANDLE}$",
+}
 
 
 def workflow_schema() -> Json:
@@ -133,10 +138,8 @@ def _value(type_: Type) -> dict[str, Json]:
             return {"$ref": f"#/$defs/{type_.kind}"}
         case "shape":
             return {"$ref": f"#/$defs/{type_.shape}"}
-        case "id":
-            return {"type": "string", "pattern": _ID}
-        case "name":
-            return {"type": "string", "pattern": _NAME}
+        case "id" | "workflow" | "name":
+            return {"type": "string", "pattern": _NAMES[type_.kind]}
         case "boolean":
             return {"type": "boolean"}
         case "integer" | "number":
@@ -159,8 +162,8 @@ def _map(type_: Type) -> dict[str, Json]:
         "additionalProperties": _value(type_.parts[0]),
         **_bounds(type_, "minProperties", "maxProperties"),
     }
-    if type_.keys in ("id", "name"):
-        result["propertyNames"] = {"pattern": _ID if type_.keys == "id" else _NAME}
+    if type_.keys in _NAMES:
+        result["propertyNames"] = {"pattern": _NAMES[type_.keys]}
     return result
 
 

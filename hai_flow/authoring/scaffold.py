@@ -35,6 +35,6 @@ def template(name: TemplateName, workflow: str | None = None) -> Template:
     if workflow is None:
         return Template(source, tests)
     return Template(
-        re.sub(r"^name: \w+$", f"name: {workflow}", source, count=1, flags=re.MULTILINE),
+        re.sub(r"^name: \S+$", f"name: {workflow}", source, count=1, flags=re.MULTILINE),
         tests.replace(f"workflow: {name}.flow.yaml", f"workflow: {workflow}.flow.yaml", 1),
     )

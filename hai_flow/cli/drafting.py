@@ -29,15 +29,15 @@ FormatOption = Annotated[Format | None, typer.Option("--format", help="Default: 
 
 
 def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The workflow's name: a-z, 0-9 and _.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The workflow's name: a-z, 0-9, _ and -.")],
     template: TemplateOption = DEFAULT,
     folder: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Where to write it.")] = Path("workflows"),
 ) -> None:
     """Begin a workflow, with its tests beside it."""
     from hai_flow.authoring import scaffold
-    from hai_flow.definition.model import name_fault
+    from hai_flow.definition.names import name_fault
 
-    fault = name_fault(name)
+    fault = name_fault(name, "workflow")
     if fault:
         raise UsageError(f"{fault}.")
     texts = scaffold.template(template, name)

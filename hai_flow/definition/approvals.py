@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 from hai_flow.definition import model, plan
 from hai_flow.definition.document import Path, kind_of, suggestion
 from hai_flow.definition.expressions import CompiledTemplate, Names
+from hai_flow.definition.names import name_fault
 from hai_flow.definition.pieces import Pieces, is_hole, texts
 
 Json: TypeAlias = Any
@@ -149,7 +150,7 @@ class Approvals(Pieces):
             elif option in _HANDLERS:
                 message = f"`{option}` is a key of steps and can't be an option; choose another word"
                 self.reader.error((*at, index), "approve.options", message)
-            elif fault := model.name_fault(option):
+            elif fault := name_fault(option):
                 self.reader.error((*at, index), "name.invalid", f"an option: {fault}")
         return tuple(options)
 

@@ -141,7 +141,9 @@ def _faults(text: str, source: str, inserted: Sequence[int]) -> list[Fault]:
         return [Fault(0, "expression.too_deep", message)]
     if not found:
         return [Fault(0, "expression.syntax", f"expected an expression: {text.splitlines()[0] if text else 'not CEL'}")]
-    return sorted(found.values(), key=lambda fault: fault.offset)
+    faults = sorted(found.values(), key=lambda fault: fault.offset)
+    # Behind the first place that can't be read, the parser guesses.
+    return faults[:1] if faults[0].code == "expression.syntax" else faults
 
 
 def _offset(source: str, line: int, column: int) -> int:
@@ -168,7 +170,20 @@ def _translated(message: str) -> tuple[str, str]:
     return "expression.invalid", message
 
 
+_STRANGERS: Final = {
+    "#": "a comment begins with `//`, text stands in quotes",
+    "=": "comparison is ==",
+    "&": "write && for and",
+    "|": "write || for or; there are no filters, call a function: size(x)",
+    '"': "close the quotes",
+    "'": "close the quotes",
+}
+
+
 def _short_syntax(message: str) -> str:
+    strange = re.match(r"Syntax error: token recognition error at: '(.)", message)
+    if strange:
+        return f"`{strange[1]}` means nothing here; {_STRANGERS.get(strange[1], 'text stands in quotes')}"
     text = message.removeprefix("Syntax error: ").replace("'<EOF>'", "the end")
     text = re.sub(r" expecting \{.*\}", "", text)
     text = text.replace("mismatched input", "did not expect").replace("extraneous input", "did not expect")

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from hai_flow.definition import model, plan
 from hai_flow.definition.document import Path, kind_of, shorten, suggestion
 from hai_flow.definition.expressions import Names
+from hai_flow.definition.names import NameKind, name_fault
 from hai_flow.definition.pieces import DEADLINE_DEFAULT, Pieces
 from hai_flow.definition.schemas import JsonSchema, closed
 
@@ -43,11 +44,11 @@ class Declarations(Pieces):
         """Fill `self.state`."""
         for name, raw in value.items():
             at = ("state", name)
-            self._name(name, at)
+            self._name(name, at, "variable")
             self.state[name] = self._state_variable(name, raw, at)
 
-    def _name(self, name: str, at: Path) -> None:
-        fault = model.name_fault(name, capitals=True, roots=False)
+    def _name(self, name: str, at: Path, kind: NameKind) -> None:
+        fault = name_fault(name, kind)
         if fault:
             self.reader.error(at, "name.invalid", fault, key=True)
 
@@ -100,7 +101,7 @@ class Declarations(Pieces):
         """Fill `self.models`."""
         for name, raw in value.items():
             at = ("models", name)
-            self._name(name, at)
+            self._name(name, at, "handle")
             fields = self.reader.fields(model.ModelShape, raw, at, f"the model `{name}`")
             key = self.text(fields, "api_key", at, names.with_roots("secrets"))
             self.models[name] = None
@@ -119,7 +120,7 @@ class Declarations(Pieces):
         """Fill `self.roles`."""
         for name, raw in value.items():
             at = ("roles", name)
-            self._name(name, at)
+            self._name(name, at, "handle")
             members = raw if isinstance(raw, list) else [raw]
             sound = True
             for index, member in enumerate(members):
@@ -138,7 +139,7 @@ class Declarations(Pieces):
         """Fill `self.tools`."""
         for name, raw in value.items():
             at = ("tools", name)
-            self._name(name, at)
+            self._name(name, at, "handle")
             self.tools[name] = self._tool(name, raw, at, names)
 
     def _tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:

@@ -10,11 +10,13 @@ import difflib
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 import yaml
 
+from hai_flow.definition.holes import Masked, end_of_hole, masked
 from hai_flow.errors import Finding
 from hai_flow.values import INTEGER_MAX
 
@@ -68,6 +70,7 @@ class Node:
     size: int = 1
     depth: int = 1
     plain: bool = False
+    lenient: bool = False  # an unquoted text with a hole in which YAML itself might read something else
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,19 +168,39 @@ class _Stop(Exception):
     """Reading can't go on; the finding has been made."""
 
 
-def parse(source: bytes, file: str = "<workflow>") -> Document:
-    """Read `source`. Never raises: whatever is wrong is in `.findings` (LANGUAGE section 1)."""
+def parse(source: bytes, file: str = "<workflow>", *, strict: bool = False) -> Document:
+    """Read `source`. Never raises: whatever is wrong is in `.findings` (LANGUAGE section 1).
+
+    An unquoted hole is read as it is meant (see holes.py); with `strict`, as YAML reads it.
+    """
     builder = _Builder(file)
     text = builder.decode(source)
     root = None
     if text is not None:
-        builder.text = text
-        try:
-            root = builder.build()
-        except _Stop:
-            root = builder.root
+        builder = _read(builder, text, Masked(text) if strict else masked(text))
+        if not strict and "${{" in text and any(f.code in _UNREADABLE for f in builder.findings):
+            again = _read(_Builder(file), text, masked(text, flow=True))  # braces of a hole inside of braces of YAML
+            builder = again if _reads_further(again, builder) else builder
+        root = builder.root
     findings = tuple(sorted(builder.findings, key=lambda finding: (finding.line, finding.column)))
     return Document(file, text or "", root.value if root else None, findings, root)
+
+
+_UNREADABLE: Final = ("yaml.syntax", "yaml.key")
+
+
+def _read(builder: _Builder, text: str, hidden: Masked) -> _Builder:
+    builder.text = text
+    builder.hidden = hidden
+    with suppress(_Stop):
+        builder.build()
+    return builder
+
+
+def _reads_further(one: _Builder, other: _Builder) -> bool:
+    """Whether `one` has no findings, or the first of them later in the text."""
+    first, second = (min(((f.line, f.column) for f in each.findings), default=None) for each in (one, other))
+    return first is None or (second is not None and first > second)
 
 
 @dataclass(slots=True)
@@ -193,6 +216,7 @@ class _Builder:
     def __init__(self, file: str) -> None:
         self.file = file
         self.text = ""
+        self.hidden = Masked("")
         self.findings: list[Finding] = []
         self.root: Node | None = None
         self.anchors: dict[str, Node] = {}
@@ -254,7 +278,7 @@ class _Builder:
 
     def _read(self) -> None:
         """Take the events one by one from the parser itself: `yaml.parse` would ask it twice for each."""
-        parser = yaml.CLoader(self.text)
+        parser = yaml.CLoader(self.hidden.text)
         try:
             while (event := parser.get_event()) is not None:
                 if type(event) is yaml.ScalarEvent:
@@ -305,6 +329,11 @@ class _Builder:
 
     def _scalar(self, event: yaml.ScalarEvent) -> None:
         mark = _mark(event)
+        lenient = False
+        if self.hidden.back is not None:
+            written = event.value.translate(self.hidden.back)
+            lenient = not event.style and written != event.value
+            event.value = written
         self.nodes += 1
         if self.nodes > NODES_MAX:
             self._count(mark, 0)
@@ -316,7 +345,7 @@ class _Builder:
                 top.key = (event.value, mark)
                 return
         value = self._resolve(event, mark) if event.tag is not None or not event.style else event.value
-        node = Node("scalar", value, mark, _end(event), _NOTHING, _NOTHING, 1, 1, not event.style)
+        node = Node("scalar", value, mark, _end(event), _NOTHING, _NOTHING, 1, 1, not event.style, lenient)
         if event.anchor:
             self.anchors[event.anchor] = node
         self._place(node)
@@ -459,7 +488,7 @@ class _Builder:
         if "cannot start any token" in problem and line[mark.column - 1 : mark.column] == "\t":
             return "; indent with spaces, not with tabs"
         if "mapping values" in problem:
-            return "; text that contains `: ` (such as `a ? b : c`) must be quoted, or be written under `|`"
+            return f"; text that contains `: ` must be quoted{_quoted_line(line)}, or be written under `|`"
         hole = self._hole_remedy(mark)
         if hole:
             return hole
@@ -468,7 +497,7 @@ class _Builder:
         if "quoted scalar" in problem or "<scalar>" in problem:
             return "; text that begins with a quote must be quoted as a whole, or be written under `|`"
         if "',' or" in problem:
-            return "; close the bracket, put commas between the items, and quote text that holds any of `[]{},`"
+            return "; close the bracket, put commas between the items, and quote text that holds `: ` or any of `[]{},`"
         if _AFTER_QUOTE.search(line):
             return "; text that begins with a quote must be quoted as a whole, or be written under `|`"
         if "simple key" in problem or "expected ':'" in problem:
@@ -476,19 +505,30 @@ class _Builder:
         return "; check the indentation and the quotes of this line and the one before"
 
     def _hole_remedy(self, mark: Mark) -> str:
-        """The remedy for an unquoted hole, if the line (or the one before) holds one."""
-        nearby = self._line(mark.line) + self._line(mark.line - 1)
-        if re.search(r"[\[{,:]\s*[^\"'\s]*\$\{\{", nearby) and re.search(r"[\[{]", nearby.split("${{")[0]):
-            return '; in flow style a hole must be quoted: {a: "${{ x }}"}'
-        if "${{" in nearby:
-            return (
-                "; text with a hole and with `: ` or ` #`, or a quote at its front, must be quoted or stand under `|`"
-            )
+        """The remedy for a hole that does not end on its line, here or on the line before."""
+        for number in (mark.line, mark.line - 1):
+            line = self._line(number)
+            begin = line.rfind("${{")
+            if begin >= 0 and end_of_hole(line, begin) is None:
+                return f"; the hole on line {number} has no end: write }}}} on that line, or the text under `|`"
         return ""
 
     def _line(self, number: int) -> str:
         lines = self.text.split("\n")
         return lines[number - 1] if 0 < number <= len(lines) else ""
+
+
+_KEY_AND_TEXT: Final = re.compile(r"\s*(?:- +)*([\w-]+: +)([^\s\"'\[{|>#&*!].*?)\s*")
+
+
+def _quoted_line(line: str) -> str:
+    """The line with its text in quotes, where it is one key and one text."""
+    parts = _KEY_AND_TEXT.fullmatch(line)
+    if parts is None or len(line) > 120:
+        return ""
+    text = parts[2]
+    quoted = f'"{text}"' if '"' not in text and "\\" not in text else "'" + text.replace("'", "''") + "'"
+    return f": write {parts[1].rstrip()} {quoted}"
 
 
 def _mark(event: yaml.Event) -> Mark:

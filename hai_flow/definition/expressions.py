@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from hai_flow.definition import cel
 from hai_flow.definition.cel import Chain, ExpressionError, Fault, Faults, Kind, Program, Segment
 from hai_flow.definition.document import Path, shorten, suggestion
+from hai_flow.definition.holes import end_of_hole
 from hai_flow.definition.schemas import resolve
 
 __all__ = [
@@ -406,7 +407,7 @@ def _unwrapped(source: str) -> tuple[str, int]:
     if not stripped.startswith("${{"):
         return source, 0
     begin = source.index("${{")
-    end = _hole_end(source, begin + 3)
+    end = end_of_hole(source, begin)
     if end is None or source[end + 2 :].strip():
         return source, 0
     return source[begin + 3 : end], begin + 3
@@ -426,6 +427,9 @@ def _compile(source: str, names: Names) -> tuple[Program, _Scanned, list[Fault]]
     roots = names.scanned_roots()
     scanned = _scan(source, roots)
     found = scanned.found
+    hyphens = [fault for chain in found.chains if (fault := _hyphen_fault(source, chain, names))]
+    if hyphens:
+        raise Faults(hyphens)  # whatever else is wrong follows from it
     faults = [fault for chain in found.chains if (fault := names.check(source, chain))]
     faults += [_free_fault(name, names) for name in found.free if name.name not in cel.TYPE_NAMES]
     faults += [
@@ -595,6 +599,30 @@ def _enum_doubts(call: cel.Call, chains: Mapping[int, Chain], names: Names) -> I
         if isinstance(allowed, list) and written.value not in allowed and all(isinstance(a, str) for a in allowed):
             message = f"`{cel.spell(chain.path)}` is never {written.value!r}{suggestion(written.value, allowed)}"
             yield Fault(written.offset, "expression.enum", f"{message} (it is one of {', '.join(allowed)})")
+
+
+_HYPHENED = re.compile(r"(?:-[A-Za-z0-9_]+)+")
+
+
+def _hyphen_fault(source: str, chain: Chain, names: Names) -> Fault | None:
+    """A name with a hyphen in it, which CEL reads as a subtraction: `steps.check-amount`, `input.first-name`."""
+    tail = _HYPHENED.match(source, chain.end)
+    if tail is None or len(chain.path) < 2 or not isinstance(chain.path[-1], str):
+        return None
+    word, parent = chain.path[-1] + tail.group(), chain.path[:-1]
+    if parent == ("steps",):
+        remedy = f"ids have no hyphens; write `steps.{word.replace('-', '_')}`"
+    elif word in _properties(names.types.look(parent)):
+        remedy = f'write `{cel.spell(parent)}["{word}"]`'
+    else:
+        return None
+    message = f"`{cel.spell(parent)}.{word}` is read as a subtraction; {remedy}"
+    return Fault(_segment_offset(source, chain, len(parent)), "expression.hyphen", message)
+
+
+def _properties(look: Look) -> Mapping[str, Json]:
+    properties = look.schema.get("properties") if isinstance(look.schema, Mapping) else None
+    return properties if isinstance(properties, Mapping) else {}
 
 
 def _free_fault(name: cel.Name, names: Names) -> Fault:
@@ -881,8 +909,7 @@ def split_holes(text: str) -> list[str | _Hole]:
             at = begin + 3
             continue
         literal.append(text[at:begin])
-        simple = _SIMPLE_HOLE.match(text, begin)
-        end = simple.end() - 2 if simple else _hole_end(text, begin + 3)
+        end = end_of_hole(text, begin)
         if end is None:
             message = "the hole that begins here has no end `}}`; a ` #` cuts unquoted text off, so quote it or use `|`"
             raise Faults([Fault(begin, "expression.open_hole", message)])
@@ -894,34 +921,6 @@ def split_holes(text: str) -> list[str | _Hole]:
     if "".join(literal) or not pieces:
         pieces.append("".join(literal))
     return pieces
-
-
-_SIMPLE_HOLE = re.compile(r"\$\{\{[^{}'\"]*\}\}")  # without quotes and braces inside
-_LEXEME = re.compile(
-    r"[rR][bB]?(?:\"\"\".*?\"\"\"|'''.*?'''|\"[^\"\n]*\"|'[^'\n]*')"  # raw strings have no escapes
-    r"|\"\"\"(?:\\.|.)*?\"\"\"|'''(?:\\.|.)*?'''|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
-    r"|[A-Za-z_]\w*|\}\}|[{}]|.",
-    re.DOTALL,
-)
-
-
-def _hole_end(text: str, at: int) -> int | None:
-    """Where the first `}}` outside quotes and inner braces stands, from `at` on."""
-    depth = 0
-    while at < len(text):
-        match = _LEXEME.match(text, at)
-        assert match is not None, "the last alternative matches any character"
-        token = match.group()
-        if token == "}}" and depth == 0:
-            return at
-        if token == "{":
-            depth += 1
-        elif token in ("}", "}}") and depth > 0:
-            depth -= 1
-            at += 1
-            continue
-        at = match.end()
-    return None
 
 
 # -- text ----------------------------------------------------------------------------------------------------------

@@ -17,46 +17,24 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic_core import ErrorDetails
 
 from hai_flow.definition.document import FINDINGS_MAX, Document, Path, kind_of, suggestion
-from hai_flow.definition.expressions import ROOTS
+from hai_flow.definition.names import NameKind, name_fault
 from hai_flow.errors import Finding
 
 Json: TypeAlias = Any
 
-_CEL_WORDS: Final = frozenset(
-    ("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
-     "namespace", "null", "package", "return", "true", "var", "void", "while")
-)  # fmt: skip
-_ID: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
-_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+
+def _named(kind: NameKind) -> AfterValidator:
+    def validate(name: str) -> str:
+        fault = name_fault(name, kind)
+        if fault:
+            raise ValueError(fault)
+        return name
+
+    return AfterValidator(validate)
 
 
-def name_fault(name: str, *, capitals: bool = False, roots: bool = True) -> str | None:
-    """Why `name` can't be an id (or, with `capitals`, a state or tool name); None if it can (LANGUAGE section 1)."""
-    pattern = _NAME if capitals else _ID
-    if not pattern.fullmatch(name):
-        letters = "a letter" if capitals else "a lower-case letter"
-        better = re.sub(r"\W+", "_", name if capitals else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).strip(
-            "_"
-        )
-        hint = (
-            f"; write `{better}`" if better != name and pattern.fullmatch(better) and better not in _CEL_WORDS else ""
-        )
-        return f"expected {letters}, then letters, digits or _ (at most 63), found `{name}`{hint}"
-    if name in _CEL_WORDS:
-        return f"`{name}` is a word of CEL and can't be a name; choose another"
-    if roots and name in ROOTS - {"item"}:
-        return f"`{name}` already names something in expressions; choose another"
-    return None
-
-
-def _identifier(name: str) -> str:
-    fault = name_fault(name)
-    if fault:
-        raise ValueError(fault)
-    return name
-
-
-Identifier: TypeAlias = Annotated[str, AfterValidator(_identifier)]
+Identifier: TypeAlias = Annotated[str, _named("identifier")]
+WorkflowName: TypeAlias = Annotated[str, _named("workflow")]
 
 
 class _Shape(BaseModel):
@@ -65,7 +43,7 @@ class _Shape(BaseModel):
 
 class DocumentShape(_Shape):
     hai: Literal["flow/v1"]
-    name: Identifier
+    name: WorkflowName
     version: int = Field(ge=1)
     title: str = ""
     description: str = ""

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from hai_flow.definition import model
 from hai_flow.definition.document import Path, kind_of, suggestion
 from hai_flow.definition.model import Reader
+from hai_flow.definition.names import corrected, name_fault
 
 Json: TypeAlias = Any
 
@@ -165,11 +166,13 @@ class Outline:
         if verb:
             fields = self.reader.fields(model.STEP_SHAPES[verb], raw, at, f"a `{verb}` step")
         given = raw.get("id") if isinstance(raw, Mapping) else None
-        usable = isinstance(given, str) and model.name_fault(given) is None
+        usable = isinstance(given, str) and name_fault(given) is None
         own = given if usable and isinstance(given, str) else f"{word}#{counts[word]}"
         draft = Draft(verb, fields, at, f"{prefix}{own}", own, chain, self._next_order())
         if usable:
             self._declare(draft, at)
+        elif isinstance(given, str):
+            self.tolerated.update((given, corrected(given)))
         if verb:
             self._inside(draft)
         draft.body_end = draft.body_end or self.order
@@ -324,7 +327,7 @@ class Outline:
     def _branches(self, draft: Draft) -> None:
         for name, raw in draft.fields["parallel"].items():
             at = (*draft.at, "parallel", name)
-            fault = model.name_fault(name)
+            fault = name_fault(name)
             if fault:
                 self.reader.error(at, "name.invalid", fault, key=True)
             steps = self._steps_value(raw, at, f"the branch `{name}`")

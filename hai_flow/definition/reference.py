@@ -13,7 +13,8 @@ from typing import Any, Final, Literal, TypeAlias
 Json: TypeAlias = Any
 
 Kind: TypeAlias = Literal[
-    "any", "text", "literal", "cel", "duration", "schema", "steps", "selectors", "id", "name", "integer", "number",
+    "any", "text", "literal", "cel", "duration", "schema", "steps", "selectors", "id", "variable",
+    "workflow", "name", "integer", "number",
     "boolean", "enum", "list", "map", "shape", "either",
 ]  # fmt: skip
 
@@ -85,6 +86,7 @@ STEPS: Final = Type("steps", "steps")
 SELECTORS: Final = Type("selectors", "sel")
 ID: Final = Type("id", "id")
 NAME: Final = Type("name", "name")
+WORKFLOW: Final = Type("workflow", "name")
 BOOLEAN: Final = Type("boolean", "true or false")
 MAPPING: Final = Type("map", "map", (ANY,))
 
@@ -107,7 +109,7 @@ def _list(part: Type, minimum: int | None = None) -> Type:
 
 
 def _map(part: Type, keys: Kind = "name", minimum: int | None = None, maximum: int | None = None) -> Type:
-    key = {"name": "name", "id": "id"}.get(keys, "key")
+    key = {"name": "name", "variable": "id", "id": "id"}.get(keys, "key")
     return Type("map", f"map {key}: {part.word}", (part,), keys=keys, minimum=minimum, maximum=maximum)
 
 
@@ -181,7 +183,7 @@ _MODEL_KEYS: Final = (
 SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
     Shape("document", "The document", (
         Key("hai", _enum("flow/v1"), "the language", required=True, example="flow/v1"),
-        Key("name", ID, "the workflow's name", required=True, example="refund"),
+        Key("name", WORKFLOW, "the workflow's name", required=True, example="refund"),
         Key("version", _integer(1), "raise it for each change; what is published never changes", required=True,
             example="1"),
         Key("title", LITERAL, "the name that people see", example="Refund an order"),
@@ -190,7 +192,8 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             "JSON Schema of the input (`type: object`): defaults are filled in, then it is checked before "
             "a run exists; unknown properties are refused", default="no properties",
             example="{type: object, required: [amount], properties: {amount: {type: number}}}"),
-        Key("state", _map(_shape("state_variable")), "variables that steps write with `set` and frontends see",
+        Key("state", _map(_shape("state_variable"), "variable"),
+            "variables that steps write with `set` and frontends see",
             example="{log: {type: array, items: {type: string}, default: [], reduce: append}}"),
         Key("models", _map(_shape("model")), "models that `llm` and `agent` may use",
             example="{smart: {provider: openai, model: gpt-5.4}}"),

@@ -15,6 +15,7 @@ from hai_flow.definition.approvals import Approvals
 from hai_flow.definition.declarations import Declarations
 from hai_flow.definition.document import Path, kind_of, shorten, suggestion
 from hai_flow.definition.expressions import Names
+from hai_flow.definition.names import WORKFLOW
 from hai_flow.definition.outline import Draft
 from hai_flow.definition.pieces import CODE, RESERVED_PREFIXES, Record, is_hole, texts
 from hai_flow.definition.schemas import JsonSchema
@@ -23,7 +24,7 @@ Json: TypeAlias = Any
 
 METHODS: Final = ("get", "post", "put", "patch", "delete", "head")
 _BODIES: Final = ("body", "form", "text")
-_CHILD: Final = re.compile(r"(?P<name>[a-z][a-z0-9_]{0,62})(@(?P<version>[1-9][0-9]{0,8}))?")
+_CHILD: Final = re.compile(rf"(?P<name>{WORKFLOW})(@(?P<version>[1-9][0-9]{{0,8}}))?")
 _EMITTED: Final[dict[str, type[Any]]] = {
     "custom": model.CustomShape, "raw": model.RawShape, "collaboration": model.CollaborationShape,
 }  # fmt: skip

@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Final
 from uuid import UUID
 
+from hai_flow.definition import names
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.document import suggestion
 from hai_flow.definition.plan import ApiTrigger, EventTrigger, Plan, Run
@@ -23,7 +24,7 @@ from hai_flow.store.database import Database
 from hai_flow.store.workflows import Workflow
 
 PLANS_MAX: Final = 512
-_REFERENCE = re.compile(r"(?P<name>[a-z][a-z0-9_]{0,62})(@(?P<version>[0-9]{1,9})(\+(?P<sha>[0-9a-f]{8}))?)?")
+_REFERENCE = re.compile(rf"(?P<name>{names.WORKFLOW})(@(?P<version>[0-9]{{1,9}})(\+(?P<sha>[0-9a-f]{{8}}))?)?")
 
 
 class Catalog:

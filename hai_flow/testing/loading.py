@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from hai_flow.definition import names
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import Plan
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError
@@ -27,7 +28,7 @@ PLANS_MAX: Final = 256
 Published: TypeAlias = Callable[[str], bytes]
 """The bytes of a published workflow by `name@version`. Raises `HaiFlowError` where there is none."""
 
-_REFERENCE = re.compile(r"[a-z][a-z0-9_]{0,62}@[0-9]{1,9}(\+[0-9a-f]{8})?")
+_REFERENCE = re.compile(rf"{names.WORKFLOW}@[0-9]{{1,9}}(\+[0-9a-f]{{8}})?")
 _SKIPPED: Final = frozenset(("node_modules", "__pycache__", "site-packages"))
 
 

@@ -157,12 +157,18 @@ def test_expressions_are_found_wherever_they_may_stand() -> None:
         ("{a: [x ${{ input.a }} y, ${{ input.b }}]}", '{a: ["x ${{ input.a }} y", "${{ input.b }}"]}'),
         ('{a: ${{ {"k": [1, 2]}.k }}}', "{a: '${{ {\"k\": [1, 2]}.k }}'}"),
         ("{a: \"it's\", b: ${{ 'x, y' }}}  # {c: ${{ d }}}", '{a: "it\'s", b: "${{ \'x, y\' }}"}  # {c: ${{ d }}}'),
+        ("{a: ${{ input.a ? 1 : 2 }}}", '{a: "${{ input.a ? 1 : 2 }}"}'),
         ("{\n      a: ${{ input.a }}\n    }", '{\n      a: "${{ input.a }}"\n    }'),
     ],
 )
-def test_holes_in_flow_style_are_quoted(written: str, quoted: str) -> None:
+def test_unquoted_holes_are_quoted_where_yaml_alone_would_read_something_else(written: str, quoted: str) -> None:
     before = f"{HEAD}steps:\n  - say: |\n      {{a: ${{{{ kept }}}}}}\n  - set: "
     assert formatted(f"{before}{written}\n") == f"{before}{quoted}\n"
+
+
+def test_a_hole_is_quoted_in_a_block_only_where_yaml_needs_it() -> None:
+    steps = "steps:\n  - set:\n      a: {}\n      b: ${{{{ [1] }}}}\n"
+    assert formatted(HEAD + steps.format("${{ input.a ? 1 : 2 }}")) == HEAD + steps.format('"${{ input.a ? 1 : 2 }}"')
 
 
 def test_white_space_that_nobody_sees_goes_and_that_of_texts_stays() -> None:

@@ -44,7 +44,7 @@ def test_new_overwrites_nothing(tmp_path: Path) -> None:
 
 
 def test_new_says_what_a_name_may_be(tmp_path: Path) -> None:
-    for name in ("My-Flow", "loop", "../x"):
+    for name in ("My-Flow", "2nd", "../x"):
         result = run("new", name, "-o", tmp_path)
         assert result.exit_code == 2
         assert f"`{name}`" in result.stderr

@@ -291,7 +291,8 @@ WRONG: list[tuple[str, str, str]] = [
     ("steps: [{say: a, if: 1 + 1}]\n", "4:22", "expected true or false"),
     ("steps: [{say: a, if: 5}]\n", "4:22", "expected an expression"),
     ("steps:\n  - say: |\n      one\n      two ${{ foo }}\n", "7:15", "no name `foo`"),
-    ("steps:\n  - say: ${{ input.x # y }}\n", "5:10", "quote it"),
+    ("steps:\n  - say: ${{ input.x # y }}\n", "5:22", "a comment begins with `//`"),
+    ("steps:\n  - say: ${{ input.x # y\n", "5:10", "quote it"),
     ("output: {a: [1, '${{ nope }}']}\n", "4:22", "no name `nope`"),
     ("steps: [{say: '${{ input.zz }}'}]\ninput: {type: object, properties: {z: {}}}\n", "4:26", "did you mean `z`?"),
 ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -69,9 +70,9 @@ def test_aliases_are_expanded_and_keep_their_place() -> None:
         ("{{a: 1}: 2}", "f:1:2", "expected a key"),
         ("", "f:1:1", "empty file"),
         ("# nothing\n", "f:1:1", "empty file"),
-        ("a: {b: ${{ x }}}\n", "f:1:9", 'a hole must be quoted: {a: "${{ x }}"}'),
-        ("a: [${{ x }}, 1]\n", "f:1:6", "a hole must be quoted"),
-        ("a: ${{ x ? y : z }}\n", "f:1:14", "must be quoted"),
+        ("a: {b: ${{ x }\nc: 1}\n", "f:1:9", "the hole on line 1 has no end"),
+        ("a: [${{ x }, 1]\n", "f:1:6", "the hole on line 1 has no end"),
+        ("a: Total: ${{ x }}\n", "f:1:9", 'write a: "Total: ${{ x }}"'),
         ("a: @x\n", "f:1:4", "begins with `@`"),
         ("a: `x`\n", "f:1:4", "begins with"),
         ('a: "x" == y\n', "f:1:8", "quot"),
@@ -142,3 +143,49 @@ def test_yaml_like_text_never_raises(source: str) -> None:
     for finding in parse(source.encode()).findings:
         assert finding.line >= 1
         assert finding.column >= 1
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ('a: ${{ x ? "b" : "c" }}\nd: 1\n', {"a": '${{ x ? "b" : "c" }}', "d": 1}),
+        ("- ${{ x ? y : z }}\n- is ${{ x ? y : z }} # so\n", ["${{ x ? y : z }}", "is ${{ x ? y : z }}"]),
+        ('a: ${{ x == " #1" }}\n', {"a": '${{ x == " #1" }}'}),
+        (
+            '{a: ${{ x }}, b: [${{ y[0] }}, ${{ {"k": 1} }}]}\n',
+            {"a": "${{ x }}", "b": ["${{ y[0] }}", '${{ {"k": 1} }}']},
+        ),
+        ("请求: ${{ 好 ? 是 : 否 }}\n", {"请求": "${{ 好 ? 是 : 否 }}"}),
+    ],
+)
+def test_an_unquoted_hole_is_read_as_it_is_meant(source: str, value: object) -> None:
+    document = parse(source.encode())
+    assert (document.value, document.findings) == (value, ())
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'a: |\n  x: ${{ a : b }} # kept\nb: "q ${{ a ? b : c }}"\nc: \'${{ d ? "e: f" : g }}\'\n',
+        "# ${{ a : b }}\na: $${{ b }}\nd: ${{ e }}\n",
+        "a: \"\ue000 ${{ b == ' \ue001: ' }}\"\nc: {d: \ue002}\n",
+        "a: b # ${{ c : d }}\ne: f\n",
+    ],
+)
+def test_what_yaml_reads_by_itself_is_not_changed(source: str) -> None:
+    """Also where the text holds characters of private use, which hide the holes from YAML."""
+    read = parse(source.encode())
+    assert (read.value, read.findings) == (yaml.load(source, Loader=yaml.CSafeLoader), ())
+
+
+@pytest.mark.parametrize("hole", ["${{ x ? y : z }}", "${{ x #y }}", "${{ {'a': [1, 2]} }}"])
+@pytest.mark.parametrize("frame", ["a: HOLE\nb: *c\n", "{a: HOLE, b: *c, d: [HOLE, *e]}\n", "a: {b: HOLE}\nc: @d\n"])
+def test_a_hole_moves_no_finding_of_what_comes_behind_it(frame: str, hole: str) -> None:
+    found = parse(frame.replace("HOLE", hole).encode()).findings
+    plain = parse(frame.replace("HOLE", "x" * len(hole)).encode()).findings
+    assert found == plain != ()
+
+
+def test_a_place_inside_of_an_unquoted_hole_is_found() -> None:
+    document = parse("a: 1\nb: ${{ 好 ? b.c : d }}\n".encode())
+    assert document.locate(("b",), document.value["b"].index("d")) == (2, 18)

@@ -61,17 +61,18 @@ YAML: Final[list[Case]] = [
     ("steps:\n  - say: «*base\n", "yaml.alias_unknown", "must be quoted"),
     ("steps:\n  - return: «.nan\n", "yaml.number", "quote it"),
     ("steps:\n  - return: «12345678901234567890\n", "yaml.number", "quote it"),
-    ('steps:\n  - say: ${{ input.amount > 1 ? "a"«: "b" }}\n', "yaml.syntax", "must be quoted"),
+    ("steps:\n  - say: Kind«: ${{ input.kind }}\n", "yaml.syntax", 'write say: "Kind: ${{ input.kind }}"'),
     ("steps:\n  - say: «@all hello\n", "yaml.syntax", "must be quoted"),
-    ("steps:\n  - {say: $«{{ input.kind }}}\n", "yaml.syntax", "must be quoted"),
-    ("steps:\n  - say: «${{ input.kind # the kind }}\n", "expression.open_hole", "quote it"),
+    ("steps:\n  - {say: Kind«: ${{ input.kind }}}\n", "yaml.syntax", "quote text that holds `: `"),
+    ("steps:\n  - say: ${{ input.kind «# the kind }}\n", "expression.syntax", "comment"),
+    ("steps:\n  - say: «${{ input.kind # the kind\n", "expression.open_hole", "quote it"),
     ("«hai: flow/v1\nname: a\nversion: 1\n", "shape.missing_key", "`steps` is missing"),
 ]
 
 DOCUMENT: Final[list[Case]] = [
     ("hai: «test/v1\nworkflow: a.flow.yaml\ncases: []\n", "document.kind", "`hai-flow test`"),
     ("hai: «flow/v2\nname: a\nversion: 1\nsteps: [{say: hi}]\n", "shape.value", "'flow/v1'"),
-    ("hai: flow/v1\nname: «My-Flow\nversion: 1\nsteps: [{say: hi}]\n", "shape.value", "write `my_flow`"),
+    ("hai: flow/v1\nname: «My-Flow\nversion: 1\nsteps: [{say: hi}]\n", "shape.value", "write `my-flow`"),
     ("hai: flow/v1\nname: a\nversion: «'1'\nsteps: [{say: hi}]\n", "shape.value", "without quotes: 1"),
     ("hai: flow/v1\nname: a\nversion: «1.0\nsteps: [{say: hi}]\n", "shape.value", "a whole number"),
     ("«hai: flow/v1\nname: a\nsteps: [{say: hi}]\n", "shape.missing_key", "`version` is missing"),

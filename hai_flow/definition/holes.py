@@ -1,0 +1,93 @@
+"""Where a hole `${{ ... }}` ends, and how YAML is kept from reading what stands in one.
+
+YAML takes `: ` in an unquoted text for a mapping, ` #` for a comment, and braces and commas in flow style for its own.
+An author who writes `yes: ${{ a ? b : c }}` means the hole. So before YAML reads a text, such characters inside of
+holes are replaced by others that mean nothing to it, one for one, which keeps every line and column; the values that
+come out are translated back. Inside quotes and blocks YAML leaves all of them as they are, and so nothing changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+_LEXEME: Final = re.compile(
+    r"[rR][bB]?(?:\"\"\".*?\"\"\"|'''.*?'''|\"[^\"\n]*\"|'[^'\n]*')"  # raw strings have no escapes
+    r"|\"\"\"(?:\\.|.)*?\"\"\"|'''(?:\\.|.)*?'''|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
+    r"|[A-Za-z_]\w*|\}\}|[{}]|.",
+    re.DOTALL,
+)
+_SIMPLE: Final = re.compile(r"\$\{\{[^{}'\"]*\}\}")  # without quotes and braces inside
+
+_IN_BLOCKS: Final = ":#"
+_IN_FLOW: Final = ":#{}[],"
+_DOUBTFUL: Final = re.compile(r"\$\{\{[^\n]*?(?:: | #)")
+_PRIVATE: Final = range(0xE000, 0x10FFFE)  # characters that nobody's text should have; those it has are not taken
+
+
+def end_of_hole(text: str, begin: int) -> int | None:
+    """The index of the `}}` that ends the hole at `begin` (its `$`): the first outside quotes and inner braces."""
+    simple = _SIMPLE.match(text, begin)
+    if simple:
+        return simple.end() - 2
+    at, depth = begin + 3, 0
+    while at < len(text):
+        match = _LEXEME.match(text, at)
+        assert match is not None, "the last alternative matches any character"
+        token = match.group()
+        if token == "}}" and depth == 0:
+            return at
+        if token == "{":
+            depth += 1
+        elif token in ("}", "}}") and depth > 0:
+            depth -= 1
+            at += 1
+            continue
+        at = match.end()
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """A text for YAML, as long as the original. `back` translates what YAML read; None: nothing was replaced."""
+
+    text: str
+    back: dict[int, str] | None = None
+
+
+def masked(text: str, *, flow: bool = False) -> Masked:
+    """`text` with the `: ` and ` #` inside of its holes hidden from YAML; with `flow` also braces and commas."""
+    if not flow and not _DOUBTFUL.search(text):
+        return Masked(text)
+    words = _IN_FLOW if flow else _IN_BLOCKS
+    used = set(text)
+    free = (chr(code) for code in _PRIVATE if chr(code) not in used and not 0xF900 <= code < 0xF0000)
+    masks = {mask: word for word, mask in zip(words, free, strict=False)}
+    hide = {ord(word): mask for mask, word in masks.items()}
+    pieces: list[str] = []
+    done = 0
+    for begin, end in _holes(text):
+        hole = text[begin:end]
+        if flow or ": " in hole or " #" in hole:
+            pieces += [text[done:begin], hole.translate(hide)]
+            done = end
+    if not pieces:
+        return Masked(text)
+    return Masked("".join([*pieces, text[done:]]), {ord(mask): word for mask, word in masks.items()})
+
+
+def _holes(text: str) -> Iterator[tuple[int, int]]:
+    """[begin, end) of every hole that ends on its own line. `$${{` is no hole."""
+    at = 0
+    while (begin := text.find("${{", at)) >= 0:
+        at = begin + 3
+        if begin and text[begin - 1] == "$":
+            continue
+        newline = text.find("\n", begin)
+        line = text[begin : newline if newline >= 0 else len(text)]
+        end = end_of_hole(line, 0)
+        if end is not None:
+            at = begin + end + 2
+            yield begin, at
