@@ -21,7 +21,7 @@ import math
 import os
 import time
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -108,6 +108,7 @@ class Ask:
     answer: asyncio.Future[Outcome] | None = None
     birth: Birth | None = None
     tenant: UUID | None = None  # None: asked by this process itself
+    looked_up: bool = False  # a load has looked its id up: where `Hot.known` has none, nobody has used it
 
 
 @dataclass(slots=True, eq=False)
@@ -128,7 +129,7 @@ class Hot:
     exists: bool = True
     asks: deque[Ask] = field(default_factory=deque)
     chunks: deque[Chunk] = field(default_factory=deque)
-    known: dict[str, runs.StoredCommand] = field(default_factory=dict)  # command ids found by a load: sha, outcome
+    known: dict[str, runs.CommandRow] = field(default_factory=dict)  # ids of waiting asks that were used before
     losses: int = 0
     singly: int = 0  # so many of the asks are decided one an entry: one of them spoilt an entry of several
     queued: bool = False  # in its lane's queue, in the loader's, or in a batch in flight
@@ -158,7 +159,7 @@ class _Draft:
     outbox: list[runs.OutboxRow] = field(default_factory=list)
     decides: bool = False
     answers: list[tuple[Ask, Outcome | Rejected]] = field(default_factory=list)
-    commands: list[runs.CommandRow] = field(default_factory=list)
+    commands: dict[str, runs.CommandRow] = field(default_factory=dict)  # by their ids
     asks: list[Ask] = field(default_factory=list)
     chunks: list[Chunk] = field(default_factory=list)
     birth: Birth | None = None
@@ -455,7 +456,8 @@ class Committer(Service):
         return draft
 
     def _answer(self, draft: _Draft, ask: Ask) -> Outcome | Rejected | None:
-        """The command's outcome on top of the draft, or None: a refusal that a stale state can't justify (B4)."""
+        """The command's outcome on top of the draft, or None: a refusal that what is known can't justify (B4). A state
+        that may be stale can't, nor can an id that was not looked up; a win proves both by itself."""
         hot = draft.hot
         unborn = (hot.missing or not hot.exists) and not draft.decides
         if unborn and ask.birth is not None:
@@ -465,13 +467,15 @@ class Committer(Service):
             return _unknown_run(hot)  # another tenant's: as if it were not there
         elif unborn:
             return _unknown_run(hot) if hot.loaded_at >= ask.arrived else None
-        known = hot.known.get(ask.command_id) if ask.command_id else None
+        known = _first_use(draft, ask)
         if known is not None:
             return self._repeated(ask, known)
         if hot.slot_taken and not draft.decides and _wants_slot(hot, ask):
             return _slot_taken(ask, hot)
-        # Chunks prove nothing here: they compare the fence, not the version.
+        # Chunks prove nothing here: they compare the fence, not the version. Nor does a fresh state say anything of a
+        # command's id: it may have been used before, and then the first outcome is the answer, whatever the state says.
         fresh = draft.decides or hot.loaded_at >= ask.arrived or not hot.exists
+        fresh = fresh and (ask.command_id is None or ask.looked_up)
         try:
             plan = draft.plan or hot.plan
             assert plan is not None
@@ -482,7 +486,8 @@ class Committer(Service):
             return self._outcome(hot, decision, draft.state, True) if fresh else None
         outcome = self._outcome(hot, decision, decision.state, False)
         if ask.command_id is not None:
-            draft.commands.append(runs.CommandRow(ask.command_id, ask.body_sha, msgspec.json.encode(outcome)))
+            row = runs.CommandRow(ask.command_id, ask.body_sha, msgspec.json.encode(outcome))
+            draft.commands[ask.command_id] = row
         self._take(draft, decision)
         draft.birth = draft.birth or ask.birth
         if isinstance(ask.command, c.Migrate):  # whatever comes after it in this entry is decided with the new plan
@@ -492,7 +497,7 @@ class Committer(Service):
     def _outcome(self, hot: Hot, decision: Decision, state: RunState, already: bool) -> Outcome:
         return Outcome(decision.outcome, hot.id, state.seq, state.status, already)
 
-    def _repeated(self, ask: Ask, known: runs.StoredCommand) -> Outcome | Rejected:
+    def _repeated(self, ask: Ask, known: runs.CommandRow) -> Outcome | Rejected:
         first = msgspec.json.decode(known.outcome, type=Outcome)
         if known.body_sha != ask.body_sha:
             detail = f"the command id {ask.command_id} was used before with another body."
@@ -561,7 +566,7 @@ class Committer(Service):
             wake_at=None if due is None else values.instant(due),
             cut=draft.cut,
             result=_result(state) if ended else None,
-            commands=draft.commands,
+            commands=tuple(draft.commands.values()),
             outbox=draft.outbox,
             **fields,
         )
@@ -597,6 +602,8 @@ class Committer(Service):
         first_seq = won.seq - len(draft.events) + 1
         self._hold(hot, won.worker, won.fence)
         hot.version, hot.exists, hot.losses = won.version, True, 0
+        if hot.asks:  # an id that was looked up before this commit was free then
+            hot.known.update(draft.commands)
         hot.log_bytes += draft.bytes
         self._grow(hot, draft.bytes)
         if first_seq == hot.state.seq + 1:
@@ -732,7 +739,9 @@ class Committer(Service):
     def _release(self, hot: Hot) -> None:
         """The run's turn in its lane is over: once more if it has more to say, else it may be forgotten."""
         self._leave(hot)
-        hot.known.clear()
+        if hot.known:
+            waiting = {ask.command_id for ask in hot.asks}
+            hot.known = {id: known for id, known in hot.known.items() if id in waiting}
         hot.slot_taken = False
         if hot.stale:
             hot.stale, hot.loaded_at = False, -1.0
@@ -772,8 +781,7 @@ class Committer(Service):
             for hot in batch:
                 hot.refence = False
             found = await runs.load_runs(connection, [hot.id for hot in batch], [hot.state.seq for hot in batch], ABI)
-            for hot in batch:
-                await self._look_up(connection, hot, found.get(hot.id))
+            await self._look_up(connection, batch, found)
         faults: dict[UUID, Exception] = {}
         for hot in batch:
             try:
@@ -790,14 +798,19 @@ class Committer(Service):
             else:
                 self._give_up(hot, fault)
 
-    async def _look_up(self, connection: Any, hot: Hot, loaded: runs.Loaded | None) -> None:
-        """What else the waiting commands need to know: ids that were used before, and a slot that somebody has."""
-        ids = [ask.command_id for ask in hot.asks if ask.command_id is not None]
-        if ids and loaded is not None:
-            hot.known.update(await runs.commands_of(connection, hot.id, ids))
-        slot = _wanted_slot(hot, loaded)
-        if slot is not None:
-            hot.slot_taken = await runs.slot_holder(connection, hot.tenant, slot) not in (None, hot.id)
+    async def _look_up(self, connection: Connection, batch: list[Hot], found: Mapping[UUID, runs.Loaded]) -> None:
+        """What else the waiting commands need to know: ids that were used before, and slots that somebody has."""
+        named = [(hot, ask) for hot in batch for ask in hot.asks if ask.command_id is not None]
+        ids = [(hot.id, ask.command_id or "") for hot, ask in named if hot.id in found]
+        used = await runs.commands_of(connection, ids) if ids else {}
+        for hot, ask in named:
+            ask.looked_up = True
+            if known := used.get((hot.id, ask.command_id or "")):
+                hot.known[known.command_id] = known
+        wanted = {hot.id: (hot.tenant, slot) for hot in batch if (slot := _wanted_slot(hot, found.get(hot.id)))}
+        holders = await runs.slot_holders(connection, set(wanted.values())) if wanted else {}
+        for hot in batch:
+            hot.slot_taken = hot.id in wanted and holders.get(wanted[hot.id]) not in (None, hot.id)
 
     def _loaded(self, hot: Hot) -> None:
         self._tell_state(hot)
@@ -846,7 +859,7 @@ class Committer(Service):
                 runs.lock_run(connection, hot.id, hot.state.seq, ABI) as loaded,
             ):
                 await self._take_in(hot, loaded)
-                await self._look_up(connection, hot, loaded)
+                await self._look_up(connection, [hot], {} if loaded is None else {hot.id: loaded})
                 hot.loaded_at, hot.losses = math.inf, 0  # nobody can move it: whatever is decided now is fresh
                 draft = self._drafted(hot)
                 released = draft is None
@@ -981,6 +994,13 @@ def _fail(ask: Ask, failure: Exception) -> None:
 
 def _unknown_run(hot: Hot) -> Rejected:
     return Rejected(404, "run_unknown", f"there is no run {hot.id}.")
+
+
+def _first_use(draft: _Draft, ask: Ask) -> runs.CommandRow | None:
+    """The command that had the ask's id first, as far as it is known: in this entry, or before it."""
+    if ask.command_id is None:
+        return None
+    return draft.commands.get(ask.command_id) or draft.hot.known.get(ask.command_id)
 
 
 def _slot_of(hot: Hot) -> str:

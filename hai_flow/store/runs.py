@@ -861,23 +861,19 @@ async def lock_run(connection: Connection, run_id: UUID, have_seq: int, abi: int
             yield loaded.get(run_id)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredCommand:
-    body_sha: bytes
-    outcome: bytes
-    last_seq: int
+_COMMANDS_OF: Final = """
+SELECT c.run_id, c.command_id, c.body_sha, c.outcome FROM unnest($1::uuid[], $2::text[]) AS k(run_id, command_id)
+JOIN commands c ON c.run_id = k.run_id AND c.command_id = k.command_id
+"""
 
 
 async def commands_of(
-    connection: Connection | Pool, run_id: UUID, command_ids: Collection[str]
-) -> dict[str, StoredCommand]:
-    """Which of these commands the run carried out, and what was answered (STORE H2). The same id with the same
+    connection: Connection | Pool, commands: Collection[tuple[UUID, str]]
+) -> dict[tuple[UUID, str], CommandRow]:
+    """Which of these (run, command id) were carried out, and what was answered (STORE H2). The same id with the same
     `body_sha` gets the first outcome; with another it is 409."""
-    query = """
-    SELECT command_id, body_sha, outcome, last_seq FROM commands WHERE run_id = $1 AND command_id = ANY($2::text[])
-    """
-    rows = await connection.fetch(query, run_id, list(command_ids))
-    return {row[0]: StoredCommand(*row[1:]) for row in rows}
+    rows = await connection.fetch(_COMMANDS_OF, [run for run, _ in commands], [id for _, id in commands])
+    return {(row[0], row[1]): CommandRow(*row[1:]) for row in rows}
 
 
 async def read_log(connection: Connection | Pool, run_id: UUID, after_seq: int, limit: int) -> list[LogRow]:
@@ -924,7 +920,21 @@ async def save_snapshot(connection: Connection, run_id: UUID, seq: int, abi: int
 
 async def slot_holder(connection: Connection | Pool, tenant: UUID, slot: str) -> UUID | None:
     """The run that holds the slot."""
-    return await connection.fetchval("SELECT run_id FROM slots WHERE tenant = $1 AND slot = $2", tenant, slot)
+    return (await slot_holders(connection, [(tenant, slot)])).get((tenant, slot))
+
+
+_SLOT_HOLDERS: Final = """
+SELECT s.tenant, s.slot, s.run_id FROM unnest($1::uuid[], $2::text[]) AS k(tenant, slot)
+JOIN slots s ON s.tenant = k.tenant AND s.slot = k.slot
+"""
+
+
+async def slot_holders(
+    connection: Connection | Pool, slots: Collection[tuple[UUID, str]]
+) -> dict[tuple[UUID, str], UUID]:
+    """The runs that hold these slots, by (tenant, slot); a slot that nobody holds is not in the result."""
+    rows = await connection.fetch(_SLOT_HOLDERS, [tenant for tenant, _ in slots], [slot for _, slot in slots])
+    return {(row[0], row[1]): row[2] for row in rows}
 
 
 _FREE_LOST_SLOTS: Final = f"""

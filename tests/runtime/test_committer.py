@@ -10,6 +10,7 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.decide import Limits
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime import LOCAL_TENANT, Runtime, committer
 from hai_flow.runtime.committer import Chunk, Outcome
@@ -207,6 +208,83 @@ async def test_one_start_in_four_processes_is_one_run(make: Make, eye: Connectio
     )
     assert sum(not each.already for each in got) == 1
     assert await eye.fetchval("SELECT count(*) FROM runs") == 1
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_command_id_that_comes_twice_in_one_entry_gets_the_first_outcome(make: Make, elsewhere: bool) -> None:
+    a, b = await make(), await make()
+    run_id = (await start(a, LISTENING)).run_id
+    asked = b if elsewhere else a
+    terminate = c.Terminate(by="user:local")
+    first, again, other = await asyncio.gather(
+        *(outcome_of(asked, run_id, terminate, command_id="t", body_sha=body) for body in (b"1", b"1", b"2"))
+    )
+    assert isinstance(first, Outcome)
+    assert isinstance(again, Outcome)
+    assert (again.value, again.seq, again.status, again.already) == (first.value, first.seq, "stopped", True)
+    assert isinstance(other, Rejected)
+    assert other.code == "command_id_reused"
+
+
+async def test_an_id_that_was_used_before_our_load_gets_the_first_outcome_behind_another_command_of_its_entry(
+    make: Make,
+) -> None:
+    a, b = await make(), await make()
+    run_id = (await start(a, LISTENING)).run_id
+    first = await submit(a, run_id, note("a"), command_id="n", body_sha=b"1")
+    await submit(b, run_id, note("b"))  # now B knows the run as it is, and no id
+    _, again, other = await asyncio.gather(
+        submit(b, run_id, note("c")),
+        submit(b, run_id, note("a"), command_id="n", body_sha=b"1"),
+        outcome_of(b, run_id, note("a"), command_id="n", body_sha=b"2"),
+    )
+    assert (again.value, again.seq, again.already) == (first.value, first.seq, True)
+    assert isinstance(other, Rejected)
+    assert other.code == "command_id_reused"
+
+
+async def test_an_id_that_an_entry_used_after_it_was_looked_up_gets_the_outcome_of_that_entry(make: Make) -> None:
+    a, b = await make(), await make()
+    run_id = (await start(a, LISTENING)).run_id
+    b.committer._limits = Limits(events=1)  # one command an entry
+    terminate = c.Terminate(by="user:local")
+    asked = (outcome_of(b, run_id, terminate, command_id="t", body_sha=body) for body in (b"1", b"1", b"2"))
+    first, again, other = await asyncio.gather(*asked)
+    assert isinstance(first, Outcome)
+    assert isinstance(again, Outcome)
+    assert (again.seq, again.already) == (first.seq, True)
+    assert isinstance(other, Rejected)
+    assert other.code == "command_id_reused"
+
+
+async def test_a_start_that_would_be_refused_gets_what_its_id_got_before(make: Make) -> None:
+    a, b = await make(), await make()
+    run_id = uuid4()
+    fine = await start(a, ECHO, run_id=run_id, input={"value": "v"}, command_id="s", body_sha=b"1")
+    again = await start(b, ECHO, run_id=run_id, input={"value": 1}, command_id="s", body_sha=b"1")
+    assert (again.seq, again.already) == (fine.seq, True)
+    with pytest.raises(Rejected) as refused:
+        await start(b, ECHO, run_id=run_id, input={"value": 1}, command_id="s", body_sha=b"2")
+    assert refused.value.code == "command_id_reused"
+    with pytest.raises(Rejected) as refused:
+        await start(b, ECHO, input={"value": 1}, command_id="s", body_sha=b"2")
+    assert refused.value.status == 422
+
+
+async def test_an_id_is_looked_up_only_where_a_refusal_needs_it(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = await make()
+    run_id = (await start(runtime, LISTENING, command_id="s")).run_id
+    real, looked_up = runs.commands_of, []
+
+    async def counted(connection: Any, commands: Any) -> Any:
+        looked_up.extend(commands)
+        return await real(connection, commands)
+
+    monkeypatch.setattr(runs, "commands_of", counted)
+    await asyncio.gather(*(submit(runtime, run_id, note(f"n{n}"), command_id=f"c{n}") for n in range(20)))
+    assert looked_up == []
+    assert (await submit(runtime, run_id, c.Resume(by="user:local"), command_id="r")).already
+    assert looked_up == [(run_id, "r")]
 
 
 # --- what the database refuses ------------------------------------------------------------------------------------

@@ -400,7 +400,7 @@ class Process:
     async def after_loss(self, plan: Plan) -> None:
         run_id = plan.mind.run_id
         if plan.command:
-            if plan.command in await runs.commands_of(self.db.engine, run_id, [plan.command]):
+            if await runs.commands_of(self.db.engine, [(run_id, plan.command)]):
                 self.note(ack=run_id, id=plan.command)
             elif self.random.random() < 0.1:
                 return await self.alone(run_id)
@@ -422,8 +422,8 @@ class Process:
             if plan is None or plan.poisoned or plan.foreign or plan.entry.take_slot:
                 return
             committed = await runs.commit(connection, [plan.entry], None, self.now)
-            known = await runs.commands_of(connection, run_id, [plan.command or ""])
-            if not committed.won and plan.command not in known:
+            known = await runs.commands_of(connection, [(run_id, plan.command or "")])
+            if not committed.won and not known:
                 self.note(lost_alone=run_id)
         self.note(ack=run_id, id=plan.command)
 
@@ -447,7 +447,7 @@ class Process:
             known = before.fence if before else 0 if plan.entry.born else plan.mind.fence + 1
             if mind.worker == self.worker and mind.fence == refenced.get(run_id) == known + 1:
                 self.held[run_id] = mind
-            if plan.command and plan.command in await runs.commands_of(self.db.engine, run_id, [plan.command]):
+            if plan.command and await runs.commands_of(self.db.engine, [(run_id, plan.command)]):
                 self.note(ack=run_id, id=plan.command)
 
 
