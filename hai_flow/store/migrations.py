@@ -160,7 +160,8 @@ async def _alone(dsn: str) -> AsyncGenerator[None]:
     try:
         async with connection.transaction():
             await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-            if not await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", LOCK_KEY):
+            # By the simple protocol: what asyncpg fetches leaves a snapshot in the transaction, and that is waited for.
+            if await connection.execute(f"SELECT WHERE pg_try_advisory_xact_lock({LOCK_KEY})") != "SELECT 1":
                 raise _OtherMigrates
             yield
     finally:
