@@ -45,6 +45,9 @@ CANCELLED: Final = "step.cancelled"
 CHUNK_CHARS_MAX: Final = 16 * 1024
 HAND_BACK_SECONDS: Final = 10.0  # for what a stop has to commit after the attempts have ended
 CANCEL_SECONDS: Final = 1.0  # for attempts to react to being cancelled, once nobody waits for them any more
+AGAIN_MS: Final = 1000
+LOOK_SECONDS: Final = 1.0
+REPLACED_MAX: Final = 64  # times that are replaced and still kept, beyond as many as there are runs
 HEART_SETTINGS: Final = {"application_name": "hai-flow heartbeat", "lock_timeout": "2s", "jit": "off"}
 
 
@@ -72,10 +75,14 @@ class WorkerConfig:
 
 @dataclass(slots=True, eq=False)
 class Performing:
-    """An attempt that this process has begun; `task` None while it is only being declared lost."""
+    """An attempt that this process deals with: `task` performs it, or is None while it is only being reported as over.
+
+    `begun`: whether the task has its place and the effect may have happened.
+    """
 
     attempt: int
-    task: asyncio.Task[Any] | None
+    task: asyncio.Task[Any] | None = None
+    begun: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -85,6 +92,55 @@ class _Message:
     texts: list[str] = field(default_factory=list)
     chunks: int = 0
     timer: asyncio.TimerHandle | None = None
+
+
+class Wakes:
+    """When held runs must be looked at: one time for each run, however often it is set, and the earliest first.
+
+    A run whose time has come is given out again every `AGAIN_MS` until it has another time or none: what was sent to it
+    may have been refused. Times that were replaced stay in the heap until they come or until they are the most of it.
+    """
+
+    def __init__(self) -> None:
+        self._due: dict[UUID, int] = {}
+        self._heap: list[tuple[int, UUID, int]] = []  # when to look, at which run, because of which of its times
+
+    def set(self, run_id: UUID, due: int | None) -> bool:
+        """`due` (ms since 1970) is the run's only time now; None: it has none. Whether it is new and the earliest."""
+        if self._due.get(run_id) == due:
+            return False
+        if due is None:
+            del self._due[run_id]
+        else:
+            self._due[run_id] = due
+            heapq.heappush(self._heap, (due, run_id, due))
+        if not self._due:
+            self._heap.clear()
+        elif len(self._heap) > 2 * len(self._due) + REPLACED_MAX:
+            self._heap = [each for each in self._heap if self._due.get(each[1]) == each[2]]
+            heapq.heapify(self._heap)
+        return due is not None and self._heap[0][0] == due
+
+    def take(self, now: int) -> list[UUID]:
+        """The runs whose time has come."""
+        found = []
+        while self._heap and self._heap[0][0] <= now:
+            _, run_id, due = self._heap[0]
+            if self._due.get(run_id) == due:
+                found.append(run_id)
+                heapq.heapreplace(self._heap, (now + AGAIN_MS, run_id, due))
+            else:
+                heapq.heappop(self._heap)
+        return found
+
+    @property
+    def first(self) -> int | None:
+        """The earliest time, or an earlier one that was replaced."""
+        return self._heap[0][0] if self._heap else None
+
+    def clear(self) -> None:
+        self._due.clear()
+        self._heap.clear()
 
 
 class Worker(Service):
@@ -100,9 +156,8 @@ class Worker(Service):
         self._registry = registry
         self._held: dict[UUID, Hot] = {}
         self._claims: dict[UUID, bool] = {}  # claimed by an answered statement: whether it was a dead worker's
-        self._wakes: list[tuple[int, UUID]] = []
+        self._wakes = Wakes()
         self._woken = asyncio.Event()
-        self._told: dict[UUID, tuple[int, int]] = {}  # which (due, version) of a run is in `_wakes`, or was
         self._slots = asyncio.Semaphore(self.config.attempts_max)
         self._attempts: set[asyncio.Task[None]] = set()
         self._waiting: set[UUID] = set()  # held runs with attempts that could not be begun when they were opened
@@ -180,7 +235,6 @@ class Worker(Service):
         self._claims.clear()
         self._waiting.clear()
         self._wakes.clear()
-        self._told.clear()
         for task in self._attempts:
             task.cancel()
         if self._attempts:
@@ -198,10 +252,14 @@ class Worker(Service):
         self._heart = Heart(self.database.dsn, worker, self.config, asked, self._beat)
 
     async def _lose_begun(self, hot: Hot) -> None:
+        """Declare lost what was begun. What still waits for a place is handed back with the run, as it is."""
         for path, performing in list(hot.tasks.items()):
             if performing.task is None or performing.task.done():
                 continue
             performing.task.cancel()
+            if not performing.begun:
+                hot.tasks.pop(path, None)
+                continue
             try:
                 lost = c.StepLost(path=path, attempt=performing.attempt)
                 await self.committer.submit(hot.id, hot.tenant, lost)
@@ -307,7 +365,7 @@ class Worker(Service):
         hot.held = False
         self._held.pop(hot.id, None)
         self._claims.pop(hot.id, None)
-        self._told.pop(hot.id, None)
+        self._wakes.set(hot.id, None)
         for performing in hot.tasks.values():
             if performing.task is not None:
                 performing.task.cancel()
@@ -317,38 +375,42 @@ class Worker(Service):
         """The open attempts may have been begun by somebody who is gone; ours are known and stay."""
         lost = [(path, attempt) for path, attempt in performed(hot.state).items() if path not in hot.tasks]
         for path, attempt in lost:
-            hot.tasks[path] = Performing(attempt, None)
+            hot.tasks[path] = Performing(attempt)
             self.committer.tell(hot, c.StepLost(path=path, attempt=attempt))
         return bool(lost)
 
     def _cancel_what_is_stopped(self, hot: Hot) -> None:
         """Tell every attempt to stop, once: told again, it would be torn out of its own cleaning up. What the workflow
-        does to clean up goes on."""
-        for path, performing in hot.tasks.items():
-            if performing.task is not None and not in_cleanup(path) and not performing.task.cancelling():
-                performing.task.cancel()
+        does to clean up goes on. What has not begun is over at once."""
+        for path, performing in list(hot.tasks.items()):
+            task = performing.task
+            if task is None or task.cancelling() or in_cleanup(path):
+                continue
+            task.cancel()
+            if not performing.begun:
+                self._never_begin(hot, path, performing.attempt)
+
+    def _never_begin(self, hot: Hot, path: str, attempt: int) -> None:
+        hot.tasks[path] = Performing(attempt)
+        error = StepError("The run was stopped before the step had begun.", code=CANCELLED, retriable=False)
+        self.committer.tell(hot, _failed(path, attempt, error))
 
     def _set_timer(self, hot: Hot) -> None:
-        due = wake_at(hot.state)
-        if due is None or self._told.get(hot.id) == (due, hot.version):
-            return  # nothing to wait for, or already waited for
-        self._told[hot.id] = (due, hot.version)
-        heapq.heappush(self._wakes, (due, hot.id))
-        if self._wakes[0][0] == due:
+        if self._wakes.set(hot.id, wake_at(hot.state)):
             self._woken.set()
 
     async def _run_timers(self) -> None:
         """The timers of the runs that we hold: the database has none for them (STORE H3)."""
         while True:
             now = self.committer.now_ms()
-            while self._wakes and self._wakes[0][0] <= now:
-                due, run_id = heapq.heappop(self._wakes)
+            for run_id in self._wakes.take(now):
                 hot = self._held.get(run_id)
-                if hot is not None and wake_at(hot.state) == due:
+                if hot is not None and not any(isinstance(ask.command, c.TimerFired) for ask in hot.asks):
                     self.committer.tell(hot, c.TimerFired())
             self._woken.clear()
-            pause = (self._wakes[0][0] - now) / 1000 if self._wakes else None
-            await wait_at_most(self._woken, pause)
+            first = self._wakes.first
+            # No longer than that in one piece: the database's clock may have been set forward meanwhile.
+            await wait_at_most(self._woken, None if first is None else min((first - now) / 1000, LOOK_SECONDS))
 
     # --- performing -----------------------------------------------------------------------------------------------
 
@@ -358,23 +420,28 @@ class Worker(Service):
         return not self._stopping and self._heart is not None and self._heart.safe
 
     def _begin(self, hot: Hot, path: str, attempt: int) -> None:
+        if hot.state.status == "stopping" and not in_cleanup(path):
+            self._never_begin(hot, path, attempt)
+            return
         if not self._may_begin:
             self._waiting.add(hot.id)
             return
-        task = asyncio.create_task(self._attempt(hot, path, attempt), name=f"attempt {hot.state.run_id}/{path}")
-        self._attempts.add(task)
-        task.add_done_callback(self._attempts.discard)
-        hot.tasks[path] = Performing(attempt, task)
+        performing = hot.tasks[path] = Performing(attempt)
+        work = self._attempt(hot, path, performing)
+        performing.task = asyncio.create_task(work, name=f"attempt {hot.state.run_id}/{path}")
+        self._attempts.add(performing.task)
+        performing.task.add_done_callback(self._attempts.discard)
 
-    async def _attempt(self, hot: Hot, path: str, number: int) -> None:
+    async def _attempt(self, hot: Hot, path: str, performing: Performing) -> None:
         """Run one attempt and report what became of it. One that was closed meanwhile reports nothing."""
-        message = _Message()
+        message, number = _Message(), performing.attempt
         try:
             async with self._slots:
                 if not self._may_begin:
                     hot.tasks.pop(path, None)
                     self._waiting.add(hot.id)
                     return
+                performing.begun = True
                 report = await self._perform(hot, path, number, message)
             if message.texts:
                 self._flush(hot, path, number, message)
