@@ -1,6 +1,6 @@
 # The same words everywhere: here, in CI and in the documentation. Everything but `help` makes .venv first if needed.
 
-.PHONY: help check test test-browsers bench docs lock
+.PHONY: help check test test-browsers bench soak docs lock
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -17,6 +17,10 @@ test-browsers: ## Other people's frontends in a real browser (docs/conformance-c
 bench: ## Measure the system on this machine
 	python3 cli.py install
 	.venv/bin/python -m bench
+
+soak: ## 100,000 short runs in one process, which must not keep anything of them
+	python3 cli.py install
+	.venv/bin/python -m bench.soak
 
 docs: ## Write the pages that are generated
 	python3 cli.py install

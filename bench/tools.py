@@ -25,3 +25,8 @@ async def tick(seconds: float) -> int:
     """Later."""
     await asyncio.sleep(seconds)
     return 1
+
+
+def next_number(n: int) -> int:
+    """The same in a thread."""
+    return n + 1

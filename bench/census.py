@@ -1,0 +1,81 @@
+"""What a process keeps: the sizes of its collections and the number of its objects, by name.
+
+Memory that the system reports goes up and down for many reasons; a count does not. So who keeps something of runs that
+are long over shows here, in a few dozen runs, with its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+OURS: Final = "hai_flow"
+COUNTED: Final = (asyncio.Future, threading.Thread)
+_MANY: Final = (list, tuple, set, frozenset, deque)
+
+
+def census(root: object) -> Counter[str]:
+    """How many things each collection holds that is reached from `root` or from a module of ours, and how many objects
+    of our own classes and of asyncio's there are anywhere in the process."""
+    gc.collect()
+    found = Counter(_kept(each) for each in gc.get_objects() if _is_counted(each))
+    modules = [module for name, module in sys.modules.items() if name.split(".")[0] == OURS]
+    seen: dict[int, object] = {}
+    left: list[tuple[str, object]] = [(type(root).__name__, root)]
+    for module in modules:
+        left += [(f"{module.__name__}.{name}", value) for name, value in vars(module).items() if name[:2] != "__"]
+    while left:
+        name, value = left.pop()
+        if id(value) in seen:
+            continue
+        inside = list(_inside(name, value))
+        if inside or isinstance(value, (Mapping, *_MANY)):
+            seen[id(value)] = value
+        if isinstance(value, (Mapping, *_MANY)):
+            found[name] += len(value)
+        left += inside
+    return +found
+
+
+def grown(before: Counter[str], after: Counter[str], bounds: Mapping[str, int]) -> dict[str, str]:
+    """What there is more of, but for what may grow to a bound and is within it."""
+    more = {name: count for name, count in after.items() if count > max(before[name], bounds.get(name, 0))}
+    return {name: f"{before[name]} -> {count}" for name, count in more.items()}
+
+
+def _is_counted(value: object) -> bool:
+    if isinstance(value, asyncio.Handle):
+        # asyncio throws away the cancelled ones by and by; the driver has one for each statement that it prepared.
+        return not value.cancelled() and not str(getattr(value._callback, "__module__", "")).startswith("asyncpg")
+    module = type(value).__module__.split(".")
+    # Rows that were read live in the variables of whoever read them last, and nobody else keeps them uncounted.
+    return (module[0] == OURS and module[1:2] != ["store"]) or isinstance(value, COUNTED)
+
+
+def _kept(value: object) -> str:
+    return f"objects of {type(value).__module__}.{type(value).__qualname__}"
+
+
+def _inside(name: str, value: object) -> Iterator[tuple[str, object]]:
+    """What a collection or an object of ours holds, named after the attribute where it is found."""
+    if isinstance(value, Mapping):
+        yield from ((f"{name}[]", each) for each in _both(value))
+    elif isinstance(value, _MANY):
+        yield from ((f"{name}[]", each) for each in tuple(value))
+    elif type(value).__module__.split(".")[0] == OURS:
+        for attribute in _attributes(value):
+            yield f"{type(value).__name__}.{attribute}", getattr(value, attribute, None)
+
+
+def _both(mapping: Mapping[Any, Any]) -> Iterable[Any]:
+    return (*mapping.keys(), *mapping.values())
+
+
+def _attributes(value: object) -> set[str]:
+    slots = (slot for kind in type(value).__mro__ for slot in getattr(kind, "__slots__", ()))
+    return {*slots, *getattr(value, "__dict__", ())}
