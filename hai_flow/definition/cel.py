@@ -7,6 +7,8 @@ What is done here and why:
   JSON Schema. Only what an expression reads is converted, and none of the library's traps with dotted variables apply.
   The variable's name is padded to the length of the path, so columns in error messages stay right.
 * An integer literal beside a double is widened (`< 100` becomes `< 100.0`).
+* A loop over a map runs over its sorted keys, and a map that comes out has its keys sorted: the library has them in an
+  order of chance, which differs from one evaluation to the next.
 * Before evaluation an upper bound of every intermediate size is computed from the operands: the library itself bounds
   iterations, but seven nested `.map(a, a + a)` would take gigabytes.
 * Run-time errors come back as values, optionals crash `plain_value()`: values are walked by type.
@@ -18,7 +20,7 @@ import base64
 import datetime
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -85,6 +87,17 @@ class Faults(Exception):
 # -- parsing -----------------------------------------------------------------------------------------------------
 
 _EXTENSIONS: Final = (ext_strings.ExtStrings(), ext_math.ExtMath(), ext_optional.ExtOptional())
+
+
+def _in_order(value: Any) -> Any:
+    """What a loop runs over: the keys of a map, sorted; a list itself."""
+    return sorted(value, key=lambda key: (str(type(key)), key)) if isinstance(value, dict) else value
+
+
+_IN_ORDER: Final = "in_order__"  # a function for rewritten sources alone
+_ORDERED: Final = cel.CelExtension(
+    "hai_flow", [cel.FunctionDecl(_IN_ORDER, [cel.Overload(_IN_ORDER, cel.Type.DYN, [cel.Type.DYN], True, _in_order)])]
+)
 _SYNTAX: Final = cel.NewEnv(extensions=list(_EXTENSIONS))
 
 
@@ -127,8 +140,11 @@ _HINTS: Final = {
 }
 
 
-def _faults(text: str, source: str, inserted: Sequence[int]) -> list[Fault]:
-    """The library's messages as faults. Behind each offset in `inserted` (of `source`) two characters came in."""
+Insertions: TypeAlias = Sequence[tuple[int, str]]  # what came into a source, by its offset there
+
+
+def _faults(text: str, source: str, inserted: Insertions) -> list[Fault]:
+    """The library's messages about `source`, into which `inserted` came, as faults of what it was before."""
     found: dict[int, Fault] = {}
     for match in _MESSAGE.finditer(text):
         line, column, message = int(match[1]), int(match[2]), match[3]
@@ -150,11 +166,13 @@ def _offset(source: str, line: int, column: int) -> int:
     return sum(len(text) + 1 for text in source.split("\n")[: line - 1]) + column - 1
 
 
-def _unshifted(offset: int, inserted: Sequence[int]) -> int:
-    for number, place in enumerate(inserted):
-        if offset <= place + 2 * number:
-            return offset - 2 * number
-    return max(0, offset - 2 * len(inserted))
+def _unshifted(offset: int, inserted: Insertions) -> int:
+    before = 0
+    for place, text in inserted:
+        if offset <= place + before:
+            break
+        before += len(text)
+    return max(0, offset - before)
 
 
 def _translated(message: str) -> tuple[str, str]:
@@ -234,6 +252,12 @@ class Binding:
     path: tuple[Segment, ...]
     kind: Kind
     fields: frozenset[str] | None = None
+    keys: bool = False  # a loop runs over it: of a map the sorted keys
+
+    @property
+    def bound_kind(self) -> Kind:
+        """The kind of what is bound to the variable."""
+        return "list:string" if self.keys and self.kind == "map" else self.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,16 +387,21 @@ def _scan_loop(loop: Comprehension, source: str, roots: frozenset[str], bound: f
 
 _ARITHMETIC: Final = frozenset(("_+_", "_-_", "_*_", "_/_"))
 _COMPARISON: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_"))
-_RETURNS: Final = {"double": "double", "int": "int", "size": "int", "math.ceil": "double", "math.floor": "double"}
+_RETURNS: Final = {
+    "double": "double", "int": "int", "size": "int", "math.ceil": "double", "math.floor": "double",
+    "split": "list:string",
+}  # fmt: skip
 
 
 class _Widening:
     """Finds the integer literals that stand beside a double, from the types of the paths around them."""
 
-    def __init__(self, kinds: Mapping[int, Kind], source: str) -> None:
+    def __init__(self, kinds: Mapping[int, Kind], source: str, keyed: Container[int]) -> None:
         self.kinds = kinds  # id(node of a chain) -> kind
+        self.keyed = keyed  # nodes of which a loop gets the keys as they are bound
         self.source = source
         self.ends: set[int] = set()  # offsets just behind the literals to widen
+        self.loops: set[int] = set()  # offsets of loops over what may be a map
 
     def type_of(self, tree: Tree, bound: Mapping[str, Kind]) -> Kind:
         """The kind of `tree` ("other" where it does not matter), widening literals inside on the way."""
@@ -397,6 +426,8 @@ class _Widening:
 
     def _loop(self, loop: Comprehension, bound: Mapping[str, Kind]) -> Kind:
         over = self.type_of(loop.range, bound)
+        if not over.startswith("list:") and id(loop.range) not in self.keyed and not is_empty(loop.range):
+            self.loops.add(loop.offset)
         element = over.removeprefix("list:") if over.startswith("list:") else "dyn" if over == "dyn" else "other"
         inner = {**bound, loop.variable: element, loop.accumulator: "other"}
         start = self.type_of(loop.start, bound)
@@ -471,7 +502,7 @@ def _is_integer(tree: Tree) -> bool:
 @lru_cache(maxsize=512)
 def _environment(variables: tuple[tuple[str, Kind], ...]) -> cel.Env:
     types = {name: _CEL_TYPES[kind] for name, kind in variables}
-    return cel.NewEnv(variables=types, extensions=list(_EXTENSIONS))
+    return cel.NewEnv(variables=types, extensions=[*_EXTENSIONS, _ORDERED])
 
 
 _NAME_LENGTH: Final = 3
@@ -492,49 +523,69 @@ def compile_tree(
 ) -> Program:
     """The checked program of a parsed source whose paths (`chains`) were found sound. Raises `Faults`."""
     taken: set[str] = set()
+    ranges: set[int] = set()
     for node in walk(tree):
         if isinstance(node, Name):
             taken.add(node.name)
         elif isinstance(node, Comprehension):
             taken |= {node.variable, node.accumulator}
-    bindings = _bindings(chains, kind_at, _variable_names(frozenset(taken)))
-    by_path = {binding.path: binding for binding in bindings}
+            ranges.add(id(node.range))
+    keyed = {id(chain.node) for chain in chains if id(chain.node) in ranges and not _keeps_its_name(chain.path)}
+    bindings = _bindings(chains, kind_at, _variable_names(frozenset(taken)), keyed)
+    by_use = {(binding.path, binding.keys): binding for binding in bindings}
+    bound = {id(chain.node): by_use[chain.path, id(chain.node) in keyed] for chain in chains}
     rewritten = source
     for chain in chains:
-        rewritten = _replaced(rewritten, chain, by_path[chain.path].name)
-    widening = _Widening({id(chain.node): by_path[chain.path].kind for chain in chains}, source)
+        rewritten = _replaced(rewritten, chain, bound[id(chain.node)].name)
+    widening = _Widening({node: binding.bound_kind for node, binding in bound.items()}, source, keyed)
     widening.type_of(tree, {})
-    ends = sorted(widening.ends)
-    for end in reversed(ends):
-        rewritten = rewritten[:end] + ".0" + rewritten[end:]
-    environment = _environment(tuple((binding.name, binding.kind) for binding in bindings))
+    inserted = sorted([*((end, ".0") for end in widening.ends), *_orderings(source, widening.loops)])
+    for offset, text in reversed(inserted):
+        rewritten = rewritten[:offset] + text + rewritten[offset:]
+    environment = _environment(tuple((binding.name, binding.bound_kind) for binding in bindings))
     try:
         program = environment.compile(rewritten)
         result = program.return_type().name()
     except Exception as error:  # pybind raises RuntimeError, TypeError or SystemError
-        raise Faults(_faults(str(error), rewritten, ends)) from None
+        raise Faults(_faults(str(error), rewritten, inserted)) from None
     if "optional_type" in result:
         raise Faults([Fault(0, "expression.optional", "the result may be absent; end with .orValue(...)")])
-    growth = _Growth(tree, {id(chain.node): by_path[chain.path].name for chain in chains})
+    growth = _Growth(tree, {node: binding.name for node, binding in bound.items()})
     return Program(source, program, bindings, result, growth)
 
 
+_MACRO: Final = re.compile(r"\.(?:\s|//[^\n]*\n)*[A-Za-z_]\w*(?:\s|//[^\n]*\n)*$")
+
+
+def _orderings(source: str, loops: set[int]) -> Iterator[tuple[int, str]]:
+    """What to insert before each of these loops (by the offset of its `(`), so that a map is run through in order."""
+    for offset in loops:
+        macro = _MACRO.search(source, 0, offset)
+        assert macro is not None, "a loop is written as a call of what it runs over"
+        yield macro.start(), f".{_IN_ORDER}()"
+
+
 def _bindings(
-    chains: Sequence[Chain], kind_at: Callable[[tuple[Segment, ...]], Kind], names: Iterator[str]
+    chains: Sequence[Chain], kind_at: Callable[[tuple[Segment, ...]], Kind], names: Iterator[str], keyed: set[int]
 ) -> tuple[Binding, ...]:
-    paths: dict[tuple[Segment, ...], list[Chain]] = {}
+    """A variable for each path, and one more where a loop runs over it (`keyed`: these nodes)."""
+    paths: dict[tuple[tuple[Segment, ...], bool], list[Chain]] = {}
     for chain in chains:
-        paths.setdefault(chain.path, []).append(chain)
+        paths.setdefault((chain.path, id(chain.node) in keyed), []).append(chain)
     result: list[Binding] = []
-    for path, uses in paths.items():
-        # A loop's variable may be shorter than the names given here; then it keeps its own.
-        name = str(path[0]) if len(path) == 1 and len(str(path[0])) < _NAME_LENGTH else next(names, None)
+    for (path, keys), uses in paths.items():
+        name = str(path[0]) if _keeps_its_name(path) else next(names, None)
         if name is None:
             raise Faults([Fault(0, "expression.too_long", "expected fewer different paths in one expression")])
         asked = {use.field for use in uses}
         fields = None if None in asked else frozenset(part for part in asked if part is not None)
-        result.append(Binding(name, path, kind_at(path), fields))
+        result.append(Binding(name, path, kind_at(path), fields, keys))
     return tuple(result)
+
+
+def _keeps_its_name(path: Sequence[Segment]) -> bool:
+    """Whether this is the variable of a `for_each` around, with a name too short for another to fit in its place."""
+    return len(path) == 1 and len(str(path[0])) < _NAME_LENGTH
 
 
 def _replaced(source: str, chain: Chain, name: str) -> str:
@@ -588,7 +639,11 @@ class Program:
         if binding.fields is not None and type(value) is dict:
             value = {name: value[name] for name in binding.fields if name in value}
         try:
-            return convert(value, binding.kind, self._growth.deep)
+            if binding.keys and isinstance(value, Mapping):
+                value = sorted(value)
+            elif binding.bound_kind != binding.kind:
+                raise TypeError
+            return convert(value, binding.bound_kind, self._growth.deep)
         except (TypeError, ValueError, OverflowError):
             raise ExpressionError(
                 "expression.error", f"expected {_spoken(binding.kind)} in {spell(binding.path)}, found another type"
@@ -758,7 +813,8 @@ def _plain(value: cel.Value) -> Json:
     if name.startswith("LIST"):
         return [_plain(item) for item in value.value()]
     if name.startswith("MAP"):
-        return {_key(key): _plain(item) for key, item in value.value().items()}
+        items = {_key(key): item for key, item in value.value().items()}
+        return {key: _plain(items[key]) for key in sorted(items)}
     read = _SCALARS.get(name)
     if read is None:
         # An optional inside a list says that it is an ERROR: its type has no name in the library.

@@ -451,7 +451,7 @@ def _compile(source: str, names: Names) -> tuple[Program, _Scanned, list[Fault]]
 
 
 # Codes of doubts: warnings, not errors.
-DOUBTS: Final = frozenset(("expression.enum", "expression.map_order", "expression.unguarded"))
+DOUBTS: Final = frozenset(("expression.enum", "expression.unguarded"))
 
 
 def _shown(tree: cel.Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
@@ -525,9 +525,6 @@ class _Doubts:
     def _loop(self, loop: cel.Comprehension, known: Guards, items: Mapping[str, Look]) -> None:
         over = self._look(loop.range, items)
         schema = over.schema if isinstance(over.schema, Mapping) else {}
-        if schema.get("type") == "object" and isinstance(loop.start, cel.Listing):
-            message = "the order of a map's keys is unspecified; don't build text from it, loop over a list instead"
-            self.doubts.append(Fault(loop.offset, "expression.map_order", message))
         item = schema.get("items") if schema.get("type") == "array" else None
         inner = {**items, loop.variable: Look(resolve(item, over.root), root=over.root) if item else Look({})}
         self._visit(loop.range, known, items)

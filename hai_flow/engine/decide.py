@@ -510,7 +510,7 @@ def _fire_timeouts(draft: Draft) -> bool:
         return False
     worked = draft.state.worked_at(draft.now)
     late = [path for path, due in draft.state.timeouts.items() if due <= worked]
-    for path in sorted(late, key=lambda path: path.count("/")):
+    for path in sorted(late, key=lambda path: (path.count("/"), path)):
         if path not in draft.state.timeouts:  # it was stopped with the block around it
             continue
         if path == "":  # a child run that has no time left

@@ -442,7 +442,7 @@ def resolve_call(draft: Draft, step: Step, output: Json, error: e.Error | None) 
 
 def close_message(draft: Draft, path: str, *, aborted: bool = False) -> None:
     """End the messages that the step's attempt was streaming."""
-    for id, owner in draft.state.open_messages.items():
+    for id, owner in sorted(draft.state.open_messages.items()):  # a map of the state has an order of chance
         if owner == path:
             draft.emit(e.MessageEnded, message_id=id, aborted=aborted)
 
@@ -870,7 +870,7 @@ def stop_leaf(draft: Draft, step: Step, reason: str) -> None:
 
 def cut_attempts(draft: Draft, reason: str) -> None:
     """The grace period is over: effects that were told to cancel and have not ended are cut off."""
-    for path in list(draft.state.attempts):
+    for path in sorted(draft.state.attempts):
         if not in_cleanup(path):
             _drop_work(draft, path, reason)
             stop_leaf(draft, draft.step(path), reason)

@@ -140,7 +140,7 @@ def _paths(old: Plan, new: Plan, mapping: Mapping[str, str]) -> tuple[dict[str, 
 
 def _of_steps(old: Plan, new: Plan, state: RunState, paths: dict[str, str]) -> Iterator[Obstacle]:
     known: dict[str, list[tuple[str, StepState | None]]] = {}  # by path of the plan: its instances
-    for path, step in state.steps.items():
+    for path, step in sorted(state.steps.items(), key=lambda entry: entry[0]):
         if path:
             known.setdefault(plan_path(path), []).append((path, step))
     for path in state.ready:
