@@ -57,6 +57,8 @@ log = structlog.get_logger(__name__)
 
 LOSSES_BEFORE_ALONE: Final = 3
 RETRIES_MAX: Final = 3  # of one batch, before it is halved: one locked row must not stop the others for ever
+APART_SECONDS_MIN: Final = 0.1  # before a run is loaded apart from the others; doubled at each failure
+APART_SECONDS_MAX: Final = 5.0
 STOP_SECONDS: Final = 20.0
 HINT_SECONDS: Final = 0.02  # after a hint has gone out, those of this long go out together
 SNAPSHOT_BYTES_MIN: Final = 64 * 1024
@@ -210,6 +212,7 @@ class Committer(Service):
         self._cache_bytes = 0
         self._lanes = [_Lane() for _ in range(lanes)]
         self._loads = _Lane()
+        self._apart = asyncio.Semaphore(1)  # of the runs that are loaded apart from the others, one at once
         self._hints: set[str] = set()
         self._unclaimed = False
         self._hint = asyncio.Event()
@@ -762,15 +765,51 @@ class Committer(Service):
     async def _run_loads(self) -> None:
         while True:
             await self._loads.ready.wait()
-            batch = self._loads.take(self._entries_max)
+            batches = deque([self._loads.take(self._entries_max)])
+            while batches:
+                batch = batches.popleft()
+                try:
+                    await self._load(batch)
+                except Exception as error:
+                    batches.extendleft(reversed(await self._not_loaded(batch, error)))
+
+    async def _not_loaded(self, batch: list[Hot], error: Exception) -> list[list[Hot]]:
+        """What is to be loaded again, and in what batches, of one whose load failed: halved until the culprit is alone.
+
+        A run that waited for a lock or took too long makes all others of its batch wait as long: each is tried alone.
+        """
+        fault = classify(error)
+        if fault is Fault.UNKNOWN:
+            await asyncio.sleep(0.1)  # the database is away: everyone waits for it, nobody spins
+            for hot in batch:
+                self._loads.add(hot)
+            return []
+        if len(batch) > 1:
+            step = 1 if fault is Fault.RETRY else (len(batch) + 1) // 2
+            return [batch[start : start + step] for start in range(0, len(batch), step)]
+        (hot,) = batch
+        if _passing(error):
+            self._spawn(self._load_apart(hot), "load a run apart")
+        else:
+            self._give_up(hot, error)
+        return []
+
+    async def _load_apart(self, hot: Hot) -> None:
+        """Load a run whose load failed alone for a reason that may pass, until it has passed: meanwhile the loader
+        serves the others."""
+        pause = APART_SECONDS_MIN
+        while True:
+            await asyncio.sleep(pause)
             try:
-                await self._load(batch)
+                async with self._apart:
+                    await self._load([hot])
+                return
             except Exception as error:
                 if not _passing(error):
-                    log.error("load_failed", runs=len(batch), exc_info=error)
-                await asyncio.sleep(0.1)  # the database is away: everyone waits for it, nobody spins
-                for hot in batch:
-                    self._loads.add(hot)
+                    self._give_up(hot, error)
+                    return
+                log.warning("load_failed", run_id=str(hot.id), error=str(error) or repr(error))
+            pause = min(2 * pause, APART_SECONDS_MAX)
 
     async def _load(self, batch: list[Hot]) -> None:
         began = time.monotonic()

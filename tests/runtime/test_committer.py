@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 from uuid import UUID, uuid4
 
+import asyncpg
 import pytest
 
 from hai_flow.engine import commands as c
@@ -370,6 +371,63 @@ async def test_a_run_whose_log_cannot_be_read_is_an_error_for_it_alone(make: Mak
     got = await asyncio.gather(*(submit(b, run_id, note("s")) for run_id in (broken, sound)), return_exceptions=True)
     assert isinstance(got[0], StoreError)
     assert isinstance(got[1], Outcome)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [asyncpg.CharacterNotInRepertoireError, asyncpg.InternalServerError, asyncpg.LockNotAvailableError, ValueError],
+)
+async def test_a_run_whose_load_fails_keeps_no_other_from_being_loaded(
+    make: Make, monkeypatch: pytest.MonkeyPatch, fault: type[Exception]
+) -> None:
+    a, b = await make(), await make()
+    bad, *others = [(await start(a, LISTENING)).run_id for _ in range(24)]
+    real, broken, loads = runs.load_runs, True, 0
+
+    async def load(connection: Any, run_ids: Any, *rest: Any) -> Any:
+        nonlocal loads
+        loads += 1
+        if broken and bad in run_ids:
+            raise fault("the load of the bad run")
+        return await real(connection, run_ids, *rest)
+
+    monkeypatch.setattr(runs, "load_runs", load)
+    for number in range(3):
+        asked = asyncio.create_task(outcome_of(b, bad, note(f"bad {number}")))
+        async with asyncio.timeout(30):
+            await asyncio.gather(*(submit(b, run_id, note(str(number))) for run_id in others))
+        if fault in (asyncpg.CharacterNotInRepertoireError, ValueError):
+            with pytest.raises(StoreError):
+                await asked
+        else:  # it may pass, so who asked for it waits
+            assert not asked.done()
+    assert loads < 100
+    broken = False
+    assert (await submit(b, bad, note("good"))).seq
+
+
+async def test_ids_and_slots_of_a_batch_of_loads_are_looked_up_in_one_statement_each(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = await make(), await make()
+    failed = [(await start(a, "steps:\n  - fail: no\n", thread=f"t{n}")).run_id for n in range(20)]
+    busy = (await start(a, ASKING, thread="t0")).run_id
+    statements: list[str] = []
+    for name in ("commands_of", "slot_holders", "load_runs"):
+        real = getattr(runs, name)
+
+        async def counted(*given: Any, name: str = name, real: Any = real) -> Any:
+            statements.append(name)
+            return await real(*given)
+
+        monkeypatch.setattr(runs, name, counted)
+    retry = c.Retry(by="user:local")
+    got = await asyncio.gather(*(outcome_of(b, run_id, retry, command_id="r") for run_id in failed))
+    assert isinstance(got[0], Rejected)
+    assert got[0].code == "thread_busy"
+    assert all(isinstance(each, Outcome) for each in got[1:])
+    assert sorted(statements) == ["commands_of", "load_runs", "slot_holders"]
+    assert await status_of(a, busy) == "waiting"
 
 
 @pytest.mark.parametrize("happened", [True, False])
