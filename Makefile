@@ -1,6 +1,6 @@
 # The same words everywhere: here, in CI and in the documentation. Everything but `help` makes .venv first if needed.
 
-.PHONY: help check test test-browsers bench soak docs lock
+.PHONY: help check test test-browsers mutants bench soak docs lock
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -13,6 +13,10 @@ test: ## All tests
 
 test-browsers: ## Other people's frontends in a real browser (docs/conformance-clients.md)
 	python3 cli.py test-browsers
+
+mutants: ## Put bugs into a copy of the project, see that tests fail (docs/mutants.md)
+	python3 cli.py install
+	.venv/bin/python -m tests.mutants
 
 bench: ## Measure the system on this machine
 	python3 cli.py install

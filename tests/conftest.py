@@ -14,11 +14,13 @@ from tests.support.postgres import Server, serve
 @pytest.fixture(scope="session")
 def postgres_server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """The server of this test run, shared by all xdist workers. HAI_FLOW_TEST_DATABASE_URL names one that
-    runs.
+    runs; HAI_FLOW_TEST_SESSION the run whose template several of pytest's processes share (`tests.mutants`).
     """
     worker = getattr(request.config, "workerinput", None)
     session = worker["testrunuid"] if worker else uuid.uuid4().hex
     prefix = worker["workerid"] if worker else "main"
+    if shared := os.environ.get("HAI_FLOW_TEST_SESSION"):
+        session, prefix = shared, f"p{os.getpid()}"
     with serve(session[:12], prefix, os.environ.get("HAI_FLOW_TEST_DATABASE_URL") or None) as server:
         yield server
 

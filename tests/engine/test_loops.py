@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hai_flow.engine import events as e
+from hai_flow.engine.loops import ITEMS_MAX, index_of, next_iteration
+from hai_flow.engine.state import LoopState
 from tests.support.runs import MINUTE, Play
 
 # --- for_each ---------------------------------------------------------------------------------------------------------
@@ -289,6 +291,42 @@ def test_a_timeout_bounds_all_of_a_loop() -> None:
     play.advance(MINUTE)
     assert (play.status, play.error.code, play.error.path) == ("failed", "step.timeout", "r")
     assert play.step("r[1]/w") == "stopped"
+
+
+# --- which iterations, and how many --------------------------------------------------------------------------------
+
+
+def test_a_list_has_at_most_ten_thousand_items() -> None:
+    text = (
+        "input: {type: object, properties: {list: {type: array}}}\n"
+        'steps: [{id: each, for_each: {items: "${{ input.list }}", steps: [{wait: {for: 1d}}]}}]'
+    )
+    assert Play(text, input={"list": list(range(ITEMS_MAX))}).status == "waiting"
+    play = Play(text, input={"list": list(range(ITEMS_MAX + 1))})
+    assert (play.error.code, play.error.path) == ("expression.too_large", "each")
+    assert "at most 10000 items, found 10001" in play.error.message
+    assert play.open == {}
+
+
+def test_truth_is_no_name_of_an_iteration() -> None:
+    play = Play("steps: [{id: each, for_each: {items: [true, 7, x], steps: [{id: w, call: t.f}], max_parallel: 3}}]")
+    assert set(play.open) == {"each[0]/w", "each[7]/w", "each[x]/w"}
+
+
+def test_what_is_begun_again_goes_before_what_was_never_begun() -> None:
+    loop = LoopState(keys=("a", "b", "c", "d"), begun=3, again=("b", "c"))
+    assert next_iteration("each", loop) == ("each[b]",)
+    assert next_iteration("each", LoopState(keys=("a", "b"), begun=1)) == ("each[b]",)
+    assert next_iteration("each", LoopState(keys=("a", "b"), begun=2)) == ()
+    assert next_iteration("each", LoopState(keys=("a", "b"), begun=2, again=("a",))) == ("each[a]",)
+
+
+def test_the_place_of_an_iteration_is_found_among_those_that_were_begun() -> None:
+    loop = LoopState(keys=("a", "b", "c"), begun=2)
+    assert [index_of(loop, key) for key in "ab"] == [0, 1]
+    assert index_of(LoopState(keys=("a", "b"), begun=9), "b") == 1
+    with pytest.raises(AssertionError, match="c is no key"):
+        index_of(loop, "c")
 
 
 # --- going on after a failure -----------------------------------------------------------------------------------------

@@ -23,7 +23,13 @@ DOCUMENT: dict[str, Any] = {"a": {"b": [1, 2, {"c": None}]}, "x/y": {"m~n": 1}, 
         {"op": "replace", "path": "", "value": 7}, {"op": "remove", "path": "/a/b/2/c"}, {"op": "remove", "path": "/n"},
         {"op": "move", "from": "/a/b/0", "path": "/n"}, {"op": "copy", "from": "/a", "path": "/a/b/2/c"},
         {"op": "test", "path": "/x~1y/m~0n", "value": 1}, {"op": "test", "path": "/n", "value": 1.0},
-        {"op": "move", "from": "/n", "path": "/n"},
+        {"op": "move", "from": "/n", "path": "/n"}, {"op": "move", "from": "/a/b", "path": "/a/bc"},
+        {"op": "add", "path": "/a/b/3", "value": 4}, {"op": "add", "path": "/a/b/2/c", "value": 4},
+        {"op": "add", "path": "/a/b/2/d", "value": 4}, {"op": "replace", "path": "/a/b/1", "value": 9},
+        {"op": "replace", "path": "/a/b/2/c", "value": 9}, {"op": "remove", "path": "/a/b/0"},
+        {"op": "remove", "path": "/a/b/1"}, {"op": "remove", "path": "/a/b/2"}, {"op": "remove", "path": "/a/b"},
+        {"op": "move", "from": "/a/b/2/c", "path": "/a/b/0"}, {"op": "copy", "from": "/a/b", "path": "/a/b/-"},
+        {"op": "test", "path": "/a/b", "value": [1.0, 2, {"c": None}]},
     ],
 )  # fmt: skip
 def test_what_applies_applies_as_the_reference_does_and_leaves_the_original_alone(operation: dict[str, Any]) -> None:
@@ -44,11 +50,40 @@ def test_what_applies_applies_as_the_reference_does_and_leaves_the_original_alon
         {"op": "add", "path": "n", "value": 1}, {"op": "add", "path": "/a/b/01", "value": 1},
         {"op": "merge", "path": "/n"},
         {"op": "copy", "path": "/n"}, {"op": "add", "value": 1},
+        {"op": "move", "from": "/a", "path": "/a/new/x"}, {"op": "merge", "from": "/n", "path": "/n", "value": 1},
+        {"op": "remove", "path": "/q"}, {"op": "remove", "path": "/a/q"}, {"op": "remove", "path": "/n/q"},
+        {"op": "remove", "path": "/a/q/r"}, {"op": "remove", "path": "/n/q/r"}, {"op": "remove", "path": "/a/b/01"},
+        {"op": "test", "path": "/n/q", "value": 1}, {"op": "copy", "from": "/n/q", "path": "/x"},
+        {"op": "replace", "path": "/a/b/3", "value": 1}, {"op": "replace", "path": "/a/b/²", "value": 1},
+        {"op": "add", "path": "/a/b/٣", "value": 1}, {"op": "add", "path": "/a/b/4", "value": 1},
+        {"op": "add", "path": "/a/b/3/c", "value": 1}, {"op": "add", "path": "/q/r/s", "value": 1},
     ],
 )  # fmt: skip
 def test_what_does_not_apply_is_a_patch_error_that_names_the_operation(operation: dict[str, Any]) -> None:
     with pytest.raises(PatchError, match="operation 1: "):
         apply_patch(DOCUMENT, [{"op": "test", "path": "/n", "value": 1}, operation])
+
+
+@pytest.mark.parametrize(
+    ("operation", "words"),
+    [
+        ({"op": "test", "path": "", "value": 1}, "test failed at the root"),
+        ({"op": "test", "path": "/n", "value": 2}, "test failed at /n"),
+        ({"op": "remove", "path": "/a/b/q"}, "expected a list index, found 'q'"),
+        ({"op": "replace", "path": "/a/b/3", "value": 1}, "index 3 is beyond the list's 3 items"),
+        ({"op": "replace", "path": "/a/b/-", "value": 1}, "expected a list index, found '-'"),
+        ({"op": "move", "from": "/a", "path": "/a/b/0"}, "a value can't be moved into itself"),
+        ({"op": "add", "path": "/q/r", "value": 1}, "there is no 'q': a parent must exist"),
+        ({"op": "remove", "path": "/q"}, "there is no 'q'"),
+        ({"op": "remove", "path": "/n/q"}, "'q' lies inside a value that is neither an object nor a list"),
+        ({"op": "test", "path": "/n/q", "value": 1}, "'q' lies inside a value that is neither an object nor a list"),
+        ({"op": "merge", "path": "/n"}, "expected op add, remove, replace, move, copy or test, found 'merge'"),
+    ],
+)
+def test_a_patch_that_does_not_apply_says_why(operation: dict[str, Any], words: str) -> None:
+    with pytest.raises(PatchError) as refused:
+        apply_patch(DOCUMENT, [operation])
+    assert str(refused.value) == f"operation 0: {words}"
 
 
 def test_a_patch_has_at_most_256_operations() -> None:
@@ -73,6 +108,30 @@ def test_a_pointer_reads_back_as_it_was_written(parts: list[str]) -> None:
         ({"a": 1}, {"a": True}, False),
         ("1", 1, False),
         (0, False, False),
+        (1, True, False),
+        (True, True, True),
+        (False, 0.0, False),
+        ([1, 2], [1], False),
+        ([1, 2], [1, 3], False),
+        ([1, 2], [3, 2], False),
+        ([True], [1], False),
+        ([], [], True),
+        ([], {}, False),
+        ({}, [], False),
+        ([], None, False),
+        (None, [], False),
+        ({"a": 1}, {"b": 1}, False),
+        ({"a": 1}, {"a": 1, "b": 2}, False),
+        ({"a": 1, "b": 2}, {"a": 1}, False),
+        ({"a": 1, "b": 2}, {"b": 2.0, "a": 1}, True),
+        ({"a": 1, "b": 2}, {"a": 1, "b": 3}, False),
+        ({"a": 1}, None, False),
+        (None, {"a": 1}, False),
+        (None, None, True),
+        ("a", "a", True),
+        ("a", "b", False),
+        (1, 2, False),
+        (1.5, 1, False),
     ],
 )
 def test_true_is_not_one_but_one_is_one_point_zero(left: Any, right: Any, same: bool) -> None:

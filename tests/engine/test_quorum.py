@@ -121,3 +121,13 @@ def test_all_means_everyone_by_name_and_nobody_is_never_all() -> None:
 def test_many_people_and_seats_are_matched_without_end_or_recursion_too_deep(count: int) -> None:
     people = {f"p{n}": ["role:a", "role:b"] if n % 2 else ["role:a"] for n in range(2 * count)}
     assert free_seats({"role:a": count, "role:b": count}, people) == {}
+
+
+def test_what_is_missing_is_counted_by_people_by_seats_and_by_name() -> None:
+    boss = {"user:ann": ("role:boss",)}
+    assert missing(3, boss) == Missing(2, {}, ())
+    assert missing({"role:boss": 2, "role:cfo": 1}, boss) == Missing(2, {"role:boss": 1, "role:cfo": 1}, ())
+    assert missing({"role:cfo": 1, "any": 3}, boss) == Missing(2, {"role:cfo": 1}, ())
+    assert missing("all", boss, ("user:bob", "user:ann", "user:abe")) == Missing(2, {}, ("user:abe", "user:bob"))
+    assert missing("all", boss, ("user:ann",)) == Missing(0, {}, ())
+    assert missing("all", boss, ()) == Missing(1, {}, ()), "of nobody one more than there is"

@@ -186,6 +186,9 @@ async def test_a_command_id_is_carried_out_once_and_its_outcome_is_kept(db: Data
     assert stored == {(start.run_id, "c1"): runs.CommandRow("c1", b"sha", b'{"first":true}')}
     other = birth(commands=[vote])
     assert (await commit(db, other))[0], "ids are the run's own"
+    third = birth()
+    await commit(db, third)
+    assert (await commit(db, decision(third.run_id, 1, commands=[vote])))[0], "also those of a run that is there"
 
 
 async def test_a_finished_run_frees_its_slot_in_the_same_commit(db: Database) -> None:  # H7

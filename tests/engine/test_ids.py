@@ -1,0 +1,65 @@
+"""Ids are made from what they name. They are kept in logs and databases for ever: no release makes them otherwise."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from hai_flow.engine import ids
+
+RUN = "01900000-0000-7000-8000-000000000001"
+
+
+def test_ids_are_those_that_every_release_has_made() -> None:
+    assert ids.message_id(RUN, "a/b", 2, 0) == "msg_0df8bd93ae1e337d9c232099"
+    assert ids.pending_id(RUN, "a/b", 1) == "call_agiaaaaaabyabaaaaaaaaaaaae_99d26b8ddd05"
+    assert ids.tool_call_id(RUN, "a/b", 1) == "call_agiaaaaaabyabaaaaaaaaaaaae_c3d36315c117"
+    assert ids.child_run_id(RUN, "a/b", 1) == "f62f4410-6e5c-854e-80a3-5b0eb4dd610d"
+    assert ids.turn_id(RUN, 3) == f"{RUN}.3"
+    assert [ids.jitter(RUN, "a/b", attempt) for attempt in (1, 2)] == [0.9808293599635363, 0.5344731148798019]
+
+
+def test_each_part_of_what_an_id_names_makes_another_id() -> None:
+    made = {
+        ids.message_id(run, path, attempt, n)
+        for run in (RUN, "other") for path in ("a", "b") for attempt in (1, 2) for n in (0, 1)
+    }  # fmt: skip
+    assert len(made) == 16
+    children = {ids.child_run_id(run, path, n) for run in (RUN, "other") for path in ("a", "b") for n in (1, 2)}
+    assert len(children) == 8
+
+
+def test_the_id_of_a_child_is_a_uuid_of_our_own_making() -> None:
+    for attempt in range(100):
+        made = UUID(ids.child_run_id(RUN, "a", attempt))
+        assert (made.int >> 76) & 0xF == 8
+        assert (made.int >> 62) & 0b11 == 0b10
+
+
+def test_the_id_of_a_pending_names_its_run() -> None:
+    assert ids.run_of_pending(ids.pending_id(RUN, "a", 1)) == UUID(RUN)
+    assert ids.run_of_pending(ids.tool_call_id(RUN, "a", 1)) == UUID(RUN)
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        "", "call", "call__", "call_short_x", f"{ids.call_prefix(RUN)}x_y", f"msg_{'a' * 26}_x", f"call_{'a' * 25}_x",
+        f"call_{'a' * 27}_x", f"call_{'a' * 25}!_x", f"call_{'a' * 26}_é", f"call_{'é' * 26}_x", f"call_{'0' * 26}_x",
+    ],
+)  # fmt: skip
+def test_what_is_not_of_the_form_of_a_pendings_id_names_no_run(id: str) -> None:
+    assert ids.run_of_pending(id) is None
+
+
+@pytest.mark.parametrize("n", [1, 10, 999_999_999])
+def test_the_id_of_a_turn_names_its_run_and_its_number(n: int) -> None:
+    assert ids.turn_of(ids.turn_id(RUN, n)) == (UUID(RUN), n)
+
+
+@pytest.mark.parametrize(
+    "id", ["", RUN, f"{RUN}.0", f"{RUN}.01", f"{RUN}.1234567890", f"{RUN}.x", f"x{RUN}.1", f"{RUN}.1\n"]
+)
+def test_what_is_not_of_the_form_of_a_turns_id_names_no_turn(id: str) -> None:
+    assert ids.turn_of(id) is None

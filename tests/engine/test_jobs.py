@@ -1,0 +1,103 @@
+"""What is to be done for a run, and when it must be looked at: functions of its state alone."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from immutables import Map
+
+from hai_flow.engine.jobs import Continue, Perform, is_busy, is_working, next_ready, open_jobs, performed, wake_at
+from hai_flow.engine.retry import SUSPECT_AFTER_LOST
+from hai_flow.engine.state import RunState, Status, StepState, Timer
+
+CHILD = "01900000-0000-7000-8000-000000000009"
+IDLE: RunState = RunState("run", status="running")
+
+
+def state(**changes: object) -> RunState:
+    return msgspec.structs.replace(IDLE, **changes)
+
+
+def steps(**lost: int) -> Map[str, StepState]:
+    return Map({path: StepState("running", 0, lost=times) for path, times in lost.items()})
+
+
+@pytest.mark.parametrize(
+    ("status", "performs", "continues"),
+    [
+        ("running", True, True), ("stopping", True, True), ("paused", True, False), ("needs_attention", True, False),
+        ("waiting", False, False), ("queued", False, False), ("finished", False, False), ("failed", False, False),
+    ],
+)  # fmt: skip
+def test_a_holder_performs_what_is_open_and_continues_what_is_ready(
+    status: Status, performs: bool, continues: bool
+) -> None:
+    open_and_ready = state(status=status, attempts=Map({"a": 2}), steps=steps(a=0), ready=("b",))
+    jobs = open_jobs(open_and_ready)
+    assert jobs == [Perform("a", 2)] * performs + [Continue()] * continues
+
+
+def test_without_a_ready_step_nothing_is_to_be_continued() -> None:
+    assert open_jobs(state()) == []
+    assert open_jobs(state(attempts=Map({"a": 1}), steps=steps(a=0))) == [Perform("a", 1)]
+
+
+def test_child_runs_are_performed_by_nobody() -> None:
+    both = state(attempts=Map({"a": 1, "sub": 1}), children=Map({"sub": CHILD}))
+    assert dict(performed(both)) == {"a": 1}
+    assert is_busy(both)
+    alone = state(attempts=Map({"sub": 1}), children=Map({"sub": CHILD}))
+    assert not performed(alone)
+    assert not is_busy(alone)
+
+
+def test_a_child_works_for_its_parent_until_it_waits_itself() -> None:
+    waits = state(attempts=Map({"sub": 1, "other": 1}), children=Map({"sub": CHILD, "other": CHILD}), idle=("sub",))
+    assert is_working(waits)
+    assert not is_working(msgspec.structs.replace(waits, idle=("sub", "other")))
+    assert is_working(msgspec.structs.replace(waits, idle=()))
+    assert not is_working(state())
+
+
+@pytest.mark.parametrize(
+    ("status", "busy"),
+    [("running", True), ("stopping", True), ("paused", False), ("needs_attention", False), ("waiting", False)],
+)
+def test_somebody_must_hold_a_run_that_goes_on_by_itself(status: Status, busy: bool) -> None:
+    assert is_busy(state(status=status, ready=("a",))) is busy
+    assert not is_busy(state(status=status))
+
+
+def test_a_suspect_waits_until_nothing_else_runs_and_nothing_begins_beside_it() -> None:
+    suspect = SUSPECT_AFTER_LOST
+    assert next_ready(state()) is None
+    assert next_ready(state(ready=("a", "b"), steps=steps(a=suspect))) == "a"
+    beside = state(ready=("a", "b"), attempts=Map({"c": 1}), steps=steps(a=suspect, b=suspect - 1, c=0))
+    assert next_ready(beside) == "b"
+    assert next_ready(msgspec.structs.replace(beside, ready=("a",))) is None
+    alone = state(ready=("b",), attempts=Map({"a": 1, "c": 1}), steps=steps(a=suspect, b=0, c=0))
+    assert next_ready(alone) is None
+
+
+def test_a_run_is_looked_at_when_its_first_timer_or_its_first_timeout_is_due() -> None:
+    timers = (Timer(50, "a", "wait"), Timer(90, "b", "deadline"))
+    late = {"timeouts": Map({"x": 40, "y": 70}), "worked": 10, "running_since": 1000}
+    assert wake_at(state()) is None
+    assert wake_at(state(timers=timers)) == 50
+    assert wake_at(state(**late)) == 1030
+    assert wake_at(state(timers=timers, **late)) == 50
+    assert wake_at(state(timers=(Timer(2000, "a", "wait"),), **late)) == 1030
+    assert wake_at(state(**{**late, "running_since": None})) is None, "the clock of timeouts stands"
+
+
+@pytest.mark.parametrize("status", ["paused", "needs_attention"])
+def test_while_a_run_is_halted_only_the_time_of_people_goes_on(status: Status) -> None:
+    timers = (
+        Timer(10, "a", "wait"),
+        Timer(20, "b", "halting_deadline"),
+        Timer(50, "c", "remind"),
+        Timer(70, "d", "deadline"),
+    )
+    assert wake_at(state(status=status, timers=timers)) == 50
+    assert wake_at(state(status=status, timers=timers[:2])) is None
+    assert wake_at(state(status=status, timers=timers[2:][::-1])) == 50, "whatever their order"

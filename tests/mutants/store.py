@@ -1,0 +1,891 @@
+"""Bugs of the store: what a commit compares and writes, who gets what, and what is read back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Room
+from tests.mutants.operators import Target
+
+_COMMIT: Final = "tests/store/test_commit.py"
+_READS: Final = "tests/store/test_reads.py"
+_OF_SIGNALS: Final = "tests/store/test_signals.py"
+_OF_FEEDBACK: Final = "tests/store/test_feedback.py"
+_OF_SLOTS: Final = "tests/runtime/test_slots.py"
+_OF_TRIGGERS: Final = "tests/runtime/test_triggers.py"
+
+# --- runs: the commit -------------------------------------------------------------------------------------------------
+
+runs = Room("hai_flow/store/runs.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
+runs.bug(
+    "entries go out unsorted",
+    ("numbers = sorted(range(len(entries)), key=keys.__getitem__)", "numbers = list(range(len(entries)))"),
+)
+runs.bug(
+    "a run may be in a batch twice",
+    ('    assert len(set(keys)) == len(keys), "a run is in a batch at most once"\n', ""),
+    by=f"{_COMMIT}::test_a_run_twice_in_one_batch_is_refused_before_it_is_sent",
+)
+runs.bug(
+    "winners are told each other's outcome",
+    ("{numbers[place - 1]: each for place", "{place - 1: each for place"),
+    by=f"{_COMMIT}::test_entries_in_any_order_are_told_their_own_outcome",
+)
+runs.bug(
+    "a decision does not compare the version",
+    ("THEN r.version = b.version        -- a decision", "THEN true"),
+    by=f"{_COMMIT}::test_of_two_decisions_on_one_version_one_wins",
+)
+runs.bug(
+    "chunks do not compare the fence",
+    ("ELSE r.fence = b.fence AND r.worker = {me} END", "ELSE r.worker = {me} END"),
+    by=f"{_COMMIT}::test_chunks_neither_lose_to_decisions_nor_defeat_them",
+)
+runs.bug(
+    "chunks of a process that does not hold the run are taken",
+    ("ELSE r.fence = b.fence AND r.worker = {me} END", "ELSE r.fence = b.fence END"),
+    by=f"{_COMMIT}::test_a_zombie_reports_what_it_began_but_does_not_get_the_claim_back",
+)
+runs.bug(
+    "chunks move the version, so that decisions lose to them",
+    ("version = r.version + (b.version IS NOT NULL)::int", "version = r.version + 1"),
+    by=f"{_COMMIT}::test_chunks_neither_lose_to_decisions_nor_defeat_them",
+)
+runs.bug(
+    "another tenant's entry wins",
+    ("WHERE r.id = b.id AND (r.tenant = b.tenant) IS TRUE\n    AND CASE", "WHERE r.id = b.id\n    AND CASE"),
+    by=f"{_COMMIT}::test_another_tenant_s_entry_loses_and_writes_nothing",
+)
+runs.bug(
+    "a dead worker's commit takes the claim",
+    ("WHERE id = {me} AND alive_until > now()", "WHERE id = {me}"),
+    by=f"{_COMMIT}::test_a_dead_worker_s_commit_takes_no_claim_so_that_somebody_alive_can",
+)
+runs.bug(
+    "a commit takes the claim that another worker holds",
+    ("WHEN b.busy THEN coalesce(r.worker, (SELECT id FROM me)) END", "WHEN b.busy THEN (SELECT id FROM me) END"),
+)
+runs.bug(
+    "a run that rests keeps its claim",
+    ("worker = CASE WHEN b.busy IS NULL THEN r.worker", "worker = CASE WHEN b.busy IS NOT TRUE THEN r.worker"),
+)
+runs.bug(
+    "a cut raises no fence",
+    (
+        "(coalesce(b.cut, false) OR (b.busy IS FALSE AND r.worker IS NOT NULL)",
+        "((b.busy IS FALSE AND r.worker IS NOT NULL)",
+    ),
+    by=f"{_COMMIT}::test_chunks_neither_lose_to_decisions_nor_defeat_them",
+)
+runs.bug(
+    "a claim that is given back raises no fence",
+    ("(coalesce(b.cut, false) OR (b.busy IS FALSE AND r.worker IS NOT NULL)", "(coalesce(b.cut, false)"),
+)
+runs.bug(
+    "a claim that is taken raises no fence",
+    ("\n                       OR (b.busy IS TRUE AND r.worker IS NULL))::int", ")::int"),
+)
+runs.bug(
+    "a decision that nobody can perform is not due",
+    ("\n                   WHEN coalesce(r.worker, (SELECT id FROM me)) IS NULL THEN {at} END", " END"),
+)
+runs.bug(
+    "a birth that nobody can perform is not due",
+    ("THEN wake_at WHEN (SELECT id FROM me) IS NULL THEN {at} END", "THEN wake_at END"),
+)
+runs.bug(
+    "a repeated command is carried out again",
+    ("    AND {unrepeated}\n    AND ({seated})", "    AND ({seated})"),
+    by=f"{_COMMIT}::test_a_command_id_is_carried_out_once_and_its_outcome_is_kept",
+)
+runs.bug(
+    "command ids are those of all runs",
+    (
+        "JOIN commands c ON c.run_id = k.run_id AND c.command_id = k.command_id\n)",
+        "JOIN commands c ON c.command_id = k.command_id\n)",
+    ),
+    by=f"{_COMMIT}::test_a_command_id_is_carried_out_once_and_its_outcome_is_kept",
+)
+runs.bug(
+    "the slot of a run that has ended stays taken",
+    ("WHERE won.ended AND x.run_id = won.id", "WHERE false AND x.run_id = won.id"),
+    by=f"{_COMMIT}::test_a_finished_run_frees_its_slot_in_the_same_commit",
+)
+runs.bug(
+    "any commit of a run frees its slot",
+    ("WHERE won.ended AND x.run_id = won.id", "WHERE x.run_id = won.id"),
+)
+runs.bug(
+    "the chain of hashes forgets what came before",
+    ("head = sha256(r.head || b.events)", "head = sha256(b.events)"),
+    by=f"{_COMMIT}::test_a_log_row_says_which_events_it_holds_and_the_chain_covers_them",
+)
+runs.bug(
+    "the length of the log is that of its last row",
+    ("log_bytes = r.log_bytes + octet_length(b.events)", "log_bytes = octet_length(b.events)"),
+    by=f"{_COMMIT}::test_a_log_row_says_which_events_it_holds_and_the_chain_covers_them",
+)
+runs.bug(
+    "a log row says that it begins one event before it does",
+    ("SELECT id, seq, seq - n + 1, tenant", "SELECT id, seq, seq - n, tenant"),
+    by=f"{_COMMIT}::test_a_log_row_says_which_events_it_holds_and_the_chain_covers_them",
+)
+runs.bug(
+    "a run that has ended ends anew with each commit behind that",
+    ("WHEN b.status IN {_ENDED} THEN coalesce(r.ended_at, {at}) END", "WHEN b.status IN {_ENDED} THEN {at} END"),
+)
+runs.bug(
+    "a run that goes on still says when it ended",
+    (
+        "WHEN b.status IN {_ENDED} THEN coalesce(r.ended_at, {at}) END",
+        "WHEN b.status IN {_ENDED} THEN coalesce(r.ended_at, {at}) ELSE r.ended_at END",
+    ),
+    by=f"{_COMMIT}::test_a_reopened_run_takes_its_slot_again_or_loses",
+)
+runs.bug(
+    "a run that goes on keeps its result",
+    ("THEN coalesce(b.result, r.result) END", "THEN coalesce(b.result, r.result) ELSE r.result END"),
+    by=f"{_COMMIT}::test_a_reopened_run_takes_its_slot_again_or_loses",
+)
+runs.bug(
+    "a start of a run that is there takes another slot",
+    (
+        """\n  WHERE s.slot IS NOT NULL AND NOT (s.id IN (SELECT r.id FROM runs r WHERE r.id = ANY({arrays["id"]})))""",
+        "\n  WHERE s.slot IS NOT NULL",
+    ),
+    by=f"{_COMMIT}::test_a_start_repeated_with_another_slot_takes_none",
+)
+runs.bug(
+    "a run that is opened again needs no slot",
+    ('seated = "b.slot IS NULL OR b.id = ANY', 'seated = "true OR b.id = ANY'),
+    by=f"{_COMMIT}::test_a_reopened_run_takes_its_slot_again_or_loses",
+)
+runs.bug(
+    "who loses takes the slot all the same",
+    ("AND (r.tenant = b.tenant) IS TRUE AND r.version = b.version\n", "AND (r.tenant = b.tenant) IS TRUE\n"),
+    by=f"{_COMMIT}::test_a_reopened_run_takes_its_slot_again_or_loses",
+)
+runs.bug(
+    "a run that ends in its first commit keeps its slot",
+    ("FROM wanted WHERE NOT ended ORDER BY tenant, slot", "FROM wanted ORDER BY tenant, slot"),
+    by=f"{_COMMIT}::test_a_run_that_ends_in_its_first_commit_needs_its_slot_but_leaves_it_free",
+)
+runs.bug(
+    "a run that ends in its first commit needs no slot",
+    ("WHERE CASE WHEN x.run_id IS NULL THEN w.ended ELSE x.run_id = w.id END", "WHERE w.ended OR x.run_id = w.id"),
+    by=f"{_COMMIT}::test_a_run_that_ends_in_its_first_commit_needs_its_slot_but_leaves_it_free",
+)
+runs.bug(
+    "slots are taken in the order of the runs",
+    ("FROM wanted WHERE NOT ended ORDER BY tenant, slot", "FROM wanted WHERE NOT ended ORDER BY id"),
+    by="tests/store/test_rows.py",
+)
+runs.bug(
+    "a run is born without the slot that it needs",
+    ("FROM s WHERE slot IS NULL OR id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])\n", "FROM s\n"),
+    by=f"{_COMMIT}::test_a_finished_run_frees_its_slot_in_the_same_commit",
+)
+runs.bug(
+    "a start that is made twice breaks the batch",
+    ("  ON CONFLICT DO NOTHING           -- the same Start again: it loses\n", ""),
+    by=f"{_COMMIT}::test_a_run_is_born_once",
+)
+runs.bug(
+    "a turn begins one event late",
+    ("w.seq[k.p] - w.n[k.p] + k.first, w.seq[k.p]", "w.seq[k.p] - w.n[k.p] + k.first + 1, w.seq[k.p]"),
+    by=f"{_COMMIT}::test_what_belongs_together_is_written_together_with_the_run_s_own_numbers",
+)
+runs.bug(
+    "the end of a turn is not written",
+    ("WHERE turns.run_id = k.run_id AND turns.n = k.n", "WHERE turns.run_id = k.run_id AND turns.n = -1"),
+    by=f"{_COMMIT}::test_what_belongs_together_is_written_together_with_the_run_s_own_numbers",
+)
+runs.bug(
+    "a turn's end ends all turns of the run",
+    ("WHERE turns.run_id = k.run_id AND turns.n = k.n", "WHERE turns.run_id = k.run_id"),
+    by="tests/store/test_rows.py",
+)
+runs.bug(
+    "messages of a commit for other runs are counted from one",
+    ("for n, o in enumerate(e.outbox)", "for n, o in enumerate(e.outbox, 1)"),
+    by=f"{_COMMIT}::test_what_belongs_together_is_written_together_with_the_run_s_own_numbers",
+)
+runs.bug(
+    "a message that is said anew keeps its old text",
+    ("DO UPDATE SET role = excluded.role, body = excluded.body", "DO NOTHING"),
+    by=f"{_COMMIT}::test_what_belongs_together_is_written_together_with_the_run_s_own_numbers",
+)
+runs.bug(
+    "an edited pending keeps its old digest",
+    ("deadline = excluded.deadline, digest = excluded.digest,", "deadline = excluded.deadline,"),
+    by=f"{_COMMIT}::test_what_belongs_together_is_written_together_with_the_run_s_own_numbers",
+)
+runs.bug(
+    "a pending keeps its first deadline",
+    ("SET status = excluded.status, deadline = excluded.deadline,", "SET status = excluded.status,"),
+)
+runs.bug(
+    "a pending that changes is opened anew",
+    (
+        "SET status = excluded.status, deadline",
+        "SET opened_seq = excluded.opened_seq, status = excluded.status, deadline",
+    ),
+    by=f"{_COMMIT}::test_what_belongs_together_is_written_together_with_the_run_s_own_numbers",
+)
+runs.bug(
+    "big batches leave their births out",
+    ("return (_ALL_WITH_BIRTHS if births else _ALL) | seldom", "return _ALL | seldom"),
+    by=f"{_COMMIT}::test_entries_in_any_order_are_told_their_own_outcome",
+)
+runs.bug(
+    "the fences of chunks are not sent",
+    ("yield [entry.fence for entry in moved] if None in versions else _NO", "yield _NO"),
+    by=f"{_COMMIT}::test_chunks_neither_lose_to_decisions_nor_defeat_them",
+)
+runs.bug(
+    "a column is left out as soon as one entry does without it",
+    ("return _NO if column.count(None) == len(column) else column", "return _NO if None in column else column"),
+)
+runs.bug(
+    "a moved run keeps its old workflow in its row",
+    ("= coalesce(b.{column}, r.{column}),", "= r.{column},"),
+    by="tests/runtime/test_migration.py::test_rows_say_the_version_and_the_digest_that_hold_now",
+)
+
+# --- runs: claims, leases, fences -------------------------------------------------------------------------------------
+
+runs.bug(
+    "runs of workers that are alive are claimed as lost",
+    ("alive_until < now() - interval '{DEAD_AFTER}'", "alive_until < now() + interval '1 hour'"),
+)
+runs.bug(
+    "a dead worker's run is claimed as if nothing of it had begun",
+    ("SELECT id, true AS lost FROM lost", "SELECT id, false AS lost FROM lost"),
+    by=f"{_COMMIT}::test_a_zombie_reports_what_it_began_but_does_not_get_the_claim_back",
+)
+runs.bug(
+    "what is not due is claimed",
+    ("worker IS NULL AND wake_at <= now()\n", "worker IS NULL AND wake_at IS NOT NULL\n"),
+    by=f"{_COMMIT}::test_claims_take_what_is_due_in_the_queues_asked_for",
+)
+runs.bug(
+    "runs of other queues are claimed",
+    ("SELECT id FROM runs WHERE queue = q.name AND worker IS NULL", "SELECT id FROM runs WHERE worker IS NULL"),
+    by=f"{_COMMIT}::test_claims_take_what_is_due_in_the_queues_asked_for",
+)
+runs.bug(
+    "a claim raises no fence",
+    (
+        "UPDATE runs r SET worker = $1, wake_at = NULL, fence = fence + 1\nFROM",
+        "UPDATE runs r SET worker = $1, wake_at = NULL\nFROM",
+    ),
+    by=f"{_COMMIT}::test_a_zombie_reports_what_it_began_but_does_not_get_the_claim_back",
+)
+runs.bug(
+    "a worker whose lease is over claims",
+    ("\n  AND EXISTS (SELECT 1 FROM workers WHERE id = $1 AND alive_until > now())", ""),
+    by=f"{_COMMIT}::test_a_lease_that_is_over_is_not_renewed_even_when_nothing_is_held",
+)
+runs.bug(
+    "a claim waits for runs that others are committing to",
+    ("ORDER BY wake_at LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED) d", "ORDER BY wake_at LIMIT $2 FOR NO KEY UPDATE) d"),
+)
+runs.bug(
+    "a lease that is over is renewed",
+    ("WHERE id = $1 AND alive_until > now() RETURNING id)", "WHERE id = $1 RETURNING id)"),
+    by=f"{_COMMIT}::test_a_lease_that_is_over_is_not_renewed_even_when_nothing_is_held",
+)
+runs.bug(
+    "a heartbeat renews nothing",
+    (
+        "(UPDATE workers SET alive_until = now() + $2 WHERE",
+        "(UPDATE workers SET alive_until = greatest(alive_until, now() - $2) WHERE",
+    ),
+)
+runs.bug(
+    "a heartbeat tells of what others hold",
+    ("FROM runs r WHERE r.worker = $1\n", "FROM runs r WHERE r.worker IS NOT NULL\n"),
+)
+runs.bug(
+    "the fence is raised of what others hold",
+    (
+        "UPDATE runs SET fence = fence + 1 WHERE worker = $1 AND id = ANY($2::uuid[]) RETURNING id, version",
+        "UPDATE runs SET fence = fence + 1 WHERE $1 IS NOT NULL AND id = ANY($2::uuid[]) RETURNING id, version",
+    ),
+    by=f"{_COMMIT}::test_after_an_unknown_outcome_a_raised_fence_keeps_late_chunks_out",
+)
+runs.bug(
+    "refencing raises no fence",
+    (
+        "UPDATE runs SET fence = fence + 1 WHERE worker = $1 AND id",
+        "UPDATE runs SET fence = fence WHERE worker = $1 AND id",
+    ),
+    by=f"{_COMMIT}::test_after_an_unknown_outcome_a_raised_fence_keeps_late_chunks_out",
+)
+runs.bug(
+    "a worker hands back what others hold",
+    (
+        "fence = fence + 1 WHERE worker = $1 AND id = ANY($2::uuid[]) RETURNING id\n",
+        "fence = fence + 1 WHERE $1 IS NOT NULL AND id = ANY($2::uuid[]) RETURNING id\n",
+    ),
+    by=f"{_COMMIT}::test_claims_take_what_is_due_in_the_queues_asked_for",
+)
+runs.bug(
+    "what is handed back keeps its fence",
+    ("SET worker = NULL, wake_at = $3, fence = fence + 1 WHERE", "SET worker = NULL, wake_at = $3 WHERE"),
+)
+runs.bug(
+    "what is handed back is never due",
+    ("SET worker = NULL, wake_at = $3, fence", "SET worker = NULL, wake_at = $3 + interval '1 year', fence"),
+    by=f"{_COMMIT}::test_claims_take_what_is_due_in_the_queues_asked_for",
+)
+runs.bug(
+    "the next wake is that of any queue",
+    (
+        "FROM runs WHERE queue = q.name AND worker IS NULL AND wake_at IS NOT NULL ORDER",
+        "FROM runs WHERE worker IS NULL AND wake_at IS NOT NULL ORDER",
+    ),
+)
+runs.bug(
+    "workers that hold something are forgotten",
+    ("\n      AND NOT EXISTS (SELECT FROM runs r WHERE r.worker = w.id)", ""),
+    by=f"{_COMMIT}::test_workers_are_forgotten_only_when_they_hold_nothing",
+)
+runs.bug(
+    "a retired worker counts as alive until its lease is over",
+    ("SET alive_until = '-infinity' WHERE id = $1", "SET alive_until = alive_until WHERE id = $1"),
+    by=f"{_COMMIT}::test_a_zombie_reports_what_it_began_but_does_not_get_the_claim_back",
+)
+runs.bug(
+    "who takes a run alone does not lock it",
+    ('            await connection.execute("SELECT FROM runs WHERE id = $1 FOR NO KEY UPDATE", run_id)\n', ""),
+    by=f"{_COMMIT}::test_after_three_losses_a_run_is_taken_alone_and_wins",
+)
+runs.bug(
+    "slots of runs that go on are swept",
+    ("ON r.id = s.run_id WHERE r.status IN {_ENDED}\n", "ON r.id = s.run_id\n"),
+    by=f"{_COMMIT}::test_slots_of_ended_runs_are_swept",
+)
+runs.bug("a hint names more runs than fit into one", ("HINT_IDS_MAX: Final = 200 ", "HINT_IDS_MAX: Final = 256 "))
+runs.bug(
+    "runs beyond the first two hundred are not hinted at",
+    ("for start in range(0, len(ids), HINT_IDS_MAX)]", "for start in (0,)]"),
+)
+
+# --- runs: look-ups --------------------------------------------------------------------------------------------------
+
+runs.bug(
+    "a command is looked up in all runs",
+    (
+        "AS k(run_id, command_id)\nJOIN commands c ON c.run_id = k.run_id AND c.command_id",
+        "AS k(run_id, command_id)\nJOIN commands c ON c.command_id",
+    ),
+    by=f"{_COMMIT}::test_a_command_id_is_carried_out_once_and_its_outcome_is_kept",
+)
+runs.bug(
+    "another tenant's slot counts as taken",
+    ("JOIN slots s ON s.tenant = k.tenant AND s.slot = k.slot", "JOIN slots s ON s.slot = k.slot"),
+    by=f"{_COMMIT}::test_a_finished_run_frees_its_slot_in_the_same_commit",
+)
+
+# --- runs: reading ----------------------------------------------------------------------------------------------------
+
+runs.bug(
+    "a snapshot of another shape is read",
+    ("WHERE s.run_id = r.id AND s.abi = w.abi AND s.seq > w.have_seq", "WHERE s.run_id = r.id AND s.seq > w.have_seq"),
+    by=f"{_READS}::test_a_load_gives_the_snapshot_and_the_tail_and_a_tail_alone",
+)
+runs.bug(
+    "a snapshot that is older than what is known is read",
+    ("AND s.abi = w.abi AND s.seq > w.have_seq", "AND s.abi = w.abi"),
+    by=f"{_READS}::test_a_load_gives_the_snapshot_and_the_tail_and_a_tail_alone",
+)
+runs.bug(
+    "a load gives the log before the snapshot too",
+    ("last_seq > greatest(w.have_seq, coalesce(s.seq, 0)) AND", "last_seq > w.have_seq AND"),
+    by=f"{_READS}::test_a_load_gives_the_snapshot_and_the_tail_and_a_tail_alone",
+)
+runs.bug(
+    "a state of the past is read of another tenant's run",
+    ("WHERE r.tenant = $1 AND r.id = $2\n", "WHERE $1::uuid IS NOT NULL AND r.id = $2\n"),
+    by=f"{_READS}::test_the_state_at_a_seq_needs_the_snapshot_before_it_and_the_rows_up_to_it",
+)
+runs.bug(
+    "a state of the past is made of a snapshot behind it",
+    ("AND s.abi = $4 AND s.seq <= $3", "AND s.abi = $4 AND $3 IS NOT NULL"),
+    by=f"{_READS}::test_the_state_at_a_seq_needs_the_snapshot_before_it_and_the_rows_up_to_it",
+)
+runs.bug(
+    "a state of the past needs the whole log",
+    ("last_seq > coalesce(s.seq, 0) AND first_seq <= $3 AND last_seq", "last_seq > coalesce(s.seq, 0) AND last_seq"),
+    by=f"{_READS}::test_the_state_at_a_seq_needs_the_snapshot_before_it_and_the_rows_up_to_it",
+)
+runs.bug(
+    "a snapshot is kept of what is not in the log",
+    ("FROM runs WHERE id = $1 AND seq >= $2\n", "FROM runs WHERE id = $1\n"),
+    by=f"{_READS}::test_a_load_gives_the_snapshot_and_the_tail_and_a_tail_alone",
+)
+runs.bug(
+    "a release before overwrites the snapshots of the one behind it",
+    (" WHERE snapshots.abi < excluded.abi\n", "\n"),
+)
+runs.bug(
+    "the log is read from the next commit on",
+    (
+        "WHERE run_id = $1 AND last_seq > $2 ORDER BY last_seq LIMIT $3",
+        "WHERE run_id = $1 AND first_seq > $2 ORDER BY last_seq LIMIT $3",
+    ),
+    by=f"{_READS}::test_the_log_is_read_from_any_seq",
+)
+runs.bug(
+    "the log is read backwards",
+    ("last_seq > $2 ORDER BY last_seq LIMIT $3", "last_seq > $2 ORDER BY last_seq DESC LIMIT $3"),
+    by=f"{_READS}::test_the_log_is_read_from_any_seq",
+)
+runs.bug(
+    "a run is shown to another tenant",
+    ("result FROM runs WHERE id = $1 AND tenant = $2", "result FROM runs WHERE id = $1 AND $2::uuid IS NOT NULL"),
+    by=f"{_COMMIT}::test_another_tenant_s_entry_loses_and_writes_nothing",
+)
+runs.bug(
+    "the runs of all tenants are listed",
+    ('conditions = ["tenant = $1"]', 'conditions = ["$1::uuid IS NOT NULL"]'),
+    by=f"{_READS}::test_runs_are_listed_newest_first_in_pages_and_by_filter",
+)
+runs.bug(
+    "a page begins with the last run of the page before",
+    ('demand("(created_at, id) < ({}, {})", *before)', 'demand("(created_at, id) <= ({}, {})", *before)'),
+    by=f"{_READS}::test_runs_are_listed_newest_first_in_pages_and_by_filter",
+)
+runs.bug(
+    "the runs of all tenants are counted",
+    ("WHERE $1::uuid IS NULL OR tenant = $1 GROUP", "WHERE $1::uuid IS NULL OR true GROUP"),
+    by=f"{_READS}::test_runs_are_listed_newest_first_in_pages_and_by_filter",
+)
+
+# --- messages between runs --------------------------------------------------------------------------------------------
+
+outbox = Room(
+    "hai_flow/store/outbox.py",
+    f"{_READS}::test_the_outbox_gives_each_target_its_messages_in_order_and_again_until_deleted",
+)
+outbox.bug(
+    "a target's second message overtakes its first",
+    (" AND e.target = o.target)", " AND e.target = o.target AND false)"),
+)
+outbox.bug("a message waits for those to other targets", (" AND e.target = o.target)", ")"))
+outbox.bug("two deliver the same message at once", ("SET due_at = now() + $2 FROM", "SET due_at = now() + 0 * $2 FROM"))
+outbox.bug("messages are given out before they are due", ("WHERE o.due_at <= now() AND NOT", "WHERE NOT"))
+outbox.bug("a delivered message takes those behind it along", ("last_seq = $2 AND n = $3", "last_seq = $2 AND n >= $3"))
+outbox.bug(
+    "messages are delivered out of order",
+    (
+        "sorted(rows, key=lambda message: (message.run_id, message.last_seq, message.n))",
+        "sorted(rows, key=lambda message: -message.n)",
+    ),
+)
+
+# --- pendings ---------------------------------------------------------------------------------------------------------
+
+pendings = Room("hai_flow/store/pendings.py", f"{_READS}::test_open_pendings_are_the_tenant_s_and_come_newest_first")
+pendings.bug(
+    "what is decided is listed as open", ("tenant = $1 AND status = 'open' {earlier}", "tenant = $1 {earlier}")
+)
+pendings.bug(
+    "a page of pendings begins with the last of the page before",
+    ("(opened_at, id) < ($3, $4)", "(opened_at, id) <= ($3, $4)"),
+)
+pendings.bug(
+    "the oldest pending comes first", ("ORDER BY opened_at DESC, id DESC LIMIT", "ORDER BY opened_at, id LIMIT")
+)
+pendings.bug(
+    "another tenant sees a pending",
+    ("run_id = $1 AND id = $2 AND tenant = $3", "run_id = $1 AND id = $2 AND $3::uuid IS NOT NULL"),
+)
+pendings.bug(
+    "the pendings of a run are in the order of their ids",
+    ("tenant = $2 ORDER BY opened_seq, id", "tenant = $2 ORDER BY id DESC"),
+)
+pendings.bug(
+    "votes are those on all pendings of the run",
+    ("pending_id = $2 AND tenant = $3", "$2::text IS NOT NULL AND tenant = $3"),
+)
+
+# --- signals ----------------------------------------------------------------------------------------------------------
+
+signals = Room("hai_flow/store/signals.py", _OF_SIGNALS)
+signals.bug(
+    "another signal with a known id is taken for the first one",
+    ("if (stored.type, stored.run_id, stored.data) != (type, run_id, data):", "if False:"),
+)
+signals.bug(
+    "two processes offer the same signal at once",
+    ("SET due_at = now() + $2 FROM due", "SET due_at = now() + 0 * $2 FROM due"),
+)
+signals.bug(
+    "due signals come newest first",
+    (
+        "key=lambda signal: (signal.sent_at, signal.id))",
+        "key=lambda signal: (signal.sent_at, signal.id), reverse=True)",
+    ),
+)
+signals.bug(
+    "a settled signal is offered again",
+    ("UPDATE signals SET due_at = NULL WHERE", "UPDATE signals SET due_at = now() WHERE"),
+)
+signals.bug(
+    "a signal for one run is offered to all",
+    ("($3::uuid IS NULL OR run_id = $3) GROUP", "($3::uuid IS NULL OR true) GROUP"),
+)
+signals.bug(
+    "a signal is offered to another tenant's runs",
+    ("WHERE tenant = $1 AND type = $2 AND ($3", "WHERE $1::uuid IS NOT NULL AND type = $2 AND ($3"),
+)
+signals.bug(
+    "an old subscription that comes late hides the newer one",
+    ("opened_seq = greatest(subscriptions.opened_seq, excluded.opened_seq)", "opened_seq = excluded.opened_seq"),
+)
+signals.bug(
+    "the end of a subscription takes the one behind it along",
+    ("AND type = $2 AND opened_seq <= $3", "AND type = $2 AND $3 IS NOT NULL"),
+)
+signals.bug("a run finds signals for other runs", ("(run_id IS NULL OR run_id = $2)", "(true OR run_id = $2)"))
+signals.bug("a run finds only what was sent to itself", ("(run_id IS NULL OR run_id = $2)", "run_id = $2"))
+signals.bug("a run finds what it has taken", ("AND id <> ALL($5::text[]) AND", "AND $5::text[] IS NOT NULL AND"))
+signals.bug(
+    "a run finds what was sent before it began to wait",
+    ("AND sent_at >= $4 AND (run_id", "AND $4::timestamptz IS NOT NULL AND (run_id"),
+)
+signals.bug(
+    "a page of signals begins with the last one before", ("(sent_at, id) > ($7, $8)", "(sent_at, id) >= ($7, $8)")
+)
+signals.bug(
+    "signals are found newest first", ("ORDER BY sent_at, id LIMIT $6", "ORDER BY sent_at DESC, id DESC LIMIT $6")
+)
+signals.bug("signals that somebody has yet to offer are forgotten", ("s.due_at IS NULL AND s.sent_at <", "s.sent_at <"))
+signals.bug(
+    "signals that a run may still take are forgotten",
+    ("(live.oldest IS NULL OR s.sent_at < live.oldest)", "(live.oldest IS NULL OR true)"),
+)
+signals.bug(
+    "signals are forgotten before they are old",
+    ("s.sent_at < now() - $1::interval", "s.sent_at < now() + $1::interval"),
+)
+signals.bug(
+    "subscriptions of live runs are forgotten",
+    ("r.id = s.run_id AND r.status IN {_ENDED} AND s.opened_seq", "r.id = s.run_id AND s.opened_seq"),
+)
+signals.bug(
+    "a subscription that a retry has just opened is forgotten",
+    ("AND r.status IN {_ENDED} AND s.opened_seq <= r.seq", "AND r.status IN {_ENDED}"),
+)
+signals.bug(
+    "older signals of the type that nobody has offered yet are not looked for",
+    (
+        "AND due_at IS NOT NULL AND (sent_at, id) < ($3, $4)",
+        "AND due_at IS NOT NULL AND (sent_at, id) < ($3, $4) AND false",
+    ),
+)
+
+# --- slots of concurrency keys ----------------------------------------------------------------------------------------
+
+slots = Room("hai_flow/store/slots.py", _OF_SLOTS)
+slots.bug(
+    "who starts passes those that wait",
+    (
+        "\n  AND NOT EXISTS (SELECT FROM slot_waiters w WHERE w.tenant = $1 AND w.key = $2)",
+        "\n  AND $2::text IS NOT NULL",
+    ),
+)
+slots.bug(
+    "a start that is made again takes a second slot",
+    ("slot: str | None = taken or await", "slot: str | None = await"),
+    by=f"{_OF_SLOTS}::test_the_same_start_again_finds_its_run_and_takes_no_second_slot",
+)
+slots.bug(
+    "a start of a run that is there takes a slot", ("\n  AND NOT EXISTS (SELECT FROM runs r WHERE r.id = $4)", "")
+)
+slots.bug(
+    "a key has one seat more than its limit",
+    ("for number in range(1, seats + 1)]", "for number in range(1, seats + 2)]"),
+    by=f"{_OF_SLOTS}::test_a_second_run_of_the_key_waits_until_the_first_has_ended",
+)
+slots.bug(
+    "keys are not locked while slots are given out",
+    ("pg_advisory_xact_lock(hashtextextended($1, 0))", "length($1)"),
+)
+slots.bug(
+    "a start that was stored gives its slot back",
+    (" AND run_id = $3 AND NOT EXISTS (SELECT FROM runs WHERE id = $3)", " AND run_id = $3"),
+)
+slots.bug(
+    "who has waited longest begins last",
+    ("OVER (ORDER BY w.queued_at, w.run_id) AS n", "OVER (ORDER BY w.queued_at DESC, w.run_id DESC) AS n"),
+    by=f"{_OF_SLOTS}::test_queued_runs_begin_in_the_order_in_which_they_came",
+)
+slots.bug(
+    "a run that is paused in the queue is seated",
+    ("AND w.key = $2 AND r.status = 'queued' AND NOT EXISTS", "AND w.key = $2 AND NOT EXISTS"),
+    by=f"{_OF_SLOTS}::test_a_paused_run_holds_its_key_and_a_run_paused_in_the_queue_is_passed_over",
+)
+slots.bug(
+    "a taken slot counts as free",
+    ("\n  WHERE NOT EXISTS (SELECT FROM slots s WHERE s.tenant = $1 AND s.slot = k.slot)\n)", "\n)"),
+)
+slots.bug(
+    "the newest run is stopped for the newest",
+    ("ORDER BY r.created_at DESC, r.id DESC OFFSET $4", "ORDER BY r.created_at, r.id OFFSET $4"),
+    by=f"{_OF_SLOTS}::test_of_several_the_oldest_are_stopped_so_that_the_newest_have_slots",
+)
+slots.bug(
+    "a run that is being stopped counts as one that holds its key",
+    (
+        "_GONE: Final = \"('stopping', 'finished', 'failed', 'stopped')\"",
+        "_GONE: Final = \"('finished', 'failed', 'stopped')\"",
+    ),
+    by=f"{_OF_SLOTS}::test_of_several_the_oldest_are_stopped_so_that_the_newest_have_slots",
+)
+slots.bug(
+    "a child needs a slot of the key that its parent holds",
+    (
+        "UNION ALL SELECT r.id, r.parent_id FROM up JOIN runs r ON r.id = up.parent_id",
+        "UNION ALL SELECT r.id, r.parent_id FROM up JOIN runs r ON false",
+    ),
+    by=f"{_OF_SLOTS}::test_children_share_the_slot_of_the_run_above_them",
+)
+slots.bug(
+    "the sweep does not see whom a dead process left seated",
+    ("  OR bool_or(EXISTS (", "  OR bool_or(false AND EXISTS ("),
+    by=f"{_OF_SLOTS}::test_the_sweep_admits_whom_a_dead_process_left_seated_and_frees_what_it_took_for_nobody",
+)
+slots.bug(
+    "slots of runs that are there are freed",
+    ("$1::interval AND NOT EXISTS (SELECT FROM runs r WHERE r.id = s.run_id)", "$1::interval"),
+)
+slots.bug(
+    "a slot is freed while its run is about to be stored",
+    ("s.taken_at < now() - $1::interval AND", "s.taken_at < now() + $1::interval AND"),
+)
+
+# --- threads ----------------------------------------------------------------------------------------------------------
+
+threads = Room(
+    "hai_flow/store/threads.py",
+    f"{_READS}::test_a_thread_that_was_branched_leaves_out_what_came_after_the_branch",
+    f"{_READS}::test_a_child_run_is_of_the_thread_but_never_its_last_run",
+    f"{_READS}::test_a_thread_is_its_runs_in_order_with_their_messages",
+)
+threads.bug(
+    "a child is the last run of its thread",
+    (
+        "{SUMMARY_COLUMNS} FROM runs WHERE tenant = $1 AND thread_id = $2 AND parent_id IS NULL",
+        "{SUMMARY_COLUMNS} FROM runs WHERE tenant = $1 AND thread_id = $2",
+    ),
+)
+threads.bug(
+    "a branch comes behind the run that was made before it",
+    (
+        "before[run.id] = run.follows if run.branch_of is not None else own[n - 1].id if n else None",
+        "before[run.id] = own[n - 1].id if n else None",
+    ),
+)
+threads.bug("the messages of children are left out", ("            below[root].append(run.id)\n", ""))
+threads.bug("grandchildren are left out", ("            roots[run.id] = root\n", ""))
+threads.bug(
+    "the line of a child is empty",
+    (
+        "    while tip is not None and (parent := parents.get(tip)) is not None:\n        tip = parent\n",
+        "    tip = tip if parents.get(tip) is None else None\n",
+    ),
+)
+threads.bug("messages come in the order of their runs' ids", ("ORDER BY line.place, m.n", "ORDER BY m.run_id, m.n"))
+threads.bug(
+    "a turn is found in another tenant's thread",
+    (
+        "WHERE t.tenant = $1 AND t.thread_id = $2 AND t.wire_run_id = $3",
+        "WHERE $1::uuid IS NOT NULL AND t.thread_id = $2 AND t.wire_run_id = $3",
+    ),
+)
+threads.bug(
+    "of two turns with one client's id the other one is meant",
+    ("ORDER BY COALESCE(t.body_sha = $4, false) DESC,", "ORDER BY COALESCE(t.body_sha = $4, false),"),
+)
+threads.bug(
+    "the thread has seen what came behind the event",
+    ("if row[1] in shown and (row[1] != tip or row[2] <= last_seq)]", "if row[1] in shown]"),
+)
+threads.bug(
+    "the thread has seen what was said in a branch that it left",
+    ("if row[1] in shown and (row[1] != tip", "if (row[1] != tip"),
+)
+threads.bug(
+    "the place of a thread is that of a child",
+    ("AND thread_id = wanted.thread_id AND parent_id IS NULL", "AND thread_id = wanted.thread_id"),
+    by=("tests/runtime/test_threads.py", "tests/api/test_social.py"),
+)
+
+thread_lists = Room(
+    "hai_flow/store/thread_lists.py", f"{_OF_FEEDBACK}::test_threads_are_listed_once_each_where_their_newest_run_is"
+)
+thread_lists.bug(
+    "a thread is listed once for each run",
+    ("\n    WHERE r.id = (\n      SELECT n.id", "\n    WHERE r.id IN (\n      SELECT n.id"),
+    (" AND n.parent_id IS NULL\n      ORDER BY n.created_at DESC, n.id DESC LIMIT 1)", " AND n.parent_id IS NULL)"),
+)
+thread_lists.bug("a thread is where its child run is", (" AND n.parent_id IS NULL\n      ORDER", "\n      ORDER"))
+thread_lists.bug(
+    "a page of threads begins with the last of the page before",
+    ("AND (created_at, id) < ($3, $4)", "AND (created_at, id) <= ($3, $4)"),
+)
+thread_lists.bug("a thread began with its newest run", ("SELECT min(f.created_at)", "SELECT max(f.created_at)"))
+thread_lists.bug(
+    "a thread was last changed when it began", ("ORDER BY l.last_seq DESC LIMIT 1", "ORDER BY l.last_seq LIMIT 1")
+)
+thread_lists.bug(
+    "another tenant's thread is shown",
+    ("FROM runs r WHERE r.tenant = $1 AND r.thread_id", "FROM runs r WHERE $1::uuid IS NOT NULL AND r.thread_id"),
+)
+
+# --- feedback ---------------------------------------------------------------------------------------------------------
+
+feedback = Room("hai_flow/store/feedback.py", _OF_FEEDBACK)
+feedback.bug("the same opinion again is a change", ("THEN now() ELSE f.updated_at END", "THEN now() ELSE now() END"))
+feedback.bug(
+    "an opinion that changes keeps its time",
+    ("THEN now() ELSE f.updated_at END", "THEN f.updated_at ELSE f.updated_at END"),
+)
+feedback.bug("what somebody said first stands", ("rating = excluded.rating, comment", "rating = f.rating, comment"))
+feedback.bug(
+    "who withdraws an opinion withdraws everybody's",
+    ("AND subject_id = $4 AND principal = $5", "AND subject_id = $4 AND $5::text IS NOT NULL"),
+)
+feedback.bug(
+    "feedback comes oldest first", ("ORDER BY created_at DESC, id DESC LIMIT $3", "ORDER BY created_at, id LIMIT $3")
+)
+feedback.bug(
+    "a message is found in any thread",
+    ("m.tenant = $1 AND m.thread_id = $2 AND m.id", "m.tenant = $1 AND $2::text IS NOT NULL AND m.id"),
+)
+feedback.bug(
+    "a pending is found in any thread", ("p.tenant = $3 AND r.thread_id = $4", "p.tenant = $3 AND $4::text IS NOT NULL")
+)
+feedback.bug(
+    "of several messages with one id the oldest is meant",
+    ("m.id = $3 ORDER BY r.created_at DESC, r.id DESC", "m.id = $3 ORDER BY r.created_at, r.id"),
+)
+
+# --- workflows --------------------------------------------------------------------------------------------------------
+
+workflows = Room(
+    "hai_flow/store/workflows.py", f"{_READS}::test_a_published_workflow_never_changes_and_the_highest_is_the_latest"
+)
+workflows.bug(
+    "the version that was published last is the latest",
+    ("CASE WHEN dev THEN 0 ELSE version END DESC, created_at DESC", "created_at DESC"),
+)
+workflows.bug("a dev copy goes before what is published", ('Final = "dev, CASE', 'Final = "dev DESC, CASE'))
+workflows.bug("a dev copy that is published stays one", ("dev = workflows.dev AND excluded.dev", "dev = workflows.dev"))
+workflows.bug(
+    "loading a dev copy makes a published workflow one", ("dev = workflows.dev AND excluded.dev", "dev = excluded.dev")
+)
+workflows.bug(
+    "a dev copy that is saved again is no newer",
+    ("CASE WHEN workflows.dev THEN excluded.created_at ELSE workflows.created_at END", "workflows.created_at"),
+)
+workflows.bug(
+    "another tenant reads a workflow",
+    ('"tenant = $1 AND sha256 = $2", tenant, sha256)', '"$1::uuid IS NOT NULL AND sha256 = $2", tenant, sha256)'),
+)
+workflows.bug(
+    "the same workflow published at once is refused",
+    ("if await workflow_by_sha(connection, tenant, sha256) is None:", "if True:"),
+    by=f"{_READS}::test_the_same_workflow_published_by_many_at_once_is_one_workflow",
+)
+workflows.bug(
+    "another tenant reads a blob",
+    ("FROM blobs WHERE tenant = $1 AND sha256", "FROM blobs WHERE $1::uuid IS NOT NULL AND sha256"),
+    by=f"{_READS}::test_blobs_are_known_by_their_sha_and_their_tenant",
+)
+
+# --- schedules and event triggers -------------------------------------------------------------------------------------
+
+triggers = Room("hai_flow/store/triggers.py", _OF_TRIGGERS)
+triggers.bug(
+    "publishing anew begins every schedule anew",
+    (
+        "    THEN s.next_fire_at ELSE excluded.next_fire_at END",
+        "    THEN excluded.next_fire_at ELSE excluded.next_fire_at END",
+    ),
+    by=f"{_OF_TRIGGERS}::test_a_schedule_that_stays_keeps_its_next_instant_and_stays_paused",
+)
+triggers.bug(
+    "schedules that a new version does not have stay",
+    ("AND position <> ALL ($3::int[]) RETURNING id", "AND position <> ALL ($3::int[]) AND false RETURNING id"),
+    by=f"{_OF_TRIGGERS}::test_publishing_keeps_the_triggers_of_the_latest_version",
+)
+triggers.bug(
+    "an event starts what wants other events",
+    (
+        "FROM event_triggers WHERE tenant = $1 AND type = $2\n",
+        "FROM event_triggers WHERE tenant = $1 AND $2::text IS NOT NULL\n",
+    ),
+    by=f"{_OF_TRIGGERS}::test_an_event_starts_each_workflow_that_wants_it_with_the_input_that_it_says",
+)
+triggers.bug(
+    "an instant is stored by somebody who does not have the schedule any more",
+    (
+        "WHERE id = $1 AND next_fire_at = $2 AND wake_at = $3 AND NOT paused",
+        "WHERE id = $1 AND next_fire_at = $2 AND $3::timestamptz IS NOT NULL AND NOT paused",
+    ),
+)
+triggers.bug(
+    "a paused schedule fires",
+    ("AND wake_at = $3 AND NOT paused\n", "AND wake_at = $3\n"),
+)
+triggers.bug(
+    "two start a run of one schedule at once",
+    (
+        "WHERE id = $1 AND last_run_id IS NOT DISTINCT FROM $2 AND (NOT",
+        "WHERE id = $1 AND ($2::uuid IS NULL OR true) AND (NOT",
+    ),
+    by=f"{_OF_TRIGGERS}::test_a_slow_process_that_wakes_behind_another_starts_no_run_beside_its_run",
+)
+triggers.bug(
+    "a run that was refused stays the last one of its schedule",
+    (
+        "UPDATE schedules SET last_run_id = $2 WHERE id = $1 AND last_run_id = $3",
+        "UPDATE schedules SET last_run_id = $3 WHERE id = $1 AND last_run_id = $3 AND ($2::uuid IS NULL OR true)",
+    ),
+    by=(
+        f"{_OF_TRIGGERS}::test_a_request_that_is_refused_leaves_the_schedule_as_it_was",
+        f"{_OF_TRIGGERS}::test_a_run_that_is_refused_is_noted_and_the_next_instant_fires",
+    ),
+)
+triggers.bug(
+    "a run that is about to start counts as none",
+    (
+        "AND last_run_id = $1 AND claimed_until > clock_timestamp()))",
+        "AND last_run_id = $1 AND claimed_until < clock_timestamp() - interval '1 day'))",
+    ),
+)
+triggers.bug(
+    "a schedule that is resumed fires what it missed while it was paused",
+    (
+        "SET paused = false, next_fire_at = $3, wake_at = now()",
+        "SET paused = false, next_fire_at = coalesce(last_fire_at, $3), wake_at = now()",
+    ),
+    by=f"{_OF_TRIGGERS}::test_a_paused_schedule_fires_only_by_request_and_has_missed_nothing",
+)
+
+ROOMS: Final = (
+    runs, outbox, pendings, signals, slots, threads, thread_lists, feedback, workflows, triggers,
+)  # fmt: skip
+
+TARGETS: Final = (
+    Target("hai_flow/store/projection.py", ("tests/store/test_projection.py",)),
+    Target(
+        "hai_flow/store/database.py",
+        ("tests/store/test_database.py::test_what_a_failure_asks_of_its_sender",),
+        functions=("sqlstate_of", "is_data_error", "is_retryable", "is_outcome_unknown", "classify"),
+    ),
+)

@@ -1,0 +1,136 @@
+"""The mutants fit the source as it is, the list of survivors is of mutants that there are, and the runner can tell."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.mutants import sets
+from tests.mutants.mutant import ROOT, DoesNotApply, Mutant
+
+MUTANTS_MIN = 200
+SURVIVORS_SHARE_MAX = 0.05
+
+
+@functools.cache
+def mutants() -> tuple[Mutant, ...]:
+    return tuple(sets.all_mutants())
+
+
+@functools.cache
+def functions_of(file: str) -> frozenset[str]:
+    tree = ast.parse((ROOT / file).read_text())
+    return frozenset(each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def test_every_mutant_fits_the_source_as_it_is_today() -> None:
+    sources: dict[str, str] = {}
+    for mutant in mutants():
+        source = sources.setdefault(mutant.file, (ROOT / mutant.file).read_text())
+        assert mutant.applied(source) != source, mutant.name
+
+
+def test_every_mutant_has_a_name_of_its_own_and_tests_that_exist() -> None:
+    assert [name for name, count in Counter(mutant.name for mutant in mutants()).items() if count > 1] == []
+    for mutant in mutants():
+        assert mutant.tests, mutant.name
+        for test in mutant.tests:
+            file, _, name = test.partition("::")
+            assert (ROOT / file).is_file(), f"{mutant.name} names {test}"
+            assert not name or name in functions_of(file), f"{mutant.name} names {test}"
+
+
+def test_there_are_enough_mutants_and_few_survivors() -> None:
+    assert len(mutants()) >= MUTANTS_MIN
+    assert len(sets.survivors()) <= SURVIVORS_SHARE_MAX * len(mutants())
+
+
+def test_every_survivor_is_a_mutant_that_there_is_and_says_why_it_survives() -> None:
+    names = {mutant.name for mutant in mutants()}
+    assert [each.mutant for each in sets.survivors() if each.mutant not in names] == []
+    assert [each.mutant for each in sets.survivors() if len(each.why.split()) < 4] == []
+    assert max(Counter(each.mutant for each in sets.survivors()).values(), default=0) <= 1
+
+
+@pytest.mark.parametrize(
+    ("old", "words"),
+    [("not there", "found 0 times"), ("a", "found 2 times"), ("(b", "unreadable")],
+)
+def test_a_mutant_that_does_not_fit_the_source_says_so(old: str, words: str) -> None:
+    mutant = Mutant("a bug", "some.py", ((old, "x"),), ("tests/test_some.py",))
+    with pytest.raises(DoesNotApply, match=words):
+        mutant.applied("aa = (b)\n")
+
+
+TOY = {
+    "hai_flow/__init__.py": "",
+    "hai_flow/testing/__init__.py": "",
+    "hai_flow/testing/plugin.py": "",
+    "hai_flow/toy.py": "def double(n):\n    if n > 1000:\n        return n + n\n    return 2 * n\n",
+    "tests/__init__.py": "",
+    "tests/test_toy.py": """
+        from hai_flow.toy import double
+
+        def test_doubling():
+            assert double(3) == 6
+        """,
+    "pyproject.toml": "[tool.pytest.ini_options]\naddopts = '-q -p no:cacheprovider'\n",
+}
+TRY = """
+import sys
+from pathlib import Path
+from tests.mutants.mutant import Mutant
+from tests.mutants.running import run, workshop
+
+def bug(name, old, new):
+    return Mutant(name, "hai_flow/toy.py", ((old, new),), ("tests/test_toy.py",))
+
+tried = [
+    bug("noticed", "2 * n", "3 * n"),
+    bug("not noticed", "n + n", "n - n"),
+    bug("of another length, in the same second", "2 * n", "n * 2 + 1"),
+    bug("can't be imported", "def double(n):", "import nothing_of_this_name\\ndef double(n):"),
+    bug("equivalent", "2 * n", "n * 2"),
+]
+root = Path(sys.argv[1])
+before = (root / "hai_flow/toy.py").read_text()
+with workshop(root, database=False) as shop:
+    for name, result in run(shop, tried, 2, lambda mutant, result: None).items():
+        print(name, result.outcome, result.late, sep=": ")
+    shop.seconds = 2
+    endless = bug("waits for ever", "    return 2 * n", "    while True: pass")
+    shop.begin(shop.place(0), endless.tests, endless)
+    _, result = shop.ended()
+    print(endless.name, result.outcome, result.late, sep=": ")
+assert (root / "hai_flow/toy.py").read_text() == before
+"""
+
+
+def test_the_runner_tells_what_is_noticed_from_what_is_not(tmp_path: Path) -> None:
+    for name, text in TOY.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+    plugin = tmp_path / "tests" / "mutants"
+    plugin.mkdir()
+    (plugin / "__init__.py").touch()
+    (plugin / "plugin.py").write_text((ROOT / "tests" / "mutants" / "plugin.py").read_text())
+    found = subprocess.run(
+        [sys.executable, "-c", TRY, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    assert sorted(found.stdout.splitlines()) == [
+        "can't be imported: invalid: False",
+        "equivalent: survived: False",
+        "not noticed: survived: False",
+        "noticed: killed: False",
+        "of another length, in the same second: killed: False",
+        "waits for ever: killed: True",
+    ]

@@ -1,0 +1,121 @@
+"""What a commit writes into the rows beside the log, in which order it takes their locks, and whom it hints at."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import asyncpg
+
+from hai_flow.store import runs
+from hai_flow.store.database import Database
+from hai_flow.store.runs import PendingRow, TurnRow
+from tests.store.conftest import TENANT, birth, commit, decision, load, now
+from tests.support.waiting import until
+
+
+async def somebody_waits(db: Database) -> bool:
+    query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    return bool(await db.api.fetchval(query))
+
+
+async def test_rows_are_locked_in_the_order_of_run_ids_whatever_the_order_of_the_entries(db: Database) -> None:
+    low, high = UUID(int=1), UUID(int=2)
+    await commit(db, birth(low), birth(high))
+    async with db.lane() as blocker, blocker.transaction():
+        await blocker.execute("SELECT FROM runs WHERE id = $1 FOR NO KEY UPDATE", low)
+        batch = asyncio.create_task(commit(db, decision(high, 1), decision(low, 1)))
+        await until(lambda: somebody_waits(db))
+        # It waits for the first row, so it has not locked the second one: two batches never wait for each other.
+        await db.api.execute("SELECT FROM runs WHERE id = $1 FOR NO KEY UPDATE NOWAIT", high)
+    assert None not in await batch
+
+
+async def test_slots_are_taken_in_the_order_of_their_names_whatever_the_order_of_the_runs(db: Database) -> None:
+    low, high = UUID(int=1), UUID(int=2)
+    async with db.lane() as blocker, db.lane() as rival, blocker.transaction():
+        await blocker.execute("INSERT INTO slots VALUES ($1, 'a', $2)", TENANT, uuid4())
+        batch = asyncio.create_task(commit(db, birth(low, slot="b"), birth(high, slot="a")))
+        await until(lambda: somebody_waits(db))
+        async with rival.transaction():  # it waits for slot a, so it has not taken slot b
+            await rival.execute("SET LOCAL lock_timeout = '200ms'")
+            await rival.execute("INSERT INTO slots VALUES ($1, 'b', $2)", TENANT, uuid4())
+            await rival.execute("DELETE FROM slots WHERE slot = 'b'")
+        await blocker.execute("DELETE FROM slots WHERE slot = 'a'")
+    assert None not in await batch
+
+
+async def test_the_end_of_a_turn_is_that_of_this_turn(db: Database) -> None:
+    start = birth(turns=[TurnRow(1, first=1, last=1)])
+    await commit(db, start)
+    await commit(db, decision(start.run_id, 1, turns=[TurnRow(2, first=1)]))
+    await commit(db, decision(start.run_id, 2, turns=[TurnRow(2, last=1)]))
+    turns = await db.api.fetch("SELECT n, first_seq, last_seq FROM turns ORDER BY n")
+    assert list(map(tuple, turns)) == [(1, 1, 1), (2, 2, 3)]
+
+
+async def test_a_slot_stays_taken_until_its_run_ends(db: Database) -> None:
+    start = birth(slot="thread:1")
+    await commit(db, start)
+    await commit(db, decision(start.run_id, 1, status="waiting", busy=False))
+    assert await runs.slot_holder(db.api, TENANT, "thread:1") == start.run_id
+
+
+async def test_an_end_is_when_the_run_ended_first(db: Database) -> None:
+    start = birth()
+    await commit(db, start)
+    async with db.lane() as connection:
+        ending = decision(start.run_id, 1, status="failed", busy=False, result=b'{"error":1}')
+        await runs.commit(connection, [ending], None, now() - timedelta(days=1))
+    first = await runs.get_run(db.api, TENANT, start.run_id)
+    await commit(db, decision(start.run_id, 2, status="failed", busy=False))
+    again = await runs.get_run(db.api, TENANT, start.run_id)
+    assert first is not None
+    assert again is not None
+    assert first.ended_at is not None
+    assert (again.ended_at, again.result) == (first.ended_at, b'{"error":1}')
+
+
+async def test_a_pending_whose_deadline_is_put_off_says_so(db: Database) -> None:
+    start = birth()
+    await commit(db, start)
+    for version, deadline in ((1, now()), (2, now() + timedelta(days=2))):
+        row = PendingRow("p", "open", "a", b"d", deadline, b"{}")
+        await commit(db, decision(start.run_id, version, pendings=[row]))
+    assert await db.api.fetchval("SELECT deadline FROM pendings") == deadline
+
+
+async def test_entries_may_differ_in_everything_that_they_say(db: Database) -> None:
+    """A column is sent if any entry needs it, and is empty for the others."""
+    plain, chatty = birth(), birth()
+    await commit(db, plain, chatty)
+    wake = now() + timedelta(hours=1)
+    more = decision(chatty.run_id, 1, status="waiting", busy=False, wake_at=wake, turns=[TurnRow(1, first=1)])
+    assert None not in await commit(db, decision(plain.run_id, 1), more)
+    loaded = await load(db, chatty.run_id)
+    assert (loaded.status, loaded.wake_at) == ("waiting", wake)
+    assert (await load(db, plain.run_id)).status == "running"
+
+
+async def test_a_snapshot_of_a_newer_shape_is_not_overwritten_by_an_older_release(db: Database) -> None:
+    start = birth()
+    await commit(db, start)
+    async with db.lane() as connection:
+        for abi, state in ((2, b"newer"), (1, b"older"), (3, b"newest")):
+            await runs.save_snapshot(connection, start.run_id, 1, abi, state)
+            kept = await db.api.fetchrow("SELECT abi, state FROM snapshots")
+            assert tuple(kept) == ((2, b"newer") if abi < 3 else (3, b"newest"))
+
+
+async def test_many_runs_are_hinted_at_in_several_hints_each_of_which_the_server_takes(db: Database) -> None:
+    heard: list[str] = []
+    connection = await asyncpg.connect(db.dsn)
+    try:
+        await connection.add_listener(runs.HINT_CHANNEL, lambda *given: heard.append(str(given[3])))
+        ids = [UUID(int=number) for number in range(450)]
+        await runs.notify(db.api, ids)
+        await until(lambda: sum(each.count(",") + 1 for each in heard) >= len(ids))
+    finally:
+        await connection.close()
+    assert [UUID(text) for each in heard for text in each.split(",")] == ids
