@@ -525,13 +525,15 @@ class PendingEdited(Event, frozen=True):
 
 class PendingEscalated(Event, frozen=True):
     """Nobody decided in time (or nobody could, `reason`): the next stage of `on_deadline` begins, with a clock of its
-    own. `policy` holds from now on; id, evidence, digest and votes stay."""
+    own. `policy` holds from now on; id, evidence, digest and votes stay. `since` is when the stage began, where that
+    was before `at`: nobody looked when the deadline passed."""
 
     id: str
     path: str
     policy: Json
     deadline: datetime
     reason: str = ""
+    since: datetime | None = None
 
 
 class PendingRestamped(Event, frozen=True):

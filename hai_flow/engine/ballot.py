@@ -177,7 +177,7 @@ def envelope(
         "votes": [_vote_shown(rules, vote, pending.opened.digest) for vote in pending.votes],
         "expired": expired,
         "escalations": [
-            {"at": values.rfc3339(each.at), "from": each.policy["from"], "quorum": each.policy.get("quorum", 1)}
+            {"at": values.rfc3339(each.began), "from": each.policy["from"], "quorum": each.policy.get("quorum", 1)}
             for each in pending.escalations
         ],
     }

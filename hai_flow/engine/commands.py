@@ -77,15 +77,17 @@ class Admit(Command, frozen=True):
 
 
 class StepSucceeded(Command, frozen=True):
-    """`output` is plain JSON (checked where it entered)."""
+    """`output` is plain JSON (checked where it entered). `ended_at`: when the attempt ended (ms since 1970), if its
+    outcome took a while to get here."""
 
     path: str
     attempt: int
     output: Json
+    ended_at: int | None = None
 
 
 class StepFailed(Command, frozen=True):
-    """`retriable` None: as the code says. `retry_after` is in milliseconds."""
+    """`retriable` None: as the code says. `retry_after` is in milliseconds. `ended_at` as in `StepSucceeded`."""
 
     path: str
     attempt: int
@@ -94,6 +96,7 @@ class StepFailed(Command, frozen=True):
     retriable: bool | None = None
     data: Json = None
     retry_after: int | None = None
+    ended_at: int | None = None
 
 
 class StepLost(Command, frozen=True):

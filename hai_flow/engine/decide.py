@@ -7,6 +7,10 @@ ends its parent, and so on up to the document. What may start next is only noted
 while the run is running and the decision is within its bounds (STORE B5). So a pause, a bound and a crash all look the
 same: something is ready and somebody has to go on.
 
+Time comes before commands. Whatever is due by itself at `now` is decided first, as of the instant at which it was due:
+so it makes no difference to anybody how late a timer fires, or whether it does. What ends so has ended in time; what
+begins because of it begins now, for nobody could see it before (docs/decisions/0018).
+
 `now` is in milliseconds since 1970, a lower bound of the database's clock. Never read streamed text here (STORE H1).
 
 In this room: one function per command, going on, and time. Not here: how a step begins (`beginnings`), how things end
@@ -17,6 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from hai_flow.definition.plan import Plan, Step, WaitFor
 from hai_flow.engine import (
@@ -34,7 +40,7 @@ from hai_flow.engine import (
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import DEFAULT_LIMITS, RUN_END, Decision, Draft, Limits
-from hai_flow.engine.jobs import TIMERS_WHILE_HALTED, is_working, next_ready, performed
+from hai_flow.engine.jobs import Due, is_working, next_due, next_ready, performed
 from hai_flow.engine.retry import LOST_IN_A_ROW_MAX, RETRIABLE
 from hai_flow.engine.starting import begin_run
 from hai_flow.engine.state import Ending, PendingState, RunState, Timer, in_cleanup
@@ -50,10 +56,14 @@ def decide(plan: Plan, state: RunState, command: c.Command, now: int, limits: Li
     if state.status == "new" and type(command) not in (c.Start, c.Fork):
         raise Rejected(404, "run_unknown", f"there is no run {state.run_id}.")
     draft = Draft(plan, state, max(now, state.at), limits)
-    outcome = _RULES[type(command)](draft, command)
+    undecided = not _pass_time_before(draft, command) and not isinstance(command, _FOR_TIME)
+    passed = len(draft.events)
+    outcome = None if undecided else _RULES[type(command)](draft, command)
+    if not undecided and (draft.already or len(draft.events) == passed) and not isinstance(command, _FOR_TIME):
+        return Decision((), state, outcome, already=True)  # what was due comes with its timer
     children.tell_parent(draft, state)
     slots.tell_freed(draft, state)
-    return draft.decision(outcome)
+    return msgspec.structs.replace(draft.decision(outcome), undecided=undecided)
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
@@ -206,17 +216,16 @@ def _child_ended(draft: Draft, command: c.ChildEnded) -> Json:
 
 
 def _timer_fired(draft: Draft, command: c.TimerFired) -> Json:
-    if not _fire_timers(draft):
+    if not draft.events:  # what was due has happened before any command
         raise Rejected(409, "timer_early", "no timer of this run is due yet.")
-    _go_on(draft)
     return None
 
 
 def _continue(draft: Draft, command: c.Continue) -> Json:
-    if draft.state.status not in ("running", "stopping") or not draft.state.ready:
-        draft.already = True
-        return None
-    _go_on(draft)
+    if draft.state.status in ("running", "stopping") and draft.state.ready:
+        _go_on(draft)
+    else:
+        draft.already = not draft.events
     return None
 
 
@@ -258,7 +267,7 @@ def _resume(draft: Draft, command: c.Resume) -> Json:
         slots.wait(draft)
     children.pass_down(draft, "resume", command.by)
     if status != "queued":
-        _fire_timers(draft)
+        _pass_time(draft, draft.clock, since=draft.clock)
         _go_on(draft)
     return _run_outcome(draft)
 
@@ -273,7 +282,7 @@ def _stop(draft: Draft, command: c.Stop) -> Json:
     children.pass_down(draft, "stop", command.by, command.reason)
     endings.begin_stop(draft, "the run is being stopped")
     if in_flight:
-        draft.emit(e.TimerSet, path="", kind="grace", due=draft.now + draft.limits.stop_grace)
+        draft.emit(e.TimerSet, path="", kind="grace", due=draft.clock + draft.limits.stop_grace)
     _go_on(draft)
     return {**_run_outcome(draft), "in_flight": in_flight}
 
@@ -312,7 +321,7 @@ def _retry(draft: Draft, command: c.Retry) -> Json:
         return _run_outcome(draft)
     if not draft.state.turn_open:
         draft.open_turn(c.Turn())
-    _fire_timers(draft)
+    _pass_time(draft, draft.clock, since=draft.clock)
     _go_on(draft)
     return _run_outcome(draft)
 
@@ -398,14 +407,19 @@ def _attempt(draft: Draft, path: str, attempt: int) -> Step:
 
 def _go_on(draft: Draft) -> None:
     """Draw every consequence that may be drawn now: start what is ready, end what is over."""
+    _take_up(draft)
+    if draft.state.status != "stopping":
+        _suspend(draft)
+
+
+def _take_up(draft: Draft) -> None:
+    """The same, but the turn stays open."""
     if draft.state.status == "stopping":
         _stop_on(draft)
-        return
-    if draft.state.status in ("running", "waiting") and draft.state.ready:
+    elif draft.state.status in ("running", "waiting") and draft.state.ready:
         if not draft.state.turn_open:
             draft.open_turn(c.Turn())
         _advance(draft)
-    _suspend(draft)
 
 
 def _advance(draft: Draft) -> None:
@@ -453,20 +467,53 @@ def _suspend(draft: Draft) -> None:
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
-def _fire_timers(draft: Draft) -> bool:
-    """Fire whatever is due. While paused (or in need of attention) only people's time goes on; the rest waits."""
-    fired = False
-    halted = draft.state.status in ("paused", "needs_attention")
-    for timer in draft.state.timers:
-        if timer.due > draft.now:
+def _pass_time_before(draft: Draft, command: c.Command) -> bool:
+    """Let time pass up to the command. Returns whether it can be decided now: not if the bounds were reached before."""
+    state, until = draft.state, draft.clock
+    halted_for_good = state.status == "needs_attention" and isinstance(command, c.Stop | c.Terminate)
+    if halted_for_good or isinstance(command, c.NeedAttention):
+        return True  # what can't be stored may be what is due: who sees to that must not be kept from it by that
+    if isinstance(command, c.Signal):
+        until = min(until, command.sent_at)
+    elif isinstance(command, c.StepSucceeded | c.StepFailed) and command.ended_at is not None:
+        until = min(until, command.ended_at)
+    return _pass_time(draft, until, attempts=isinstance(command, _FOR_ATTEMPTS))
+
+
+def _pass_time(draft: Draft, until: int, *, since: int = 0, attempts: bool = True) -> bool:
+    """Let happen what is due by `until`, in the order in which it is due, each as of its instant, but none before
+    `since`. What may begin because of one has begun before the next. Returns whether all of it has happened: not if the
+    bounds are reached before.
+
+    `attempts`: their time-outs, too. Those are for who performs the run: if that process is gone, they are lost, not
+    late.
+    """
+    passed = False
+    while (due := next_due(draft.state, attempts=attempts)) is not None and due.at <= until:
+        _take_up(draft)
+        due = next_due(draft.state, attempts=attempts)
+        if due is None or due.at > until:
             break
-        if timer not in draft.state.timers or (halted and timer.kind not in TIMERS_WHILE_HALTED) or draft.state.ended:
-            continue
-        fired = True
-        _turn_for_time(draft)
-        draft.emit(e.TimerFired, path=timer.path, kind=timer.kind)
-        _fire(draft, timer)
-    return _fire_timeouts(draft) or fired
+        if passed and not draft.within_bounds():
+            _go_on(draft)
+            return False
+        passed = True
+        draft.now = max(due.at, since)
+        _happen(draft, due)
+        draft.now = draft.clock
+    if draft.events:
+        _go_on(draft)
+    return not draft.events or draft.within_bounds()
+
+
+def _happen(draft: Draft, due: Due) -> None:
+    if not draft.state.turn_open and draft.state.status in ("waiting", "paused", "needs_attention"):
+        draft.open_turn(c.Turn())
+    if due.timer is None:
+        _too_late(draft, due.path)
+    else:
+        draft.emit(e.TimerFired, path=due.path, kind=due.timer.kind)
+        _fire(draft, due.timer)
 
 
 def _fire(draft: Draft, timer: Timer) -> None:
@@ -500,31 +547,24 @@ def _run_too_long(draft: Draft) -> None:
         endings.end(draft, step, Ending("failed", error=error, reason=message))
 
 
-def _turn_for_time(draft: Draft) -> None:
-    if not draft.state.turn_open and draft.state.status in ("waiting", "paused", "needs_attention"):
-        draft.open_turn(c.Turn())
+def _too_late(draft: Draft, path: str) -> None:
+    """The step has worked for as long as it may."""
+    if path == "":  # a child run that has no time left
+        _stop(draft, children.time_out())
+        return
+    step = draft.step(path)
+    error = draft.error("step.timeout", "The step took longer than its timeout.", path, retriable=True)
+    if path in draft.state.attempts:
+        draft.cut = True
+        endings.attempt_failed(draft, step, error)
+    else:
+        endings.end(draft, step, Ending("failed", error=error, reason="its block took too long"))
 
 
-def _fire_timeouts(draft: Draft) -> bool:
-    if draft.state.running_since is None:
-        return False
-    worked = draft.state.worked_at(draft.now)
-    late = [path for path, due in draft.state.timeouts.items() if due <= worked]
-    for path in sorted(late, key=lambda path: (path.count("/"), path)):
-        if path not in draft.state.timeouts:  # it was stopped with the block around it
-            continue
-        if path == "":  # a child run that has no time left
-            _stop(draft, children.time_out())
-            return True
-        step = draft.step(path)
-        error = draft.error("step.timeout", "The step took longer than its timeout.", path, retriable=True)
-        if path in draft.state.attempts:
-            draft.cut = True
-            endings.attempt_failed(draft, step, error)
-        else:
-            endings.end(draft, step, Ending("failed", error=error, reason="its block took too long"))
-    return bool(late)
-
+_FOR_TIME: Final = (c.TimerFired, c.Continue)
+"""Commands that ask for nothing but what is due."""
+_FOR_ATTEMPTS: Final = (c.TimerFired, c.StepSucceeded, c.StepFailed)
+"""Commands of the process that performs the run's attempts: only it knows that those are late, and not lost."""
 
 _RULES: Final[dict[type[c.Command], Callable[[Draft, Any], Json]]] = {
     c.Start: _start,

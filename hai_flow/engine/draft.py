@@ -56,6 +56,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 
     `cut` tells that an attempt was closed by someone other than its performer, who must be fenced off. `outcome` is
     the answer to the command (JSON), which the same command id gets again. `already`: nothing new, events are empty.
+    `undecided`: so much was due before the command that it is for a decision of its own. Commit this, and ask again.
     """
 
     events: tuple[e.Event, ...]
@@ -64,6 +65,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     cut: bool = False
     already: bool = False
     outbox: tuple[Message, ...] = ()
+    undecided: bool = False
 
     @property
     def jobs(self) -> list[Job]:
@@ -82,11 +84,16 @@ class Raised(Exception):
 
 
 class Draft:
-    """One decision in the making: the speculative state, and the events that lead to it."""
+    """One decision in the making: the speculative state, and the events that lead to it.
+
+    `clock` is when it is decided, and when all of its events happen. `now` is the instant as of which something is
+    decided: an earlier one, while it is made up for that a timer was due at.
+    """
 
     def __init__(self, plan: Plan, state: RunState, now: int, limits: Limits) -> None:
         self.plan = plan
         self.state = state
+        self.clock = now
         self.now = now
         self.limits = limits
         self.events: list[e.Event] = []
@@ -139,7 +146,7 @@ class Draft:
 
     def emit(self, kind: Callable[..., e.Event], /, **fields: Any) -> None:
         turn = self.state.turn
-        event = kind(at=self.now, turn=turn.n if turn else 0, **fields)
+        event = kind(at=self.clock, turn=turn.n if turn else 0, **fields)
         self.state = evolve(self.state, event)
         self.events.append(event)
 
@@ -160,7 +167,7 @@ class Draft:
     def open_turn(self, turn: c.Turn) -> None:
         n = self.state.turn.n + 1 if self.state.turn else 1
         event = e.TurnStarted(
-            at=self.now,
+            at=self.clock,
             turn=n,
             wire_run_id=turn.wire_run_id,
             dialect=turn.dialect,

@@ -512,13 +512,20 @@ class PendingEdited(Event, frozen=True):
 
 class PendingEscalated(Event, frozen=True):
     """Nobody decided in time (or nobody could, `reason`): the next stage of `on_deadline` begins, with a clock of its
-    own. `policy` holds from now on; id, evidence, digest and votes stay."""
+    own. `policy` holds from now on; id, evidence, digest and votes stay. `since` (ms since 1970) is when the stage
+    began, where that was before `at`: nobody looked when the deadline passed."""
 
     id: str
     path: str
     policy: Json
     deadline: int
     reason: str = ""
+    since: int | None = None
+
+    @property
+    def began(self) -> int:
+        """When the stage began, ms since 1970."""
+        return self.at if self.since is None else self.since
 
 
 class PendingRestamped(Event, frozen=True):

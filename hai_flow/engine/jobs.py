@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from hai_flow.engine.retry import SUSPECT_AFTER_LOST
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state import RunState, Timer
 
 
 class Perform(msgspec.Struct, frozen=True):
@@ -76,16 +76,39 @@ def next_ready(state: RunState) -> str | None:
     return None
 
 
-def wake_at(state: RunState) -> int | None:
-    """When the run must be looked at even if nothing happens (ms since 1970), or None.
+class Due(NamedTuple):
+    """What happens by itself at the instant `at` (ms since 1970): `timer` fires; or without one, the step at `path`
+    has worked for as long as it may."""
+
+    at: int
+    path: str
+    timer: Timer | None = None
+
+
+def next_due(state: RunState, *, attempts: bool = True) -> Due | None:
+    """The first thing that happens by itself, if nothing happens before; None: nothing ever does.
 
     While paused (or in need of attention) only people's time counts; the rest fires on resume (LANGUAGE section 3).
+    Without `attempts` the time-outs of attempts are left out.
     """
+    found = None
     if state.status in ("paused", "needs_attention"):
-        return min((timer.due for timer in state.timers if timer.kind in TIMERS_WHILE_HALTED), default=None)
-    wake = state.timers[0].due if state.timers else None
+        timer = next((timer for timer in state.timers if timer.kind in TIMERS_WHILE_HALTED), None)
+    else:
+        timer = state.timers[0] if state.timers else None
+    if timer is not None:
+        found = Due(timer.due, timer.path, timer)
     if state.timeouts and state.running_since is not None:
-        left = min(state.timeouts.values()) - state.worked
-        due = state.running_since + left
-        wake = due if wake is None else min(wake, due)
-    return wake
+        late = [(due, path) for path, due in state.timeouts.items() if attempts or path not in state.attempts]
+        if late:
+            worked, path = min(late, key=lambda each: (each[0], each[1].count("/"), each[1]))
+            at = state.running_since + worked - state.worked
+            if found is None or at < found.at:
+                found = Due(at, path)
+    return found
+
+
+def wake_at(state: RunState) -> int | None:
+    """When the run must be looked at even if nothing happens (ms since 1970), or None."""
+    due = next_due(state)
+    return None if due is None else due.at

@@ -440,8 +440,9 @@ def _demand_open(draft: Draft, pending: PendingState) -> None:
 
 
 def _is_overdue(draft: Draft, pending: PendingState) -> bool:
-    """Whether the last deadline has passed, though its timer has not been seen to yet."""
-    if pending.status != "open" or rules_of(pending).escalations:
+    """Whether the deadline of its stage has passed, though nobody has drawn what follows from that. (Time passes before
+    any command; but of a fork, it may have passed in the run that it was forked from.)"""
+    if pending.status != "open":
         return False
     halted = draft.state.status in ("paused", "needs_attention")
     clocks = ("deadline",) if halted else ("deadline", "halting_deadline")
@@ -645,8 +646,10 @@ def _escalate(draft: Draft, step: Step, reason: str) -> None:
         rules = msgspec.structs.replace(stages[0], escalations=stages[1:])
         assert rules.deadline is not None, "a stage has a deadline"
         due = draft.now + rules.deadline
+        since = None if draft.now == draft.clock else draft.now
         policy = ballot.written(rules)
-        draft.emit(e.PendingEscalated, id=id, path=step.path, policy=policy, deadline=due, reason=reason)
+        draft.rendered_bytes += len(values.dumps(policy))
+        draft.emit(e.PendingEscalated, id=id, path=step.path, policy=policy, deadline=due, reason=reason, since=since)
         pending = draft.state.pendings[id]
         fault = ballot.impossible(rules, pending)
         decision = None if rules.fault else ballot.verdict(rules, pending)

@@ -52,10 +52,10 @@ def arrived(draft: Draft, command: c.Signal) -> Json:
 
     Returns `{"id", "taken", "awaits"}`: whether the run has it now, and the types that it waits for still.
     """
-    taken = command.id in draft.state.signals
+    before, taken = len(draft.events), command.id in draft.state.signals
     if not taken and command.sent_at >= draft.state.started_at:
         taken = any(_offer(draft, draft.step(path), command) for path in _waiting(draft, command.name))
-    draft.already = not draft.events
+    draft.already = len(draft.events) == before
     awaits = sorted({type for types in draft.state.subscriptions.values() for type in types})
     return {"id": command.id, "taken": taken, "awaits": awaits}
 

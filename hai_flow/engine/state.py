@@ -1181,7 +1181,7 @@ def _pending_escalated(state: RunState, event: e.PendingEscalated) -> RunState:
         state,
         event.id,
         opened=_set(pending.opened, policy=event.policy, deadline=event.deadline),
-        since=event.at,
+        since=event.began,
         reminded=0,
         escalations=(*pending.escalations, event),
     )

@@ -163,6 +163,7 @@ class _Draft:
     answers: list[tuple[Ask, Outcome | Rejected]] = field(default_factory=list)
     commands: dict[str, runs.CommandRow] = field(default_factory=dict)  # by their ids
     asks: list[Ask] = field(default_factory=list)
+    undecided: Ask | None = None  # the last of them, before which so much is due that this is committed first
     chunks: list[Chunk] = field(default_factory=list)
     birth: Birth | None = None
     plan: Plan | None = None  # the one that the run moves to
@@ -446,6 +447,9 @@ class Committer(Service):
                 self._undecidable(hot, ask, error)
                 continue
             if answer is None:
+                if draft.undecided is not None:
+                    draft.asks.append(hot.asks.popleft())
+                    break
                 if draft.events:
                     break  # what stands before it commits first; it comes back with a fresher state
                 return self._load_first(draft)
@@ -460,7 +464,8 @@ class Committer(Service):
 
     def _answer(self, draft: _Draft, ask: Ask) -> Outcome | Rejected | None:
         """The command's outcome on top of the draft, or None: a refusal that what is known can't justify (B4). A state
-        that may be stale can't, nor can an id that was not looked up; a win proves both by itself."""
+        that may be stale can't, nor can an id that was not looked up; a win proves both by itself. None, too, of a
+        command before which so much is due that this has to be committed first."""
         hot = draft.hot
         unborn = (hot.missing or not hot.exists) and not draft.decides
         if unborn and ask.birth is not None:
@@ -487,6 +492,10 @@ class Committer(Service):
             return rejected if fresh else None
         if decision.already:
             return self._outcome(hot, decision, draft.state, True) if fresh else None
+        if decision.undecided:
+            self._take(draft, decision)
+            draft.undecided = ask
+            return None
         outcome = self._outcome(hot, decision, decision.state, False)
         if ask.command_id is not None:
             row = runs.CommandRow(ask.command_id, ask.body_sha, msgspec.json.encode(outcome))
@@ -609,6 +618,8 @@ class Committer(Service):
             hot.known.update(draft.commands)
         hot.log_bytes += draft.bytes
         self._grow(hot, draft.bytes)
+        if draft.undecided is not None:
+            hot.asks.appendleft(draft.undecided)
         if first_seq == hot.state.seq + 1:
             hot.state, hot.loaded_at = draft.state, began
             hot.plan = draft.plan or hot.plan

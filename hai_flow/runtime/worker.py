@@ -24,6 +24,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
+import msgspec
 import structlog
 
 from hai_flow import values
@@ -443,6 +444,7 @@ class Worker(Service):
                     return
                 performing.begun = True
                 report = await self._perform(hot, path, number, message)
+                report = msgspec.structs.replace(report, ended_at=self.committer.now_ms())
             if message.texts:
                 self._flush(hot, path, number, message)
         finally:
@@ -450,7 +452,7 @@ class Worker(Service):
                 message.timer.cancel()
         self.committer.tell(hot, report)
 
-    async def _perform(self, hot: Hot, path: str, number: int, message: _Message) -> c.Command:
+    async def _perform(self, hot: Hot, path: str, number: int, message: _Message) -> c.StepSucceeded | c.StepFailed:
         async def stream(text: str) -> None:
             message.texts.append(text)
             if message.timer is None:

@@ -152,13 +152,15 @@ class VirtualRun:
         self._do(c.TimerFired())
 
     def _do(self, command: c.Command) -> None:
-        decision = decide(self.plan, self.state, command, self.now)
-        self.state = decision.state
-        if decision.events:
-            self.log.append(decision.events)
-        for event in decision.events:
-            self._note(event)
-        self._subscribed += [tuple(sent.body["types"]) for sent in decision.outbox if sent.kind == SUBSCRIBE]
+        undecided = True
+        while undecided:
+            decision = decide(self.plan, self.state, command, self.now)
+            self.state, undecided = decision.state, decision.undecided
+            if decision.events:
+                self.log.append(decision.events)
+            for event in decision.events:
+                self._note(event)
+            self._subscribed += [tuple(sent.body["types"]) for sent in decision.outbox if sent.kind == SUBSCRIBE]
 
     def _note(self, event: e.Event) -> None:
         if isinstance(event, e.AttemptStarted) or (isinstance(event, e.StepStarted) and event.attempt):

@@ -19,7 +19,7 @@ from hai_flow.wire.framing import NAMED_SSE
 Json: TypeAlias = Any
 
 _JSON_TEXTS: Final = ("args", "evidence")
-_TIMES: Final = ("at", "due", "deadline")
+_TIMES: Final = ("at", "due", "deadline", "since")
 
 
 def event_json(seq: int, event: Event) -> dict[str, Json]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -114,6 +115,43 @@ async def test_who_lost_three_times_takes_the_run_alone_and_wins(
     events = await log_of(eye, run_id)
     assert [event.id for event in events if isinstance(event, e.SignalReceived)] == ["b1", "b2", "b3", "a"]
     assert outcome.seq == len(events)
+
+
+# --- time ---------------------------------------------------------------------------------------------------------
+
+STAGES = f"""
+steps:
+  - id: all
+    for_each:
+      items: {list(range(25))}
+      max_parallel: 25
+      steps:
+        - id: gate
+          approve:
+            title: Go?
+            from: anyone
+            deadline: 1h
+            on_deadline: [{"{escalate: {deadline: 1h}}, " * 4} {{escalate: {{deadline: 1d}}}}, {{reject: {{}}}}]
+"""
+
+
+async def test_what_was_due_while_nobody_worked_is_committed_before_an_answer_within_the_bounds_of_a_commit(
+    make: Make, eye: Connection
+) -> None:
+    a = await make()
+    run_id = (await start(a, STAGES)).run_id
+    (pending,) = [
+        each.opened.id for each in (await state_of(a, run_id)).pendings.values() if each.opened.path == "all[7]/gate"
+    ]
+    a.committer.clock.read(a.committer.now_ms() + 5 * 3_600_000 + 60_000, time.monotonic())
+    given = c.Answer(answers=(c.PendingAnswer(id=pending, decision="approve"),), by=c.Principal("user:ann"))
+    outcome = await submit(a, run_id, given, command_id="once")
+    assert outcome.value["answers"][0]["status"] == "accepted"
+    assert (await submit(a, run_id, given, command_id="once")).already
+    events = await log_of(eye, run_id)
+    assert sum(isinstance(event, e.PendingEscalated) for event in events) == 25 * 5
+    longest = await eye.fetchval("SELECT max(last_seq - first_seq + 1) FROM log WHERE run_id = $1", run_id)
+    assert longest <= 256
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------

@@ -91,21 +91,18 @@ def effects_are_tried_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 
 def timers_fire_early(patch: pytest.MonkeyPatch) -> None:
-    fire = engine._fire_timers
+    due = engine.next_due
 
-    def hasty(draft: Any) -> bool:
-        now, draft.now = draft.now, draft.now + 5_000
-        try:
-            return fire(draft)
-        finally:
-            draft.now = max(now, draft.state.at)
+    def hasty(state: Any, **more: Any) -> Any:
+        found = due(state, **more)
+        return None if found is None else found._replace(at=found.at - 5_000)
 
-    patch.setattr(engine, "_fire_timers", hasty)
+    patch.setattr(engine, "next_due", hasty)
 
 
 def deadlines_stand_while_paused(patch: pytest.MonkeyPatch) -> None:
-    fire = engine._fire_timers
-    patch.setattr(engine, "_fire_timers", lambda draft: draft.state.status != "paused" and fire(draft))
+    due = engine.next_due
+    patch.setattr(engine, "next_due", lambda state, **more: None if state.status == "paused" else due(state, **more))
 
 
 def a_rejection_falls_through(patch: pytest.MonkeyPatch) -> None:

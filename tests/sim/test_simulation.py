@@ -14,9 +14,9 @@ BUDGET = 600  # seeds that a mutant may survive
 
 # What the suite's own seeds must have come across, so that a world that grew tame is noticed.
 REACHED = {
-    "answer_again", "attempt_closed", "crash", "early_timer", "late_result", "lost_commit", "operator_pause",
-    "operator_stop", "operator_terminate", "retry", "run_ended", "stale", "unknown_outcome", "wrong_answer",
-    "end.finished", "end.failed", "end.stopped", "go_back",
+    "answer_again", "attempt_closed", "crash", "early_timer", "late_result", "late_timer", "lost_commit",
+    "operator_pause", "operator_stop", "operator_terminate", "retry", "run_ended", "stale", "unknown_outcome",
+    "wrong_answer", "end.finished", "end.failed", "end.stopped", "go_back",
 }  # fmt: skip
 
 
@@ -37,10 +37,14 @@ def test_the_list_of_faults_has_no_doubles() -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_the_simulation_finds_the_bug_that(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check says so, of a world that is without fault when the bug is not there. That something breaks is no proof:
+    so would a mutant that does not fit the engine any more."""
     mutant(monkeypatch)
     for seed in range(BUDGET):
         try:
             simulate(seed)
-        except Exception:
+        except AssertionError:
+            monkeypatch.undo()
+            simulate(seed)
             return
     pytest.fail(f"{mutant.__name__} survived {BUDGET} seeds")

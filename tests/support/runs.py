@@ -86,15 +86,17 @@ class Play:
 
     def do(self, command: c.Command) -> Decision:
         """Decide, check, and take over what was decided. `Continue` is up to the test (see `settle`)."""
-        before = self.state
-        decision = self._decide(self.plan, before, command, self.now, self.limits)
-        self._book.check_decision(before, command, decision, self.limits)
-        if decision.events:
-            self.commands.append((command, self.now))
-            self.log.append(decision.events)
-            self.state = decision.state
-        self.last = decision.events
-        return decision
+        while True:
+            before = self.state
+            decision = self._decide(self.plan, before, command, self.now, self.limits)
+            self._book.check_decision(before, command, decision, self.limits)
+            if decision.events:
+                self.commands.append((command, self.now))
+                self.log.append(decision.events)
+                self.state = decision.state
+            self.last = decision.events
+            if not decision.undecided:
+                return decision
 
     def start(self, input: Any = None, *, message: str = "", **more: Any) -> Decision:
         given = {} if input is None else input
