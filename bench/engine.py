@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from bench.tools import TOOLS
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -71,7 +73,7 @@ class Engine:
 async def running(dsn: str, source: bytes, settings: Settings | None = None) -> AsyncIterator[Engine]:
     """The runtime over the migrated database `dsn`, with the workflow `source` published."""
     relax_collector()  # as `hai-flow worker` does
-    runtime = Runtime(dsn, settings or Settings(), performs=True)
+    runtime = Runtime(dsn, replace(settings or Settings(), tools=TOOLS), performs=True)
     async with runtime.lifespan():
         _, plan = await runtime.catalog.publish(LOCAL_TENANT, source)
         yield Engine(runtime, plan)

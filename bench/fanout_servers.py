@@ -18,6 +18,7 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any, Final
 
 # Nothing but the measured events is sent, each in a commit of its own.
@@ -25,6 +26,7 @@ SETTINGS: Final = {"HAI_FLOW_PORT": "0", "HAI_FLOW_CHUNK_FLUSH_SECONDS": "0.01",
 
 
 async def ours(dsn: str) -> None:
+    from bench.tools import TOOLS
     from bench.workflows import audience
     from hai_flow.api.app import create_app
     from hai_flow.api.server import serve
@@ -32,7 +34,7 @@ async def ours(dsn: str) -> None:
     from hai_flow.runtime.service import relax_collector
     from hai_flow.settings import Settings
 
-    settings = Settings.from_environment(dev=True)
+    settings = replace(Settings.from_environment(dev=True), tools=TOOLS)
     relax_collector()
     runtime = Runtime(dsn, settings, performs=True)
     async with runtime.lifespan():

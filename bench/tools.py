@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+from hai_flow.steps.tools import tool
 
+TOOLS = ("bench.tools",)  # where the measured deployments take tools from
+
+
+@tool
 async def plus_one(n: int) -> int:
     """The next number."""
     return n + 1
 
 
+@tool
 async def spoken(count: int, seconds: float, silence: float) -> AsyncIterator[str]:
     """A first piece of text; then, with `silence` before and after, `count` more, one every `seconds`."""
     yield "It begins. "
@@ -21,6 +27,7 @@ async def spoken(count: int, seconds: float, silence: float) -> AsyncIterator[st
     await asyncio.sleep(silence)
 
 
+@tool
 async def tick(seconds: float) -> int:
     """Later."""
     await asyncio.sleep(seconds)

@@ -11,11 +11,12 @@ import re
 from collections.abc import AsyncIterator
 
 from hai_flow.errors import StepError
-from hai_flow.steps.tools import Context
+from hai_flow.steps.tools import Context, tool
 
 _WEATHER = {"北京": "晴天,25°C", "上海": "多云,22°C", "Berlin": "rain, 12°C"}
 
 
+@tool("examples.answer")
 async def answer(message: str) -> AsyncIterator[str]:
     """Answer a message word by word, as a model would."""
     text = f"You said: {message}. " if message else "Hello! "
@@ -25,16 +26,19 @@ async def answer(message: str) -> AsyncIterator[str]:
         await asyncio.sleep(0.02)
 
 
+@tool("examples.get_weather")
 async def get_weather(city: str) -> str:
     """The weather of a few cities, always the same."""
     return _WEATHER.get(city, "晴天,20°C")
 
 
+@tool("examples.delete_files")
 def delete_files(folder: str, count: int, context: Context) -> dict[str, object]:
     """Pretend to delete files. The receipt is the same for every attempt, as a careful service's would be."""
     return {"deleted": count, "folder": folder, "receipt": context.idempotency_key}
 
 
+@tool("examples.deploy")
 async def deploy(release: str) -> dict[str, str]:
     """Pretend to deploy a release."""
     return {"release": release, "url": f"https://example.com/{release}"}
@@ -45,31 +49,37 @@ async def deploy(release: str) -> dict[str, str]:
 _RATES = {"EUR": 1.0, "USD": 0.9, "CNY": 0.125}
 
 
+@tool("examples.to_eur")
 def to_eur(amount: float, currency: str) -> dict[str, float]:
     """An amount in euros, at rates that never change."""
     return {"eur": round(amount * _RATES[currency], 2)}
 
 
+@tool("examples.send")
 def send(to: str, subject: str, body: str, context: Context) -> dict[str, object]:
     """Pretend to send an e-mail."""
     return {"sent": True, "to": to, "message_id": context.idempotency_key}
 
 
+@tool("examples.book_expense")
 def book_expense(employee: str, amount: float, cost_center: str, context: Context) -> dict[str, str]:
     """Pretend to book an expense. The number is the same for every attempt."""
     return {"booking_id": f"{cost_center}/{context.idempotency_key}"}
 
 
+@tool("examples.deploy_canary")
 async def deploy_canary(service: str, release: str) -> dict[str, str]:
     """Pretend to deploy a release beside the one that is live; which one that is."""
     return {"service": service, "release": release, "previous_release": "v1.0.0"}
 
 
+@tool("examples.rollback")
 async def rollback(service: str, to: str) -> dict[str, str]:
     """Pretend to go back to an older release."""
     return {"service": service, "release": to}
 
 
+@tool("examples.health")
 async def health(service: str, most: float) -> dict[str, float]:
     """The share of requests to a service that fail, always the same. Raises StepError if it is more than `most`."""
     share = 0.001
@@ -78,6 +88,7 @@ async def health(service: str, most: float) -> dict[str, float]:
     return {"error_rate": share}
 
 
+@tool("examples.promote")
 async def promote(service: str, release: str) -> dict[str, str]:
     """Pretend to make a release the one that is live."""
     return {"service": service, "release": release}

@@ -43,8 +43,8 @@ def _path(doc: str, default: str | None = None) -> Any:
     return _field(doc, Path(default) if default else None, Path)
 
 
-def _names(doc: str) -> Any:
-    return _field(doc, (), lambda text: tuple(name for name in (part.strip() for part in text.split(",")) if name))
+def _names(doc: str, *default: str) -> Any:
+    return _field(doc, default, lambda text: tuple(name for name in (part.strip() for part in text.split(",")) if name))
 
 
 def _switch(doc: str) -> Any:
@@ -141,6 +141,17 @@ class Settings:
     )
     hai_aliases: tuple[str, ...] = _names(
         "Further paths for HAI's POST beside /awp, separated by commas; with a workflow: /chat,/task=plan."
+    )
+
+    tools: tuple[str, ...] = _names(
+        "The modules (separated by commas; `acme.*` for all below acme) whose functions workflows may call, as far as "
+        "@tool registers them; beside those of installed packages (entry points `hai_flow.tools`) and of the folder "
+        "tools in the current directory. Set it to your own: the default has harmless examples.",
+        "hai_flow.examples",
+    )
+    publish: bool = _switch(
+        "1 lets those who can call this server's API publish workflows. A workflow decides which tools are called with "
+        "what, so they may then do all that the tools can. `dev` takes them on loopback without it."
     )
 
     # -- performing runs
@@ -283,9 +294,12 @@ def variable(name: str) -> str:
 def describe() -> list[tuple[str, str, str]]:
     """Every setting as (variable, default as text, meaning), for help and documentation."""
     return [
-        (variable(setting.name), "" if setting.default in (None, ()) else str(setting.default), setting.metadata["doc"])
-        for setting in fields(Settings)
+        (variable(setting.name), _as_text(setting.default), setting.metadata["doc"]) for setting in fields(Settings)
     ]
+
+
+def _as_text(default: Any) -> str:
+    return ",".join(default) if isinstance(default, tuple) else "" if default is None else str(default)
 
 
 def is_loopback(host: str) -> bool:

@@ -34,7 +34,7 @@ from hai_flow.api.deps import CurrentAccess
 from hai_flow.api.guard import Guard
 from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
-from hai_flow.settings import Settings
+from hai_flow.settings import Settings, is_loopback
 from hai_flow.store import migrations
 
 log = structlog.get_logger(__name__)
@@ -52,7 +52,7 @@ class _Application(FastAPI):
 def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) -> FastAPI:
     """The ASGI application over a runtime, which the caller starts before and stops after it.
 
-    `act_as`: callers may say who they are (a development server); believed on loopback only.
+    `act_as`: this is a development server. On loopback only, callers may say who they are, and publish.
     """
     app = _Application(
         title="HAI Flow",
@@ -67,6 +67,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     app.state.settings = settings
     app.state.admission = Admission()
     app.state.act_as = act_as
+    app.state.publishing = settings.publish or (act_as and not settings.allow_remote and is_loopback(settings.host))
     problems.install(app)
     for module in (runs, events, pendings, threads, feedback, signals, triggers, schedules, versions, workflows):
         app.include_router(module.router)

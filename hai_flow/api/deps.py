@@ -21,7 +21,7 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.committer import Birth, Outcome
 from hai_flow.runtime.fanout import Following, Piece
-from hai_flow.settings import Settings, is_loopback
+from hai_flow.settings import Settings, is_loopback, variable
 from hai_flow.store import runs
 from hai_flow.wire.dialect import Dialect, Profile
 
@@ -83,6 +83,7 @@ class Access:
     runtime: Runtime
     settings: Settings
     admission: Admission
+    publishing: bool  # whether this server takes workflows over the network
 
     @property
     def tenant(self) -> UUID:
@@ -111,6 +112,16 @@ class Access:
         state = await self.find_state(run_id, seq)
         assert state is not None
         return state
+
+    def require_publishing(self) -> None:
+        """Raises Rejected 403 where this server takes no workflows over the network."""
+        if not self.publishing:
+            raise Rejected(
+                403,
+                "publishing_off",
+                f"this server takes no workflows over the network; set {variable('publish')}=1 where it runs if "
+                "those who can call it may do all that its tools can.",
+            )
 
     async def submit(
         self,
@@ -157,7 +168,7 @@ class Access:
 
 def get_access(request: HTTPConnection, principal: Annotated[Principal, Depends(get_principal)]) -> Access:
     state = request.app.state
-    return Access(principal, state.runtime, state.settings, state.admission)
+    return Access(principal, state.runtime, state.settings, state.admission, state.publishing)
 
 
 async def get_body(request: Request) -> bytes:

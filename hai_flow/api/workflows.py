@@ -27,14 +27,18 @@ YAML_BODY: dict[str, Any] = {
     status_code=201,
     response_model=None,
     openapi_extra=YAML_BODY,
-    responses={**documented(409, *WITH_BODY), 201: {"model": shapes.PublishedWorkflow}},
+    responses={**documented(403, 409, *WITH_BODY), 201: {"model": shapes.PublishedWorkflow}},
 )
 async def publish_workflow(
     source: RawBody,
     access: CurrentAccess,
     dev: Annotated[bool, Query(description="a copy under `version+sha8` that may be replaced")] = False,
 ) -> dict[str, Any]:
-    """Publish the YAML document in the body. Published is immutable: other bytes under its name and version are 409."""
+    """Publish the YAML document in the body. Published is immutable: other bytes under its name and version are 409.
+
+    403 where this server takes no workflows over the network.
+    """
+    access.require_publishing()
     stored, plan = await access.runtime.catalog.publish(access.tenant, source, dev=dev)
     return {**workflow_view(stored), "warnings": [finding.as_dict() for finding in plan.warnings]}
 

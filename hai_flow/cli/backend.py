@@ -71,7 +71,7 @@ class Local:
         from hai_flow.runtime import LOCAL_TENANT
         from hai_flow.runtime.catalog import version_text
 
-        stored, _ = await self._runtime.catalog.publish(LOCAL_TENANT, source, file, dev=True)
+        stored, _ = await self._runtime.catalog.publish(LOCAL_TENANT, source, file, dev=True, from_disk=True)
         return version_text(stored.name, stored.version, stored.sha256.hex(), dev=stored.dev)
 
     async def start(self, workflow: str, input: Json, thread_id: str | None) -> str:

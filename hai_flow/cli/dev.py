@@ -81,7 +81,7 @@ class Dev:
 
         await processes.migrated(self._database)
         say(f"PostgreSQL is ready: {self._database.shown}.")
-        async with processes.running_runtime(self._database, self._settings, performs=True) as runtime:
+        async with processes.running_runtime(self._database, self._settings, performs=True, project=True) as runtime:
             local = Local(runtime)
             shelf = Shelf(local, self._folder)
             await shelf.load()

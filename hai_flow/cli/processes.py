@@ -202,8 +202,11 @@ def _upper(text: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def running_runtime(database: Database, settings: Settings, *, performs: bool) -> AsyncIterator[Runtime]:
-    """A runtime over a database whose schema is this release's, with its embedded server kept alive."""
+async def running_runtime(
+    database: Database, settings: Settings, *, performs: bool, project: bool = False
+) -> AsyncIterator[Runtime]:
+    """A runtime over a database whose schema is this release's, with its embedded server kept alive. `project`: see
+    `Runtime`."""
     from hai_flow.runtime import Runtime
     from hai_flow.runtime.service import relax_collector
     from hai_flow.store import migrations
@@ -215,7 +218,7 @@ async def running_runtime(database: Database, settings: Settings, *, performs: b
                 f"{_upper(database.shown)} does not have the schema of this release: run {program()} migrate."
             )
     relax_collector()
-    runtime = Runtime(database.dsn, settings, performs=performs)
+    runtime = Runtime(database.dsn, settings, performs=performs, project=project)
     async with runtime.lifespan(), alongside(keep_running(database)):
         yield runtime
 

@@ -91,7 +91,7 @@ def _converse(conversation: Conversation, server: str | None, data_dir: Path | N
         async def here() -> int:
             if database.postgres is not None:
                 await processes.migrated(database)
-            async with processes.running_runtime(database, settings, performs=True) as runtime:
+            async with processes.running_runtime(database, settings, performs=True, project=True) as runtime:
                 return await conversation.hold(Local(runtime, act_as=act_as))
 
         return processes.live(here, interrupted=INTERRUPTED)

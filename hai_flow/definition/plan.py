@@ -521,7 +521,8 @@ Trigger: TypeAlias = ApiTrigger | EventTrigger | ScheduleTrigger
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A compiled workflow. `sha256` is that of the document's bytes; `source` is those bytes."""
+    """A compiled workflow. `sha256` is that of the document's bytes; `source` is those bytes. `from_disk`: `dev` or
+    `run` read it from a file of the machine that performs it, which may name more than what came over the network."""
 
     name: str
     version: int
@@ -547,3 +548,4 @@ class Plan:
     default_retry: Retry | None = None
     default_notify: tuple[Template, ...] = ()
     warnings: tuple[Any, ...] = field(default=(), compare=False)
+    from_disk: bool = field(default=False, compare=False)

@@ -231,7 +231,7 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
     )),
     Shape("tool", "A tool", (
         Key("python", LITERAL, "a module (`pkg.mod`, called as `tool.function`), a function (`pkg.mod:fn`, called as "
-            "`tool`), or `registered`", example="acme.shop"),
+            "`tool`), or `registered`; the deployment says which count", example="acme.shop"),
         Key("mcp", LITERAL, "the address (or the command) of an MCP server", example="https://erp.internal/mcp"),
         Key("http", _either(LITERAL, MAPPING), "a described HTTP service",
             example="{base_url: https://api.example.com}"),

@@ -11,6 +11,7 @@ into plans.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from uuid import UUID
 
 import structlog
@@ -30,6 +31,7 @@ from hai_flow.runtime.worker import Worker, WorkerConfig
 from hai_flow.settings import Settings
 from hai_flow.steps.python import PythonRunner
 from hai_flow.steps.runner import Registry
+from hai_flow.steps.toolbox import Toolbox
 from hai_flow.store.database import Database
 from hai_flow.store.runs import HINT_CHANNEL
 
@@ -39,7 +41,11 @@ LOCAL_TENANT = UUID("00000000-0000-4000-8000-000000000001")
 
 
 class Runtime(Service):
-    """Everything of one process over one database. `performs`: whether it also performs effects (a worker)."""
+    """Everything of one process over one database. `performs`: whether it also performs effects (a worker).
+
+    `project`: whether workflows that this process reads from disk may call the functions of modules in the current
+    directory (`dev` and `run`; see `steps/toolbox`).
+    """
 
     database: Database
     committer: Committer
@@ -52,15 +58,17 @@ class Runtime(Service):
     branches: Branches
     worker: Worker | None
 
-    def __init__(self, dsn: str, settings: Settings, *, performs: bool) -> None:
+    def __init__(self, dsn: str, settings: Settings, *, performs: bool, project: bool = False) -> None:
         super().__init__()
         self.dsn = dsn
         self.settings = settings
         self.performs = performs
-        self.registry = Registry({"python": PythonRunner()})
+        self.toolbox = Toolbox.of(settings.tools, Path.cwd(), project=project)
+        self.registry = Registry({"python": PythonRunner(self.toolbox)})
 
     async def _start(self) -> None:
         settings = self.settings
+        self.toolbox.load()
         self.database = await Database.open(self.dsn, engine_connections=settings.lanes + 3)
         try:
             await self._start_services(settings)

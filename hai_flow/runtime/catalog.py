@@ -87,14 +87,14 @@ class Catalog:
         return None
 
     async def publish(
-        self, tenant: UUID, source: bytes, file: str = "<workflow>", *, dev: bool = False
+        self, tenant: UUID, source: bytes, file: str = "<workflow>", *, dev: bool = False, from_disk: bool = False
     ) -> tuple[Workflow, Plan]:
-        """Check, compile and store a workflow.
+        """Check, compile and store a workflow. `from_disk`: it was read from a file of this machine.
 
         Raises DefinitionError with every finding, also where this server has no way to perform a step; Rejected 409
         if other bytes have its name and version.
         """
-        plan = compile_workflow(source, file)
+        plan = replace(compile_workflow(source, file), from_disk=from_disk)
         missing = missing_runners(plan, self.registry.kinds, file)
         faults = [
             Finding(file, step.line, 1, "error", "step.unavailable", f"step {step.path}: {fault}")
@@ -113,15 +113,17 @@ class Catalog:
             source=source,
             title=plan.title or None,
             dev=dev,
+            from_disk=from_disk,
         )
-        self._keep(plan)
+        plan = self._keep(replace(plan, from_disk=stored.from_disk))
         if self.on_published is not None:
             await self.on_published(tenant, plan.name)
         return stored, plan
 
     def plan_of(self, stored: Workflow) -> Plan:
         """The plan of a stored workflow."""
-        return self._compiled(stored.source, f"{stored.name}@{stored.version}")
+        plan = self._compiled(stored.source, f"{stored.name}@{stored.version}")
+        return plan if plan.from_disk == stored.from_disk else self._keep(replace(plan, from_disk=stored.from_disk))
 
     async def pins(self, tenant: UUID, plan: Plan) -> dict[str, Pin]:
         """What each `run: name` and `run: name@version` of the plan means now, and of those that they lead to.

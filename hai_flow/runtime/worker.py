@@ -462,7 +462,7 @@ class Worker(Service):
         try:
             assert hot.plan is not None
             step, known = standing_at(hot.plan, path), hot.state.steps[path]
-            attempt = Attempt(hot.state.run_id, path, number, known.args or "{}", step, known.key)
+            attempt = Attempt(hot.state.run_id, path, number, known.args or "{}", step, known.key, hot.plan.from_disk)
             output = await self._registry.runner_of(step).perform(attempt, stream)
             return c.StepSucceeded(path=path, attempt=number, output=output)
         except asyncio.CancelledError:

@@ -14,16 +14,18 @@ from hai_flow.definition.plan import Call, PythonTool, Step
 from hai_flow.errors import StepError
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.threads import ToolThreads
-from hai_flow.steps.tools import Context, PythonFunction, find_function, full_name
+from hai_flow.steps.toolbox import Toolbox
+from hai_flow.steps.tools import Context, PythonFunction, full_name
 
 Json: TypeAlias = Any
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 class PythonRunner:
-    """Performs `call` of Python tools. `threads` makes the threads in which `def` tools run."""
+    """Performs `call` of the Python tools in `toolbox`. `threads` makes the threads in which `def` tools run."""
 
-    def __init__(self, threads: Callable[[], ToolThreads] = ToolThreads) -> None:
+    def __init__(self, toolbox: Toolbox, threads: Callable[[], ToolThreads] = ToolThreads) -> None:
+        self._toolbox = toolbox
         self._make_threads = threads
         self._threads: ToolThreads | None = None
 
@@ -31,7 +33,7 @@ class PythonRunner:
         call = attempt.step.verb
         assert isinstance(call, Call)
         assert isinstance(call.tool, PythonTool)
-        found = find_function(call.tool.target, call.function, call.tool.name)
+        found = self._toolbox.find(call.tool.target, call.function, call.tool.name, from_disk=attempt.from_disk)
         arguments = self._arguments(found, attempt)
         try:
             if found.kind == "async":
@@ -58,12 +60,12 @@ class PythonRunner:
         work = partial(copy_context().run, _without_stop_iteration, function)
         return await self._threads.run(tool, f"{attempt.run_id}/{attempt.path}", work)
 
-    def fault(self, step: Step) -> str | None:
+    def fault(self, step: Step, *, from_disk: bool = False) -> str | None:
         call = step.verb
         if not isinstance(call, Call) or not isinstance(call.tool, PythonTool):
             return None
         try:
-            found = find_function(call.tool.target, call.function, call.tool.name)
+            found = self._toolbox.find(call.tool.target, call.function, call.tool.name, from_disk=from_disk)
         except StepError as error:
             return error.message
         given = call.arguments.written

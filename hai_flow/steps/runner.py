@@ -18,7 +18,8 @@ Stream: TypeAlias = Callable[[str], Awaitable[None]]
 class Attempt:
     """One try of one effect: everything that a runner needs. `args` is the JSON text that was recorded (and hashed).
 
-    `key` is the idempotency key where it is not the default.
+    `key` is the idempotency key where it is not the default. `from_disk`: the workflow was read from a file of this
+    machine, so it may name what one that came over the network may not (`steps/toolbox`).
     """
 
     run_id: str
@@ -27,6 +28,7 @@ class Attempt:
     args: str
     step: Step
     key: str | None = None
+    from_disk: bool = False
 
     @property
     def idempotency_key(self) -> str:
@@ -44,7 +46,7 @@ class Runner(Protocol):
         """
         ...
 
-    def fault(self, step: Step) -> str | None:
+    def fault(self, step: Step, *, from_disk: bool = False) -> str | None:
         """Why this runner could never perform the step (asked when a workflow is published), or None."""
         ...
 
@@ -82,6 +84,6 @@ class Registry:
         found = []
         for step in plan.steps.values():
             runner = self._runners.get(runner_kind(step) or "")
-            if runner is not None and (fault := runner.fault(step)) is not None:
+            if runner is not None and (fault := runner.fault(step, from_disk=plan.from_disk)) is not None:
                 found.append((step, fault))
         return found

@@ -1,4 +1,4 @@
-"""Python functions as tools: `@tool` registers one, `python: pkg.mod` and `python: pkg.mod:fn` find them by import.
+"""Python functions as tools: what `@tool` registers, and what a call of it may give.
 
 A tool is an `async def` (runs on the loop), a `def` (runs in a thread), or an async generator (streams: yielded
 strings are message chunks, its last other value is the output). Its parameters are the call's `with`; one annotated
@@ -7,14 +7,10 @@ strings are message chunks, its last other value is the output). Its parameters 
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Literal, TypeVar, get_type_hints, overload
-
-from hai_flow.errors import StepError
+from typing import Any, Final, Literal, TypeVar, get_type_hints, overload
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -54,7 +50,36 @@ class PythonFunction:
         return None
 
 
-_registered: dict[str, PythonFunction] = {}
+class _Registered:
+    """What `@tool` has registered in this process, by the module that did and the name that it gave."""
+
+    def __init__(self) -> None:
+        self._functions: dict[tuple[str, str], PythonFunction] = {}
+        self.changes = 0  # grows with each registration
+
+    def add(self, name: str, function: Callable[..., Any]) -> None:
+        """Raises ValueError if the module has registered another function under this name."""
+        key = function.__module__, name
+        known = self._functions.get(key)
+        if known is not None and known.function.__qualname__ != function.__qualname__:
+            raise ValueError(f"the tool {name!r} is registered already, by {known.function.__qualname__}")
+        self._functions[key] = inspect_function(function)
+        self.changes += 1
+
+    def named(self, name: str) -> dict[str, PythonFunction]:
+        """Those of this name, by module."""
+        return {module: found for (module, each), found in self._functions.items() if each == name}
+
+    def found(self, function: object) -> PythonFunction | None:
+        """The registration of this very function."""
+        return next((each for each in self._functions.values() if each.function is function), None)
+
+    def of(self, module: str) -> dict[str, PythonFunction]:
+        """Those of a module, by name."""
+        return {name: found for (each, name), found in self._functions.items() if each == module}
+
+
+registered: Final = _Registered()
 
 
 @overload
@@ -62,9 +87,10 @@ def tool(function: Function, /) -> Function: ...
 @overload
 def tool(name: str, /) -> Callable[[Function], Function]: ...
 def tool(function_or_name: Any, /) -> Any:
-    """Register a function under its own name (`@tool`) or another (`@tool("shop.refund")`).
+    """Let workflows call a function under its own name (`@tool`) or another (`@tool("shop.refund")`).
 
-    Raises ValueError if another function has that name already.
+    It counts where the deployment takes tools from the function's module (`Toolbox`). Raises ValueError if another
+    function of the module has that name already.
     """
     if isinstance(function_or_name, str):
         return lambda function: _register(function_or_name, function)
@@ -72,11 +98,7 @@ def tool(function_or_name: Any, /) -> Any:
 
 
 def _register(name: str, function: Function) -> Function:
-    known = _registered.get(name)
-    if known is not None and known.function.__qualname__ != function.__qualname__:
-        raise ValueError(f"the tool {name!r} is registered already, by {known.function.__qualname__}")
-    _registered[name] = inspect_function(function)
-    find_function.cache_clear()
+    registered.add(name, function)
     return function
 
 
@@ -108,38 +130,8 @@ def inspect_function(function: Callable[..., Any]) -> PythonFunction:
 
 
 def full_name(target: str, function: str, name: str) -> str:
-    """What people call the function that `find_function` finds: `pkg.mod:fn`, or the name that it is registered by."""
+    """What people call the function of a call: `pkg.mod:fn`, or the name that it is registered by."""
     if not target:
         return f"{name}.{function}" if function else name
     module, _, attribute = target.partition(":")
     return f"{module}:{attribute or function or name}"
-
-
-@lru_cache(maxsize=4096)
-def find_function(target: str, function: str, name: str) -> PythonFunction:
-    """The function of a call. `target` is the tool's `python:` value, `function` the part after the dot of
-    `call: tool.fn`, `name` the tool's name. Raises StepError(tool.unavailable) saying what was looked for."""
-    if not target:
-        wanted = full_name(target, function, name)
-        registered = _registered.get(wanted)
-        if registered is None:
-            raise StepError(
-                f"expected a Python function registered with @tool as {wanted!r}, found none; "
-                f"import its module before the worker starts, or write python: pkg.mod",
-                code="tool.unavailable",
-            )
-        return registered
-    module_name, _, attribute = target.partition(":")
-    attribute = attribute or function or name
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:  # an import runs whatever the module says
-        fault = f"{type(error).__name__}: {error}"
-        raise StepError(f"can't import {module_name}: {fault}", code="tool.unavailable") from error
-    found = getattr(module, attribute, None)
-    if attribute.startswith("_") or not callable(found):
-        raise StepError(f"expected a function {attribute!r} in {module_name}, found none", code="tool.unavailable")
-    try:
-        return inspect_function(found)
-    except (TypeError, ValueError) as error:
-        raise StepError(f"{attribute!r} in {module_name} can't be a tool: {error}", code="tool.unavailable") from error

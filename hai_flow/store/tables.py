@@ -370,6 +370,7 @@ workflows: Final = sa.Table(
     _text("title", null=True),
     _bytes("source"),
     _time("created_at", now=True),
+    sa.Column("from_disk", sa.Boolean, nullable=False, server_default=sa.text("false")),
     _key("workflows", "tenant", "sha256"),
 )
 sa.Index(

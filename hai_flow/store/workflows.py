@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowSummary:
-    """A workflow as lists show it. `dev`: loaded from disk while it is edited; other bytes may have its version."""
+    """A workflow as lists show it. `dev`: loaded from disk while it is edited; other bytes may have its version.
+
+    `from_disk`: read from a file by a process that performs it (`dev`, `run`), not sent over the network.
+    """
 
     sha256: bytes
     name: str
@@ -27,6 +30,7 @@ class WorkflowSummary:
     dev: bool
     title: str | None
     created_at: datetime
+    from_disk: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +40,16 @@ class Workflow(WorkflowSummary):
     source: bytes
 
 
-_SUMMARY: Final = "sha256, name, version, dev, title, created_at"
+_SUMMARY: Final = "sha256, name, version, dev, title, created_at, from_disk"
 # Published before dev, the highest version first; of dev copies the one that was loaded last.
 _LATEST_FIRST: Final = "dev, CASE WHEN dev THEN 0 ELSE version END DESC, created_at DESC, version DESC"
 
 
 _PUBLISH: Final = f"""
-INSERT INTO workflows (tenant, sha256, name, version, dev, title, source) VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO workflows (tenant, sha256, name, version, dev, title, source, from_disk)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (tenant, sha256) DO UPDATE SET dev = workflows.dev AND excluded.dev,
+  from_disk = workflows.from_disk OR excluded.from_disk,
   created_at = CASE WHEN workflows.dev THEN excluded.created_at ELSE workflows.created_at END
 RETURNING {_SUMMARY}, source
 """
@@ -58,14 +64,16 @@ async def publish_workflow(
     source: bytes,
     title: str | None = None,
     dev: bool = False,
+    from_disk: bool = False,
 ) -> Workflow:
-    """Store a workflow; storing the same bytes again changes nothing (but publishes what was a dev copy).
+    """Store a workflow; storing the same bytes again changes nothing (but publishes what was a dev copy, and remembers
+    that they were read from disk).
 
     Raises `Rejected` 409 `workflow_exists` when other bytes were published under this name and version. A dev copy may
     repeat a version with other bytes; saved again, it is the newest one again.
     """
     sha256 = hashlib.sha256(source).digest()
-    arguments = (tenant, sha256, name, version, dev, title, source)
+    arguments = (tenant, sha256, name, version, dev, title, source, from_disk)
     try:
         row = await connection.fetchrow(_PUBLISH, *arguments)
     except asyncpg.UniqueViolationError:

@@ -153,5 +153,11 @@ steps:
     assert found == [
         (7, 5, "step a: the call gives what the function does not take: missing argument release"),
         (10, 5, "step b: there is no workflow 'nobody_knows'"),
-        (12, 9, "step try#1/call#1: expected a function 'no_such_function' in hai_flow.examples, found none"),
+        (
+            12,
+            9,
+            "step try#1/call#1: expected a function 'no_such_function' registered with @tool in hai_flow.examples; it "
+            "registers answer, book_expense, delete_files, deploy, deploy_canary, get_weather, health, promote, "
+            "rollback, send, to_eur",
+        ),
     ]

@@ -7,7 +7,6 @@ the same.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import time
 from collections.abc import Iterator
@@ -90,7 +89,7 @@ class House:
             "HAI_FLOW_LEASE_SECONDS": "1.5",
             "HAI_FLOW_HEARTBEAT_SECONDS": "0.5",
             "HAI_FLOW_POLL_SECONDS": "0.2",
-            "PYTHONPATH": f"{home}{os.pathsep}{ROOT}",
+            "PYTHONPATH": str(ROOT),
         }
         self._stack = ExitStack()
         self._lives = 0
@@ -100,7 +99,9 @@ class House:
     def start(self) -> None:
         self._lives += 1
         arguments = ("dev", "--port", "0", "--workflows", str(self.home / "workflows"), "--no-open")
-        self._dev = self._stack.enter_context(started(self.home / f"log{self._lives}", *arguments, **self._settings))
+        self._dev = self._stack.enter_context(
+            started(self.home / f"log{self._lives}", *arguments, folder=self.home, **self._settings)
+        )
         self.url = self._dev.wait_for(r"Serving (http://\S+)")[1]
 
     def kill(self) -> None:

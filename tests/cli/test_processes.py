@@ -87,7 +87,9 @@ def test_a_run_that_waits_exits_with_3_and_is_decided_at_a_server(database_url: 
     (pending,) = standing["pendings"]
 
     with (
-        started(tmp_path / "serve", "serve", "--port", "0", HAI_FLOW_DATABASE_URL=database_url) as server,
+        started(
+            tmp_path / "serve", "serve", "--port", "0", HAI_FLOW_DATABASE_URL=database_url, HAI_FLOW_PUBLISH="1"
+        ) as server,
         started(tmp_path / "worker", "worker", HAI_FLOW_DATABASE_URL=database_url) as worker,
     ):
         url = server.wait_for(r"Serving (http://\S+)")[1]

@@ -54,7 +54,8 @@ async def make(database_url: str) -> AsyncIterator[Make]:
     effects.write_to(database_url)
 
     async def make_one(*, performs: bool = False, dsn: str = database_url, **settings: Any) -> Runtime:
-        quick = {"lease_seconds": 3.0, "heartbeat_seconds": 0.3, "poll_seconds": 0.1, "shutdown_seconds": 1.0}
+        quick: dict[str, Any] = {"tools": effects.MODULES, "lease_seconds": 3.0, "heartbeat_seconds": 0.3}
+        quick |= {"poll_seconds": 0.1, "shutdown_seconds": 1.0}
         runtime = Runtime(dsn, Settings(**(quick | settings)), performs=performs)
         await runtime.start()
         made.append(runtime)

@@ -61,7 +61,9 @@ def courier(database: Database) -> Courier:
 
 
 def whole(database: Database) -> Runtime:
-    return Runtime(database.dsn, Settings(lease_seconds=3.0, heartbeat_seconds=0.3), performs=True)
+    return Runtime(
+        database.dsn, Settings(tools=effects.MODULES, lease_seconds=3.0, heartbeat_seconds=0.3), performs=True
+    )
 
 
 services = pytest.mark.parametrize("build", [committer, worker, sweeper, fanout, threads, courier, whole])

@@ -26,14 +26,9 @@ def hands(runtime: Runtime) -> Worker:
     return runtime.worker
 
 
-async def cancels_itself() -> None:
-    raise asyncio.CancelledError
-
-
 async def test_a_tool_that_is_cancelled_by_what_it_waits_for_fails_and_does_not_hang_its_run(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+    make: Make,
 ) -> None:
-    monkeypatch.setattr(effects, "cancels_itself", cancels_itself, raising=False)
     runtime = await make(performs=True)
     body = TOOLS + "steps:\n  - {id: s, call: fx.cancels_itself, retry: {max: 0}}\n"
     run_id = (await start(runtime, body)).run_id
@@ -220,14 +215,7 @@ async def test_more_attempts_than_slots_wait_and_all_are_performed_once(make: Ma
     assert set(Counter(effects.begun).values()) == {1}
 
 
-async def test_text_in_one_piece_of_a_megabyte_becomes_chunks_of_bounded_size(
-    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def flood() -> Any:
-        yield "x" * 200_000
-        yield {"done": True}
-
-    monkeypatch.setattr(effects, "flood", flood, raising=False)
+async def test_text_in_one_piece_of_a_megabyte_becomes_chunks_of_bounded_size(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     run_id = (await start(runtime, TOOLS + "steps:\n  - {id: s, call: fx.flood, stream: text}\n")).run_id
     await until(lambda: is_now(runtime, run_id, "finished"))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +23,24 @@ from hai_flow.errors import StepError
 from hai_flow.steps.python import PythonRunner
 from hai_flow.steps.runner import Attempt, Registry
 from hai_flow.steps.threads import ToolThreads
-from hai_flow.steps.tools import Context, find_function, tool
+from hai_flow.steps.toolbox import Toolbox
+from hai_flow.steps.tools import Context, tool
 from tests.support.waiting import until
 
 HEAD = "hai: flow/v1\nname: sample\nversion: 1\n"
 ROOT = Path(__file__).resolve().parents[2]
 OURS = "python: tests.steps.test_python"
+HERE = Toolbox(project=ROOT)
 
 
 def plan_of(call: str, declared: str = OURS) -> Plan:
-    return compile_workflow(f"{HEAD}tools:\n  t: {{{declared}}}\nsteps:\n  - {{id: s, call: {call}}}\n".encode(), "f")
+    source = f"{HEAD}tools:\n  t: {{{declared}}}\nsteps:\n  - {{id: s, call: {call}}}\n"
+    return replace(compile_workflow(source.encode(), "f"), from_disk=True)
 
 
 @pytest.fixture
 def runner() -> Iterator[PythonRunner]:
-    made = PythonRunner()
+    made = PythonRunner(HERE)
     yield made
     made.close()
 
@@ -49,7 +53,7 @@ async def perform(runner: PythonRunner, function: str, stream: bool = False, **a
     async def append(text: str) -> None:
         chunks.append(text)
 
-    attempt = Attempt("run", "s", 2, values.dumps(arguments).decode(), step)
+    attempt = Attempt("run", "s", 2, values.dumps(arguments).decode(), step, from_disk=True)
     return await runner.perform(attempt, append), chunks
 
 
@@ -227,7 +231,7 @@ def tight() -> Iterator[PythonRunner]:
     """A runner with few threads; whatever hangs in them is released at the end."""
     released.clear()
     hanging.clear()
-    made = PythonRunner(lambda: ToolThreads(calls_max=2, left_behind_max=3))
+    made = PythonRunner(HERE, lambda: ToolThreads(calls_max=2, left_behind_max=3))
     yield made
     released.set()
     made.close()
@@ -325,7 +329,9 @@ async def test_threads_are_used_again_and_end_with_their_runner(tight: PythonRun
 
 
 def test_a_function_that_never_returns_keeps_no_process_alive() -> None:
-    script = "import asyncio; from tests.steps.test_python import *; asyncio.run(given_up(PythonRunner(), 'hangs', 1))"
+    script = (
+        "import asyncio; from tests.steps.test_python import *; asyncio.run(given_up(PythonRunner(HERE), 'hangs', 1))"
+    )
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, timeout=50, check=True)
 
 
@@ -335,7 +341,7 @@ def test_a_function_that_never_returns_keeps_no_process_alive() -> None:
 @pytest.mark.parametrize(
     ("declared", "call", "said"),
     [
-        ("python: no_such_package.tools", "t.x", "can't import no_such_package"),
+        ("python: no_such_package.tools", "t.x", "not a module that this deployment takes tools from"),
         (OURS, "t.no_such_function", "expected a function 'no_such_function'"),
         (OURS, "t.positional", "by name"),
         ("python: tests.steps.broken", "t.x", "ZeroDivisionError"),
@@ -345,7 +351,7 @@ def test_a_function_that_never_returns_keeps_no_process_alive() -> None:
     ],
 )
 def test_what_this_server_cannot_perform_is_a_fault_of_the_step(declared: str, call: str, said: str) -> None:
-    registry = Registry({"python": PythonRunner()})
+    registry = Registry({"python": PythonRunner(HERE)})
     ((step, fault),) = registry.faults(plan_of(call, declared))
     assert step.path == "s"
     assert re.search(said, fault), fault
@@ -353,7 +359,7 @@ def test_what_this_server_cannot_perform_is_a_fault_of_the_step(declared: str, c
 
 def test_what_it_can_perform_has_no_fault_and_a_verb_without_a_runner_says_so() -> None:
     plan = plan_of("t.add, with: {left: 1}")
-    assert Registry({"python": PythonRunner()}).faults(plan) == []
+    assert Registry({"python": PythonRunner(HERE)}).faults(plan) == []
     assert Registry({}).faults(plan) == []
     with pytest.raises(StepError, match="performs no 'python' steps"):
         Registry({}).runner_of(plan.steps["s"])
@@ -367,8 +373,9 @@ def test_a_registered_tool_is_found_by_name_and_replaced_by_its_reloaded_self() 
         return answer_of_the_test
 
     tool("sample.answer")(make(1))
-    assert find_function("", "answer", "sample").function() == 1
+    here = Toolbox([__name__])
+    assert here.find("", "answer", "sample").function() == 1
     tool("sample.answer")(make(2))
-    assert find_function("", "answer", "sample").function() == 2
+    assert here.find("", "answer", "sample").function() == 2
     with pytest.raises(ValueError, match="registered already"):
         tool("sample.answer")(add)

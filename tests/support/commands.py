@@ -65,11 +65,11 @@ class Process:
 
 
 @contextmanager
-def started(log: Path, *arguments: str, **settings: str) -> Iterator[Process]:
+def started(log: Path, *arguments: str, folder: Path = ROOT, **settings: str) -> Iterator[Process]:
     with log.open("wb") as out:
         process = subprocess.Popen(
             command(*arguments),
-            cwd=ROOT,
+            cwd=folder,
             env=environment(**settings),
             stdin=subprocess.DEVNULL,
             stdout=out,

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 
 import asyncpg
 
-from hai_flow.steps.tools import Context
+from hai_flow.steps.tools import Context, tool
 
+MODULES = ("hai_flow.examples", "tests.support.effects")  # where the tests' deployments take tools from
 LEDGER = "CREATE TABLE effects (run_id uuid, path text, attempt int, at timestamptz DEFAULT clock_timestamp())"
 FLOW = b"""
 hai: flow/v1
@@ -62,12 +63,14 @@ async def close() -> None:
         await connection.close()
 
 
+@tool
 async def note(n: int, context: Context) -> int:
     await _note(context)
     await asyncio.sleep(0.02)
     return n
 
 
+@tool
 async def streamed(n: int, context: Context) -> AsyncIterator[object]:
     await _note(context)
     for piece in range(3):
@@ -76,11 +79,13 @@ async def streamed(n: int, context: Context) -> AsyncIterator[object]:
     yield {"n": n}
 
 
+@tool
 def blocking(n: int) -> int:
     time.sleep(0.005)
     return n
 
 
+@tool
 async def gated(context: Context) -> str:
     """Begins, and ends when the test opens the gate."""
     begun.append((context.run_id, context.path, context.attempt))
@@ -88,6 +93,7 @@ async def gated(context: Context) -> str:
     return "through the gate"
 
 
+@tool
 async def stubborn() -> None:
     """Goes on for a while after it was told to end."""
     try:
@@ -96,11 +102,26 @@ async def stubborn() -> None:
         await asyncio.sleep(20)
 
 
+@tool
 async def echo(value: object) -> object:
     return value
 
 
+@tool
 async def text(words: int) -> AsyncIterator[str]:
     for word in range(words):
         yield f"word {word} "
         await asyncio.sleep(0.002)
+
+
+@tool
+async def cancels_itself() -> None:
+    """What it waits for is cancelled, and nobody cancelled it."""
+    raise asyncio.CancelledError
+
+
+@tool
+async def flood() -> AsyncIterator[object]:
+    """A lot of text in one piece."""
+    yield "x" * 200_000
+    yield {"done": True}

@@ -15,10 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support import effects
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # Quick where production is patient: what a killed process held is free again soon.
 QUICK = {"HAI_FLOW_LEASE_SECONDS": "2", "HAI_FLOW_HEARTBEAT_SECONDS": "0.5", "HAI_FLOW_POLL_SECONDS": "0.2"}
+TOOLS = {"HAI_FLOW_TOOLS": ",".join(effects.MODULES)}
 
 
 class ServerProcess:
@@ -59,7 +62,7 @@ def serving(
             stdout=subprocess.PIPE,
             stderr=log,
             cwd=ROOT,
-            env={**os.environ, "HAI_FLOW_PORT": "0", **QUICK, **(environment or {})},
+            env={**os.environ, "HAI_FLOW_PORT": "0", **QUICK, **TOOLS, **(environment or {})},
         )
         try:
             assert process.stdout is not None

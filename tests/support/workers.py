@@ -30,7 +30,13 @@ LEASE_SECONDS = 2.0
 
 def fast() -> Settings:
     """The settings of a deployment in a hurry: short leases, quick polls."""
-    return Settings(lease_seconds=LEASE_SECONDS, heartbeat_seconds=0.3, poll_seconds=0.2, shutdown_seconds=2.0)
+    return Settings(
+        tools=effects.MODULES,
+        lease_seconds=LEASE_SECONDS,
+        heartbeat_seconds=0.3,
+        poll_seconds=0.2,
+        shutdown_seconds=2.0,
+    )
 
 
 async def perform(dsn: str) -> None:

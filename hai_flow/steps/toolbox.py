@@ -1,0 +1,182 @@
+"""Which Python functions workflows may call: those that the deployment says, and no others.
+
+A workflow names a module (`python: acme.shop`). Whoever may publish would own the machine if any module would do:
+`subprocess` is one. So a function is a tool only if `@tool` registered it, in a module that the deployment takes tools
+from. A workflow file that `dev` or `run` reads from this disk may also name modules of the project that it lies in, and
+call the functions that they define, not what they import.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterable
+from functools import partial
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from hai_flow.errors import StepError
+from hai_flow.steps.tools import PythonFunction, inspect_function, registered
+
+ENTRY_POINTS: Final = "hai_flow.tools"
+FOLDER: Final = "tools"
+NOT_ALLOWED: Final = "tool.not_allowed"
+UNAVAILABLE: Final = "tool.unavailable"
+
+
+class Toolbox:
+    """The functions that workflows may call in this process.
+
+    `modules`: where registered tools are taken from; `acme.*` means acme and every module below it. `folder`: a
+    directory whose Python files count as well, as `tools.<file>`. `project`: the directory whose own modules a workflow
+    from this disk may name; None where there is none.
+    """
+
+    def __init__(self, modules: Iterable[str] = (), *, folder: Path | None = None, project: Path | None = None) -> None:
+        self.modules = tuple(modules)
+        self._folder = folder
+        self._project = project
+        self._found: dict[tuple[str, str, str, bool], PythonFunction] = {}
+        self._changes = registered.changes
+
+    @classmethod
+    def of(cls, modules: Iterable[str], here: Path, *, project: bool = False) -> Toolbox:
+        """What a process in the directory `here` takes tools from: the modules of the settings, those that installed
+        packages offer (entry points of the group `hai_flow.tools`), and the files of `here`'s folder `tools`."""
+        offered = [each.value for each in entry_points(group=ENTRY_POINTS)]
+        folder = here / FOLDER
+        return cls([*modules, *offered], folder=folder if folder.is_dir() else None, project=here if project else None)
+
+    def load(self) -> None:
+        """Import the modules that the settings and installed packages name, so that what they register is known.
+
+        Raises StepError for one that can't be imported.
+        """
+        for name in self.modules:
+            _imported(name.removesuffix(".*"))
+
+    def find(self, target: str, function: str, name: str, *, from_disk: bool = False) -> PythonFunction:
+        """The function of a call. `target` is the tool's `python:` value ("" for `registered`), `function` the part
+        after the dot of `call: tool.fn`, `name` the tool's name. `from_disk`: the workflow was read from this disk.
+
+        Raises StepError: `tool.not_allowed` for a module that tools are not taken from, `tool.unavailable` where there
+        is no such tool.
+        """
+        if self._changes != registered.changes:
+            self._found.clear()
+            self._changes = registered.changes
+        key = target, function, name, from_disk
+        found = self._found.get(key)
+        if found is None:
+            found = self._looked_up(target, function, name, from_disk)
+            self._found[key] = found
+        return found
+
+    def _looked_up(self, target: str, function: str, name: str, from_disk: bool) -> PythonFunction:
+        if not target:
+            return self._registered_as(f"{name}.{function}" if function else name)
+        module_name, _, attribute = target.partition(":")
+        attribute = attribute or function or name
+        allowed = self._takes_from(module_name)
+        if not allowed and not (from_disk and self._is_of_project(module_name)):
+            raise StepError(self._refusal(module_name, from_disk), code=NOT_ALLOWED, retriable=False)
+        module = _imported(module_name)
+        known = registered.of(module_name)
+        found = self._registered_in(module, attribute) or known.get(attribute) or known.get(f"{name}.{attribute}")
+        if found is not None:
+            return found
+        if from_disk and self._is_of_project(module_name, module):
+            return _own_function(module, attribute)
+        has = ", ".join(sorted(each.function.__name__ for each in known.values())) or "none"
+        raise StepError(
+            f"expected a function {attribute!r} registered with @tool in {module_name}; it registers {has}",
+            code=UNAVAILABLE,
+        )
+
+    def _registered_as(self, name: str) -> PythonFunction:
+        found = {module: each for module, each in registered.named(name).items() if self._takes_from(module)}
+        if len(found) == 1:
+            return next(iter(found.values()))
+        if found:
+            several = " and ".join(sorted(found))
+            raise StepError(f"{several} register a tool {name!r}; name one: python: pkg.mod", code=UNAVAILABLE)
+        raise StepError(
+            f"expected a Python function registered with @tool as {name!r}, found none in the modules that tools are "
+            f"taken from ({self._sources()})",
+            code=UNAVAILABLE,
+        )
+
+    def _takes_from(self, module: str) -> bool:
+        for each in self.modules:
+            package = each.removesuffix(".*")
+            if module == package or (package != each and module.startswith(f"{package}.")):
+                return True
+        return self._folder is not None and _file_of(module, self._folder.parent, below=self._folder) is not None
+
+    def _registered_in(self, module: ModuleType, attribute: str) -> PythonFunction | None:
+        """The module's attribute, if it is (or wraps: `functools.wraps`) a function that a module which tools are taken
+        from has registered."""
+        function = getattr(module, attribute, None)
+        if not callable(function):
+            return None
+        original = inspect.unwrap(function)
+        known = registered.found(original)
+        if known is None or not self._takes_from(known.function.__module__):
+            return None
+        return known if function is original else _inspected(function, attribute, module)
+
+    def _is_of_project(self, name: str, module: ModuleType | None = None) -> bool:
+        """Whether the file where the name says is one of the project, and, once imported, is what was imported: what is
+        installed under the same name comes first on Python's path."""
+        file = None if self._project is None else _file_of(name, self._project, below=self._project)
+        if module is None or file is None:
+            return file is not None
+        return module.__file__ is not None and Path(module.__file__).resolve() == file.resolve()
+
+    def _refusal(self, module: str, from_disk: bool) -> str:
+        here = f", nor a module of the project in {self._project}" if from_disk and self._project is not None else ""
+        return (
+            f"{module!r} is not a module that this deployment takes tools from ({self._sources()}){here}; name it in "
+            "HAI_FLOW_TOOLS and register its functions with @tool"
+        )
+
+    def _sources(self) -> str:
+        files = [] if self._folder is None else [f"the files of {self._folder}"]
+        return ", ".join([*self.modules, *files]) or "none is named"
+
+
+def _file_of(module: str, root: Path, *, below: Path) -> Path | None:
+    """The file that the module's name means under `root`, if there is one and it really lies below `below`."""
+    path = root.joinpath(*module.split("."))
+    for file in (path.with_suffix(".py"), path / "__init__.py"):
+        if file.is_file() and file.resolve().is_relative_to(below.resolve()):
+            return file
+    return None
+
+
+def _imported(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except Exception as error:  # an import runs whatever the module says
+        fault = f"{type(error).__name__}: {error}"
+        raise StepError(f"can't import {name}: {fault}", code=UNAVAILABLE) from error
+
+
+def _own_function(module: ModuleType, attribute: str) -> PythonFunction:
+    """A function that the module itself defines. Raises StepError."""
+    found: Any = getattr(module, attribute, None)
+    defined = found.func if isinstance(found, partial) else found
+    if attribute.startswith("_") or not inspect.isfunction(defined) or defined.__module__ != module.__name__:
+        message = f"expected a function {attribute!r} that {module.__name__} defines, found none"
+        raise StepError(message, code=UNAVAILABLE)
+    return _inspected(found, attribute, module)
+
+
+def _inspected(function: Callable[..., Any], attribute: str, module: ModuleType) -> PythonFunction:
+    try:
+        return inspect_function(function)
+    except (TypeError, ValueError) as error:
+        message = f"{attribute!r} in {module.__name__} can't be a tool: {error}"
+        raise StepError(message, code=UNAVAILABLE) from error

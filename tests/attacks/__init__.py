@@ -1,0 +1,1 @@
+"""What attackers try, over real sockets: refused as said, nothing executed, nothing stored."""
