@@ -612,6 +612,8 @@ class SignalReceived(Event, frozen=True):
     """The step `path` (a `wait_for`) has taken a signal. `sent_at` is when it was stored, ms since 1970.
 
     `subscription` is the place of what it fits in the step's list, from 0; `awaits` are the types still waited for.
+    `place` is its own among the stored signals of its type, `own` says that it was for this run alone; `heard` is how
+    far the run has heard that type from now on.
     """
 
     id: str
@@ -621,6 +623,9 @@ class SignalReceived(Event, frozen=True):
     sent_at: int = 0
     subscription: int = 0
     awaits: tuple[str, ...] = ()
+    place: int = 0
+    own: bool = False
+    heard: Json = None
 
 
 class CustomEmitted(Event, frozen=True):

@@ -150,13 +150,38 @@ class Fork(Command, frozen=True):
     key: str | None = None
 
 
+class Passed(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A signal that the run was offered and did not take. `place` and `own` as in `Signal`."""
+
+    id: str
+    place: int
+    own: bool
+
+
+class Offered(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """How far a run has been offered what is stored of a type: all that is for everybody up to the place `to_all`, all
+    that is for the run alone up to the place `own`. Each of them it had taken then, or it is among `passed`, or among
+    those that the run knows as left."""
+
+    to_all: int = 0
+    own: int = 0
+    passed: tuple[Passed, ...] = ()
+
+
 class Signal(Command, frozen=True):
-    """An event from outside is offered to the run. `name` is its type, `sent_at` when it was stored (ms since 1970)."""
+    """An event from outside is offered to the run. `name` is its type, `sent_at` when it was stored (ms since 1970).
+
+    `place` numbers the stored signals of a type in the order in which they became visible, those for everybody and
+    those for one run (`own`) each for themselves; 0: unknown. `offered` is what had been offered before it.
+    """
 
     id: str
     name: str
     data: Json = None
     sent_at: int = 0
+    place: int = 0
+    own: bool = False
+    offered: Offered | None = None
 
 
 class ChildMoved(Command, frozen=True):

@@ -603,10 +603,21 @@ class SignalsAwaited(Event, frozen=True):
     types: tuple[str, ...]
 
 
+class Heard(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a run knows of the signals of a type: of those for everybody up to the place `to_all`, and of its own up to
+    the place `own`, it has taken each that is not `left`."""
+
+    to_all: int = 0
+    own: int = 0
+    left: tuple[str, ...] = ()
+
+
 class SignalReceived(Event, frozen=True):
     """The step `path` (a `wait_for`) has taken a signal. `sent_at` is when it was stored, ms since 1970.
 
     `subscription` is the place of what it fits in the step's list, from 0; `awaits` are the types still waited for.
+    `place` is the signal's own among the stored ones of its type (0: unknown), `own` says that it was for this run
+    alone; `heard` how far the run has heard that type from now on, with what is newly left.
     """
 
     id: str
@@ -616,6 +627,9 @@ class SignalReceived(Event, frozen=True):
     sent_at: int = 0
     subscription: int = 0
     awaits: tuple[str, ...] = ()
+    place: int = 0
+    own: bool = False
+    heard: Heard | None = None
 
 
 class CustomEmitted(Event, frozen=True):

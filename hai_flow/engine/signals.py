@@ -4,6 +4,11 @@ The engine never looks for signals. A step that begins to wait says so in the ou
 that offers the run what was stored before, and later signals are offered as they come (STORE H6). An offer is the
 command Signal: it may come twice, too late, or not fit, and then nothing happens. A run takes one signal once.
 
+What a run has taken it does not remember for ever by id: a loop may take a signal each second. Signals of a type have
+places, in the order in which they became visible, and whoever offers them says how far the run has been offered all
+(`Offered`). Up to there it has taken each that it does not know as left (`Heard`); ids are kept of what is beyond. What
+is left, a later step may take; so the place is not moved on past more of them than `LEFT_MAX`.
+
 Signals that come while the run is paused are taken at once, as people's votes are: they are in time, whatever happens
 to the deadline meanwhile. What follows from them waits for Resume.
 """
@@ -12,17 +17,22 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from hai_flow import values
 from hai_flow.definition.plan import Step, Subscription, WaitFor
 from hai_flow.engine import commands as c
 from hai_flow.engine import endings
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.state import RunState, is_heard
 
 Json: TypeAlias = Any
 
 SUBSCRIBE: Final = "subscribe"
 MATCH_FAILED: Final = "match_failed"
+LEFT_MAX: Final = 256
+"""Of so many signals of a type a run remembers that it was offered them and may take them yet."""
 
 
 def begin_wait_for(draft: Draft, step: Step, verb: WaitFor) -> None:
@@ -43,7 +53,10 @@ def subscribe_again(draft: Draft) -> None:
 
 
 def _subscribe(draft: Draft, path: str, types: tuple[str, ...]) -> None:
-    body = {"path": path, "types": list(types), "since": draft.state.started_at}
+    body: Json = {"path": path, "types": list(types), "since": draft.state.started_at}
+    heard = {type: draft.state.heard[type] for type in types if type in draft.state.heard}
+    if heard:
+        body["heard"] = msgspec.to_builtins(heard)
     draft.send(SUBSCRIBE, draft.state.run_id, body)
 
 
@@ -52,12 +65,38 @@ def arrived(draft: Draft, command: c.Signal) -> Json:
 
     Returns `{"id", "taken", "awaits"}`: whether the run has it now, and the types that it waits for still.
     """
-    before, taken = len(draft.events), command.id in draft.state.signals
+    before, taken = len(draft.events), is_taken(draft.state, command)
     if not taken and command.sent_at >= draft.state.started_at:
         taken = any(_offer(draft, draft.step(path), command) for path in _waiting(draft, command.name))
     draft.already = len(draft.events) == before
     awaits = sorted({type for types in draft.state.subscriptions.values() for type in types})
     return {"id": command.id, "taken": taken, "awaits": awaits}
+
+
+def is_taken(state: RunState, signal: c.Signal) -> bool:
+    """Whether the run has taken the signal before, as far as it knows."""
+    if signal.id in state.signals:
+        return True
+    heard = state.heard.get(signal.name)
+    return heard is not None and is_heard(heard, signal) and signal.id not in heard.left
+
+
+def _heard(state: RunState, signal: c.Signal) -> e.Heard | None:
+    """How far the run has heard the signal's type, if that is further than it knew."""
+    offered = signal.offered
+    if offered is None:
+        return None
+    before = state.heard.get(signal.name, e.Heard())
+    if offered.to_all <= before.to_all and offered.own <= before.own:
+        return None
+    left = tuple(
+        passed.id
+        for passed in offered.passed
+        if not is_heard(before, passed) and passed.id not in state.signals and passed.id != signal.id
+    )
+    if len(before.left) + len(left) > LEFT_MAX:
+        return None
+    return e.Heard(max(offered.to_all, before.to_all), max(offered.own, before.own), left)
 
 
 def deadline_passed(draft: Draft, step: Step) -> None:
@@ -122,6 +161,9 @@ def _take(draft: Draft, step: Step, verb: WaitFor, number: int, met: set[int], c
         sent_at=command.sent_at,
         subscription=number,
         awaits=awaits,
+        place=command.place,
+        own=command.own,
+        heard=_heard(draft.state, command),
     )
     if not awaits:
         endings.finish(draft, step, _output(draft, step, verb))

@@ -12,7 +12,7 @@ import msgspec
 
 from hai_flow.engine.state import RunState
 
-ABI: Final = 3
+ABI: Final = 4
 
 
 def _written(value: Any) -> Any:

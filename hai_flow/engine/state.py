@@ -233,6 +233,14 @@ class TurnState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     at: int = 0
 
 
+class TakenSignal(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A signal that the run has taken; `place` 0: nobody said it."""
+
+    type: str
+    own: bool = False
+    place: int = 0
+
+
 class RunState(msgspec.Struct, frozen=True, gc=False):
     """Everything that a decision or a snapshot needs to know of a run. Built by folding; never edited."""
 
@@ -268,7 +276,8 @@ class RunState(msgspec.Struct, frozen=True, gc=False):
     tool_calls: Map[str, ToolCallState] = Map()
     entries: int = 0  # messages and tool calls so far: the next one's n
     last_message: Map[str, str] = Map()  # step list -> last assistant message ended in this turn
-    signals: Map[str, str] = Map()  # signals that were taken -> the steps that took them
+    signals: Map[str, TakenSignal] = Map()  # signals that were taken, by id, but for those that `heard` covers
+    heard: Map[str, e.Heard] = Map()  # by type: how far all signals were taken, but for a few
     subscriptions: Map[str, tuple[str, ...]] = Map()  # steps that wait for signals -> their types
     children: Map[str, str] = Map()  # steps that wait for a child run -> its id
     idle: tuple[str, ...] = ()  # those of them whose child waits for something itself
@@ -747,7 +756,6 @@ def _renamed(state: RunState, paths: dict[str, str]) -> RunState:
         open_messages=Map({id: new(path) for id, path in state.open_messages.items()}),
         tool_calls=Map({id: entry(call) for id, call in state.tool_calls.items()}),
         last_message=keys(state.last_message),
-        signals=Map({id: new(path) for id, path in state.signals.items()}),
         subscriptions=keys(state.subscriptions),
         children=keys(state.children),
         idle=all_of(state.idle),
@@ -1305,9 +1313,30 @@ def _signal_received(state: RunState, event: e.SignalReceived) -> RunState:
         state,
         event,
         steps=_step(state, event.path, received=received),
-        signals=state.signals.set(event.id, event.path),
         subscriptions=state.subscriptions.set(event.path, event.awaits),
+        **_taken(state, event),
     )
+
+
+def _taken(state: RunState, event: e.SignalReceived) -> dict[str, Any]:
+    """The changes by which the run remembers that it has taken a signal: by its id, or by how far it has heard."""
+    signals = state.signals.set(event.id, TakenSignal(event.name, event.own, event.place))
+    before = state.heard.get(event.name)
+    if before is None and event.heard is None:
+        return {"signals": signals}
+    before, said = before or e.Heard(), event.heard or e.Heard()
+    left = tuple(id for id in (*before.left, *said.left) if id != event.id)
+    heard = e.Heard(max(before.to_all, said.to_all), max(before.own, said.own), left)
+    covered = [id for id, taken in signals.items() if taken.type == event.name and is_heard(heard, taken)]
+    kept = signals.mutate()
+    for id in covered:
+        del kept[id]
+    return {"signals": kept.finish(), "heard": state.heard.set(event.name, heard)}
+
+
+def is_heard(heard: e.Heard, signal: Any) -> bool:
+    """Whether a signal of the type, one with a `place`, stands where the run has heard all."""
+    return 0 < signal.place <= (heard.own if signal.own else heard.to_all)
 
 
 def _warning_raised(state: RunState, event: e.WarningRaised) -> RunState:

@@ -3,18 +3,21 @@
 Nothing is sent from memory. What a commit wants of another run is a row of that commit; a signal is a row before
 anybody hears of it. So whoever dies in between loses nothing: rows that are not done with are given out again, to any
 process. Each delivery is harmless twice: a message is a command under the message's own id, a signal is known to a run
-that has taken it, and a child's id is made from what starts it (STORE H5, H6).
+that has taken it, and a child's id is made from what starts it.
 
-The process that wrote such a row delivers it at once; the poll is for what others left behind.
+The process that wrote such a row delivers it at once; the poll is for what others left behind. Deliveries do not wait
+for each other, but where there is an order to keep: of one sender to one target, and of one type of signal. Nor does
+one who can't be reached keep a signal from the others: what is left of it is tried again by itself, ever more seldom,
+and given up in the end, with a row and an error in the log that say of whom.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
 from hashlib import sha256
 from typing import Any, Final, TypeAlias
 from uuid import UUID
@@ -25,39 +28,76 @@ import structlog
 from hai_flow import values
 from hai_flow.engine import children
 from hai_flow.engine import commands as c
-from hai_flow.engine.events import Error
-from hai_flow.engine.signals import SUBSCRIBE
+from hai_flow.engine.events import Error, Heard
+from hai_flow.engine.signals import LEFT_MAX, SUBSCRIBE
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Birth, Committer
+from hai_flow.runtime.lines import Lines
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.store import outbox, signals
 from hai_flow.store.database import Database
 from hai_flow.store.outbox import OutboxMessage
-from hai_flow.store.signals import Signal
+from hai_flow.store.signals import Reach, Signal
 
 Json: TypeAlias = Any
 Handle: TypeAlias = Callable[[OutboxMessage], Awaitable[None]]
+Unreached: TypeAlias = Mapping[str, Exception]
+"""Who could not be brought a signal, and why."""
+Listener: TypeAlias = Callable[[Signal, Collection[str] | None], Awaitable[Unreached]]
+"""Brings a signal to those who want it, among these (None: all); returns whom it could not reach."""
 log = structlog.get_logger(__name__)
 
 FINAL_REFUSALS: Final = frozenset({404, 409, 410})
 NO_CHILD: Final = frozenset({404, 413, 422})  # a start that is refused so can never succeed
+NAMES_MAX: Final = 1000  # of whom it is remembered that the log has said that they can't be reached
+EVERYBODY: Final = "every listener"
+FIRST_PAGE: Final = 10  # a loop takes the first that fits, so seldom more are needed
 
 
 @dataclass(frozen=True, slots=True)
 class CourierConfig:
     """`poll_seconds`: at least this often it is looked for what others left behind. `batch_max`: messages, or signals,
-    taken at once. `page_max`: stored signals that are read at once for a run that begins to wait."""
+    under way at once. `page_max`: stored signals that are read at once for a run that begins to wait. Who could not be
+    brought a signal is tried again after `again_seconds`, each time after twice as long, but at least every
+    `again_seconds_max`; `tries_max` times in all."""
 
     poll_seconds: float = 1.0
     batch_max: int = 100
     page_max: int = 100
+    again_seconds: float = 5.0
+    again_seconds_max: float = 600.0
+    tries_max: int = 12
 
 
 class _Subscription(msgspec.Struct):
     path: str
     types: list[str]
     since: int
+    heard: dict[str, Heard] = {}
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A type's stored signals, as they are read and offered to one run. `to_all` and `own` are the places up to which
+    they were read; `offered` says of how many of them the run can be told, which is all but where too many are left."""
+
+    left: int
+    to_all: int | None
+    own: int
+    passed: list[c.Passed] = field(default_factory=list)
+    offered: c.Offered | None = None
+
+    def read(self, signal: Signal, *, passed: bool) -> None:
+        """The signal was offered, unless it can't be in time; `passed`: the run may take it yet."""
+        if signal.run_id is None:
+            self.to_all = signal.place
+        else:
+            self.own = signal.place
+        if passed:
+            self.passed.append(c.Passed(signal.id, signal.place, signal.run_id is not None))
+        if len(self.passed) <= LEFT_MAX - self.left:
+            self.offered = c.Offered(self.to_all or 0, self.own, tuple(self.passed))
 
 
 class Courier(Service):
@@ -65,8 +105,7 @@ class Courier(Service):
 
     `handlers`: how a message of some kind is delivered; a kind without one is a command for its target. A handler
     raises `Rejected` where the message will never be accepted; any other error, and it is delivered again later.
-    `listeners` hear of every signal that is for all, at least once, beside the runs that wait for it: an error of
-    theirs, and they hear of it again later.
+    `listeners` hear of every signal that is for all, at least once, beside the runs that wait for it.
     """
 
     def __init__(
@@ -78,39 +117,61 @@ class Courier(Service):
         self.catalog = catalog
         self.config = config or CourierConfig()
         self.handlers: dict[str, Handle] = {children.START: self._start_child, SUBSCRIBE: self._subscribe}
-        self.listeners: list[Callable[[Signal], Awaitable[None]]] = []
+        self.listeners: list[Listener] = []
         self._mail = asyncio.Event()
         self._signals = asyncio.Event()
+        self._unreached: dict[str, str] = {}  # of whom the log has said it
 
     async def _start(self) -> None:
         self.committer.on_outbox = self._mail.set
-        self._spawn(self._run(self._mail, self._deliver_due, "delivery_failed"), "messages between runs")
-        self._spawn(self._run(self._signals, self._offer_due, "offering_failed"), "signals")
+        most = self.config.batch_max
+        self._messages = Lines[OutboxMessage](most, self._deliver, lambda work: self._spawn(work, "a message"))
+        self._offers = Lines[Signal](most, self._spread, lambda work: self._spawn(work, "signals of a type"))
+        self._spawn(self._run(self._mail, self._take_messages, "delivery_failed"), "messages between runs")
+        self._spawn(self._run(self._signals, self._take_signals, "offering_failed"), "signals")
 
     async def _stop(self) -> None:
         self.committer.on_outbox = lambda: None
 
-    async def _run(self, woken: asyncio.Event, work: Callable[[], Awaitable[int]], failure: str) -> None:
+    async def _run(self, woken: asyncio.Event, take: Callable[[], Awaitable[int]], failure: str) -> None:
         while True:
             woken.clear()
-            done = 0
+            taken = 0
             try:
-                done = await work()
+                taken = await take()
             except Exception as error:
                 log.warning(failure, error=str(error) or repr(error))
-            if not done:  # else there may be more, and what was behind the first of a sender is due now
+            if not taken:  # else there may be more
                 await wait_at_most(woken, self.config.poll_seconds * random.uniform(0.8, 1.0))
 
     # --- messages between runs ------------------------------------------------------------------------------------
 
-    async def _deliver_due(self) -> int:
-        """Deliver what is due; returns how many messages were got rid of."""
+    async def _take_messages(self) -> int:
+        """Begin to deliver what is due, as far as there is room; returns how many messages were found."""
+        room = self._messages.room
+        if not room:
+            return 0
         async with self.database.api.acquire() as connection:
-            messages = await outbox.due_messages(connection, self.config.batch_max)
-        return sum(await asyncio.gather(*map(self._deliver, messages)))
+            messages = await outbox.due_messages(connection, room)
+        for message in messages:
+            self._messages.add((message.run_id, message.target), message.command_id, message)
+        return len(messages)
 
-    async def _deliver(self, message: OutboxMessage) -> bool:
-        """Whether the receiver has the message, or never will. If not, it is given out again after a while."""
+    async def _deliver(self, message: OutboxMessage) -> None:
+        crowded = not self._messages.room
+        try:
+            behind = await self._delivered(message)
+        except Exception as error:  # of unknown outcome: it is delivered again under the same id
+            log.warning("message_not_delivered", message=message.command_id, error=str(error) or repr(error))
+            behind = False
+        if behind or crowded:
+            self._mail.set()
+
+    async def _delivered(self, message: OutboxMessage) -> bool:
+        """Bring a message to its receiver, who then has it, or never will. If not, it is given out again after a while.
+
+        Returns whether it made way for another one.
+        """
         handle = self.handlers.get(message.kind, self._submit)
         try:
             await handle(message)
@@ -121,12 +182,8 @@ class Courier(Service):
         except (ValueError, msgspec.DecodeError) as error:
             log.error("message_unreadable", message=message.command_id, kind=message.kind, error=str(error))
             return False
-        except Exception as error:  # of unknown outcome: it is delivered again under the same id
-            log.warning("message_not_delivered", message=message.command_id, error=str(error) or repr(error))
-            return False
         async with self.database.api.acquire() as connection:
-            await outbox.delete_message(connection, message)
-        return True
+            return await outbox.delete_message(connection, message)
 
     async def _submit(self, message: OutboxMessage, birth: Birth | None = None) -> None:
         command = children.command_of(message.kind, message.target, msgspec.json.decode(message.body))
@@ -174,92 +231,177 @@ class Courier(Service):
         """A run waits: offer it what was stored before, and remember that it is to be offered what comes.
 
         What was stored is offered twice, before the subscription is written and behind it: so what is old comes before
-        what is new, and nothing that was stored in between is missed.
+        what is new, and nothing that was stored in between is missed. Where it has heard all, nothing is read again;
+        but for what it knows as left.
         """
         wanted = msgspec.json.decode(message.body, type=_Subscription)
-        seen: list[str] = []
-        since = values.instant(wanted.since)
-        awaited = await self._offer_stored(message, wanted.types, since, seen)
+        readings = {type: _reading(wanted.heard.get(type)) for type in wanted.types}
+        left = [id for heard in wanted.heard.values() for id in heard.left]
+        pool, tenant, run_id = self.database.api, message.tenant, message.run_id
+        again = await signals.signals_by_id(pool, tenant, run_id, left) if left else []
+        awaited = await self._offer_stored(message, wanted.since, readings, again)
         if awaited:
-            tenant, run_id = message.tenant, message.run_id
-            await signals.subscribe(self.database.api, tenant, run_id, wanted.path, awaited, message.last_seq)
-            await self._offer_stored(message, awaited, since, seen)
+            offered = {type: _encoded(readings[type].offered) for type in awaited}
+            await signals.subscribe(pool, tenant, run_id, wanted.path, offered, message.last_seq)
+            await self._offer_stored(message, wanted.since, {type: readings[type] for type in awaited}, ())
 
     async def _offer_stored(
-        self, message: OutboxMessage, types: Sequence[str], since: datetime, seen: list[str]
+        self, message: OutboxMessage, since: int, readings: Mapping[str, _Reading], left: Sequence[Signal]
     ) -> list[str]:
-        """Offer the run what is stored of these types, but for those `seen`; returns the types that it still awaits."""
+        """Offer the run what is stored of these types and was not read yet, and those `left`; returns the types that it
+        still awaits."""
         tenant, run_id = message.tenant, message.run_id
-        awaited, after = list(types), None
-        hot = self.committer.peek(run_id)
-        without = [*seen, *(hot.state.signals if hot is not None else ())]
+        awaited, limit, again = list(readings), min(FIRST_PAGE, self.config.page_max), list(left)
         while awaited:
+            reaches = [Reach(type, readings[type].to_all, readings[type].own) for type in awaited]
             page = await signals.signals_for(
-                self.database.api,
-                tenant,
-                run_id,
-                awaited,
-                since=since,
-                without=without,
-                limit=self.config.page_max,
-                after=after,
+                self.database.api, tenant, run_id, reaches, since=values.instant(since), limit=limit
             )
-            for signal in page:
-                seen.append(signal.id)
+            last = len(page) < limit
+            due = [signal for signal in again if last or signal.place < page[-1].place]
+            again = again[len(due) :]
+            for signal in sorted([*due, *page], key=lambda signal: signal.place):
+                reading = readings[signal.type]
                 if signal.type in awaited:
-                    still = await self._offer(run_id, signal)
-                    awaited = [type for type in awaited if type in still]
-            if len(page) < self.config.page_max:
+                    outcome = await self._offer_unless_taken(run_id, signal, since, reading.offered)
+                    awaited = (
+                        [type for type in awaited if type in outcome["awaits"]] if outcome is not None else awaited
+                    )
+                    taken = outcome is None or outcome["taken"]
+                    if signal not in due:
+                        reading.read(signal, passed=not taken)
+            if last:
                 break
-            after = page[-1]
+            limit = self.config.page_max
         return awaited
 
-    async def _offer(self, run_id: UUID, signal: Signal) -> Sequence[str]:
-        """Offer the run a signal; the types that it waits for after that."""
+    async def _offer_unless_taken(self, run_id: UUID, signal: Signal, since: int, offered: c.Offered | None) -> Json:
+        """Offer the run a stored signal. None: it has taken it before, or it was sent before the run started."""
+        hot = self.committer.peek(run_id)
+        if (hot is not None and signal.id in hot.state.signals) or values.milliseconds(signal.sent_at) < since:
+            return None
+        return await self._offer(run_id, signal, offered)
+
+    async def _offer(self, run_id: UUID, signal: Signal, offered: c.Offered | None = None) -> Json:
+        """Offer the run a signal; whether it has it then, and the types that it waits for after that."""
         command = c.Signal(
             id=signal.id,
             name=signal.type,
             data=values.loads(signal.data),
             sent_at=values.milliseconds(signal.sent_at),
+            place=signal.place,
+            own=signal.run_id is not None,
+            offered=offered,
         )
         try:
             outcome = await self.committer.submit(run_id, signal.tenant, command)
         except Rejected as rejected:
             if rejected.status not in FINAL_REFUSALS:
                 raise
-            return ()  # it has ended
-        return outcome.value["awaits"]
+            return {"taken": False, "awaits": ()}  # it has ended
+        return outcome.value
 
-    async def _offer_due(self) -> int:
-        """Offer due signals to those who wait, the oldest first; returns how many there were."""
+    async def _take_signals(self) -> int:
+        """Begin to offer due signals to those who wait, as far as there is room; returns how many there were."""
+        room = self._offers.room
+        if not room:
+            return 0
         async with self.database.api.acquire() as connection:
-            due = await signals.due_signals(connection, self.config.batch_max)
+            due = await signals.due_signals(connection, room)
         for signal in due:
-            try:
-                await self._spread(signal)
-            except Exception as error:  # it is given out again; those behind it must not wait for that
-                log.warning("signal_not_offered", signal=signal.id, error=str(error) or repr(error))
+            # What is only left to be brought to some stands in no line: the order is over, and they may be slow.
+            line = (signal.tenant, signal.id if signal.undelivered is not None else signal.type, signal.run_id)
+            self._offers.add(line, (signal.tenant, signal.id), signal)
         return len(due)
 
     async def _spread(self, signal: Signal) -> None:
-        await self.offer(signal)
-        if signal.run_id is None:
-            for hear in self.listeners:
-                await hear(signal)
-        await signals.settle_signal(self.database.api, signal)
+        crowded = not self._offers.room
+        try:
+            only = None if not signal.undelivered else signal.undelivered
+            unreached = dict(await self.offer(signal, only))
+            if signal.run_id is None:
+                unreached |= await self._tell(signal, only)
+            await self.settle(signal, unreached)
+        except Exception as error:  # it is given out again; those behind it must not wait for that
+            log.warning("signal_not_offered", signal=signal.id, error=str(error) or repr(error))
+        if crowded:
+            self._signals.set()
 
-    async def offer(self, signal: Signal) -> None:
-        """Offer a stored signal to the runs that wait for it, behind older ones that nobody has offered yet."""
+    async def _tell(self, signal: Signal, only: Collection[str] | None) -> Unreached:
+        unreached: dict[str, Exception] = {}
+        for hear in self.listeners:
+            try:
+                unreached |= await hear(signal, None if only is not None and EVERYBODY in only else only)
+            except Exception as error:
+                unreached[EVERYBODY] = error
+        return unreached
+
+    async def settle(self, signal: Signal, unreached: Unreached) -> None:
+        """The signal was offered to all; who could not be reached is tried again later, or given up."""
+        if not unreached:
+            await signals.settle_signal(self.database.api, signal)
+            for name in signal.undelivered or ():
+                self._unreached.pop(name, None)
+            return
+        tries = signal.tries + 1
+        last = tries >= self.config.tries_max
+        wait = min(self.config.again_seconds * 2**signal.tries, self.config.again_seconds_max)
+        again_after = None if last else timedelta(seconds=wait)
+        await signals.put_off_signal(self.database.api, signal, sorted(unreached), again_after)
+        for name, error in unreached.items():
+            said = str(error) or repr(error)
+            if last:
+                log.error("signal_given_up", signal=signal.id, type=signal.type, of=name, tries=tries, error=said)
+            elif self._unreached.get(name) != said:  # once, not for each signal and each try
+                if len(self._unreached) >= NAMES_MAX:
+                    self._unreached.clear()
+                self._unreached[name] = said
+                log.warning("signal_put_off", signal=signal.id, type=signal.type, of=name, error=said)
+
+    async def offer(self, signal: Signal, only: Collection[str] | None = None) -> Unreached:
+        """Offer a stored signal to the runs that wait for it, behind older ones that nobody has offered yet; or only to
+        those of them that `only` names. Returns whom it could not reach."""
         pool = self.database.api
         waiting = await signals.subscribers(pool, signal)
-        if waiting:
-            before = await signals.unsettled_before(pool, signal)  # another process may be about to offer them
-            await asyncio.gather(*(self._offer_in_order(each, [*before, signal]) for each in waiting))
+        if only is not None:
+            waiting = [each for each in waiting if _name(each.run_id) in only]
+        if not waiting:
+            return {}
+        # Another process may be about to offer them.
+        before = await signals.unsettled_before(pool, signal) if signal.undelivered is None else []
+        offering = [self._offer_in_order(each, [*before, signal]) for each in waiting]
+        done = await asyncio.gather(*offering, return_exceptions=True)
+        return dict(_failed(zip(waiting, done, strict=True)))
 
     async def _offer_in_order(self, subscriber: signals.Subscriber, offered: Sequence[Signal]) -> None:
+        run_id, known = subscriber.run_id, None
+        if subscriber.offered is not None:
+            known = msgspec.json.decode(subscriber.offered, type=c.Offered)
         for signal in offered:
-            if signal.run_id in (None, subscriber.run_id):
-                awaited = await self._offer(subscriber.run_id, signal)
-                if signal.type not in awaited:
-                    await signals.unsubscribe(self.database.api, subscriber.run_id, signal.type, subscriber.opened_seq)
+            if signal.run_id in (None, run_id):
+                outcome = await self._offer(run_id, signal, known)
+                if signal.type not in outcome["awaits"]:
+                    await signals.unsubscribe(self.database.api, run_id, signal.type, subscriber.opened_seq)
                     return
+
+
+def _reading(heard: Heard | None) -> _Reading:
+    if heard is None:
+        return _Reading(0, None, 0)
+    return _Reading(len(heard.left), heard.to_all or None, heard.own)
+
+
+def _encoded(offered: c.Offered | None) -> bytes | None:
+    return None if offered is None else msgspec.json.encode(offered)
+
+
+def _name(run_id: UUID) -> str:
+    return f"run {run_id}"
+
+
+def _failed(done: Iterable[tuple[signals.Subscriber, BaseException | None]]) -> Iterable[tuple[str, Exception]]:
+    for subscriber, error in done:
+        if isinstance(error, Exception):
+            yield _name(subscriber.run_id), error
+        elif error is not None:
+            raise error

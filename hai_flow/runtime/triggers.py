@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol, TypeAlias
@@ -34,7 +34,7 @@ from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Birth, Committer, Outcome, derived_run_id
-from hai_flow.runtime.courier import Courier
+from hai_flow.runtime.courier import Courier, Unreached
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.slots import Slots
 from hai_flow.store import signals, triggers, workflows
@@ -69,12 +69,14 @@ class TriggersConfig:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What an event led to in one workflow: a run (`already`: it was there), or a refusal."""
+    """What an event led to in one workflow: a run (`already`: it was there), or a refusal; `failed` says why it could
+    not be told at all, and is told again later."""
 
     workflow: str
     run_id: UUID | None = None
     already: bool = False
     refused: Rejected | None = None
+    failed: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,8 +307,9 @@ class Triggers(Service):
         """Take in an event: runs that wait for it are offered it, and workflows that want it are started.
 
         What a workflow refuses (an input that does not fit, an expression that fails, a concurrency key that is taken)
-        keeps no other from being started. The same event again starts nothing twice, and says the same; what was
-        refused is tried again. Raises `Rejected` 409 `signal_exists` if another event has its id.
+        keeps no other from being started, and nor does one that can't be told, of which the courier takes care. The
+        same event again starts nothing twice, and says the same; what was refused is tried again. Raises `Rejected` 409
+        `signal_exists` if another event has its id.
         """
         pool = self.database.api
         body = values.dumps(data)
@@ -314,27 +317,42 @@ class Triggers(Service):
         started = await self._deliver(signal)
         if not already:
             try:
-                await self.courier.offer(signal)
-                await signals.settle_signal(pool, signal)
+                unreached = _unreached(started) | dict(await self.courier.offer(signal))
+                await self.courier.settle(signal, unreached)
             except Exception as error:  # the courier of some process does it all again
                 log.warning("event_not_offered", event=id, error=str(error) or repr(error))
         return Received(signal, already, started)
 
-    async def _hear(self, signal: Signal) -> None:
+    async def _hear(self, signal: Signal, only: Collection[str] | None) -> Unreached:
         """A signal for all, whose sender does not wait for what it starts, or whose receiver has died."""
-        for each in await self._deliver(signal):
-            if each.refused is not None:
+        started = await self._deliver(signal, only)
+        for each in started:
+            if each.refused is not None and each.failed is None:
                 code, reason = each.refused.code, each.refused.detail
                 log.warning("event_refused", event=signal.id, workflow=each.workflow, code=code, reason=reason)
+        return _unreached(started)
 
-    async def _deliver(self, signal: Signal) -> list[Started]:
+    async def _deliver(self, signal: Signal, only: Collection[str] | None = None) -> list[Started]:
         """Start a run of every workflow that has an event trigger for the type and whose `match` is true."""
         found = await triggers.event_triggers_of(self.database.api, signal.tenant, signal.type)
+        if only is not None:
+            found = [each for each in found if _name(each.workflow_name) in only]
         if not found:
             return []
         event = event_value(signal.id, signal.type, values.loads(signal.data), values.milliseconds(signal.sent_at))
-        done = await asyncio.gather(*(self._begin_by(each, event) for each in found))
+        done = await asyncio.gather(*(self._tell(each, event) for each in found))
         return [each for each in done if each is not None]
+
+    async def _tell(self, row: EventTriggerRow, event: Mapping[str, Json]) -> Started | None:
+        """One that can't be told must not keep the others from it."""
+        try:
+            return await self._begin_by(row, event)
+        except Exception as error:
+            refused = error if isinstance(error, Rejected) else None
+            message = f"workflow {row.workflow_name} can't be started now, and is tried again later: {error}"
+            return Started(
+                row.workflow_name, refused=refused or Rejected(503, "workflow_unusable", message), failed=error
+            )
 
     async def _begin_by(self, row: EventTriggerRow, event: Mapping[str, Json]) -> Started | None:
         plan = await self.catalog.plan(row.tenant, row.workflow)
@@ -390,6 +408,14 @@ class _Work(Protocol):
 class _Uses(Protocol):
     @property
     def roots(self) -> Any: ...
+
+
+def _name(workflow: str) -> str:
+    return f"workflow {workflow}"
+
+
+def _unreached(started: Iterable[Started]) -> dict[str, Exception]:
+    return {_name(each.workflow): each.failed for each in started if each.failed is not None}
 
 
 def _used(expression: _Uses, scope: Mapping[str, Json]) -> dict[str, Json]:

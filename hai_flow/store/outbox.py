@@ -55,7 +55,12 @@ async def due_messages(
     return sorted(rows, key=lambda message: (message.run_id, message.last_seq, message.n))
 
 
-async def delete_message(connection: Connection | Pool, message: OutboxMessage) -> None:
-    """The receiver has it. Deleting twice is harmless."""
-    query = "DELETE FROM outbox WHERE run_id = $1 AND last_seq = $2 AND n = $3"
-    await connection.execute(query, message.run_id, message.last_seq, message.n)
+_DELETE: Final = """
+WITH done AS (DELETE FROM outbox WHERE run_id = $1 AND last_seq = $2 AND n = $3)
+SELECT EXISTS (SELECT FROM outbox WHERE run_id = $1 AND (last_seq, n) > ($2, $3) AND target = $4)
+"""
+
+
+async def delete_message(connection: Connection | Pool, message: OutboxMessage) -> bool:
+    """The receiver has it; returns whether another one to it waits behind. Deleting twice is harmless."""
+    return await connection.fetchval(_DELETE, message.run_id, message.last_seq, message.n, message.target)

@@ -1,18 +1,22 @@
-"""Events from outside, and which runs wait for which (STORE H6).
+"""Events from outside, and which runs wait for which.
 
 No wake-up is lost, because both sides look *after* their own commit: a signal is stored first, then offered to those
 who wait for its type; a `wait_for` is committed first, then its subscription is written, then what was stored before is
 offered to it. Being offered a signal twice changes nothing: the run knows which ones it has taken.
+
+A signal has a *place*. Of one type, those for everybody become visible in the order of their places, and so do those
+for one run: whoever stores one holds a lock of its type (and addressee) from before it has its place until it is
+committed. So who has read up to a place has read all up to there, and need never read it again, whatever clocks do.
 
 A subscription may outlive the step that opened it. Whoever offers something to such a run is told so and removes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from hai_flow.errors import Rejected
@@ -24,7 +28,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Signal:
     """An event from outside. `run_id`: the one run that it is for; None: every run of the tenant that waits for its
-    type. `data` is JSON text. `sent_at` is when it was stored, by the database's clock."""
+    type. `data` is JSON text. `sent_at` is when it was stored, by the database's clock. `undelivered`: it was offered
+    to all but these, who could not be reached, `tries` times so far."""
 
     tenant: UUID
     id: str
@@ -32,17 +37,35 @@ class Signal:
     run_id: UUID | None
     data: bytes
     sent_at: datetime
+    place: int
+    tries: int = 0
+    undelivered: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """A run that waits for a type, as of the commit that ended with the event `opened_seq`."""
+    """A run that waits for a type, as of the commit that ended with the event `opened_seq`. `offered` is what was
+    written with the subscription: how far the run had been offered what was stored."""
 
     run_id: UUID
     opened_seq: int
+    offered: bytes | None = None
 
 
-_SIGNAL: Final = "tenant, id, type, run_id, data, sent_at"
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a run has read the stored signals of a type: the places up to which it has read what is for everybody
+    (None: it has yet to begin) and what is for it alone."""
+
+    type: str
+    to_all: int | None = None
+    own: int = 0
+
+
+_SIGNAL: Final = "tenant, id, type, run_id, data, sent_at, place, tries, undelivered"
+
+
+_PLACES: Final = 0x5349_474E_414C  # "SIGNAL": tells these advisory locks from others
 
 
 async def store_signal(
@@ -61,7 +84,11 @@ async def store_signal(
     `due_after` how long others leave that to it. Raises `Rejected` 409 `signal_exists` when another signal has its id.
     """
     insert = f"""
-    INSERT INTO signals (tenant, id, type, run_id, data, due_at) VALUES ($1, $2, $3, $4, $5, now() + $6)
+    WITH turn AS MATERIALIZED (
+      SELECT pg_advisory_xact_lock(hashtextextended(concat_ws('/', $1::uuid, $4::uuid, $3::text), {_PLACES}))
+    )
+    INSERT INTO signals (tenant, id, type, run_id, data, due_at, place)
+    SELECT $1, $2, $3, $4, $5, now() + $6, nextval('signals_place') FROM turn
     ON CONFLICT DO NOTHING RETURNING {_SIGNAL}
     """
     row = await connection.fetchrow(insert, tenant, id, type, run_id, data, due_after)
@@ -87,7 +114,7 @@ async def get_signal(connection: Connection | Pool, tenant: UUID, id: str) -> Si
 
 _DUE: Final = f"""
 WITH due AS MATERIALIZED (
-  SELECT tenant AS t, id AS i FROM signals WHERE due_at <= now() ORDER BY due_at, sent_at, id LIMIT $1
+  SELECT tenant AS t, id AS i FROM signals WHERE due_at <= now() ORDER BY due_at, place LIMIT $1
   FOR UPDATE SKIP LOCKED
 )
 UPDATE signals SET due_at = now() + $2 FROM due WHERE tenant = due.t AND id = due.i RETURNING {_SIGNAL}
@@ -102,46 +129,75 @@ async def due_signals(
     One that is not settled within `again_after` is given out again, so that whoever dies in between loses nothing.
     """
     found = [Signal(*row) for row in await connection.fetch(_DUE, limit, again_after)]
-    return sorted(found, key=lambda signal: (signal.sent_at, signal.id))
+    return sorted(found, key=lambda signal: signal.place)
+
+
+_UNSETTLED_BEFORE: Final = f"""
+SELECT {_SIGNAL} FROM signals
+WHERE tenant = $1 AND type = $2 AND due_at IS NOT NULL AND undelivered IS NULL AND place < $3 ORDER BY place
+"""
 
 
 async def unsettled_before(connection: Connection | Pool, signal: Signal) -> list[Signal]:
-    """The signals of the same type that were sent before and that somebody is yet to offer, oldest first."""
-    query = f"""
-    SELECT {_SIGNAL} FROM signals
-    WHERE tenant = $1 AND type = $2 AND due_at IS NOT NULL AND (sent_at, id) < ($3, $4) ORDER BY sent_at, id
-    """
-    return [
-        Signal(*row) for row in await connection.fetch(query, signal.tenant, signal.type, signal.sent_at, signal.id)
-    ]
+    """The signals of the same type that were stored before and that somebody is yet to offer, oldest first."""
+    rows = await connection.fetch(_UNSETTLED_BEFORE, signal.tenant, signal.type, signal.place)
+    return [Signal(*row) for row in rows]
 
 
 async def settle_signal(connection: Connection | Pool, signal: Signal) -> None:
     """Everyone who waited for the signal has been offered it. Settling twice is harmless."""
-    await connection.execute("UPDATE signals SET due_at = NULL WHERE tenant = $1 AND id = $2", signal.tenant, signal.id)
+    query = "UPDATE signals SET due_at = NULL, undelivered = NULL WHERE tenant = $1 AND id = $2"
+    await connection.execute(query, signal.tenant, signal.id)
+
+
+async def put_off_signal(
+    connection: Connection | Pool, signal: Signal, undelivered: Sequence[str], again_after: timedelta | None
+) -> None:
+    """The signal was offered to all but these. It is given out for them `again_after`, or (None) never again; its row
+    goes on saying so."""
+    query = """
+    UPDATE signals SET due_at = now() + $4, undelivered = $3, tries = tries + 1 WHERE tenant = $1 AND id = $2
+    """
+    await connection.execute(query, signal.tenant, signal.id, list(undelivered), again_after)
+
+
+# `IS TRUE`: so no index that begins with the tenant looks as good as the one that begins with the run.
+_ITS_SUBSCRIBERS: Final = """
+SELECT run_id, opened_seq, offered FROM subscriptions WHERE run_id = $3 AND type = $2 AND (tenant = $1) IS TRUE
+ORDER BY opened_seq DESC LIMIT 1
+"""
+_ALL_SUBSCRIBERS: Final = """
+SELECT DISTINCT ON (run_id) run_id, opened_seq, offered FROM subscriptions
+WHERE tenant = $1 AND type = $2 AND $3::uuid IS NULL ORDER BY run_id, opened_seq DESC
+"""
 
 
 async def subscribers(connection: Connection | Pool, signal: Signal) -> list[Subscriber]:
     """The runs that wait for the signal's type now, or only its addressee, if that does. To be asked after the
     signal's own commit."""
-    query = """
-    SELECT run_id, max(opened_seq) FROM subscriptions
-    WHERE tenant = $1 AND type = $2 AND ($3::uuid IS NULL OR run_id = $3) GROUP BY run_id ORDER BY run_id
-    """
+    query = _ALL_SUBSCRIBERS if signal.run_id is None else _ITS_SUBSCRIBERS
     rows = await connection.fetch(query, signal.tenant, signal.type, signal.run_id)
     return [Subscriber(*row) for row in rows]
 
 
 async def subscribe(
-    connection: Connection | Pool, tenant: UUID, run_id: UUID, path: str, types: Sequence[str], opened_seq: int
+    connection: Connection | Pool,
+    tenant: UUID,
+    run_id: UUID,
+    path: str,
+    types: Mapping[str, bytes | None],
+    opened_seq: int,
 ) -> None:
-    """The step `path` of the run waits for signals of these types. Twice is harmless, and so is an older one late."""
+    """The step `path` of the run waits for signals of these types; with each, what it was offered so far. Twice is
+    harmless, and so is an older one late."""
     query = """
-    INSERT INTO subscriptions (run_id, path, type, tenant, opened_seq)
-    SELECT $2, $3, type, $1, $5 FROM unnest($4::text[]) AS type
-    ON CONFLICT (run_id, path, type) DO UPDATE SET opened_seq = greatest(subscriptions.opened_seq, excluded.opened_seq)
+    INSERT INTO subscriptions (run_id, path, type, tenant, opened_seq, offered)
+    SELECT $2, $3, type, $1, $6, offered FROM unnest($4::text[], $5::bytea[]) AS each(type, offered)
+    ON CONFLICT (run_id, path, type) DO UPDATE
+      SET opened_seq = excluded.opened_seq, offered = excluded.offered
+      WHERE subscriptions.opened_seq <= excluded.opened_seq
     """
-    await connection.execute(query, tenant, run_id, path, list(types), opened_seq)
+    await connection.execute(query, tenant, run_id, path, list(types), list(types.values()), opened_seq)
 
 
 async def unsubscribe(connection: Connection | Pool, run_id: UUID, type: str, opened_seq: int) -> None:
@@ -150,28 +206,52 @@ async def unsubscribe(connection: Connection | Pool, run_id: UUID, type: str, op
     await connection.execute(query, run_id, type, opened_seq)
 
 
+# Each branch ends at an index of its own, in the order of places; where to begin is looked up by time once only.
+_FOR_RUN: Final = f"""
+SELECT s.* FROM unnest($3::text[], $4::bigint[], $5::bigint[]) AS w(type, to_all, own) CROSS JOIN LATERAL (
+  (SELECT {_SIGNAL} FROM signals x
+   WHERE x.tenant = $1 AND x.type = w.type AND x.run_id IS NULL AND x.place > coalesce(w.to_all, (
+     SELECT min(y.place) - 1 FROM signals y
+     WHERE y.tenant = $1 AND y.type = w.type AND y.run_id IS NULL AND y.sent_at >= $6))
+   ORDER BY x.place LIMIT $7)
+  UNION ALL
+  (SELECT {_SIGNAL} FROM signals x
+   WHERE x.run_id = $2 AND x.type = w.type AND (x.tenant = $1) IS TRUE AND x.place > w.own ORDER BY x.place LIMIT $7)
+) s ORDER BY s.place LIMIT $7
+"""
+
+
 async def signals_for(
     connection: Connection | Pool,
     tenant: UUID,
     run_id: UUID,
-    types: Sequence[str],
+    reaches: Collection[Reach],
     *,
     since: datetime,
-    without: Collection[str],
     limit: int,
-    after: Signal | None = None,
 ) -> list[Signal]:
-    """Up to `limit` of the signals that the run may take: of these types, sent since `since`, to it or to all, and not
-    among the ids `without`; oldest first, those behind `after`."""
+    """Up to `limit` of the signals that the run has not read yet, oldest first: of these types, to it or to all.
+
+    Of a type of which it has read nothing, those are passed over that were sent before `since`, but not always all.
+    """
+    types, to_all, own = (
+        [each.type for each in reaches],
+        [each.to_all for each in reaches],
+        [each.own for each in reaches],
+    )
+    rows = await connection.fetch(_FOR_RUN, tenant, run_id, types, to_all, own, since, limit)
+    return [Signal(*row) for row in rows]
+
+
+async def signals_by_id(
+    connection: Connection | Pool, tenant: UUID, run_id: UUID, ids: Collection[str]
+) -> list[Signal]:
+    """Those of the signals `ids` that are kept and that the run may take, oldest first."""
     query = f"""
     SELECT {_SIGNAL} FROM signals
-    WHERE tenant = $1 AND type = ANY($3::text[]) AND sent_at >= $4 AND (run_id IS NULL OR run_id = $2)
-      AND id <> ALL($5::text[]) AND ($7::timestamptz IS NULL OR (sent_at, id) > ($7, $8))
-    ORDER BY sent_at, id LIMIT $6
+    WHERE tenant = $1 AND id = ANY($3::text[]) AND (run_id IS NULL OR run_id = $2) ORDER BY place
     """
-    arguments: list[Any] = [tenant, run_id, list(types), since, list(without), limit]
-    arguments += [None, ""] if after is None else [after.sent_at, after.id]
-    return [Signal(*row) for row in await connection.fetch(query, *arguments)]
+    return [Signal(*row) for row in await connection.fetch(query, tenant, run_id, list(ids))]
 
 
 _ENDED: Final = "('finished', 'failed', 'stopped')"

@@ -298,6 +298,8 @@ event_triggers: Final = sa.Table(
 )
 sa.Index("event_triggers_by_type", event_triggers.c.tenant, event_triggers.c.type)
 
+sa.Sequence("signals_place", metadata=metadata)
+
 signals: Final = sa.Table(
     "signals",
     metadata,
@@ -310,10 +312,36 @@ signals: Final = sa.Table(
     sa.Column(
         "due_at", TIMESTAMP(timezone=True), server_default=_NOW
     ),  # null: all who waited then have been offered it
+    _bigint(
+        "place", null=True, default="nextval('signals_place'::regclass)"
+    ),  # of a type, in the order of becoming visible
+    _int("tries", default="0"),
+    sa.Column("undelivered", ARRAY(sa.Text)),  # all but these were offered it; null: nobody was yet
     _key("signals", "tenant", "id"),
 )
 sa.Index("signals_by_type", signals.c.tenant, signals.c.type, signals.c.sent_at)
 sa.Index("signals_due", signals.c.due_at, postgresql_where=sa.text("due_at IS NOT NULL"))
+sa.Index(
+    "signals_unsettled",
+    signals.c.tenant,
+    signals.c.type,
+    signals.c.place,
+    postgresql_where=sa.text("due_at IS NOT NULL AND undelivered IS NULL"),
+)
+sa.Index(
+    "signals_to_all",
+    signals.c.tenant,
+    signals.c.type,
+    signals.c.place,
+    postgresql_where=sa.text("run_id IS NULL"),
+)
+sa.Index(
+    "signals_to_one",
+    signals.c.run_id,
+    signals.c.type,
+    signals.c.place,
+    postgresql_where=sa.text("run_id IS NOT NULL"),
+)
 
 subscriptions: Final = sa.Table(
     "subscriptions",
@@ -323,6 +351,7 @@ subscriptions: Final = sa.Table(
     _text("type"),
     _uuid("tenant"),
     _bigint("opened_seq"),  # of the commit that opened it
+    _bytes("offered", null=True),  # how far the run was offered what had been stored
     _key("subscriptions", "run_id", "path", "type"),
 )
 sa.Index("subscriptions_by_type", subscriptions.c.tenant, subscriptions.c.type)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine import signals
+from hai_flow.engine.snapshot import encode_state
 from hai_flow.errors import Rejected
 from tests.support.runs import DAY, HOUR, NOON, Play
 
@@ -225,3 +231,149 @@ def test_a_retried_run_waits_anew_and_does_not_take_again_what_it_has_taken() ->
     for id, type in (("s2", "signed"), ("s3", "paid"), ("s4", "signed")):
         send(play, id, type)
     assert [event["id"] for event in play.output] == ["s2", "s3", "s4"]
+
+
+LISTENING = """
+    state: {n: {type: integer, default: 0}}
+    steps:
+      - repeat:
+          max: 10000
+          steps:
+            - {id: heard, wait_for: {event: ping, match: event.data == state.n % 3, deadline: 2d}}
+            - set: {n: "${{ state.n + 1 }}"}
+"""
+
+
+class Store:
+    """Stored signals, and whoever offers them to a run: in the order of their places, from where it has heard all."""
+
+    def __init__(self, play: Play) -> None:
+        self.play = play
+        self.stored: list[c.Signal] = []
+        self.taken: list[str] = []
+
+    def keep(self, data: Any = None, *, own: bool = False) -> c.Signal:
+        place = len(self.stored) + 1
+        signal = c.Signal(id=f"s{place}", name="ping", data=data, sent_at=self.play.now, place=place, own=own)
+        self.stored.append(signal)
+        return signal
+
+    def offer(self, signal: c.Signal, offered: c.Offered | None = None) -> bool:
+        """Whether the run has it now."""
+        decision = self.play.do(msgspec.structs.replace(signal, offered=offered))
+        self.taken += [event.id for event in decision.events if isinstance(event, e.SignalReceived)]
+        return decision.outcome["taken"]
+
+    def offer_stored(self) -> c.Offered:
+        """As if the run began to wait: what is left, and all that it has not heard. Returns what it was offered."""
+        heard = self.play.state.heard.get("ping", e.Heard())
+        for signal in self.stored:
+            if signal.id in heard.left:
+                self.offer(signal)
+        offered, passed = c.Offered(heard.to_all, heard.own), []
+        for signal in self.stored:
+            if signal.place <= (heard.own if signal.own else heard.to_all):
+                continue
+            if not self.offer(signal, offered):
+                passed.append(c.Passed(signal.id, signal.place, signal.own))
+            reach = {"own" if signal.own else "to_all": signal.place}
+            offered = msgspec.structs.replace(offered, **reach, passed=tuple(passed))
+        return offered
+
+    def forgets_and_repeats_nothing(self) -> None:
+        assert len(set(self.taken)) == len(self.taken)
+        left = self.play.state.heard.get("ping", e.Heard()).left
+        heard = {signal.id for signal in self.stored if signals.is_taken(self.play.state, signal)}
+        assert heard == set(self.taken)
+        assert not set(left) & set(self.taken)
+
+
+def test_a_run_that_takes_one_signal_after_the_other_remembers_no_more_of_them_than_a_few() -> None:
+    play = Play(LISTENING)
+    store = Store(play)
+    sizes = []
+    for number in range(300):
+        offered = store.offer_stored()  # the step has begun to wait, and nothing is there
+        assert store.offer(store.keep(number % 3), offered)
+        sizes.append(len(encode_state(play.state)))
+    store.forgets_and_repeats_nothing()
+    assert len(store.taken) == 300
+    assert len(play.state.signals) <= 2
+    assert sizes[-1] - sizes[20] < 64  # some numbers have more digits
+    play.replayed()
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 3)), max_size=40), st.randoms())
+def test_whatever_is_offered_in_whatever_order_is_taken_once_and_what_is_left_is_taken_when_it_fits(
+    sent: list[tuple[int, bool, int]], chance: Random
+) -> None:
+    """Some come when the run has begun to wait, some in between; some again, and by one who read long ago."""
+    play = Play(LISTENING)
+    store, read = Store(play), [None]
+    for data, own, what in sent:
+        signal = store.keep(data, own=own)
+        if what != 0:
+            store.offer(signal, chance.choice(read) if what == 1 else None)
+        if what == 2:
+            store.offer(chance.choice(store.stored), chance.choice(read))
+        if what == 3:
+            read.append(store.offer_stored())
+        store.forgets_and_repeats_nothing()
+    while True:  # as often as it begins to wait, it finds what it can take
+        count = len(store.taken)
+        store.offer_stored()
+        if len(store.taken) == count:
+            break
+    store.forgets_and_repeats_nothing()
+    rest = [signal.data for signal in store.stored if signal.id not in store.taken]
+    assert play.state.state["n"] % 3 not in rest
+    play.replayed()
+
+
+def test_no_signal_is_lost_where_more_are_left_than_a_run_remembers() -> None:
+    play = Play(LISTENING)
+    store = Store(play)
+    for _ in range(signals.LEFT_MAX + 5):
+        store.keep(1)
+    for number in range(4):
+        store.keep(0 if number == 0 else 2)
+    for _ in range(4):
+        store.offer_stored()
+    assert [store.stored[int(id[1:]) - 1].data for id in store.taken] == [0, 1, 2]
+    assert len(play.state.heard.get("ping", e.Heard()).left) <= signals.LEFT_MAX
+    store.forgets_and_repeats_nothing()
+
+
+def test_a_log_of_before_signals_had_places_is_folded_and_its_signals_are_not_taken_again() -> None:
+    play = Play(LISTENING)
+    old = [c.Signal(id=f"s{n}", name="ping", data=n % 3, sent_at=play.now) for n in range(3)]
+    for signal in old:
+        assert play.do(signal).outcome["taken"]
+    store = Store(play)
+    store.stored = [msgspec.structs.replace(signal, place=n) for n, signal in enumerate(old, 1)]
+    store.keep(0)
+    store.offer_stored()
+    assert store.taken == ["s4"]
+    assert play.do(old[0]).already
+    play.replayed()
+
+
+def test_a_fork_takes_itself_what_the_other_run_took_behind_the_turn() -> None:
+    asking = LISTENING.replace(
+        "- repeat",
+        "- {id: sure, ask: {title: Sure?, from: anyone, form: {properties: {ok: {type: boolean}}}}}\n      - repeat",
+    )
+    play = Play(asking, start=False)
+    play.start()
+    at = play.state.seq
+    play.answer("sure", values={"ok": True})
+    store = Store(play)
+    for data in (2, 0, 1):
+        store.keep(data)
+    store.offer_stored()
+    fork = play.fork(at, {"sure": {"values": {"ok": True}}})
+    there = Store(fork)
+    there.stored = store.stored
+    there.offer_stored()
+    assert fork.state.heard.get("ping") == e.Heard(to_all=2, left=("s1",))
+    assert there.taken[0] == "s2"

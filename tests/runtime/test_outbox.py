@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -120,3 +121,53 @@ async def test_what_is_refused_for_good_is_dropped_and_an_unknown_kind_is_left(
 async def one_left(eye: Connection) -> bool:
     """The one that nobody understands, and the one behind it for the same receiver (they go in order)."""
     return [row[0] for row in await eye.fetch("SELECT kind FROM outbox ORDER BY n")] == ["sing", "pause"]
+
+
+async def test_a_quick_message_does_not_wait_for_a_slow_one_but_for_the_one_before_it_to_the_same_target(
+    make: Make, eye: Connection, letters: list[runs.OutboxRow]
+) -> None:
+    runtime = await make(performs=True)
+    slow, quick = [(await start(runtime, ASKING)).run_id for _ in range(2)]
+    begun, done = asyncio.Event(), asyncio.Event()
+
+    async def dawdle(message: outbox.OutboxMessage) -> None:
+        begun.set()
+        await done.wait()
+
+    runtime.courier.handlers["dawdle"] = dawdle
+    await send(runtime, letters, runs.OutboxRow("dawdle", str(slow), b"{}"), control("pause", slow, "behind"))
+    await until(begun.is_set)
+    await send(runtime, letters, control("pause", quick, "quick"))
+    await until(lambda: is_now(runtime, quick, "paused"))
+    assert await pauses_of(eye, slow) == []
+    await eye.execute("UPDATE outbox SET due_at = now() WHERE kind = 'dawdle'")  # its lease is over: not twice at once
+    begun.clear()
+    await send(runtime, letters, control("resume", quick))
+    await until(lambda: is_now(runtime, quick, "waiting"))
+    assert not begun.is_set()
+    done.set()
+    await until(lambda: is_now(runtime, slow, "paused"))
+    await until(lambda: nothing_left(eye))
+
+
+async def test_no_more_messages_are_under_way_at_once_than_there_is_room_for_and_all_get_their_turn(
+    make: Make, eye: Connection, letters: list[runs.OutboxRow]
+) -> None:
+    runtime = await make(performs=True)
+    await runtime.courier.stop()
+    runtime.courier.config = replace(runtime.courier.config, batch_max=3)
+    await runtime.courier.start()
+    under_way, most, done = 0, 0, 0
+
+    async def count(message: outbox.OutboxMessage) -> None:
+        nonlocal under_way, most, done
+        under_way += 1
+        most = max(most, under_way)
+        await runtime.database.api.fetchval("SELECT 1")
+        under_way -= 1
+        done += 1
+
+    runtime.courier.handlers["count"] = count
+    await send(runtime, letters, *(runs.OutboxRow("count", str(uuid4()), b"{}") for _ in range(20)))
+    await until(lambda: nothing_left(eye))
+    assert (done, most) == (20, 3)

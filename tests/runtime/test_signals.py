@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
+import structlog
 
 from hai_flow.engine import events as e
-from hai_flow.errors import Rejected
+from hai_flow.engine.snapshot import encode_state
+from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.courier import Courier
+from hai_flow.runtime.courier import FIRST_PAGE, Courier
 from hai_flow.store import signals as store
-from tests.runtime.conftest import ASKING, Connection, Make, answer, is_now, open_pending, start, state_of, status_of
+from tests.runtime.conftest import (
+    ASKING,
+    LISTENING,
+    Connection,
+    Make,
+    answer,
+    is_now,
+    open_pending,
+    start,
+    state_of,
+    status_of,
+)
 from tests.support.ledger import log_of
 from tests.support.waiting import until
 
@@ -172,12 +187,13 @@ async def test_who_dies_between_the_runs_commit_and_the_settling_offers_twice_an
 
 async def test_a_listener_hears_of_every_signal_to_all_until_it_has_understood_it(make: Make, eye: Connection) -> None:
     runtime, heard = await make(performs=True), []
+    runtime.courier.config = replace(runtime.courier.config, again_seconds=0.0)
 
-    async def hear(signal: store.Signal) -> None:
+    async def hear(signal: store.Signal, only: Any) -> dict[str, Exception]:
         heard.append(signal.id)
         if len(heard) == 1:
-            await runtime.database.api.execute("UPDATE signals SET due_at = now() WHERE due_at IS NOT NULL")
             raise ConnectionError("not now")
+        return {}
 
     runtime.courier.listeners.append(hear)
     run_id = (await start(runtime, ASKING)).run_id
@@ -218,3 +234,133 @@ async def test_signals_and_waits_that_cross_each_other_always_meet(make: Make, e
     for run_id in run_ids:
         await until(lambda run_id=run_id: is_now(a, run_id, "finished"))
     await until(lambda: settled(eye))
+
+
+async def cost(count: dict[str, int], eye: Connection, runtime: Runtime, run_id: UUID, ids: list[str]) -> int:
+    """How many rows of signals are read until the run has taken these, one after the other."""
+    before = count["rows"]
+    for id in ids:
+        await send(runtime, id, type="note", run_id=run_id if id.endswith("0") else None)
+        await until(lambda id=id: taken(eye, run_id, id))
+    return count["rows"] - before
+
+
+async def taken(eye: Connection, run_id: UUID, id: str) -> bool:
+    rows = await eye.fetch("SELECT events FROM log WHERE run_id = $1 ORDER BY last_seq DESC LIMIT 5", run_id)
+    events = [event for row in rows for event in e.decode_events(row[0])]
+    return any(isinstance(event, e.SignalReceived) and event.id == id for event in events)
+
+
+def counting(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Count the rows that the reads of signals return."""
+    count = {"rows": 0}
+    for name in ("signals_for", "signals_by_id", "unsettled_before", "subscribers"):
+        real = getattr(store, name)
+
+        async def counted(*given: Any, real: Any = real, **named: Any) -> Any:
+            found = await real(*given, **named)
+            count["rows"] += len(found)
+            return found
+
+        monkeypatch.setattr(store, name, counted)
+    return count
+
+
+async def test_what_a_signal_costs_a_run_that_listens_does_not_depend_on_how_many_came_before(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = counting(monkeypatch)
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, LISTENING)).run_id
+    first = await cost(count, eye, runtime, run_id, [f"a{n}" for n in range(10)])
+    size = len(encode_state(await state_of(runtime, run_id)))
+    for number in range(100):  # a burst: many are there when the run begins to wait
+        await send(runtime, f"b{number}", type="note")
+    await until(lambda: taken(eye, run_id, "b99"))
+    last = await cost(count, eye, runtime, run_id, [f"c{n}" for n in range(10)])
+    assert await taken_by(eye, run_id) == [
+        *(f"a{n}" for n in range(10)),
+        *(f"b{n}" for n in range(100)),
+        *(f"c{n}" for n in range(10)),
+    ]
+    assert last <= 2 * first + 10
+    state = await state_of(runtime, run_id)
+    assert len(state.signals) <= 20  # what was taken since the run began to wait for the last time, not 120
+    assert len(encode_state(state)) <= size + 20 * 60
+
+
+async def test_a_burst_costs_each_signal_a_page_at_most(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = counting(monkeypatch)
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, ASKING + LISTENING.removeprefix("steps:\n"))).run_id
+    for number in range(120):
+        await store.store_signal(runtime.database.api, LOCAL_TENANT, f"s{number}", "note", b"1")
+    await until(lambda: settled(eye))
+    before = count["rows"]
+    await runtime.committer.submit(run_id, LOCAL_TENANT, answer(await open_pending(runtime, run_id)))
+    await until(lambda: taken(eye, run_id, "s119"))
+    await until(lambda: settled(eye))
+    assert await taken_by(eye, run_id) == [f"s{number}" for number in range(120)]
+    assert count["rows"] - before <= 121 * 2 * FIRST_PAGE
+
+
+async def test_who_can_not_be_reached_keeps_a_signal_from_nobody_and_is_tried_again_alone(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that can't be offered anything, and one that can: each is settled for itself."""
+    runtime = await make(performs=True)
+    runtime.courier.config = replace(runtime.courier.config, again_seconds=0.0)
+    broken, sound = (await start(runtime, ANY)).run_id, (await start(runtime, ANY)).run_id
+    await until(lambda: subscribed(eye, broken, sound))
+    real, offered, mended = runtime.committer.submit, [], asyncio.Event()
+
+    async def submit(run_id: UUID, *given: Any, **named: Any) -> Any:
+        offered.append(run_id)
+        if run_id == broken and not mended.is_set():
+            raise StoreError("the run can't be read")
+        return await real(run_id, *given, **named)
+
+    monkeypatch.setattr(runtime.committer, "submit", submit)
+    await send(runtime, "s1")
+    await until(lambda: is_now(runtime, sound, "finished"))
+    await until(lambda: offered.count(broken) > 2)
+    assert offered.count(sound) == 1
+    kept = await eye.fetchrow("SELECT undelivered, tries FROM signals WHERE id = 's1'")
+    assert (kept["undelivered"], kept["tries"] > 0) == ([f"run {broken}"], True)
+    mended.set()
+    await until(lambda: is_now(runtime, broken, "finished"))
+    await until(lambda: settled(eye))
+    assert await eye.fetchval("SELECT undelivered FROM signals WHERE id = 's1'") is None
+
+
+async def test_a_signal_that_somebody_never_hears_is_given_up_and_its_row_says_of_whom(
+    make: Make, eye: Connection
+) -> None:
+    runtime, tried = await make(performs=True), []
+    runtime.courier.config = replace(runtime.courier.config, again_seconds=0.0, tries_max=3)
+
+    async def hear(signal: store.Signal, only: Any) -> dict[str, Exception]:
+        tried.append(only and list(only))
+        return {"workflow broken": StoreError("its plan can't be made")}
+
+    runtime.courier.listeners.append(hear)
+    with structlog.testing.capture_logs() as said:
+        await send(runtime, "s1")
+        await until(lambda: settled(eye))
+    assert tried == [None, ["workflow broken"], ["workflow broken"]]
+    assert await eye.fetchval("SELECT undelivered FROM signals WHERE id = 's1'") == ["workflow broken"]
+    levels = [(line["log_level"], line["event"]) for line in said if line.get("of") == "workflow broken"]
+    assert levels == [("warning", "signal_put_off"), ("error", "signal_given_up")]
+
+
+async def test_the_wait_for_one_who_can_not_be_reached_grows(make: Make, eye: Connection) -> None:
+    runtime = await make()
+    pool, a_day = runtime.database.api, timedelta(days=1)
+    signal, _ = await store.store_signal(pool, LOCAL_TENANT, "s1", "payment", b"1", due_after=a_day)
+    waits = []
+    for tries in (3, 4, 5, 10):
+        await runtime.courier.settle(replace(signal, tries=tries), {"run x": StoreError("no")})
+        waits.append(await eye.fetchval("SELECT due_at - now() FROM signals"))
+    assert [round(wait.total_seconds(), -1) for wait in waits] == [40, 80, 160, 600]

@@ -15,7 +15,7 @@ import pytest
 
 from hai_flow import values
 from hai_flow.engine import commands as c
-from hai_flow.errors import Rejected
+from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.committer import derived_run_id
 from hai_flow.runtime.triggers import EVENT_LEASE, Started
@@ -530,3 +530,36 @@ async def all_registered(eye: Connection) -> bool:
 async def fired_everywhere(eye: Connection, instant: datetime) -> bool:
     query = "SELECT count(*) FROM fires WHERE fire_at = $1 AND outcome = 'started'"
     return await eye.fetchval(query, instant) == SCHEDULES
+
+
+async def test_a_workflow_whose_plan_can_not_be_made_keeps_an_event_from_nobody_else(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await make(performs=True)
+    runtime.courier.config = replace(runtime.courier.config, again_seconds=0.0)
+    broken, _ = await publish(runtime, "  - event: {type: ping}\n", name="broken")
+    await publish(runtime, "  - event: {type: ping}\n", name="sound")
+    real, asked, mended = runtime.catalog.plan, [], asyncio.Event()
+
+    async def plan(tenant: UUID, digest: bytes) -> Any:
+        asked.append(digest)
+        if digest == broken.sha256 and not mended.is_set():
+            raise StoreError("its document is of a newer release")
+        return await real(tenant, digest)
+
+    monkeypatch.setattr(runtime.catalog, "plan", plan)
+    told = {each.workflow: each for each in await send(runtime, "e1", "ping")}
+    assert (told["sound"].refused, told["sound"].run_id is not None) == (None, True)
+    assert told["broken"].refused is not None
+    assert (told["broken"].refused.status, told["broken"].refused.code) == (503, "workflow_unusable")
+    runtime.courier._signals.set()
+    await until(lambda: asked.count(broken.sha256) > 2)
+    assert len(asked) - asked.count(broken.sha256) == 2, "the sound one is asked for a first time, and to be started"
+    mended.set()
+    await until(lambda: heard_by_all(eye))
+    names = await eye.fetch("SELECT workflow_name FROM runs ORDER BY 1")
+    assert [row[0] for row in names] == ["broken", "sound"]
+
+
+async def heard_by_all(eye: Connection) -> bool:
+    return bool(await eye.fetchval("SELECT count(*) FROM signals WHERE due_at IS NULL AND undelivered IS NULL"))

@@ -110,3 +110,21 @@ def test_the_revisions_are_found_beside_the_package_and_inside_it(
     (installed / "env.py").unlink()
     with pytest.raises(StoreError, match="found neither"):
         migrations.directory()
+
+
+async def test_signals_that_were_stored_before_they_had_places_get_theirs_by_their_time(
+    empty_database_url: str,
+) -> None:
+    await migrations.upgrade(empty_database_url, "0005")
+    async with connected(empty_database_url) as connection:
+        await connection.execute(
+            "INSERT INTO signals (tenant, id, type, data, sent_at) SELECT gen_random_uuid(), n::text, 't', '1', "
+            "now() - make_interval(secs => n) FROM generate_series(1, 10500) AS n"
+        )
+        await migrations.upgrade(empty_database_url, "0006")
+        await connection.execute(
+            "INSERT INTO signals (tenant, id, type, data) VALUES (gen_random_uuid(), '0', 't', '1')"
+        )
+        rows = await connection.fetch("SELECT id, place FROM signals ORDER BY place")
+        assert [int(row["id"]) for row in rows] == list(range(10500, -1, -1))
+        assert len({row["place"] for row in rows}) == 10501

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -11,6 +14,7 @@ from hai_flow.errors import Rejected
 from hai_flow.store import signals
 from hai_flow.store.database import Database
 from tests.store.conftest import STRANGER, TENANT, birth, commit, decision
+from tests.support.waiting import until
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 AT_ONCE = timedelta(0)
@@ -23,9 +27,14 @@ async def keep(db: Database, id: str, type: str = "paid", run_id: UUID | None = 
 
 
 async def found_by(db: Database, run_id: UUID, *types: str, **how: object) -> list[str]:
-    query = {"since": LONG_AGO, "without": (), "limit": 10} | how
-    found = await signals.signals_for(db.api, TENANT, run_id, types, **query)  # type: ignore[arg-type]
+    query = {"since": LONG_AGO, "limit": 10} | how
+    reaches = [signals.Reach(type) for type in types]
+    found = await signals.signals_for(db.api, TENANT, run_id, reaches, **query)  # type: ignore[arg-type]
     return [signal.id for signal in found]
+
+
+def types(*names: str) -> dict[str, bytes | None]:
+    return dict.fromkeys(names)
 
 
 async def test_the_same_signal_again_is_recognised_and_another_one_with_its_id_is_refused(db: Database) -> None:
@@ -53,10 +62,10 @@ async def test_a_signal_is_given_out_again_until_it_is_settled(db: Database) -> 
 
 async def test_a_signal_finds_the_runs_that_wait_for_its_type_or_only_its_addressee(db: Database) -> None:
     a, b, c = sorted(uuid4() for _ in range(3))
-    await signals.subscribe(db.api, TENANT, a, "one", ["paid", "shipped"], 3)
-    await signals.subscribe(db.api, TENANT, a, "two", ["paid"], 7)
-    await signals.subscribe(db.api, TENANT, b, "one", ["paid"], 2)
-    await signals.subscribe(db.api, STRANGER, c, "one", ["paid"], 2)
+    await signals.subscribe(db.api, TENANT, a, "one", types("paid", "shipped"), 3)
+    await signals.subscribe(db.api, TENANT, a, "two", types("paid"), 7)
+    await signals.subscribe(db.api, TENANT, b, "one", types("paid"), 2)
+    await signals.subscribe(db.api, STRANGER, c, "one", types("paid"), 2)
     to_all, to_b = await keep(db, "s1"), await keep(db, "s2", run_id=b)
     assert await signals.subscribers(db.api, to_all) == [signals.Subscriber(a, 7), signals.Subscriber(b, 2)]
     assert await signals.subscribers(db.api, to_b) == [signals.Subscriber(b, 2)]
@@ -66,27 +75,36 @@ async def test_a_signal_finds_the_runs_that_wait_for_its_type_or_only_its_addres
 async def test_a_subscription_that_was_opened_since_is_not_removed_with_the_one_before(db: Database) -> None:
     run_id = uuid4()
     signal = await keep(db, "s1")
-    await signals.subscribe(db.api, TENANT, run_id, "one", ["paid"], 3)
-    await signals.subscribe(db.api, TENANT, run_id, "one", ["paid"], 8)
-    await signals.subscribe(db.api, TENANT, run_id, "one", ["paid"], 3)  # the message of before, delivered once more
+    await signals.subscribe(db.api, TENANT, run_id, "one", types("paid"), 3)
+    await signals.subscribe(db.api, TENANT, run_id, "one", types("paid"), 8)
+    await signals.subscribe(
+        db.api, TENANT, run_id, "one", types("paid"), 3
+    )  # the message of before, delivered once more
     await signals.unsubscribe(db.api, run_id, "paid", 3)
     assert await signals.subscribers(db.api, signal) == [signals.Subscriber(run_id, 8)]
     await signals.unsubscribe(db.api, run_id, "paid", 8)
     assert await signals.subscribers(db.api, signal) == []
 
 
-async def test_a_run_finds_the_signals_for_it_oldest_first_without_those_it_has_taken(db: Database) -> None:
+async def test_a_run_finds_the_signals_for_it_oldest_first_from_where_it_has_read_to(db: Database) -> None:
     run_id = uuid4()
     before = await keep(db, "s1")
-    await keep(db, "s2", run_id=run_id)
+    ours = await keep(db, "s2", run_id=run_id)
     await keep(db, "s3", run_id=uuid4())
     await keep(db, "s4", "shipped")
     await keep(db, "s5", "lost")
     assert await found_by(db, run_id, "paid", "shipped") == ["s1", "s2", "s4"]
-    assert await found_by(db, run_id, "paid", without=["s1"]) == ["s2"]
     assert await found_by(db, run_id, "paid", limit=1) == ["s1"]
-    assert await found_by(db, run_id, "paid", limit=1, after=before) == ["s2"]
     assert await found_by(db, run_id, "paid", since=before.sent_at + timedelta(microseconds=1)) == ["s2"]
+    for reach, left in [
+        (signals.Reach("paid", before.place), ["s2"]),
+        (signals.Reach("paid", before.place - 1, ours.place), ["s1"]),
+        (signals.Reach("paid", before.place, ours.place), []),
+    ]:
+        found = await signals.signals_for(db.api, TENANT, run_id, [reach], since=LONG_AGO, limit=10)
+        assert [signal.id for signal in found] == left
+    by_id = await signals.signals_by_id(db.api, TENANT, run_id, ["s5", "s3", "s2", "s1", "gone"])
+    assert [signal.id for signal in by_id] == ["s1", "s2", "s5"]
 
 
 async def test_what_nobody_can_take_any_more_is_forgotten(db: Database) -> None:
@@ -97,10 +115,66 @@ async def test_what_nobody_can_take_any_more_is_forgotten(db: Database) -> None:
     await keep(db, "since")
     await keep(db, "due")
     for run in (live, ended):
-        await signals.subscribe(db.api, TENANT, run.run_id, "one", ["paid"], 1)
+        await signals.subscribe(db.api, TENANT, run.run_id, "one", types("paid"), 1)
     await db.api.execute("UPDATE signals SET due_at = NULL WHERE id <> 'due'")
     await signals.forget(db.api)
     assert [row[0] for row in await db.api.fetch("SELECT id FROM signals ORDER BY id")] == ["before", "due", "since"]
     assert [row[0] for row in await db.api.fetch("SELECT run_id FROM subscriptions")] == [live.run_id]
     await signals.forget(db.api, kept_for=AT_ONCE)
     assert [row[0] for row in await db.api.fetch("SELECT id FROM signals ORDER BY id")] == ["due", "since"]
+
+
+async def test_signals_of_a_type_become_visible_in_the_order_of_their_places(db: Database) -> None:
+    """Who has read up to a place must never find another one before it, whichever commit takes long."""
+    run_id = uuid4()
+    async with db.api.acquire() as slow:
+        transaction = slow.transaction()
+        await transaction.start()
+        first, _ = await signals.store_signal(slow, TENANT, "slow", "paid", b"1")
+        second = asyncio.create_task(keep(db, "quick"))
+        await until(lambda: _waits_for_a_turn(db))
+        others = [await keep(db, "other type", "shipped"), await keep(db, "to one", run_id=run_id)]
+        assert await found_by(db, run_id, "paid") == ["to one"]  # not "quick"
+        assert not second.done()
+        await transaction.commit()
+    assert first.place < min(other.place for other in others) < (await second).place
+    assert await found_by(db, run_id, "paid") == ["slow", "to one", "quick"]
+
+
+async def _waits_for_a_turn(db: Database) -> bool:
+    return bool(await db.api.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"))
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+async def test_what_a_run_reads_does_not_depend_on_how_many_signals_came_before(db: Database, analyzed: bool) -> None:
+    """Nor on how many came for other runs, or on how many other runs wait."""
+    run_id = uuid4()
+    many = """
+    INSERT INTO signals (tenant, id, type, run_id, data, due_at)
+    SELECT $1, n::text, 'paid', CASE n % 3 WHEN 0 THEN $2::uuid WHEN 1 THEN gen_random_uuid() END, 'x', NULL
+    FROM generate_series(1, 6000) AS n
+    """
+    await db.api.execute(many, TENANT, run_id)
+    await db.api.execute(
+        "INSERT INTO subscriptions (run_id, path, type, tenant, opened_seq) "
+        "SELECT gen_random_uuid(), 'one', 'paid', $1, 1 FROM generate_series(1, 3000)",
+        TENANT,
+    )
+    if analyzed:
+        await db.api.execute("ANALYZE signals, subscriptions")
+    last = await keep(db, "last", run_id=run_id)
+    reads: list[tuple[str, list[object]]] = [
+        (signals._FOR_RUN, [TENANT, run_id, ["paid"], [last.place - 1], [last.place - 1], LONG_AGO, 10]),
+        (signals._UNSETTLED_BEFORE, [TENANT, "paid", last.place]),
+        (signals._ITS_SUBSCRIBERS, [TENANT, "paid", run_id]),
+    ]
+    for query, given in reads:
+        plan = json.loads(await db.api.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", *given))[0]["Plan"]
+        assert _rows_read(plan) <= 5, plan
+
+
+def _rows_read(plan: dict[str, Any]) -> float:
+    """The rows that the scans of tables touched, given back or not."""
+    read = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
+    own = read if "Relation Name" in plan else 0
+    return own + sum(_rows_read(below) for below in plan.get("Plans", ()))
