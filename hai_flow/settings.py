@@ -115,7 +115,8 @@ class Settings:
     )
     allowed_hosts: tuple[str, ...] = _names(
         "Further names (without port, separated by commas) that a request's Host header may have, beside the loopback "
-        "names and host itself. Others are refused, which keeps a web page from reaching us by a name of its own."
+        "names and host itself. Others are refused, which keeps a web page from reaching us by a name of its own. "
+        "Needed with allow_remote."
     )
     allowed_origins: tuple[str, ...] = _names(
         "Origins of web pages (like https://app.example.com, separated by commas) that may call us from a browser, "
@@ -257,6 +258,11 @@ class Settings:
             problems.append(
                 f"{variable('host')}: {self.host} can be reached from other machines and there is no authentication. "
                 f"Listen on 127.0.0.1, or set {variable('allow_remote')}=1 if something in front authenticates."
+            )
+        if self.allow_remote and not self.allowed_hosts:
+            problems.append(
+                f"{variable('allow_remote')}: expected {variable('allowed_hosts')} as well, the names under which this "
+                "server is called; without them a web page of any name could call it from its visitors' browsers."
             )
         if self.database_url is not None and not self.database_url.startswith(("postgresql://", "postgres://")):
             problems.append(

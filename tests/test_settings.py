@@ -73,7 +73,13 @@ def test_all_mistakes_are_reported_at_once() -> None:
 def test_listening_beyond_this_machine_is_refused_unless_it_is_asked_for(host: str) -> None:
     (problem,) = problems_of(HAI_FLOW_HOST=host)
     assert "HAI_FLOW_ALLOW_REMOTE=1" in problem
-    assert Settings.from_environment({"HAI_FLOW_HOST": host, "HAI_FLOW_ALLOW_REMOTE": "1"}).host == host
+    remote = {"HAI_FLOW_HOST": host, "HAI_FLOW_ALLOW_REMOTE": "1", "HAI_FLOW_ALLOWED_HOSTS": "flow.example.com"}
+    assert Settings.from_environment(remote).host == host
+
+
+def test_listening_beyond_this_machine_needs_the_names_that_the_server_is_called_by() -> None:
+    (problem,) = problems_of(HAI_FLOW_ALLOW_REMOTE="1")
+    assert "expected HAI_FLOW_ALLOWED_HOSTS as well" in problem
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost"])

@@ -13,21 +13,22 @@ from hai_flow.api.problems import problem
 from hai_flow.settings import Settings
 
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
+_EVERY_ADDRESS: Final = frozenset({"0.0.0.0", "::", "[::]"})
 _EVERY_RESPONSE: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 
 
 class Guard:
-    """Refuses what a web page could make a visitor's browser send here (PROMISES section 4, threat 10).
+    """Refuses what a web page could make a visitor's browser send here.
 
-    The Host must be one of ours (DNS rebinding). A request of another page must come from an allowed origin (CSRF):
-    browsers say so in Origin, or, where they send none, in Sec-Fetch-Site; a link that is followed is no such request.
-    Allowed origins get CORS headers, no one else does.
+    The Host must be one of ours: a page of a name that an attacker lets point here (DNS rebinding) sends that name, as
+    Host and in Origin alike, so to compare these two with each other would prove nothing. A request of another page
+    must come from an allowed origin (CSRF): browsers say so in Origin, or, where they send none, in Sec-Fetch-Site; a
+    link that is followed is no such request. Allowed origins get CORS headers, no one else does.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._hosts = frozenset(_host_names((*_LOOPBACK_NAMES, settings.host, *settings.allowed_hosts)))
-        self._any_host = settings.allow_remote and not settings.allowed_hosts
         self._origins = frozenset(settings.allowed_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,10 +56,10 @@ class Guard:
         host, origin = headers.one(b"host"), headers.one(b"origin")
         if headers.twice(b"host") or headers.twice(b"origin"):
             return problem(400, "header_twice", "expected one Host and at most one Origin.")
-        if not self._any_host and _name_of(host) not in self._hosts:
+        if _name_of(host) not in self._hosts:
             return problem(421, "host_unknown", f"this server is not {host[:200]!r}; see HAI_FLOW_ALLOWED_HOSTS.")
         if origin:
-            if origin in self._origins or _is_of(origin, host):
+            if origin in self._origins or self._is_own(origin, host):
                 return None
             return problem(
                 403, "origin_refused", f"pages of {origin[:200]!r} may not call; see HAI_FLOW_ALLOWED_ORIGINS."
@@ -67,6 +68,14 @@ class Guard:
         if headers.one(b"sec-fetch-site") in ("cross-site", "same-site") and not followed:
             return problem(403, "origin_refused", "another site's page may not call; see HAI_FLOW_ALLOWED_ORIGINS.")
         return None
+
+    def _is_own(self, origin: str, host: str) -> bool:
+        """Whether the page is one of this server, under a name that the settings know."""
+        try:
+            place = urlsplit(origin).netloc.lower()
+        except ValueError:
+            return False
+        return _name_of(place) in self._hosts and place == host.lower()
 
 
 class _Headers:
@@ -82,13 +91,6 @@ class _Headers:
 
     def twice(self, name: bytes) -> bool:
         return sum(key == name for key, _ in self._items) > 1
-
-
-def _is_of(origin: str, host: str) -> bool:
-    try:
-        return bool(host) and urlsplit(origin).netloc.lower() == host.lower()
-    except ValueError:
-        return False
 
 
 def _cors(origin: str) -> list[tuple[bytes, bytes]]:
@@ -120,6 +122,8 @@ def _with_headers(send: Send, more: Iterable[tuple[bytes, bytes]]) -> Send:
 
 def _host_names(hosts: Iterable[str]) -> Iterable[str]:
     for host in hosts:
+        if host in _EVERY_ADDRESS:  # listening on it makes it no name of ours: browsers reach this machine by it
+            continue
         yield f"[{host}]" if ":" in host and not host.startswith("[") else host.lower()
 
 

@@ -64,14 +64,16 @@ def test_somebody_who_is_nobody_is_refused(http: Checked, who: str) -> None:
     assert code(http.get("/v1/pendings", headers={"HAI-Act-As": who})) == (422, "act_as.invalid")
 
 
-@pytest.mark.parametrize(
-    "settings", [{"act_as": False}, {"allow_remote": True}, {"host": "0.0.0.0", "allow_remote": True}], ids=str
-)
+REMOTE = {"allow_remote": True, "allowed_hosts": ("flow.example.com",)}
+
+
+@pytest.mark.parametrize("settings", [{"act_as": False}, REMOTE, {"host": "0.0.0.0", **REMOTE}], ids=str)
 def test_a_server_that_others_can_reach_or_that_is_none_for_development_believes_nobody(
     settings: dict[str, Any],
 ) -> None:
-    believing = settings.pop("act_as", True)
-    app = SimpleNamespace(state=SimpleNamespace(settings=Settings(**settings), act_as=believing))
+    believing = settings.get("act_as", True)
+    given = {name: value for name, value in settings.items() if name != "act_as"}
+    app = SimpleNamespace(state=SimpleNamespace(settings=Settings(**given), act_as=believing))
     request: Any = SimpleNamespace(app=app)
     with pytest.raises(Rejected) as refusal:
         get_principal(request, "user:ann,role:boss")
