@@ -7,11 +7,374 @@ from typing import Final
 from tests.mutants.mutant import Room
 from tests.mutants.operators import Target
 
-ROOMS: Final[tuple[Room, ...]] = ()
+_T: Final = "tests/engine/test_"
+
+# --- people -----------------------------------------------------------------------------------------------------------
+
+people = Room("hai_flow/engine/people.py", f"{_T}approvals.py", f"{_T}approvals_time.py", f"{_T}approvals_edit.py")
+people.bug(
+    "who must not vote is not refused",
+    ("    _demand_eligible(draft, pending, by)\n    if isinstance(given", "    if isinstance(given"),
+)
+people.bug(
+    "a question that has expired takes an answer",
+    ("    _demand_open(draft, pending)\n    _demand_eligible", "    _demand_eligible"),
+)
+people.bug(
+    "a deadline that has passed refuses nobody until its timer fires",
+    ('if pending.status == "expired" or _is_overdue(draft, pending):', 'if pending.status == "expired":'),
+)
+people.bug(
+    "somebody votes twice",
+    ("    spent = _ids(by) & ballot.who_voted(pending.votes)\n", "    spent: set[str] = set()\n"),
+)
+people.bug(
+    "a delegate votes beside the one they vote for",
+    ("return {principal.id, person_of(principal)}", "return {principal.id}"),
+)
+people.bug(
+    "the same answer again is refused",
+    ("if isinstance(given, Reading) and _is_known(pending, given, by):", "if False:"),
+)
+people.bug(
+    "an answer that says something else than the one that decided is taken for it",
+    ('("open", "expired", "voided") and reading.sha == pending.answer_sha:', '("open", "expired", "voided"):'),
+)
+people.bug(
+    "a call begins with arguments that nobody approved",
+    ("    return passed is not None and passed.opened.args == args", "    return passed is not None"),
+    by=(f"{_T}approvals_in_runs.py", f"{_T}approvals_edit.py", f"{_T}approvals.py"),
+)
+people.bug(
+    "a gate that was rejected lets the call begin",
+    (
+        'return found if passed and found.value["decision"] == ballot.APPROVE else None',
+        "return found if passed else None",
+    ),
+    by=(f"{_T}approvals_in_runs.py", f"{_T}approvals_edit.py", f"{_T}approvals_time.py", f"{_T}approvals.py"),
+)
+people.bug(
+    "what is performed is not compared with what was shown",
+    ("    elif _digest_with(draft, approved.opened, args) != approved.opened.digest:\n", "    elif False:\n"),
+    by=(f"{_T}approvals_in_runs.py", f"{_T}approvals_edit.py"),
+)
+people.bug(
+    "an edit leaves the digest as it was",
+    ("args=reading.args, digest=bound)", "args=reading.args, digest=opened.digest)"),
+    by=(f"{_T}approvals_edit.py", f"{_T}approvals_in_runs.py"),
+)
+people.bug(
+    "an error in `when` skips the gate",
+    (
+        "return gate.when is None or draft.truth(gate.when, step, args=values.loads(args))",
+        "try:\n"
+        "        return gate.when is None or draft.truth(gate.when, step, args=values.loads(args))\n"
+        "    except Raised:\n"
+        "        return False",
+    ),
+    by=(f"{_T}approvals_in_runs.py", f"{_T}approvals_edit.py", f"{_T}approvals.py"),
+)
+people.bug(
+    "a rejection goes on behind the step",
+    (
+        "        _reject(draft, step, result, message)\n",
+        "        endings.finish(draft, step, result, approval=result)\n",
+    ),
+)
+people.bug(
+    "votes of an earlier stage decide in a stage that nobody can decide",
+    ("decision = None if rules.fault else ballot.verdict(rules, pending)", "decision = ballot.verdict(rules, pending)"),
+    by=(f"{_T}approvals_time.py", f"{_T}approvals_random.py"),
+)
+people.bug(
+    "reminders are those of the first stage for ever",
+    (
+        "due = max(draft.now, pending.since + delays[pending.reminded])",
+        "due = max(draft.now, pending.opened.at + delays[pending.reminded])",
+    ),
+)
+people.bug(
+    "a pause does not halt the clock of a question that it should halt",
+    ('kind="halting_deadline" if halts else "deadline", due=due)', 'kind="deadline", due=due)'),
+)
+people.bug(
+    "a late result settles the doubt about another attempt",
+    ('or found.opened.kind != "doubt" or state.steps[path].attempt != attempt:', 'or found.opened.kind != "doubt":'),
+    by=(f"{_T}answers.py", f"{_T}failing.py", f"{_T}stopping.py"),
+)
+people.bug(
+    "of two different answers to one question in one request the first counts",
+    ("            if same[1].sha != entry[1].sha:\n", "            if False:\n"),
+    by=(f"{_T}answers.py", f"{_T}approvals.py"),
+)
+
+approval = Room(
+    "hai_flow/engine/approval.py",
+    f"{_T}approvals_edit.py",
+    f"{_T}approvals.py",
+    f"{_T}answers.py",
+    f"{_T}approvals_in_runs.py",
+)
+approval.bug(
+    "an approval of another content counts",
+    ("    if digest is not None and digest != opened.digest:\n", "    if False:\n"),
+)
+approval.bug(
+    "a digest is the same in every run",
+    ("values.dumps([workflow_sha256, run_id, content])", "values.dumps([workflow_sha256, content])"),
+)
+approval.bug(
+    "a digest is the same in every version",
+    ("values.dumps([workflow_sha256, run_id, content])", "values.dumps([run_id, content])"),
+)
+approval.bug(
+    "a digest does not cover the evidence",
+    ("[opened.path, opened.args, opened.evidence, *shown]", "[opened.path, opened.args, *shown]"),
+)
+approval.bug(
+    "a digest does not cover the arguments",
+    ("[opened.path, opened.args, opened.evidence, *shown]", "[opened.path, opened.evidence, *shown]"),
+)
+approval.bug(
+    "1 approves, since it equals true",
+    ("if raw is True or raw ==", "if raw == True or raw =="),
+    ("approved is True or approved is False or approved in", "approved in (True, False) or approved in"),
+)
+approval.bug(
+    "what is not understood approves",
+    (
+        '    raise refused(opened, "expected true, false, {approved}',
+        '    return {"decision": "approve"}\n    raise refused(opened, "expected true, false, {approved}',
+    ),
+)
+approval.bug("a rejection may edit", ("if edits is not None and decision != ballot.APPROVE:", "if False:"))
+approval.bug(
+    "any argument may be edited",
+    ("if allowed is not True and pointer not in", "if allowed is False and pointer not in"),
+)
+approval.bug(
+    "an edit changes the type of an argument",
+    ("if tool is None and _json_type(before) != _json_type(value):", "if False:"),
+)
+approval.bug(
+    "values that do not fit the form are taken",
+    (
+        "chosen = _valid(opened, form, form.with_defaults({} if chosen is None else chosen))",
+        "chosen = form.with_defaults({} if chosen is None else chosen)",
+    ),
+)
+approval.bug(
+    "who says that a call happened need not say with what result",
+    ('if decision == HAPPENED and "result" not in given:', "if False:"),
+)
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+endings = Room("hai_flow/engine/endings.py", f"{_T}undo.py", f"{_T}failing.py", f"{_T}stopping.py", f"{_T}blocks.py")
+endings.bug(
+    "what finished first is undone first",
+    (
+        "for p, seq in undoables.items() if p != owner.path",
+        "for p, seq in ((p, -n) for p, n in undoables.items()) if p != owner.path",
+    ),
+)
+endings.bug(
+    "an error undoes what a `finally` has done",
+    ("(is_inside(path, scope) and not in_cleanup(path[len(scope) :]))", "is_inside(path, scope)"),
+)
+endings.bug(
+    "a `finally` does not run behind a failure",
+    ("    elif step.finally_ is not None and not cleaned:\n", "    elif False:\n"),
+)
+endings.bug(
+    "a `finally` runs twice",
+    ("    elif step.finally_ is not None and not cleaned:\n", "    elif step.finally_ is not None:\n"),
+)
+endings.bug(
+    "a `catch` catches what it has raised itself",
+    ("caught = None if over else catching(step.catch, error.code)", "caught = catching(step.catch, error.code)"),
+)
+endings.bug(
+    "an error in a `finally` hides the one before it",
+    (
+        "            _raise_from(draft, owner, known.error)  # an earlier error stands\n",
+        "            _raise_from(draft, owner, error)\n",
+    ),
+)
+endings.bug(
+    "an error inside a handler forgets what it handled",
+    ("cause = draft.state.steps[path].error if error.cause is None else", "cause = None if error.cause is None else"),
+)
+endings.bug(
+    "an effect that may happen only once is tried again",
+    ('        if step.delivery == "at_most_once":\n            return None\n', ""),
+)
+endings.bug(
+    "a race is over with the first branch that fails",
+    ("        if joined.dropped < joined.left:\n            return\n", ""),
+)
+endings.bug(
+    "the other branches go on when one has failed",
+    (
+        '    end(draft, parallel, Ending("failed", error=error, reason=f"branch {branch} failed"))',
+        "    fail(draft, parallel, error)",
+    ),
+)
+endings.bug(
+    "a message that an attempt was streaming stays open when it fails",
+    ("    close_message(draft, step.path, aborted=True)\n    if _left_to_the_stop", "    if _left_to_the_stop"),
+    by=(f"{_T}failing.py", "tests/wire/test_hai_encoder.py", f"{_T}values.py"),
+)
+endings.bug(
+    "a call that was shown is resolved twice",
+    ("    if call is None or call.result is not None:\n        return\n", ""),
+    by=f"{_T}values.py",
+)
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+decide = Room("hai_flow/engine/decide.py", f"{_T}pause.py", f"{_T}stopping.py", f"{_T}answers.py", f"{_T}failing.py")
+decide.bug(
+    "a clock that goes back makes the run's time go back",
+    ("draft = Draft(plan, state, max(now, state.at), limits)", "draft = Draft(plan, state, now, limits)"),
+    by=(f"{_T}pause.py", f"{_T}transitions.py"),
+)
+decide.bug(
+    "the result of an attempt that is closed is recorded",
+    ("    elif draft.state.attempts.get(path) != attempt:\n        raise", "    elif False:\n        raise"),
+)
+decide.bug("a lost attempt does not cut off its late chunks", ("    draft.cut = True\n    stopping", "    stopping"))
+decide.bug(
+    "what timed out does not cut off its late chunks",
+    ("            draft.cut = True\n            endings.attempt_failed", "            endings.attempt_failed"),
+)
+decide.bug(
+    "five losses together condemn a run, though another effect may be the culprit",
+    ("and alone and draft.state.status in", "and draft.state.status in"),
+)
+decide.bug("while paused everybody's time goes on", ("(halted and timer.kind not in TIMERS_WHILE_HALTED)", "False"))
+decide.bug(
+    "while paused nobody's time goes on",
+    ("(halted and timer.kind not in TIMERS_WHILE_HALTED)", "halted"),
+    by=(f"{_T}pause.py", f"{_T}approvals_in_runs.py", f"{_T}approvals_time.py"),
+)
+decide.bug(
+    "a timer fires though what it was for is over", ("if timer not in draft.state.timers or (halted", "if (halted")
+)
+decide.bug(
+    "a timer fires one instant late", ("        if timer.due > draft.now:\n", "        if timer.due >= draft.now:\n")
+)
+decide.bug(
+    "a timeout is due one instant late",
+    ("if due <= worked]", "if due < worked]"),
+    by=(f"{_T}failing.py", f"{_T}loops.py"),
+)
+decide.bug(
+    "an inner timeout goes before that of the block around it",
+    ('key=lambda path: (path.count("/"), path))', 'key=lambda path: (-path.count("/"), path))'),
+    by=(f"{_T}failing.py", f"{_T}loops.py", f"{_T}blocks.py"),
+)
+decide.bug(
+    "a resumed run does not see what fell due while it was paused",
+    ('    if status != "queued":\n        _fire_timers(draft)\n', '    if status != "queued":\n'),
+)
+decide.bug(
+    "a stop waits for ever for what does not react",
+    (
+        '    if in_flight:\n        draft.emit(e.TimerSet, path="", kind="grace"',
+        '    if False:\n        draft.emit(e.TimerSet, path="", kind="grace"',
+    ),
+)
+decide.bug(
+    "children are not told of a stop",
+    ('    children.pass_down(draft, "stop", command.by, command.reason)\n', ""),
+    by=f"{_T}children.py",
+)
+decide.bug(
+    "a failed run goes on without a slot",
+    ('if status == "failed" and draft.state.key is not None:', "if False:"),
+    by=f"{_T}queueing.py",
+)
+decide.bug(
+    "a turn ends while an effect is in flight",
+    (
+        "    if not state.turn_open or is_working(state):\n        return\n",
+        "    if not state.turn_open:\n        return\n",
+    ),
+    by=(f"{_T}transitions.py", f"{_T}pause.py", f"{_T}blocks.py"),
+)
+decide.bug(
+    "a turn stays open while only people can move the run",
+    ('            draft.end_turn("waiting")\n', "            pass\n"),
+)
+decide.bug(
+    "a queued run begins without being admitted",
+    ("    if command.queued:\n        slots.queue(draft, cancels=command.cancels)\n", ""),
+    by=f"{_T}queueing.py",
+)
+
+# --- children, signals ------------------------------------------------------------------------------------------------
+
+children = Room("hai_flow/engine/children.py", f"{_T}children.py")
+children.bug("children have children without end", ("    if depth > DEPTH_MAX:\n", "    if False:\n"))
+children.bug(
+    "a child's end is taken for that of another attempt",
+    (
+        "if path not in draft.state.children or draft.state.attempts.get(path) != attempt:",
+        "if path not in draft.state.children:",
+    ),
+)
+children.bug(
+    "a parent does not hear that its child has ended",
+    ("    if state.ended:\n        error", "    if False:\n        error"),
+)
+children.bug(
+    "a parent hears of every decision of its child",
+    ("    if parent is None or state.status == before.status:\n", "    if parent is None:\n"),
+)
+children.bug("a stop stops the children that clean up", ('if what != "stop" or not in_cleanup(path):', "if True:"))
+children.bug("a child has its parent's whole timeout", ("max(0, timeout - state.worked_at(draft.now))", "timeout"))
+children.bug(
+    "a child that ran out of time was stopped", ("    elif command.reason == TIMED_OUT:\n", "    elif False:\n")
+)
+
+signals = Room("hai_flow/engine/signals.py", f"{_T}signals.py")
+signals.bug("a signal is taken twice", ("    taken = command.id in draft.state.signals\n", "    taken = False\n"))
+signals.bug(
+    "a run takes a signal from before it began",
+    ("if not taken and command.sent_at >= draft.state.started_at:", "if not taken:"),
+)
+signals.bug(
+    "a signal is for the step that has waited least",
+    (
+        "return sorted(waiting, key=lambda path: (state.steps[path].started_at, path))",
+        "return sorted(waiting, key=lambda path: (-state.steps[path].started_at, path))",
+    ),
+)
+signals.bug(
+    "a signal that does not match is taken",
+    ("    if subscription.match is None:\n        return True\n", "    return True\n"),
+)
+signals.bug(
+    "a match that fails takes the signal",
+    ("path=step.path)\n        return False\n", "path=step.path)\n        return True\n"),
+)
+signals.bug("of several signals one counts for two", ("if number not in met and _matches(", "if _matches("))
+signals.bug(
+    "any one of several signals is enough",
+    ('awaits = tuple(dict.fromkeys(left)) if verb.mode == "all" else ()', "awaits = ()"),
+)
+
+ROOMS: Final = (people, approval, endings, decide, children, signals)
 
 _APPROVALS: Final = ("tests/engine/test_approvals.py", "tests/engine/test_approvals_time.py")
 
-_PEOPLE: Final = (*_APPROVALS, "tests/engine/test_approvals_edit.py", "tests/engine/test_approvals_in_runs.py")
+_PEOPLE: Final = (
+    "tests/engine/test_policies.py",
+    *_APPROVALS,
+    "tests/engine/test_approvals_edit.py",
+    "tests/engine/test_approvals_in_runs.py",
+)
 
 TARGETS: Final = (
     Target("hai_flow/engine/ids.py", ("tests/engine/test_ids.py",)),

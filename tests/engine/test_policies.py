@@ -1,0 +1,115 @@
+"""The rules of a question once their holes are filled: whom each stage asks, excludes, notifies, and means by `all`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hai_flow.engine.ballot import Rules, rules_of
+from hai_flow.engine.draft import EVENT_BYTES_MAX
+from tests.support.people import DAY, HOUR, REQUESTER, Asked, approving, asking, escalate, failure, lit, policy
+
+BOARD = {"board": ("user:ann", "user:bob", "user:joe"), "wide": ("user:ann", "group:staff")}
+
+
+def rules(from_: Any = ("role:boss",), **more: Any) -> Rules:
+    return rules_of(Asked(approving(policy(from_, **more), roles=BOARD)).pending)
+
+
+def impossible(from_: Any, **more: Any) -> str:
+    """What is said of a question that nobody could ever decide."""
+    return failure(approving(policy(from_, **more), roles=BOARD)).message
+
+
+def test_people_that_can_be_listed_are_without_those_who_are_surely_excluded() -> None:
+    assert rules(("role:board",), exclude=["user:bob"]).people == {
+        "user:ann": ("role:board",),
+        "user:joe": ("role:board",),
+    }
+    assert rules(("user:ann", "role:board")).people == {
+        "user:ann": ("user:ann", "role:board"), "user:bob": ("role:board",), "user:joe": ("role:board",),
+    }  # fmt: skip
+    assert rules(("user:ann",), exclude=["role:intern"]).people == {"user:ann": ("user:ann",)}
+    assert rules(("role:wide",)).people is None
+
+
+def test_everybody_is_whom_the_quorum_of_all_means() -> None:
+    assert rules(("role:board",), quorum="all").everyone == ("user:ann", "user:bob", "user:joe")
+    assert rules(("role:board",)).everyone == ()
+
+
+@pytest.mark.parametrize(
+    ("from_", "exclude", "asked"),
+    [
+        (("anyone",), None, True),
+        (("role:boss", "requester"), [], True),
+        (("role:boss",), [], False),
+        (("requester",), ["role:intern"], True),
+        (("role:boss", "requester"), ["requester"], False),
+        (("role:boss",), ["requester"], False),
+        (("role:boss", REQUESTER), [], True),
+    ],
+    ids=str,
+)
+def test_who_started_the_run_is_asked_if_they_may_surely_vote(from_: Any, exclude: Any, asked: bool) -> None:
+    more: dict[str, Any] = {"quorum": {"role:boss": 1}} if "role:boss" in from_ else {}
+    assert rules(from_, exclude=exclude, **more).asks_requester is asked
+
+
+def test_who_started_the_run_is_excluded_unless_they_are_named_or_it_is_no_approval() -> None:
+    assert rules(("role:boss",)).exclude == ("requester",)
+    assert rules(("role:boss", "anyone")).exclude == ()
+    assert rules(("role:boss",), exclude=["user:bob"]).exclude == ("user:bob",)
+    form = policy(("role:boss",), exclude=["user:bob"])
+    assert rules_of(Asked(asking(form)).pending).exclude == ()
+
+
+def test_a_stage_takes_over_what_the_one_before_it_does_not_say_again() -> None:
+    stages = (
+        escalate(DAY, from_=["user:ann", "user:bob"], quorum="all"),
+        escalate(2 * DAY, notify=(lit("ops"),), exclude=["user:bob"], quorum=1, remind=(HOUR, 1000)),
+    )
+    first = rules(("role:boss",), notify=(lit("boss"),), remind=(2000, 1000), escalations=stages)
+    second, third = first.escalations
+    assert (first.deadline, first.notify, first.remind) == (HOUR, ("boss",), (1000, 2000))
+    assert (second.deadline, second.notify, second.remind) == (DAY, ("boss",), (1000, 2000))
+    assert (second.from_, second.quorum, second.everyone) == (("user:ann", "user:bob"), "all", ("user:ann", "user:bob"))
+    assert (third.deadline, third.notify, third.remind) == (2 * DAY, ("ops",), (1000, HOUR))
+    assert (third.from_, third.exclude, third.quorum) == (("user:ann", "user:bob"), ("user:bob",), 1)
+    assert third.people == {"user:ann": ("user:ann",)}
+    assert all(not stage.escalations for stage in first.escalations)
+
+
+def test_who_is_notified_is_the_documents_default_unless_the_policy_says_it() -> None:
+    plan = replace(approving(policy()), default_notify=(lit("everybody"),))
+    assert rules_of(Asked(plan).pending).notify == ("everybody",)
+    plan = replace(approving(policy(notify=(lit("boss"),))), default_notify=(lit("everybody"),))
+    assert rules_of(Asked(plan).pending).notify == ("boss",)
+
+
+def test_a_question_that_nobody_can_decide_says_what_is_wrong_with_it() -> None:
+    assert "`from` names nobody" in impossible(())
+    assert "`from`: expected a selector" in impossible(("ann",), quorum="all")
+    assert "`quorum: all` needs people that can be listed; `from` has others" in impossible(
+        ("role:boss",), quorum="all"
+    )
+    assert "the quorum of 2 can't be reached: those who may decide are user:ann" in impossible(("user:ann",), quorum=2)
+    assert "those who may decide are nobody" in impossible(("user:ann",), exclude=["user:ann"])
+    seats = {"quorum": {"user:joe": 1, "any": 2}, "exclude": ["user:joe"]}
+    assert "the quorum of user:joe: 1, any: 2 can't be reached" in impossible(("role:board",), **seats)
+
+
+def test_rules_that_are_larger_than_an_event_are_not_asked() -> None:
+    crowd = [f"user:{number:0180}" for number in range(EVENT_BYTES_MAX // 180)]
+    assert failure(approving(policy(lit(crowd)))).code == "expression.too_large"
+
+
+def test_every_selector_by_which_somebody_is_let_in_or_counted_is_looked_for_in_a_vote() -> None:
+    stages = (escalate(DAY, from_=["role:cfo"], quorum={"role:sre": 1, "any": 2}, exclude=["group:staff"]),)
+    first = rules(
+        ("role:boss", "user:ann"), quorum={"user:bob": 1, "any": 1}, exclude=["role:intern"], escalations=stages
+    )
+    assert first.selectors() == ("role:boss", "user:ann", "user:bob", "role:cfo", "role:sre")
+    assert first.exclusions() == ("role:intern", "group:staff")
