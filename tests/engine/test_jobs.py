@@ -6,7 +6,18 @@ import msgspec
 import pytest
 from immutables import Map
 
-from hai_flow.engine.jobs import Continue, Perform, is_busy, is_working, next_ready, open_jobs, performed, wake_at
+from hai_flow.engine.jobs import (
+    Continue,
+    Due,
+    Perform,
+    is_busy,
+    is_working,
+    next_due,
+    next_ready,
+    open_jobs,
+    performed,
+    wake_at,
+)
 from hai_flow.engine.retry import SUSPECT_AFTER_LOST
 from hai_flow.engine.state import RunState, Status, StepState, Timer
 
@@ -100,4 +111,20 @@ def test_while_a_run_is_halted_only_the_time_of_people_goes_on(status: Status) -
     )
     assert wake_at(state(status=status, timers=timers)) == 50
     assert wake_at(state(status=status, timers=timers[:2])) is None
-    assert wake_at(state(status=status, timers=timers[2:][::-1])) == 50, "whatever their order"
+
+
+def test_of_timeouts_that_are_due_at_once_that_of_the_outermost_block_is_the_first() -> None:
+    timeouts = Map({"a/b": 40, "z": 40, "b": 40, "a/c": 30, "a": 30})
+    late = state(timeouts=timeouts, running_since=1000, worked=10)
+    assert next_due(late) == Due(1020, "a")
+    assert next_due(msgspec.structs.replace(late, timeouts=timeouts.delete("a").delete("a/c"))) == Due(1030, "b")
+    timer = Timer(1020, "w", "wait")
+    assert next_due(msgspec.structs.replace(late, timers=(timer,))) == Due(1020, "w", timer)
+    assert next_due(msgspec.structs.replace(late, timers=(Timer(1021, "w", "wait"),))) == Due(1020, "a")
+
+
+def test_the_timeouts_of_attempts_may_be_left_out() -> None:
+    late = state(timeouts=Map({"a": 10, "b": 90}), attempts=Map({"a": 1}), running_since=1000)
+    assert next_due(late) == Due(1010, "a")
+    assert next_due(late, attempts=False) == Due(1090, "b")
+    assert next_due(msgspec.structs.replace(late, timeouts=Map({"a": 10})), attempts=False) is None

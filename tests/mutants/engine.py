@@ -246,37 +246,65 @@ decide.bug(
 decide.bug("a lost attempt does not cut off its late chunks", ("    draft.cut = True\n    stopping", "    stopping"))
 decide.bug(
     "what timed out does not cut off its late chunks",
-    ("            draft.cut = True\n            endings.attempt_failed", "            endings.attempt_failed"),
+    ("        draft.cut = True\n        endings.attempt_failed", "        endings.attempt_failed"),
+    by=(f"{_T}failing.py", f"{_T}time.py"),
 )
 decide.bug(
     "five losses together condemn a run, though another effect may be the culprit",
     ("and alone and draft.state.status in", "and draft.state.status in"),
 )
-decide.bug("while paused everybody's time goes on", ("(halted and timer.kind not in TIMERS_WHILE_HALTED)", "False"))
-decide.bug(
-    "while paused nobody's time goes on",
-    ("(halted and timer.kind not in TIMERS_WHILE_HALTED)", "halted"),
-    by=(f"{_T}pause.py", f"{_T}approvals_in_runs.py", f"{_T}approvals_time.py"),
-)
-decide.bug(
-    "a timer fires though what it was for is over", ("if timer not in draft.state.timers or (halted", "if (halted")
-)
-decide.bug(
-    "a timer fires one instant late", ("        if timer.due > draft.now:\n", "        if timer.due >= draft.now:\n")
-)
-decide.bug(
-    "a timeout is due one instant late",
-    ("if due <= worked]", "if due < worked]"),
-    by=(f"{_T}failing.py", f"{_T}loops.py"),
-)
-decide.bug(
-    "an inner timeout goes before that of the block around it",
-    ('key=lambda path: (path.count("/"), path))', 'key=lambda path: (-path.count("/"), path))'),
-    by=(f"{_T}failing.py", f"{_T}loops.py", f"{_T}blocks.py"),
-)
 decide.bug(
     "a resumed run does not see what fell due while it was paused",
-    ('    if status != "queued":\n        _fire_timers(draft)\n', '    if status != "queued":\n'),
+    (
+        '    if status != "queued":\n        _pass_time(draft, draft.clock, since=draft.clock)\n',
+        '    if status != "queued":\n',
+    ),
+)
+decide.bug(
+    "what fell due while the run was paused happens as of then",
+    (
+        '    if status != "queued":\n        _pass_time(draft, draft.clock, since=draft.clock)\n',
+        '    if status != "queued":\n        _pass_time(draft, draft.clock)\n',
+    ),
+    by=(f"{_T}time.py", f"{_T}pause.py"),
+)
+decide.bug(
+    "a command is decided before what was due before it",
+    ("undecided = not _pass_time_before(draft, command) and not isinstance(command, _FOR_TIME)", "undecided = False"),
+    by=f"{_T}time.py",
+)
+decide.bug(
+    "what is due happens as of now",
+    ("        draft.now = max(due.at, since)\n", ""),
+    by=f"{_T}time.py",
+)
+decide.bug(
+    "what is due at the instant of a command happens behind it",
+    ("is not None and due.at <= until:", "is not None and due.at < until:"),
+    by=f"{_T}time.py",
+)
+decide.bug(
+    "a signal is decided as of when it is offered",
+    ("        until = min(until, command.sent_at)\n", "        pass\n"),
+    by=f"{_T}time.py",
+)
+decide.bug(
+    "a result is decided as of when it is recorded",
+    ("        until = min(until, command.ended_at)\n", "        pass\n"),
+    by=f"{_T}time.py",
+)
+decide.bug(
+    "a run that can't be stored can't be stopped, for what is due before that",
+    (
+        "    if halted_for_good or isinstance(command, c.NeedAttention):\n",
+        "    if isinstance(command, c.NeedAttention):\n",
+    ),
+    by=f"{_T}time.py",
+)
+decide.bug(
+    "what is due has no bounds",
+    ("        if passed and not draft.within_bounds():\n", "        if False:\n"),
+    by=f"{_T}time.py",
 )
 decide.bug(
     "a stop waits for ever for what does not react",
@@ -339,7 +367,13 @@ children.bug(
 )
 
 signals = Room("hai_flow/engine/signals.py", f"{_T}signals.py")
-signals.bug("a signal is taken twice", ("    taken = command.id in draft.state.signals\n", "    taken = False\n"))
+signals.bug(
+    "a signal is taken twice",
+    (
+        "before, taken = len(draft.events), command.id in draft.state.signals",
+        "before, taken = len(draft.events), False",
+    ),
+)
 signals.bug(
     "a run takes a signal from before it began",
     ("if not taken and command.sent_at >= draft.state.started_at:", "if not taken:"),
@@ -379,7 +413,7 @@ _PEOPLE: Final = (
 TARGETS: Final = (
     Target("hai_flow/engine/ids.py", ("tests/engine/test_ids.py",)),
     Target("hai_flow/engine/instances.py", ("tests/engine/test_instances.py",)),
-    Target("hai_flow/engine/jobs.py", ("tests/engine/test_jobs.py", "tests/engine/test_failing.py")),
+    Target("hai_flow/engine/jobs.py", ("tests/engine/test_jobs.py", "tests/engine/test_time.py")),
     Target("hai_flow/engine/loops.py", ("tests/engine/test_loops.py",)),
     Target("hai_flow/engine/patch.py", ("tests/engine/test_patch.py",)),
     Target("hai_flow/engine/policies.py", _PEOPLE),
