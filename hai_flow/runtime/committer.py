@@ -60,6 +60,7 @@ RETRIES_MAX: Final = 3  # of one batch, before it is halved: one locked row must
 APART_SECONDS_MIN: Final = 0.1  # before a run is loaded apart from the others; doubled at each failure
 APART_SECONDS_MAX: Final = 5.0
 STOP_SECONDS: Final = 20.0
+CLOCK_SECONDS: Final = 5.0  # the database's clock is read at least so often
 HINT_SECONDS: Final = 0.02  # after a hint has gone out, those of this long go out together
 SNAPSHOT_BYTES_MIN: Final = 64 * 1024
 STATE_OVERHEAD_BYTES: Final = 4096
@@ -358,12 +359,12 @@ class Committer(Service):
 
     async def _start(self) -> None:
         self._closing = False
-        async with self.database.api.acquire() as connection:
-            self.clock.read(values.milliseconds(await runs.read_clock(connection)), time.monotonic())
+        await self._read_clock()
         for number, lane in enumerate(self._lanes):
             self._spawn(self._run_lane(lane), f"lane {number}")
         self._spawn(self._run_loads(), "loads")
         self._spawn(self._run_hints(), "hints")
+        self._spawn(self._run_clock(), "clock")
 
     async def _stop(self) -> None:
         """Commit what was asked before the stop; refuse what comes after, and what could not be committed in time."""
@@ -390,6 +391,22 @@ class Committer(Service):
         self._loads = _Lane()
         self._hints.clear()
         self._cache_bytes = self._queued = 0
+
+    async def _run_clock(self) -> None:
+        """Read the database's clock if no commit has for a while: it may have been set to another time."""
+        while True:
+            await asyncio.sleep(self.clock.heard_at + CLOCK_SECONDS - time.monotonic())
+            try:
+                if time.monotonic() >= self.clock.heard_at + CLOCK_SECONDS:
+                    await self._read_clock()
+            except Exception as error:  # the database is away: the next commit reads its clock
+                log.debug("clock_not_read", error=str(error) or repr(error))
+                await asyncio.sleep(CLOCK_SECONDS)
+
+    async def _read_clock(self) -> None:
+        async with self.database.api.acquire() as connection:
+            sent = time.monotonic()
+            self.clock.read(values.milliseconds(await runs.read_clock(connection)), sent, time.monotonic())
 
     # --- lanes ----------------------------------------------------------------------------------------------------
 
@@ -596,7 +613,7 @@ class Committer(Service):
             except Exception as error:
                 batches.extendleft(reversed(await self._failed(batch, error)))
                 continue
-            self.clock.read(values.milliseconds(done.db_now), time.monotonic())
+            self.clock.read(values.milliseconds(done.db_now), began, time.monotonic())
             for number, draft in enumerate(batch.drafts):
                 self._conclude(draft, done.won.get(number), began)
 

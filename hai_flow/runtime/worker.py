@@ -315,9 +315,10 @@ class Worker(Service):
         self._claiming = True
         try:
             async with self.database.engine.acquire() as connection:
+                sent = time.monotonic()
                 claimed = await runs.claim_runs(connection, worker, limit, queues)
             if claimed:
-                self.committer.clock.read(values.milliseconds(claimed[0].db_now), time.monotonic())
+                self.committer.clock.read(values.milliseconds(claimed[0].db_now), sent, time.monotonic())
                 self.adopt(claimed)
             return claimed
         finally:

@@ -143,7 +143,8 @@ async def test_what_was_due_while_nobody_worked_is_committed_before_an_answer_wi
     (pending,) = [
         each.opened.id for each in (await state_of(a, run_id)).pendings.values() if each.opened.path == "all[7]/gate"
     ]
-    a.committer.clock.read(a.committer.now_ms() + 5 * 3_600_000 + 60_000, time.monotonic())
+    now = time.monotonic()
+    a.committer.clock.read(a.committer.now_ms() + 5 * 3_600_000 + 60_000, now, now)
     given = c.Answer(answers=(c.PendingAnswer(id=pending, decision="approve"),), by=c.Principal("user:ann"))
     outcome = await submit(a, run_id, given, command_id="once")
     assert outcome.value["answers"][0]["status"] == "accepted"

@@ -1,0 +1,172 @@
+"""The database's clock as a process knows it: never ahead, unless that clock was wrong, and then not for long."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai_flow import values
+from hai_flow.engine import events as e
+from hai_flow.runtime import Runtime, committer
+from hai_flow.runtime.service import Clock
+from hai_flow.store import runs
+from tests.runtime.conftest import ASKING, TEXT, Connection, Make, is_now, start
+from tests.support.ledger import log_of
+from tests.support.waiting import until
+
+HOUR_MS = 3_600_000
+WEEK_MS = 7 * 24 * HOUR_MS
+EPOCH = 1_772_452_800_000
+
+milliseconds = st.integers(0, 10_000)
+readings = st.lists(st.tuples(milliseconds, milliseconds, milliseconds), min_size=1, max_size=30)
+steps = st.integers(-10 * HOUR_MS, 10 * HOUR_MS)
+
+
+class World:
+    """A database whose clock may be set, and one process that reads it. All in milliseconds."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.mono = 5_000
+        self.offset = EPOCH
+
+    @property
+    def true(self) -> int:
+        return self.mono + self.offset
+
+    @property
+    def known(self) -> int:
+        return self.clock.at(self.mono / 1000)
+
+    def read(self, there: int, back: int) -> None:
+        """Ask the database: the question takes `there`, the answer `back`."""
+        sent = self.mono
+        self.mono += there
+        shown = self.true
+        self.mono += back
+        self.clock.read(shown, sent / 1000, self.mono / 1000)
+
+
+@given(readings)
+def test_while_the_databases_clock_is_right_ours_is_never_ahead_and_never_goes_back(
+    readings: list[tuple[int, int, int]],
+) -> None:
+    world = World()
+    world.read(0, 5)
+    for pause, there, back in readings:
+        world.mono += pause
+        at = world.mono / 1000
+        before = world.clock.at(at)
+        world.read(there, back)
+        assert world.clock.at(at) >= before - 1, "an answer that is merely late proves nothing"
+        assert world.true - back - 1 <= world.known <= world.true
+
+
+@given(readings, st.lists(steps, min_size=1, max_size=5), milliseconds, milliseconds)
+def test_after_the_databases_clock_was_set_the_next_reading_is_as_good_as_its_way_was_short(
+    readings: list[tuple[int, int, int]], set_by: list[int], there: int, back: int
+) -> None:
+    world = World()
+    for number, (pause, on_the_way, home) in enumerate(readings):
+        world.mono += pause
+        world.read(on_the_way, home)
+        world.offset += set_by[number % len(set_by)]
+    world.read(there, back)
+    assert -back - 1 <= world.known - world.true <= there + 2
+
+
+def test_a_second_in_which_the_databases_clock_was_an_hour_ahead_is_over_with_it() -> None:
+    world = World()
+    world.read(1, 1)
+    world.offset += HOUR_MS
+    world.mono += 500
+    world.read(1, 1)
+    assert world.known == world.true - 1, "the database's clock is right, whatever it says"
+    world.offset -= HOUR_MS
+    world.mono += 500
+    world.read(1, 1)
+    assert world.known == world.true - 1
+
+
+def test_nothing_is_known_before_the_first_reading() -> None:
+    assert Clock().at(time.monotonic()) == 0
+
+
+# --- in a runtime -------------------------------------------------------------------------------------------------
+
+
+def put_ahead(runtime: Runtime) -> int:
+    """As after a reading while the database's clock was an hour ahead. Returns what time it is by that."""
+    ahead, now = runtime.committer.now_ms() + HOUR_MS, time.monotonic()
+    runtime.committer.clock.read(ahead, now, now)
+    assert runtime.committer.now_ms() >= ahead
+    return ahead
+
+
+async def is_right_again(runtime: Runtime, eye: Connection) -> bool:
+    known = runtime.committer.now_ms()
+    return known <= values.milliseconds(await eye.fetchval("SELECT clock_timestamp()"))
+
+
+async def test_a_process_that_does_nothing_is_right_again_soon(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committer, "CLOCK_SECONDS", 0.1)
+    runtime = await make()
+    put_ahead(runtime)
+    await until(lambda: is_right_again(runtime, eye))
+
+
+async def test_what_is_asked_after_a_commit_has_a_right_deadline(make: Make, eye: Connection) -> None:
+    runtime = await make()
+    put_ahead(runtime)
+    await start(runtime, ASKING)
+    run_id = (await start(runtime, ASKING)).run_id
+    (opened,) = [event for event in await log_of(eye, run_id) if isinstance(event, e.PendingOpened)]
+    assert opened.deadline is not None
+    assert opened.deadline <= values.milliseconds(await eye.fetchval("SELECT clock_timestamp()")) + WEEK_MS
+
+
+async def test_within_a_run_time_never_goes_back_and_it_ends_although_its_clock_did(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make(performs=True)
+    ahead = put_ahead(runtime)
+    run_id = (await start(runtime, TEXT)).run_id
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    events = await log_of(eye, run_id)
+    times = [event.at for event in events]
+    assert times == sorted(times)
+    assert times[0] >= ahead
+    assert any(isinstance(event, e.MessageChunk) for event in events)
+    assert await is_right_again(runtime, eye)
+
+
+@pytest.mark.parametrize("statement", ["commit", "read_clock"])
+async def test_an_answer_that_comes_late_does_not_put_the_clock_back(
+    make: Make, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    monkeypatch.setattr(committer, "CLOCK_SECONDS", 0.1)
+    runtime = await make()
+    real, late = getattr(runs, statement), asyncio.Event()
+
+    async def delayed(*given: Any) -> Any:
+        done = await real(*given)
+        await asyncio.sleep(0.3)
+        late.set()
+        return done
+
+    moment = time.monotonic()
+    before = runtime.committer.clock.at(moment)
+    monkeypatch.setattr(runs, statement, delayed)
+    if statement == "commit":
+        await start(runtime, ASKING)
+    await asyncio.wait_for(late.wait(), 20)
+    await until(lambda: runtime.committer.clock.heard_at >= moment + 0.3)
+    assert runtime.committer.clock.at(moment) >= before - 1
