@@ -150,7 +150,9 @@ def _attempt_begun(draft: Draft, step: Step, args: str) -> None:
         children.start(draft, step, verb, args)
     elif step.expose and isinstance(verb, Call) and not (known.failures or known.lost):
         name = f"{verb.tool.name}.{verb.function}" if verb.function else verb.tool.name
-        id = tool_call_id(draft.state.run_id, step.path, known.asked)
+        gate = people.approved_gate(draft.state, step)
+        behind = None if gate is None else gate.opened.id
+        id = tool_call_id(draft.state.run_id, step.path, known.asked, behind=behind)
         people.show_call(draft, step, id, name, args, "server")
 
 

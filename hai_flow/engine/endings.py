@@ -25,10 +25,10 @@ from hai_flow import values
 from hai_flow.definition.plan import Call, ForEach, Iteration, Parallel, Repeat, Retry, Step, Switch, Try
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import RUN_END, Draft, Raised
-from hai_flow.engine.ids import tool_call_id
+from hai_flow.engine.ids import short_pending_id, tool_call_id
 from hai_flow.engine.loops import next_iteration
 from hai_flow.engine.retry import UNDO_RETRY, catching, delay
-from hai_flow.engine.state import Ending, StepState, in_cleanup, is_inside
+from hai_flow.engine.state import Ending, StepState, ToolCallState, in_cleanup, is_inside
 
 Json: TypeAlias = Any
 
@@ -429,15 +429,23 @@ def resolve_call(draft: Draft, step: Step, output: Json, error: e.Error | None) 
         return
     if not known.asked:
         return
-    id = tool_call_id(draft.state.run_id, step.path, known.asked - 1)
-    call = draft.state.tool_calls.get(id)
+    call = _call_shown(draft, step.path, known.asked - 1)
     if call is None or call.result is not None:
         return
+    id = call.id
     if error is not None:
         draft.emit(e.ToolCallResolved, tool_call_id=id, content=error.message, error=error.code)
     else:
         content = output if isinstance(output, str) else values.dumps(output).decode()
         draft.emit(e.ToolCallResolved, tool_call_id=id, content=content)
+
+
+def _call_shown(draft: Draft, path: str, n: int) -> ToolCallState | None:
+    """The call that the step showed as its n-th, whichever release did."""
+    run_id, calls = draft.state.run_id, draft.state.tool_calls
+    return calls.get(tool_call_id(run_id, path, n)) or calls.get(
+        tool_call_id(run_id, path, n, behind=short_pending_id(run_id, path, n))
+    )
 
 
 def close_message(draft: Draft, path: str, *, aborted: bool = False) -> None:

@@ -1,11 +1,26 @@
-"""Ids made from what they name, so that a decision made twice names things alike (DESIGN section 11)."""
+"""Ids made from what they name, so that a decision made twice names things alike (DESIGN section 11).
+
+What they name holds keys of loops, which come from whoever starts a run. So an id has 128 bits of its digest (that of a
+child, a UUID, 122): nobody finds two steps of a run whose questions are called the same.
+"""
 
 from __future__ import annotations
 
 import base64
 import re
 from hashlib import sha256
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
+
+if TYPE_CHECKING:
+    from hai_flow.engine.state import PendingState, RunState
+
+
+_SHORT: Final = 12
+
+
+def _base32(data: bytes) -> str:
+    return base64.b32encode(data).decode().rstrip("=").lower()
 
 
 def _digest(*parts: str | int) -> str:
@@ -14,18 +29,34 @@ def _digest(*parts: str | int) -> str:
 
 def message_id(run_id: str, path: str, attempt: int, n: int) -> str:
     """The id of the message that attempt `attempt` of the step `path` opens as the run's n-th entry."""
-    return "msg_" + _digest(run_id, path, attempt, n)[:24]
+    return "msg_" + _digest(run_id, path, attempt, n)[:32]
 
 
 def pending_id(run_id: str, path: str, n: int) -> str:
-    """The id of the n-th pending of the step `path`, which is also its toolCallId. It names its run."""
-    return f"{call_prefix(run_id)}{_digest(path, n)[:12]}"
+    """The id of the n-th pending of the step `path`, which is also its toolCallId. It names its run. 58 characters:
+    some makers of models refuse ids of calls that are longer than 64."""
+    return call_prefix(run_id) + _base32(bytes.fromhex(_digest(path, n))[:16])
+
+
+def short_pending_id(run_id: str, path: str, n: int) -> str:
+    """The same as releases before made it, with 48 bits: of runs that were open when they were upgraded."""
+    return f"{call_prefix(run_id)}{_digest(path, n)[:_SHORT]}"
+
+
+def pending_of(state: RunState, path: str, n: int) -> PendingState | None:
+    """The n-th pending of the step `path` (from 0), whichever release has opened it."""
+    found = state.pendings.get(pending_id(state.run_id, path, n))
+    return found or state.pendings.get(short_pending_id(state.run_id, path, n))
+
+
+def is_short(id: str) -> bool:
+    """Whether the id of a pending, or of a call, is one that releases before have made."""
+    return len(id.rpartition("_")[2]) == _SHORT
 
 
 def call_prefix(run_id: str) -> str:
     """How the ids of a run's pendings and tool calls begin. What follows is the same in every run."""
-    run = base64.b32encode(UUID(run_id).bytes).decode().rstrip("=").lower()
-    return f"call_{run}_"
+    return f"call_{_base32(UUID(run_id).bytes)}_"
 
 
 def run_of_pending(id: str) -> UUID | None:
@@ -56,9 +87,13 @@ def turn_of(id: str) -> tuple[UUID, int] | None:
     return None if match is None else (UUID(match[1]), int(match[2]))
 
 
-def tool_call_id(run_id: str, path: str, n: int) -> str:
-    """The id of an exposed server tool's call: of the same form as a pending's, but never one."""
-    return pending_id(run_id, path + "\x00call", n)
+def tool_call_id(run_id: str, path: str, n: int, *, behind: str | None = None) -> str:
+    """The id of an exposed server tool's call: of the same form as a pending's, but never one.
+
+    `behind`: the id of the gate that guards the call. A client has seen the call by then, under an id of that form.
+    """
+    make = short_pending_id if behind is not None and is_short(behind) else pending_id
+    return make(run_id, path + "\x00call", n)
 
 
 def jitter(run_id: str, path: str, attempt: int) -> float:

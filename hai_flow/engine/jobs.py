@@ -93,7 +93,7 @@ def next_due(state: RunState, *, attempts: bool = True) -> Due | None:
     """
     found = None
     if state.status in ("paused", "needs_attention"):
-        timer = next((timer for timer in state.timers if timer.kind in TIMERS_WHILE_HALTED), None)
+        timer = min((timer for timer in state.timers if timer.kind in TIMERS_WHILE_HALTED), default=None)
     else:
         timer = state.timers[0] if state.timers else None
     if timer is not None:

@@ -44,7 +44,7 @@ from hai_flow.engine.approval import (
 )
 from hai_flow.engine.ballot import Rules, rules_of
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.ids import pending_id
+from hai_flow.engine.ids import pending_id, pending_of
 from hai_flow.engine.policies import milliseconds, rules_for
 from hai_flow.engine.selectors import (
     REQUESTER,
@@ -189,7 +189,7 @@ def approved_gate(state: RunState, step: Step) -> PendingState | None:
     """The gate of the step that was passed last."""
     known = state.steps.get(step.path)
     for n in range(known.asked if known else 0, 0, -1):
-        found = state.pendings.get(pending_id(state.run_id, step.path, n - 1))
+        found = pending_of(state, step.path, n - 1)
         if found is not None and found.opened.kind == "gate":
             passed = found.status in (ballot.APPROVE, "expired") and isinstance(found.value, dict)
             return found if passed and found.value["decision"] == ballot.APPROVE else None

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from hai_flow import values
 from hai_flow.engine import events as e
-from hai_flow.engine.ids import pending_id, tool_call_id
+from hai_flow.engine.ids import pending_of, tool_call_id
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.wire import agent_input
 from hai_flow.wire.agui_interrupts import interrupt, told
@@ -346,10 +346,10 @@ class AguiEncoder(TurnEncoder):
         """The newest gate of the step that was shown as an interrupt; with `call_id`, only as that call."""
         step = self.state.steps.get(path)
         for n in range(step.asked if step else 0, 0, -1):
-            found = self.state.pendings.get(pending_id(self.state.run_id, path, n - 1))
+            found = pending_of(self.state, path, n - 1)
             if found is None or found.opened.kind != "gate" or not self._is_interrupt(found.opened):
                 continue
-            if call_id in (None, tool_call_id(self.state.run_id, path, n)):
+            if call_id in (None, tool_call_id(self.state.run_id, path, n, behind=found.opened.id)):
                 return found
         return None
 
@@ -410,8 +410,9 @@ def _gate_call(state: RunState, opened: e.PendingOpened) -> str:
     counts the gate's pending and then the call. Unlike the pending's own id, nobody's ToolMessage answers it."""
     step = state.steps[opened.path]
     for n in range(step.asked):
-        if pending_id(state.run_id, opened.path, n) == opened.id:
-            return tool_call_id(state.run_id, opened.path, n + 1)
+        found = pending_of(state, opened.path, n)
+        if found is not None and found.opened.id == opened.id:
+            return tool_call_id(state.run_id, opened.path, n + 1, behind=opened.id)
     return f"{opened.id}:call"
 
 

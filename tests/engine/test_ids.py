@@ -6,18 +6,51 @@ from uuid import UUID
 
 import pytest
 
-from hai_flow.engine import ids
+from hai_flow.engine import ids, people
+from tests.support.runs import Play
 
 RUN = "01900000-0000-7000-8000-000000000001"
 
 
 def test_ids_are_those_that_every_release_has_made() -> None:
-    assert ids.message_id(RUN, "a/b", 2, 0) == "msg_0df8bd93ae1e337d9c232099"
-    assert ids.pending_id(RUN, "a/b", 1) == "call_agiaaaaaabyabaaaaaaaaaaaae_99d26b8ddd05"
-    assert ids.tool_call_id(RUN, "a/b", 1) == "call_agiaaaaaabyabaaaaaaaaaaaae_c3d36315c117"
+    assert ids.message_id(RUN, "a/b", 2, 0) == "msg_0df8bd93ae1e337d9c232099958a0397"
+    assert ids.pending_id(RUN, "a/b", 1) == "call_agiaaaaaabyabaaaaaaaaaaaae_thjgxdo5axpcmwl2yah6aguhgq"
+    assert ids.tool_call_id(RUN, "a/b", 1) == "call_agiaaaaaabyabaaaaaaaaaaaae_ypjwgfobc6in5osep4uvfr7d7q"
     assert ids.child_run_id(RUN, "a/b", 1) == "f62f4410-6e5c-854e-80a3-5b0eb4dd610d"
     assert ids.turn_id(RUN, 3) == f"{RUN}.3"
     assert [ids.jitter(RUN, "a/b", attempt) for attempt in (1, 2)] == [0.9808293599635363, 0.5344731148798019]
+
+
+def test_what_was_opened_under_a_shorter_id_is_found_under_it_and_its_call_is_called_alike() -> None:
+    short = ids.short_pending_id(RUN, "a/b", 1)
+    assert short == "call_agiaaaaaabyabaaaaaaaaaaaae_99d26b8ddd05"
+    assert (ids.is_short(short), ids.is_short(ids.pending_id(RUN, "a/b", 1))) == (True, False)
+    assert ids.run_of_pending(short) == UUID(RUN)
+    assert ids.tool_call_id(RUN, "a/b", 1, behind=short) == "call_agiaaaaaabyabaaaaaaaaaaaae_c3d36315c117"
+    long = ids.tool_call_id(RUN, "a/b", 1)
+    assert ids.tool_call_id(RUN, "a/b", 1, behind=ids.pending_id(RUN, "a/b", 0)) == long
+
+
+def test_keys_of_a_loop_can_not_be_chosen_so_that_two_questions_have_one_id() -> None:
+    """128 bits: with 48, one of the ids of some millions of keys was that of another (a birthday in 2^24 tries)."""
+    made = [ids.pending_id(RUN, "each[1]/gate", 0), ids.tool_call_id(RUN, "each[1]/gate", 0)]
+    assert [len(id) - len(ids.call_prefix(RUN)) for id in made] == [26, 26]
+    assert {len(id) for id in made} == {58}
+    assert len(ids.message_id(RUN, "each[1]/gate", 1, 0)) == len("msg_") + 32
+
+
+def test_a_gate_that_a_release_before_has_opened_lets_its_call_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    play = Play("steps: [{id: a, call: t.f, expose: true, approval: {from: anyone, deadline: 1h}}]", start=False)
+    monkeypatch.setattr(people, "pending_id", ids.short_pending_id)
+    play.start()
+    monkeypatch.undo()
+    assert ids.is_short(play.pending("a"))
+    play.answer("a", decision="approve")
+    (call,) = play.state.tool_calls
+    assert call == ids.tool_call_id(str(play.run_id), "a", 1, behind=play.pending("a")), "as the client was shown it"
+    play.succeed("a", 7)
+    assert play.state.tool_calls[call].result == "7"
+    assert play.status == "finished"
 
 
 def test_each_part_of_what_an_id_names_makes_another_id() -> None:
