@@ -115,13 +115,13 @@ def test_the_revisions_are_found_beside_the_package_and_inside_it(
 async def test_signals_that_were_stored_before_they_had_places_get_theirs_by_their_time(
     empty_database_url: str,
 ) -> None:
-    await migrations.upgrade(empty_database_url, "0005")
+    await migrations.upgrade(empty_database_url, "0006")
     async with connected(empty_database_url) as connection:
         await connection.execute(
             "INSERT INTO signals (tenant, id, type, data, sent_at) SELECT gen_random_uuid(), n::text, 't', '1', "
             "now() - make_interval(secs => n) FROM generate_series(1, 10500) AS n"
         )
-        await migrations.upgrade(empty_database_url, "0006")
+        await migrations.upgrade(empty_database_url, "0007")
         await connection.execute(
             "INSERT INTO signals (tenant, id, type, data) VALUES (gen_random_uuid(), '0', 't', '1')"
         )
