@@ -27,6 +27,7 @@ from hai_flow.api import (
     threads,
     triggers,
     versions,
+    welcome,
     workflows,
 )
 from hai_flow.api.admission import Admission
@@ -58,7 +59,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
         title="HAI Flow",
         version=hai_flow.__version__,
         description="Declarative workflows that wait for people, in PostgreSQL.",
-        docs_url="/docs",
+        docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
@@ -76,6 +77,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     app.include_router(hai.alias_routes(settings.hai_aliases))
     app.add_api_route("/healthz", healthz, tags=["operations"], response_model=None, responses=_of(shapes.Health))
     app.add_api_route("/readyz", readyz, tags=["operations"], response_model=None, responses=_of(shapes.Readiness))
+    welcome.install(app)
     app.add_middleware(Guard, settings=settings)
     return app
 

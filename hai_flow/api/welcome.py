@@ -1,0 +1,77 @@
+"""What a visitor finds: `/` says what is here, `/docs` shows the API. Served from files that come along, never from
+another host, under a policy that lets a page load from here alone."""
+
+from __future__ import annotations
+
+import html
+from importlib import resources
+from typing import Any, Final
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.staticfiles import StaticFiles
+
+import hai_flow
+
+router = APIRouter(include_in_schema=False)
+
+ASSETS: Final = "/docs/assets"
+_NOTHING_ELSE: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+# Swagger UI styles its elements by attributes; scripts are files of ours alone.
+DOCS_POLICY: Final = (
+    f"{_NOTHING_ELSE}; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'"
+)
+_PLACES: Final = {
+    "/docs": "the API, described; try it there",
+    "/openapi.json": "the same for programs",
+    "/v1/runs": "runs",
+    "/v1/pendings": "what waits for people",
+    "/v1/workflows": "the workflows that can be started",
+    "/healthz": "whether this process answers",
+    "/readyz": "whether it can serve",
+}
+_DOCS_PAGE: Final = f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>HAI Flow: API</title>
+<link rel="stylesheet" href="{ASSETS}/swagger-ui.css"><link rel="icon" href="{ASSETS}/favicon.png">
+</head><body><div id="swagger-ui"></div>
+<script src="{ASSETS}/swagger-ui-bundle.js"></script><script src="/docs/start.js"></script>
+</body></html>
+"""
+_DOCS_SCRIPT: Final = (
+    "SwaggerUIBundle({url: '/openapi.json', dom_id: '#swagger-ui', deepLinking: true, layout: 'BaseLayout', "
+    "presets: [SwaggerUIBundle.presets.apis]});\n"
+)
+
+
+def install(app: FastAPI) -> None:
+    """Serve the pages and their files."""
+    app.include_router(router)
+    files = resources.files("fastapi_offline") / "static"
+    app.mount(ASSETS, StaticFiles(directory=str(files)), name="assets of /docs")
+
+
+@router.get("/")
+async def show_welcome(request: Request) -> Response:
+    """What is here: a page for browsers, JSON for others."""
+    if "text/html" not in request.headers.get("accept", ""):
+        about: dict[str, Any] = {"name": "HAI Flow", "version": hai_flow.__version__, "places": _PLACES}
+        return JSONResponse(about)
+    rows = "".join(f'<li><a href="{path}">{path}</a>: {html.escape(text)}</li>' for path, text in _PLACES.items())
+    page = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>HAI Flow</title></head>'
+        f"<body><h1>HAI Flow {hai_flow.__version__}</h1><p>Workflows that wait for people.</p><ul>{rows}</ul>"
+        "</body></html>"
+    )
+    return HTMLResponse(page, headers={"Content-Security-Policy": _NOTHING_ELSE})
+
+
+@router.get("/docs")
+async def show_docs() -> Response:
+    """The API as a page."""
+    return HTMLResponse(_DOCS_PAGE, headers={"Content-Security-Policy": DOCS_POLICY})
+
+
+@router.get("/docs/start.js")
+async def get_docs_script() -> Response:
+    """What starts Swagger UI: a file, because the policy runs no scripts that stand in a page."""
+    return Response(_DOCS_SCRIPT, media_type="text/javascript")
