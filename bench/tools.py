@@ -34,6 +34,7 @@ async def tick(seconds: float) -> int:
     return 1
 
 
+@tool
 def next_number(n: int) -> int:
     """The same in a thread."""
     return n + 1

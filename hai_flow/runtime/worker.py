@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import asyncpg
@@ -95,6 +95,14 @@ class _Message:
     timer: asyncio.TimerHandle | None = None
 
 
+class _Wake(NamedTuple):
+    """Look `at` this time at the run, because it is `due` (the same, or long past)."""
+
+    at: int
+    run_id: UUID
+    due: int
+
+
 class Wakes:
     """When held runs must be looked at: one time for each run, however often it is set, and the earliest first.
 
@@ -103,44 +111,46 @@ class Wakes:
     """
 
     def __init__(self) -> None:
-        self._due: dict[UUID, int] = {}
-        self._heap: list[tuple[int, UUID, int]] = []  # when to look, at which run, because of which of its times
+        self._set: dict[UUID, _Wake] = {}
+        self._heap: list[_Wake] = []
 
     def set(self, run_id: UUID, due: int | None) -> bool:
         """`due` (ms since 1970) is the run's only time now; None: it has none. Whether it is new and the earliest."""
-        if self._due.get(run_id) == due:
+        known = self._set.get(run_id)
+        if due == (None if known is None else known.due):
             return False
         if due is None:
-            del self._due[run_id]
+            del self._set[run_id]
         else:
-            self._due[run_id] = due
-            heapq.heappush(self._heap, (due, run_id, due))
-        if not self._due:
+            self._push(due, run_id, due)
+        if not self._set:
             self._heap.clear()
-        elif len(self._heap) > 2 * len(self._due) + REPLACED_MAX:
-            self._heap = [each for each in self._heap if self._due.get(each[1]) == each[2]]
+        elif len(self._heap) > 2 * len(self._set) + REPLACED_MAX:
+            self._heap = list(self._set.values())
             heapq.heapify(self._heap)
-        return due is not None and self._heap[0][0] == due
+        return due is not None and self._heap[0].at == due
 
     def take(self, now: int) -> list[UUID]:
         """The runs whose time has come."""
         found = []
-        while self._heap and self._heap[0][0] <= now:
-            _, run_id, due = self._heap[0]
-            if self._due.get(run_id) == due:
-                found.append(run_id)
-                heapq.heapreplace(self._heap, (now + AGAIN_MS, run_id, due))
-            else:
-                heapq.heappop(self._heap)
+        while self._heap and self._heap[0].at <= now:
+            wake = heapq.heappop(self._heap)
+            if self._set.get(wake.run_id) is wake:
+                found.append(wake.run_id)
+                self._push(now + AGAIN_MS, wake.run_id, wake.due)
         return found
+
+    def _push(self, at: int, run_id: UUID, due: int) -> None:
+        wake = self._set[run_id] = _Wake(at, run_id, due)
+        heapq.heappush(self._heap, wake)
 
     @property
     def first(self) -> int | None:
         """The earliest time, or an earlier one that was replaced."""
-        return self._heap[0][0] if self._heap else None
+        return self._heap[0].at if self._heap else None
 
     def clear(self) -> None:
-        self._due.clear()
+        self._set.clear()
         self._heap.clear()
 
 

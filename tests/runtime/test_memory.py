@@ -6,7 +6,7 @@ import asyncio
 from uuid import uuid4
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bench.census import census, grown
@@ -47,6 +47,8 @@ async def test_the_census_names_what_was_kept(make: Make) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(0, 1000)), max_size=400), st.integers(0, 1000))
+@example([(0, 0), (1, 0), (0, None), (0, 0)], 0)
+@example([(0, 0), *((1, due) for due in (0, None) * 100)], 0)
 def test_a_run_is_woken_at_its_last_time_and_only_runs_with_a_time_are_remembered(
     changes: list[tuple[int, int | None]], now: int
 ) -> None:
