@@ -5,6 +5,7 @@
     +-- Rejected          the caller's: a command was refused, nothing happened; carries its HTTP status
     +-- StepError         the world's: an effect failed; carries a code and whether trying again may help
     +-- StoreError        ours: the database could not do what it must
+        +-- Unreadable    a run that this release can't read: another release wrote it
 
 Refused is not failed: a refusal is an HTTP problem and never enters the log; a failure is an event in it.
 Anything else that escapes is a bug of ours: assert it, do not handle it.
@@ -112,3 +113,8 @@ class StepError(HaiFlowError):
 
 class StoreError(HaiFlowError):
     """The database could not do what it must: unreachable, wrong version of the schema, corrupt."""
+
+
+class Unreadable(StoreError):
+    """What is stored of a run, or of its workflow, is nothing that this release knows. One that does may go on with it:
+    most often a newer one, which stands beside this one while it is rolled out."""

@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 from hai_flow import values
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS
 from hai_flow.engine.patch import pointer_of
-from hai_flow.errors import DefinitionError, Rejected, StoreError
+from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable
 from hai_flow.store.database import Fault, classify
 
 log = structlog.get_logger(__name__)
@@ -165,6 +165,12 @@ async def _store_failed(request: Request, error: Exception) -> Response:
     return problem(503, "store_unavailable", detail, headers={"Retry-After": "1"})
 
 
+async def _unreadable(request: Request, error: Exception) -> Response:
+    log.error("run_unreadable", path=request.url.path, error=str(error))
+    detail = f"this server can't read the run: {error}. Ask a server of the release that wrote it, or upgrade this one."
+    return problem(503, "run_unreadable", detail, headers={"Retry-After": "5"})
+
+
 async def _gone(request: Request, error: Exception) -> Response:
     """The client went away in the middle of its body; nobody reads this."""
     return problem(400, "body.incomplete", "the body ended before its end.")
@@ -184,6 +190,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(DefinitionError, _wrong_definition)
     app.add_exception_handler(RequestValidationError, _wrong_request)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Unreadable, _unreadable)
     app.add_exception_handler(StoreError, _store_failed)
     app.add_exception_handler(OSError, _store_failed)
     app.add_exception_handler(asyncpg.PostgresError, _bug)

@@ -28,7 +28,8 @@ class Version(Shape):
 class Run(Shape):
     """A run. `input` has its defaults filled in; `output` and `error` are null until the run has ended.
 
-    `branch_of`: the run at one of whose turns it left its thread; null: it came behind the newest one.
+    `branch_of`: the run at one of whose turns it left its thread; null: it came behind the newest one. `unreadable`:
+    why no worker goes on with it, where those that tried could not read it (`needs_attention` lists it); else null.
     """
 
     id: str
@@ -44,6 +45,7 @@ class Run(Shape):
     output: Any
     error: dict[str, Any] | None
     branch_of: str | None
+    unreadable: str | None
 
 
 class ControlledRun(Run):

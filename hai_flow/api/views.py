@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from hai_flow import values
-from hai_flow.engine.events import PendingOpened
+from hai_flow.engine.events import PendingOpened, decode_pending
 from hai_flow.engine.people import needed
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.runtime.triggers import Received, Started
@@ -54,6 +54,7 @@ def run_view(run: RunRow) -> dict[str, Json]:
         "output": result.get("output"),
         "error": _error_view(result.get("error")),
         "branch_of": None if run.branch_of is None else str(run.branch_of),
+        "unreadable": run.unreadable,
     }
 
 
@@ -118,7 +119,7 @@ def _started_view(started: Started) -> dict[str, Json]:
 
 def pending_row_view(pending: Pending) -> dict[str, Json]:
     """A pending as lists show it."""
-    opened = msgspec.json.decode(pending.body, type=PendingOpened)
+    opened = decode_pending(pending.body)
     return {
         "run_id": str(pending.run_id),
         "status": pending.status,

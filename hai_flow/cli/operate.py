@@ -107,7 +107,7 @@ def runs(
     table = table_of("run", "workflow", "status", "created", "ended")
     for run in found:
         table.add_row(
-            run["id"], version_of(run), _status(run["status"]), moment(run["created_at"]), moment(run["ended_at"])
+            run["id"], version_of(run), _status(_standing(run)), moment(run["created_at"]), moment(run["ended_at"])
         )
     out().print(table)
 
@@ -117,17 +117,30 @@ def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = Fa
 
     async def work(api: Server) -> tuple[Json, Json]:
         run_id = await api.run_id(run)
-        return await api.get(f"/v1/runs/{run_id}"), await api.get(f"/v1/runs/{run_id}/snapshot")
+        found = await api.get(f"/v1/runs/{run_id}")
+        try:
+            return found, await api.get(f"/v1/runs/{run_id}/snapshot")
+        except Problem as problem:
+            if problem.body.get("code") != "run_unreadable":
+                raise
+            return {**found, "unreadable": found["unreadable"] or problem.body["detail"]}, None
 
     found, snapshot = ask(server, as_json, work)
     if as_json:
         print_json({**found, "snapshot": snapshot})
         return
     _show_facts(found, snapshot)
+    if snapshot is None:
+        return
     _show_steps(snapshot["steps"])
     waiting = [pending for pending in snapshot["pendings"] if pending["status"] == "open"]
     for pending in waiting:
         _show_question(pending)
+
+
+def _standing(run: Json) -> str:
+    """The run's status in a list: a run that nobody can read needs attention, whatever it says of itself."""
+    return "needs_attention" if run["unreadable"] else run["status"]
 
 
 def _show_facts(run: Json, snapshot: Json) -> None:
@@ -138,11 +151,12 @@ def _show_facts(run: Json, snapshot: Json) -> None:
         "thread": run["thread_id"],
         "branch of": run["branch_of"] or "",
         "status": _status(run["status"]),
+        "unreadable": run["unreadable"] or "",
         "started": f"{moment(run['created_at'])} by {run['started_by']}",
         "ended": moment(run["ended_at"]),
         "events": str(run["seq"]),
         "input": compact(run["input"], 1000),
-        "state": compact(snapshot["state"], 1000) if snapshot["state"] else "",
+        "state": compact(snapshot["state"], 1000) if snapshot and snapshot["state"] else "",
         "output": "" if run["output"] is None else compact(run["output"], 1000),
         "error": _failure(run["error"]) if run["error"] else "",
     }

@@ -36,6 +36,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     `status`: queued, running, waiting, paused, stopping, needs_attention, finished, failed or stopped. `in_flight`: how
     many attempts were told to end (answer to `stop`). `branch_of`: the run at one of whose turns it left its thread.
+    `unreadable`: why no worker goes on with it, where those that tried could not read it.
     """
 
     id: str
@@ -51,6 +52,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     output: Json
     error: Error | None
     branch_of: str | None = None
+    unreadable: str | None = None
     in_flight: int = 0
 
     @property

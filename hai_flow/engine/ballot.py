@@ -24,7 +24,7 @@ APPROVE: Final = "approve"
 REJECT: Final = "reject"
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Who decides, how many of them, and for how long. Durations in milliseconds.
 
     `people` are those of `from` that may vote, if they can be listed, with the selectors that each could match;

@@ -14,20 +14,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
+
+from hai_flow.errors import Unreadable
 
 # `gc=False` here and in the state: these records are made by the ten thousand a second, live long, and can be part of
 # no cycle (their values are JSON). Looking through them was a quarter of all the time of a step.
 Json: TypeAlias = Any
+
+ABI: Final = 1
+"""The vocabulary of the log that this release writes. Raise it with every change of it, in form or in meaning, that the
+release before can't read: a new type, a new field. A run keeps the highest under which it was written; processes of a
+release that has a lower one pass it over."""
 
 
 def _snake(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
-class Error(msgspec.Struct, frozen=True, omit_defaults=True):
+class Error(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What went wrong, as authors see it (`error`, LANGUAGE section 5). Codes are stable, messages are for people."""
 
     code: str
@@ -40,7 +47,7 @@ class Error(msgspec.Struct, frozen=True, omit_defaults=True):
     cause: Error | None = None
 
 
-class Pin(msgspec.Struct, frozen=True):
+class Pin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A workflow as it was when the run started. `sha256` is in hex; `dev`: a copy, loaded while it is edited."""
 
     version: int
@@ -48,7 +55,7 @@ class Pin(msgspec.Struct, frozen=True):
     dev: bool = False
 
 
-class Parent(msgspec.Struct, frozen=True):
+class Parent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whose child a run is: attempt `attempt` of the step `path` waits for it. `depth` 1: a child of a run that has no
     parent itself."""
 
@@ -58,7 +65,7 @@ class Parent(msgspec.Struct, frozen=True):
     depth: int
 
 
-class UserMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+class UserMessage(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A message that a client posted and the thread keeps. `content` is text or a list of content parts."""
 
     id: str
@@ -69,7 +76,16 @@ class UserMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     extra: Json = None
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="type", tag=_snake):
+class Event(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    gc=False,
+    forbid_unknown_fields=True,
+    tag_field="type",
+    tag=_snake,
+):
     """What every event has. `turn` is 0 before the first turn opens."""
 
     at: int
@@ -125,7 +141,7 @@ class RunResumed(Event, frozen=True):
     status: str
 
 
-class Inherited(msgspec.Struct, frozen=True):
+class Inherited(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How far a fork goes on with a run that is stopped for it: turn `turn`, which is event `seq`."""
 
     turn: int
@@ -694,6 +710,7 @@ TERMINAL = (RunFinished, RunFailed, RunStopped)
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(list[AnyEvent])
+_pending_decoder = msgspec.json.Decoder(PendingOpened)
 
 
 def encode_events(events: Sequence[Event]) -> bytes:
@@ -702,5 +719,25 @@ def encode_events(events: Sequence[Event]) -> bytes:
 
 
 def decode_events(stored: bytes) -> list[AnyEvent]:
-    """The events of one log row. Raises `msgspec.DecodeError` on bytes that no release wrote."""
-    return _decoder.decode(stored)
+    """The events of one log row. Raises `Unreadable` where this release does not know a type or a field of them: to
+    leave out what is not understood would fold to a state that no release has decided on."""
+    try:
+        return _decoder.decode(stored)
+    except msgspec.DecodeError as error:
+        raise Unreadable(f"the log has events that this release does not know: {error}") from error
+
+
+def decode_pending(stored: bytes) -> PendingOpened:
+    """An opened pending as its row keeps it, for lists. What this release does not know is left out: one pending of a
+    newer release must not spoil a list, and to decide it the log is read."""
+    try:
+        return _pending_decoder.decode(stored)
+    except msgspec.DecodeError:
+        given, known = msgspec.json.decode(stored), {"type", *PendingOpened.__struct_encode_fields__}
+        return msgspec.convert({name: value for name, value in given.items() if name in known}, PendingOpened)
+
+
+def check_readable(abi: int) -> None:
+    """Raise `Unreadable` for a run whose events were written under a newer ABI than this release has."""
+    if abi > ABI:
+        raise Unreadable(f"a newer release wrote it: its events have ABI {abi}, this release reads up to {ABI}")

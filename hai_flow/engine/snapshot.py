@@ -11,6 +11,7 @@ import immutables
 import msgspec
 
 from hai_flow.engine.state import RunState
+from hai_flow.errors import Unreadable
 
 ABI: Final = 4
 
@@ -37,5 +38,8 @@ def encode_state(state: RunState) -> bytes:
 
 
 def decode_state(stored: bytes) -> RunState:
-    """The state that `encode_state` wrote under the same ABI. Raises `msgspec.DecodeError`."""
-    return _decoder.decode(stored)
+    """The state that `encode_state` wrote under the same ABI. Raises `Unreadable`."""
+    try:
+        return _decoder.decode(stored)
+    except msgspec.DecodeError as error:
+        raise Unreadable(f"the snapshot has what this release does not know: {error}") from error

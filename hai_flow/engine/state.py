@@ -79,7 +79,7 @@ TRANSITIONS: Final[dict[str, dict[Status, tuple[Status, ...]]]] = {
 StepStatus: TypeAlias = Literal["pending", "running", "waiting", "finished", "skipped", "failed", "stopped", "undone"]
 
 
-class Ending(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class Ending(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
     """How a step will end once what is open inside it has ended (see `StepEnding`)."""
 
     outcome: str
@@ -88,7 +88,7 @@ class Ending(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     reason: str = ""
 
 
-class Item(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class Item(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
     """What stays of an iteration that has ended."""
 
     status: str
@@ -96,7 +96,7 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     error: e.Error | None = None
 
 
-class LoopState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class LoopState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
     """The iterations of a loop.
 
     Of a `for_each`: its `items` with their `keys`; `begun` were begun, or are ready to, `ended` have ended; what became
@@ -113,7 +113,7 @@ class LoopState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     last: int = -1
 
 
-class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
     """One step instance.
 
     `attempt` counts tries of its effect, `failures` those that failed, `lost` those lost in a row; `asked` counts the
@@ -156,13 +156,13 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     winner: str | None = None
 
 
-class Timer(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
+class Timer(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False, forbid_unknown_fields=True):
     due: int
     path: str
     kind: e.TimerKind
 
 
-class PendingState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class PendingState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
     """A pending: what was opened, as edits and escalations left it, and what became of it.
 
     `status` is open, answered, declined, approve, reject (or another option), expired or voided. `since` is when its
@@ -184,7 +184,7 @@ class PendingState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     escalations: tuple[e.PendingEscalated, ...] = ()
 
 
-class MessageState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class MessageState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
     """A message of the run in the order of its `n`. `chunks` counts what was appended to `content`."""
 
     n: int
@@ -205,7 +205,7 @@ class MessageState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     extra: Json = None
 
 
-class ToolCallState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class ToolCallState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
     n: int
     id: str
     name: str
@@ -221,7 +221,7 @@ class ToolCallState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     error: str | None = None
 
 
-class TurnState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class TurnState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
     n: int
     first_seq: int
     open: bool = True
@@ -233,7 +233,7 @@ class TurnState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     at: int = 0
 
 
-class TakenSignal(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class TakenSignal(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
     """A signal that the run has taken; `place` 0: nobody said it."""
 
     type: str
@@ -241,7 +241,7 @@ class TakenSignal(msgspec.Struct, frozen=True, array_like=True, gc=False):
     place: int = 0
 
 
-class RunState(msgspec.Struct, frozen=True, gc=False):
+class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """Everything that a decision or a snapshot needs to know of a run. Built by folding; never edited."""
 
     run_id: str

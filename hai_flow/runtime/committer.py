@@ -40,7 +40,7 @@ from hai_flow.engine.decide import DEFAULT_LIMITS, Decision, Limits, decide
 from hai_flow.engine.jobs import is_busy, wake_at
 from hai_flow.engine.snapshot import ABI, decode_state, encode_state
 from hai_flow.engine.state import TERMINAL_STATUSES, RunState, evolve, fold
-from hai_flow.errors import Rejected, StoreError
+from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable
 from hai_flow.runtime.service import Clock, Service
 from hai_flow.store import runs
 from hai_flow.store.database import FAILURES, Database, Fault, classify, sqlstate_of
@@ -87,7 +87,6 @@ class Chunk(msgspec.Struct, frozen=True):
     text: str
 
 
-SEAT_LOST: Final = "seat_lost"  # a refusal that no client sees: it is decided again
 NEVER_HEARD: Final = -2  # a fence that no claim of ours can follow: what is held may have been begun by the dead
 
 
@@ -111,8 +110,6 @@ class Ask:
     body_sha: bytes = b""
     answer: asyncio.Future[Outcome] | None = None
     birth: Birth | None = None
-    seat: str | None = None  # the slot of its concurrency key that the run was promised and begins with
-    seat_lost: bool = False
     tenant: UUID | None = None  # None: asked by this process itself
     looked_up: bool = False  # a load has looked its id up: where `Hot.known` has none, nobody has used it
 
@@ -170,7 +167,6 @@ class _Draft:
     undecided: Ask | None = None  # the last of them, before which so much is due that this is committed first
     chunks: list[Chunk] = field(default_factory=list)
     birth: Birth | None = None
-    seat: str | None = None
     plan: Plan | None = None  # the one that the run moves to
     entry: runs.Entry | None = None
 
@@ -184,7 +180,8 @@ class Committer(Service):
 
     `worker_id` is this process's in the workers table, None while it performs nothing. `on_commit` is called with every
     committed piece of a log in order of seq; `on_state` after a win or a load, when jobs may have changed; `on_outbox`
-    after a win that wants something of another run. `seated` finds slots for runs of a workflow with `concurrency`,
+    after a win that wants something of another run, `on_unusable` when this process can't go on with a run that it may
+    hold (under this fence; None: under whichever). `seated` finds slots for runs of a workflow with `concurrency`,
     and is left when the start is stored or refused. `find_pins` gives the workflows that a run's children will be of.
     """
 
@@ -207,7 +204,8 @@ class Committer(Service):
         self.on_commit: Callable[[Hot, int, Sequence[e.Event]], None] = lambda hot, first, events: None
         self.on_state: Callable[[Hot], None] = lambda hot: None
         self.on_outbox: Callable[[], object] = lambda: None
-        self.seated: Callable[[UUID, Plan, Begin], AbstractAsyncContextManager[tuple[Begin, str | None]]] | None = None
+        self.on_unusable: Callable[[Hot, int | None, Exception], None] = lambda hot, fence, error: None
+        self.seated: Callable[[UUID, Plan, Begin], AbstractAsyncContextManager[Begin]] | None = None
         self._limits = limits
         self._entries_max = entries_max
         self._bytes_max = bytes_max
@@ -238,12 +236,10 @@ class Committer(Service):
         command_id: str | None = None,
         body_sha: bytes = b"",
         birth: Birth | None = None,
-        seat: str | None = None,
     ) -> Outcome:
         """Decide and commit `command`; return after the commit. Raises `Rejected` if it was refused.
 
-        `command_id` makes a repetition safe: the first outcome again, or 409 if `body_sha` differs. `seat` is the slot
-        with which an Admit lets the run begin: `SEAT_LOST` if it is not the run's any more.
+        `command_id` makes a repetition safe: the first outcome again, or 409 if `body_sha` differs.
         """
         if birth is not None and self._find_pins is not None and isinstance(command, c.Start) and not command.parent:
             command = msgspec.structs.replace(command, pins=await self._find_pins(tenant, birth.plan))
@@ -251,29 +247,22 @@ class Committer(Service):
             command = msgspec.structs.replace(command, pins=await self._find_pins(tenant, command.to))
         send = functools.partial(self._send, run_id, tenant, command_id=command_id, body_sha=body_sha, birth=birth)
         if birth is None or birth.plan.concurrency is None or self.seated is None or not isinstance(command, Begin):
-            return await send(command, seat)
-        while True:
-            async with self.seated(tenant, birth.plan, command) as (start, promised):
-                try:
-                    return await send(start, promised)
-                except Rejected as rejected:
-                    if rejected.code != SEAT_LOST:
-                        raise
+            return await send(command)
+        async with self.seated(tenant, birth.plan, command) as start:
+            return await send(start)
 
     async def _send(
         self,
         run_id: UUID,
         tenant: UUID,
         command: c.Command,
-        seat: str | None,
         *,
         command_id: str | None,
         body_sha: bytes,
         birth: Birth | None,
     ) -> Outcome:
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        ask = Ask(command, time.monotonic(), command_id, body_sha, answer, birth, seat, tenant=tenant)
-        self._ask(run_id, tenant, ask)
+        self._ask(run_id, tenant, Ask(command, time.monotonic(), command_id, body_sha, answer, birth, tenant))
         self._answers.add(answer)
         answer.add_done_callback(self._answers.discard)
         return await answer
@@ -510,8 +499,6 @@ class Committer(Service):
             return self._repeated(ask, known)
         if hot.slot_taken and not draft.decides and _wants_slot(hot, ask):
             return _slot_taken(ask, hot)
-        if ask.seat_lost and (unborn or draft.state.status == "queued"):
-            return Rejected(409, SEAT_LOST, f"slot {ask.seat} is not promised to run {hot.id} any more.")
         # Chunks prove nothing here: they compare the fence, not the version. Nor does a fresh state say anything of a
         # command's id: it may have been used before, and then the first outcome is the answer, whatever the state says.
         fresh = draft.decides or hot.loaded_at >= ask.arrived or not hot.exists
@@ -534,7 +521,6 @@ class Committer(Service):
             draft.commands[ask.command_id] = row
         self._take(draft, decision)
         draft.birth = draft.birth or ask.birth
-        draft.seat = draft.seat or ask.seat
         if isinstance(ask.command, c.Migrate):  # whatever comes after it in this entry is decided with the new plan
             draft.plan = ask.command.to
         return outcome
@@ -610,7 +596,6 @@ class Committer(Service):
             busy=busy,
             wake_at=None if due is None else values.instant(due),
             cut=draft.cut,
-            seat=draft.seat,
             result=_result(state) if ended else None,
             commands=tuple(draft.commands.values()),
             outbox=draft.outbox,
@@ -752,24 +737,45 @@ class Committer(Service):
         if ask.answer is not None:
             _fail(ask, StoreError(f"the command of run {hot.id} could not be carried out: {error}"))
             return
-        if not hot.exists or isinstance(ask.command, c.NeedAttention | c.StepLost):
+        if not hot.exists:
+            return
+        if isinstance(ask.command, c.NeedAttention | c.StepLost):
+            if hot.mine:  # nobody would ask for it again
+                self._let_go(hot, hot.fence, error)
             return
         now = time.monotonic()
         if isinstance(ask.command, c.StepSucceeded | c.StepFailed):
             hot.asks.appendleft(Ask(c.StepLost(path=ask.command.path, attempt=ask.command.attempt), now))
         hot.asks.appendleft(Ask(c.NeedAttention(reason="what the run would store can't be stored"), now))
 
-    def _give_up(self, hot: Hot, error: Exception, asks: Iterable[Ask] = ()) -> None:
-        """Nothing can be decided for this run (its log or its workflow can't be read): nobody waits for it in vain."""
-        log.error("run_unusable", run_id=str(hot.id), exc_info=error)
-        failure = StoreError(f"run {hot.id} can't be read or decided: {error}")
+    def _give_up(self, hot: Hot, error: Exception, asks: Iterable[Ask] = (), loaded: runs.Loaded | None = None) -> None:
+        """Nothing can be decided for this run (its log or its workflow can't be read): nobody waits for it in vain, and
+        if it is ours, somebody else gets it, with the results and timers that are dropped here."""
+        if isinstance(error, Unreadable):  # another release's: the same each time that somebody tries
+            log.error("run_unreadable", run_id=str(hot.id), reason=str(error))
+        else:
+            log.error("run_unusable", run_id=str(hot.id), exc_info=error)
+        failure = error if isinstance(error, Unreadable) else StoreError(f"run {hot.id} can't be decided: {error}")
         for ask in (*asks, *hot.asks):
             _fail(ask, failure)
         hot.asks.clear()
         hot.chunks.clear()
+        if loaded is not None and loaded.worker == self.worker_id:
+            self._let_go(hot, loaded.fence, error)
+        elif loaded is None:
+            self._let_go(hot, hot.fence if hot.mine else None, error)
         hot.loaded_at, hot.stale = -1.0, False
         self._leave(hot)
         self._forget(hot)
+
+    def _let_go(self, hot: Hot, fence: int | None, error: Exception) -> None:
+        hot.mine = False
+        if self.worker_id is None:
+            return
+        try:
+            self.on_unusable(hot, fence, error)
+        except Exception as fault:
+            log.error("giving_back_failed", run_id=str(hot.id), exc_info=fault)
 
     def _settle(self, draft: _Draft) -> None:
         draft.hot.singly = max(0, draft.hot.singly - len(draft.answers))
@@ -880,7 +886,7 @@ class Committer(Service):
             if fault is None:
                 self._loaded(hot)
             else:
-                self._give_up(hot, fault)
+                self._give_up(hot, fault, loaded=found.get(hot.id))
 
     async def _look_up(self, connection: Connection, batch: list[Hot], found: Mapping[UUID, runs.Loaded]) -> None:
         """What else the waiting commands need to know: ids that were used before, and slots that somebody has."""
@@ -892,13 +898,9 @@ class Committer(Service):
             if known := used.get((hot.id, ask.command_id or "")):
                 hot.known[known.command_id] = known
         wanted = {hot.id: (hot.tenant, slot) for hot in batch if (slot := _wanted_slot(hot, found.get(hot.id)))}
-        promised = [(hot, ask, (hot.tenant, ask.seat)) for hot in batch for ask in hot.asks if ask.seat is not None]
-        asked = {*wanted.values(), *(slot for _, _, slot in promised)}
-        holders = await runs.slot_holders(connection, asked) if asked else {}
+        holders = await runs.slot_holders(connection, set(wanted.values())) if wanted else {}
         for hot in batch:
             hot.slot_taken = hot.id in wanted and holders.get(wanted[hot.id]) not in (None, hot.id)
-        for hot, ask, slot in promised:
-            ask.seat_lost = holders.get(slot) != hot.id
 
     def _loaded(self, hot: Hot) -> None:
         self._tell_state(hot)
@@ -912,9 +914,13 @@ class Committer(Service):
         if loaded is None:
             hot.missing = hot.exists
             return
+        e.check_readable(loaded.abi)
         plan = hot.plan
         if plan is None or plan.sha256 != loaded.workflow:
-            plan = await self._find_plan(loaded.tenant, loaded.workflow)
+            try:
+                plan = await self._find_plan(loaded.tenant, loaded.workflow)
+            except DefinitionError as error:
+                raise Unreadable(f"its workflow is nothing that this release can perform: {error}") from error
         state = hot.state
         if loaded.state is not None:
             state = decode_state(loaded.state)

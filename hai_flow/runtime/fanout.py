@@ -403,11 +403,15 @@ class Fanout(Service):
     # --- out: followers -------------------------------------------------------------------------------------------
 
     async def state_at(self, tenant: UUID, run_id: UUID, seq: int) -> RunState | None:
-        """The fold of the run's first `seq` events (all of them, if it has fewer); None: no such run of the tenant."""
+        """The fold of the run's first `seq` events (all of them, if it has fewer); None: no such run of the tenant.
+
+        Raises `Unreadable`.
+        """
         async with self.database.api.acquire() as connection:
             loaded = await runs.load_run_at(connection, tenant, run_id, seq, ABI)
         if loaded is None:
             return None
+        e.check_readable(loaded.abi)
         state = RunState(str(run_id)) if loaded.state is None else decode_state(loaded.state)
         for row in loaded.rows:
             events = e.decode_events(row.events)

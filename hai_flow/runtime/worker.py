@@ -44,6 +44,7 @@ log = structlog.get_logger(__name__)
 
 CANCELLED: Final = "step.cancelled"
 CHUNK_CHARS_MAX: Final = 16 * 1024
+REASON_CHARS_MAX: Final = 1000  # of why a run was given back
 HAND_BACK_SECONDS: Final = 10.0  # for what a stop has to commit after the attempts have ended
 CANCEL_SECONDS: Final = 1.0  # for attempts to react to being cancelled, once nobody waits for them any more
 AGAIN_MS: Final = 1000
@@ -192,6 +193,7 @@ class Worker(Service):
     async def _start(self) -> None:
         self._stopping = False
         self.committer.on_state = self.sync
+        self.committer.on_unusable = self._unusable
         try:
             await self._register()
         except BaseException:
@@ -240,6 +242,7 @@ class Worker(Service):
             await heart.stop()
         self.committer.forget_claims()
         self.committer.on_state = lambda hot: None
+        self.committer.on_unusable = lambda hot, fence, error: None
         for hot in self._held.values():
             hot.held = False
         self._held.clear()
@@ -306,6 +309,7 @@ class Worker(Service):
         self.committer.worker_id = None
         heart, self._heart = self._heart, None
         self.committer.forget_claims()
+        self._claims.clear()
         if heart is not None:
             await heart.stop()
         while self.committer.worker_id is None and not self._stopping:
@@ -382,6 +386,26 @@ class Worker(Service):
             if performing.task is not None:
                 performing.task.cancel()
         hot.tasks.clear()
+
+    def _unusable(self, hot: Hot, fence: int | None, error: Exception) -> None:
+        """Give back a run that may be ours and that this process can't go on with: held any longer, nobody could."""
+        worker, fresh = self.id, hot.id in self._claims
+        if worker is None or self._stopping or (self._claiming and not hot.held and not fresh):
+            return  # a claim is on its way that says whether anything was begun; the next heartbeat names the run again
+        begun = bool(hot.tasks) or hot.suspect if hot.held else self._claims.get(hot.id, True)
+        self._drop(hot)
+        reason = (str(error) or repr(error)).replace("\0", "")[:REASON_CHARS_MAX]
+        self._spawn(self._give_back(worker, hot.id, fence, reason, begun=begun), "give a run back")
+
+    async def _give_back(self, worker: int, run_id: UUID, fence: int | None, reason: str, *, begun: bool) -> None:
+        try:
+            async with self.database.engine.acquire() as connection:
+                pause = await runs.give_back(connection, worker, run_id, fence, begun=begun, reason=reason)
+        except Exception as error:  # the next heartbeat names it again
+            log.warning("not_given_back", run_id=str(run_id), error=str(error) or repr(error))
+            return
+        if pause is not None:
+            log.warning("given_back", run_id=str(run_id), reason=reason, for_seconds=pause.total_seconds())
 
     def _declare_lost(self, hot: Hot) -> bool:
         """The open attempts may have been begun by somebody who is gone; ours are known and stay."""

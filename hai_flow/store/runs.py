@@ -28,6 +28,7 @@ from uuid import UUID
 
 import msgspec
 
+from hai_flow.engine.events import ABI
 from hai_flow.store.database import outcome_known
 
 if TYPE_CHECKING:
@@ -148,8 +149,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempts in flight (takes the claim if it is free); False: nothing is in flight (gives the claim back, the run is
     due at `wake_at`, None = never by itself). `cut`: the decision closes an open attempt or message of the holder,
     whose late chunks must lose. `result` is written by the commit that ends the run; reopening clears it. `take_slot`:
-    a run that ended needs this slot again, and loses without it. `seat`: the slot of its concurrency key that the run
-    was promised and begins with; it loses if the slot is not its own any more. `moved`: the run's workflow has another
+    a run that was queued or ended needs this slot again, and loses without it. `moved`: the run's workflow has another
     version now.
     """
 
@@ -165,7 +165,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     wake_at: datetime | None = None
     cut: bool = False
     take_slot: str | None = None
-    seat: str | None = None
     result: bytes | None = None
     moved: Moved | None = None
     commands: Sequence[CommandRow] = ()
@@ -233,8 +232,8 @@ def _of_winners(rows: str) -> str:
 
 
 # What entries may have beside their events; `births`: some start a run, or want a slot again; `moves`: some go on with
-# another version of their workflow; `branches`: some of those born leave their thread's line; `seats`: some begin with
-# a slot that they were promised. All so seldom that no other commit carries the columns.
+# another version of their workflow; `branches`: some of those born leave their thread's line. Both so seldom that no
+# other commit carries the columns.
 _CHILDREN: Final = ("commands", "pendings", "votes", "outbox", "turns", "messages")
 _LONE_ENTRIES_MAX: Final = 8
 
@@ -249,12 +248,11 @@ def _commit_statement(parts: frozenset[str]) -> str:
     parameters = _Parameters()
     me, at = parameters.one("bigint"), parameters.one("timestamptz")
     moves = {"workflow": "bytea", "workflow_version": "int", "dev": "bool"} if "moves" in parts else {}
-    seats = {"seat": "text"} if "seats" in parts else {}
     moved, _ = parameters.arrays(
         "b", ordinality="i", id="uuid", tenant="uuid", n="int", events="bytea", version="bigint", fence="int",
-        status="text", busy="bool", wake_at="timestamptz", cut="bool", slot="text", result="bytea", **moves, **seats,
+        status="text", busy="bool", wake_at="timestamptz", cut="bool", slot="text", result="bytea", **moves,
     )  # fmt: skip
-    read = "".join(f", {column}" for column in (*moves, *seats))
+    read = "".join(f", {column}" for column in moves)
     set_ = "".join(f"\n    {column} = coalesce(b.{column}, r.{column})," for column in moves)
     repeated, unrepeated = "", "true"
     if "commands" in parts:
@@ -270,12 +268,7 @@ def _commit_statement(parts: frozenset[str]) -> str:
     children = "".join(_CHILD_STATEMENTS[part](parameters, at) for part in _CHILDREN if part in parts)
     born, seated, born_won = "", "b.slot IS NULL", ""
     if "births" in parts:
-        born, seated, born_won = _births(parameters, at, unrepeated, parts)
-    elif seats:
-        born = _held("b")
-    if seats:
-        seated = f"({seated}) AND ({_holds('b')})"
-        children += _KEEP_SEATS
+        born, seated, born_won = _births(parameters, at, unrepeated, branches="branches" in parts)
     return f"""
 WITH b AS MATERIALIZED (           -- entries of runs that exist, one per run, sorted by id; i from 1
   SELECT id, tenant, n, events, version, fence, status, busy, wake_at, cut, slot, result, i::int{read} FROM {moved}
@@ -285,7 +278,7 @@ WITH b AS MATERIALIZED (           -- entries of runs that exist, one per run, s
   UPDATE runs r SET
     seq = r.seq + b.n, version = r.version + (b.version IS NOT NULL)::int, status = coalesce(b.status, r.status),
     head = sha256(r.head || b.events), log_bytes = r.log_bytes + octet_length(b.events),
-    slot = coalesce(b.slot, r.slot),{set_}
+    slot = coalesce(b.slot, r.slot),{set_} abi = greatest(r.abi, {ABI}), given_back = 0, unreadable = NULL,
     ended_at = CASE WHEN b.status IS NULL THEN r.ended_at
                     WHEN b.status IN {_ENDED} THEN coalesce(r.ended_at, {at}) END,
     result = CASE WHEN b.status IS NULL THEN r.result
@@ -318,28 +311,6 @@ WITH b AS MATERIALIZED (           -- entries of runs that exist, one per run, s
 ){children}
 SELECT i, seq, version, fence, worker, clock_timestamp() AS db_now FROM w
 """
-
-
-def _held(*entries: str) -> str:
-    """The promised slots that are still those of the entries' runs. Locked: who wants to take one back waits, and then
-    finds that its run has begun."""
-    wanted = " UNION ALL ".join(f"SELECT id, tenant, seat FROM {name} WHERE seat IS NOT NULL" for name in entries)
-    return f""", held AS MATERIALIZED (
-  SELECT x.tenant, x.slot, x.run_id FROM ({wanted}) q
-  JOIN slots x ON x.tenant = q.tenant AND x.slot = q.seat AND x.run_id = q.id FOR NO KEY UPDATE OF x
-)"""
-
-
-def _holds(entries: str) -> str:
-    return f"{entries}.seat IS NULL OR {entries}.id = ANY ((SELECT array_agg(run_id) FROM held)::uuid[])"
-
-
-# Not those of runs that end in this very commit: it deletes them.
-_KEEP_SEATS: Final = """, kept AS (
-  UPDATE slots x SET promised_until = NULL FROM held
-  WHERE x.tenant = held.tenant AND x.slot = held.slot
-    AND held.run_id = ANY ((SELECT array_agg(id) FROM won WHERE NOT ended)::uuid[])
-)"""
 
 
 def _insert_commands(parameters: _Parameters, at: str) -> str:
@@ -417,34 +388,32 @@ _CHILD_STATEMENTS: Final[Mapping[str, Callable[[_Parameters, str], str]]] = {
 }
 
 
-def _births(parameters: _Parameters, at: str, unrepeated: str, parts: frozenset[str]) -> tuple[str, str, str]:
+def _births(parameters: _Parameters, at: str, unrepeated: str, *, branches: bool) -> tuple[str, str, str]:
     """The parts of a commit in which runs start and slots are taken: the subqueries before the update of runs, the
     condition under which an entry of an existing run has its slot, and the winners among the born."""
-    branch = {"branch_of": "uuid", "follows": "uuid", "copied": "bigint"} if "branches" in parts else {}
+    branch = {"branch_of": "uuid", "follows": "uuid", "copied": "bigint"} if branches else {}
     names = "".join(f", {column}" for column in branch)
-    values = ", branch_of, follows, coalesce(copied, 0)" if branch else ""
-    seats = {"seat": "text"} if "seats" in parts else {}
-    held, holds = (_held("b", "s"), f" AND ({_holds('s')})") if seats else ("", "")
+    values = ", branch_of, follows, coalesce(copied, 0)" if branches else ""
     born, arrays = parameters.arrays(
         "s", i="int", id="uuid", tenant="uuid", n="int", events="bytea", status="text", busy="bool",
         wake_at="timestamptz", result="bytea", workflow="bytea", workflow_name="text", workflow_version="int",
         dev="bool", thread_id="text", parent_id="uuid", parent_path="text", queue="text", slot="text",
-        started_by="text", input="bytea", **branch, **seats,
+        started_by="text", input="bytea", **branch,
     )  # fmt: skip
     before = f""", s AS MATERIALIZED (  -- entries that are the first of their run, sorted by id; i goes on counting
   SELECT * FROM {born}
-){held}, again AS MATERIALIZED (         -- runs that want a slot again: locked first, so that who gets one also wins
+), again AS MATERIALIZED (         -- runs that want a slot again: locked first, so that who gets one also wins
   SELECT r.id, r.tenant, b.slot, b.status FROM b JOIN runs r ON r.id = b.id
   WHERE b.slot IS NOT NULL AND (r.tenant = b.tenant) IS TRUE AND r.version = b.version
     AND {unrepeated}
   ORDER BY r.id FOR NO KEY UPDATE OF r
 ), wanted AS MATERIALIZED (        -- slots, for runs that do not exist yet and for those of "again"
   SELECT s.id, s.tenant, s.slot, s.status IN {_ENDED} AS ended FROM s
-  WHERE s.slot IS NOT NULL AND NOT (s.id IN (SELECT r.id FROM runs r WHERE r.id = ANY({arrays["id"]}))){holds}
+  WHERE s.slot IS NOT NULL AND NOT (s.id IN (SELECT r.id FROM runs r WHERE r.id = ANY({arrays["id"]})))
   UNION ALL SELECT id, tenant, slot, coalesce(status IN {_ENDED}, false) FROM again
 ), got AS (                        -- in one order for all, else two batches that swap slots deadlock
-  INSERT INTO slots (tenant, slot, run_id, promised_until)
-  SELECT tenant, slot, id, NULL FROM wanted WHERE NOT ended ORDER BY tenant, slot
+  INSERT INTO slots (tenant, slot, run_id)
+  SELECT tenant, slot, id FROM wanted WHERE NOT ended ORDER BY tenant, slot
   ON CONFLICT DO NOTHING
   RETURNING run_id
 ), seated AS MATERIALIZED (        -- a run that ends in this very commit needs the slot to be free, but never holds it
@@ -453,13 +422,14 @@ def _births(parameters: _Parameters, at: str, unrepeated: str, parts: frozenset[
   WHERE CASE WHEN x.run_id IS NULL THEN w.ended ELSE x.run_id = w.id END
 ), born AS (
   INSERT INTO runs (id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id, parent_path,
-    queue, slot, status, seq, version, head, log_bytes, worker, wake_at, started_by, input, result, ended_at{names})
+    queue, slot, status, seq, version, abi, head, log_bytes, worker, wake_at, started_by, input, result,
+    ended_at{names})
   SELECT id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id, parent_path,
-    queue, slot, status, n, 1, sha256(events), octet_length(events),
+    queue, slot, status, n, 1, {ABI}, sha256(events), octet_length(events),
     CASE WHEN busy THEN (SELECT id FROM me) END,
     CASE WHEN NOT busy THEN wake_at WHEN (SELECT id FROM me) IS NULL THEN {at} END,
     started_by, input, CASE WHEN status IN {_ENDED} THEN result END, CASE WHEN status IN {_ENDED} THEN {at} END{values}
-  FROM s WHERE (slot IS NULL OR id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])){holds}
+  FROM s WHERE slot IS NULL OR id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])
   ON CONFLICT DO NOTHING           -- the same Start again: it loses
   RETURNING id, tenant, thread_id, seq, version, fence, worker, status
 )"""
@@ -480,8 +450,6 @@ _NONE: Final[frozenset[str]] = frozenset()
 def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
     births = any(entry.born is not None or entry.take_slot is not None for entry in entries)
     seldom = {"moves"} if any(entry.moved is not None for entry in entries) else _NONE
-    if any(entry.seat is not None for entry in entries):
-        seldom = seldom | {"seats"}
     if births and any(entry.born is not None and entry.born.branch is not None for entry in entries):
         seldom = seldom | {"branches"}
     if len(entries) > _LONE_ENTRIES_MAX:
@@ -542,8 +510,6 @@ def _arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[s
         yield [None if entry.moved is None else entry.moved.workflow for entry in moved]
         yield [None if entry.moved is None else entry.moved.workflow_version for entry in moved]
         yield [None if entry.moved is None else entry.moved.dev for entry in moved]
-    if "seats" in parts:
-        yield [entry.seat for entry in moved]
     rows = list(enumerate((*moved, *born), 1))
     for part in _CHILDREN:
         if part in parts:
@@ -555,8 +521,6 @@ def _arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[s
         yield [None if branch is None else branch.of for branch in branches]
         yield [None if branch is None else branch.follows for branch in branches]
         yield [0 if branch is None else branch.copied for branch in branches]
-    if "seats" in parts and "births" in parts:
-        yield [entry.seat for entry in born]
 
 
 _Rows: TypeAlias = Sequence[tuple[int, Entry]]
@@ -668,13 +632,14 @@ _CLAIM: Final = f"""
 WITH dead AS MATERIALIZED (
   SELECT id FROM workers WHERE alive_until < now() - interval '{DEAD_AFTER}'
 ), lost AS MATERIALIZED (
-  SELECT r.id FROM dead JOIN runs r ON r.worker = dead.id LIMIT $2 FOR NO KEY UPDATE OF r SKIP LOCKED
+  SELECT r.id FROM dead JOIN runs r ON r.worker = dead.id AND r.abi <= {ABI}
+  LIMIT $2 FOR NO KEY UPDATE OF r SKIP LOCKED
 ), due AS MATERIALIZED (
   SELECT d.id FROM unnest($3::text[]) q(name) CROSS JOIN LATERAL (
-    SELECT id FROM runs WHERE queue = q.name AND worker IS NULL AND wake_at <= now()
+    SELECT id FROM runs WHERE queue = q.name AND worker IS NULL AND wake_at <= now() AND abi <= {ABI}
     ORDER BY wake_at LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED) d LIMIT $2
 )
-UPDATE runs r SET worker = $1, wake_at = NULL, fence = fence + 1
+UPDATE runs r SET worker = $1, wake_at = NULL, fence = fence + 1, unreadable = NULL
 FROM (SELECT id, true AS lost FROM lost UNION ALL SELECT id, false FROM due) x WHERE r.id = x.id
   AND EXISTS (SELECT 1 FROM workers WHERE id = $1 AND alive_until > now())
 RETURNING r.id, r.version, r.fence, x.lost, clock_timestamp() AS db_now
@@ -684,6 +649,7 @@ RETURNING r.id, r.version, r.fence, x.lost, clock_timestamp() AS db_now
 async def claim_runs(connection: Connection, worker_id: int, limit: int, queues: Sequence[str]) -> list[Claimed]:
     """Take up to `limit` runs that are due in `queues`, and up to as many of dead workers (of any queue) (STORE F).
 
+    Runs that a newer release has written to are passed over: this one could not read them.
     Runs that somebody else is committing to are skipped, not waited for. A worker whose lease is over gets none.
     Raises `CommitUnknown`: the heartbeat then tells which runs became ours, but not that they were lost: see
     `refence_runs`.
@@ -781,14 +747,61 @@ async def release_runs(connection: Connection, worker_id: int, run_ids: Collecti
     return [row[0] for row in rows]
 
 
-_NEXT_WAKE: Final = """
+_GIVE_BACK: Final = """
+WITH given AS MATERIALIZED (
+  SELECT id, given_back + 1 AS times, least($6::interval * 2 ^ least(given_back, 16), $7::interval) AS pause
+  FROM runs WHERE id = $2 AND worker = $1::bigint AND fence = coalesce($3::int, fence) FOR NO KEY UPDATE
+), nobody AS (
+  INSERT INTO workers (name, alive_until)
+  SELECT 'nobody: given back by ' || $1::bigint, now() + pause FROM given WHERE $4::bool RETURNING id
+)
+UPDATE runs r SET worker = (SELECT id FROM nobody), wake_at = CASE WHEN NOT $4 THEN now() + given.pause END,
+  fence = fence + 1, given_back = given.times, unreadable = $5::text
+FROM given WHERE r.id = given.id RETURNING given.pause
+"""
+GIVE_BACK_PAUSE: Final = timedelta(seconds=1)
+GIVE_BACK_PAUSE_MAX: Final = timedelta(minutes=5)
+
+
+async def give_back(
+    connection: Connection, worker_id: int, run_id: UUID, fence: int | None, *, begun: bool, reason: str
+) -> timedelta | None:
+    """Give back a run that this worker holds (under `fence`, if that is known) and can't go on with, for others to
+    claim after a pause that doubles each time until somebody commits to it. Returns the pause; None: it was ours no
+    more.
+
+    `begun`: its open attempts may have been begun. Nobody here can write in its log that they are lost, so the run goes
+    to a worker that does not exist and dies after the pause: whoever claims it from there declares them lost.
+    """
+    arguments = worker_id, run_id, fence, begun, reason, GIVE_BACK_PAUSE, GIVE_BACK_PAUSE_MAX
+    with outcome_known():
+        return cast("timedelta | None", await connection.fetchval(_GIVE_BACK, *arguments))
+
+
+_NAME_NEWER: Final = f"""
+UPDATE runs SET unreadable = 'a newer release wrote it, under ABI ' || abi || ', and none of its workers takes it'
+WHERE id IN (SELECT id FROM runs
+  WHERE queue = ANY($1::text[]) AND worker IS NULL AND wake_at < now() - $2::interval AND abi > {ABI}
+    AND unreadable IS NULL
+  LIMIT 1000 FOR NO KEY UPDATE SKIP LOCKED)
+"""
+
+
+async def name_newer(connection: Connection | Pool, queues: Sequence[str], overdue_by: timedelta) -> int:
+    """Say of runs that this release passes over, and that have been due for so long, that nobody can read them;
+    returns how many. A claim by somebody who can says otherwise."""
+    return int((await connection.execute(_NAME_NEWER, queues, overdue_by)).rpartition(" ")[2])
+
+
+_NEXT_WAKE: Final = f"""
 SELECT min(d.wake_at) FROM unnest($1::text[]) q(name) CROSS JOIN LATERAL (
-  SELECT wake_at FROM runs WHERE queue = q.name AND worker IS NULL AND wake_at IS NOT NULL ORDER BY wake_at LIMIT 1) d
+  SELECT wake_at FROM runs WHERE queue = q.name AND worker IS NULL AND wake_at IS NOT NULL AND abi <= {ABI}
+  ORDER BY wake_at LIMIT 1) d
 """
 
 
 async def next_wake(connection: Connection | Pool, queues: Sequence[str]) -> datetime | None:
-    """When the next free run of `queues` is due; None when none ever will by itself."""
+    """When the next free run of `queues` that this release can read is due; None when none ever will by itself."""
     return await connection.fetchval(_NEXT_WAKE, queues)
 
 
@@ -819,6 +832,7 @@ class Loaded(msgspec.Struct, frozen=True, gc=False):
     thread_id: str
     started_by: str
     log_bytes: int
+    abi: int
     snapshot_seq: int | None
     state: bytes | None
     rows: list[LogRow]
@@ -827,7 +841,7 @@ class Loaded(msgspec.Struct, frozen=True, gc=False):
 
 _LOADED: Final = """
   r.id, r.tenant, r.workflow, r.status, r.seq, r.version, r.fence, r.worker, r.wake_at, r.thread_id, r.started_by,
-  r.log_bytes, s.seq AS snapshot_seq, s.state, l.firsts, l.last_seqs, l.events, clock_timestamp() AS db_now
+  r.log_bytes, r.abi, s.seq AS snapshot_seq, s.state, l.firsts, l.last_seqs, l.events, clock_timestamp() AS db_now
 """
 _LOAD: Final = f"""
 SELECT {_LOADED}
@@ -856,9 +870,9 @@ async def load_runs(
 
 
 def _loaded(row: Any) -> Loaded:
-    firsts, lasts, events = row[14] or (), row[15] or (), row[16] or ()
+    firsts, lasts, events = row[15] or (), row[16] or (), row[17] or ()
     log = list(map(LogRow, firsts, lasts, events))
-    return Loaded(*row[:14], rows=log, db_now=row[17])
+    return Loaded(*row[:15], rows=log, db_now=row[18])
 
 
 _LOAD_AT: Final = f"""
@@ -961,32 +975,36 @@ async def slot_holder(connection: Connection | Pool, tenant: UUID, slot: str) ->
     return (await slot_holders(connection, [(tenant, slot)])).get((tenant, slot))
 
 
-_SLOT_HOLDERS: Final = f"""
-WITH found AS MATERIALIZED (
-  SELECT s.tenant, s.slot, s.run_id FROM unnest($1::uuid[], $2::text[]) AS k(tenant, slot)
-  JOIN slots s ON s.tenant = k.tenant AND s.slot = k.slot
-), ended AS MATERIALIZED (
-  SELECT f.tenant, f.slot, f.run_id FROM found f JOIN runs r ON r.id = f.run_id WHERE r.status IN {_ENDED}
-  ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
-), freed AS (
-  DELETE FROM slots s USING ended e WHERE s.tenant = e.tenant AND s.slot = e.slot AND s.run_id = e.run_id
-  RETURNING s.tenant, s.slot
-)
-SELECT tenant, slot, run_id FROM found WHERE NOT ((tenant, slot) IN (SELECT tenant, slot FROM freed))
+_SLOT_HOLDERS: Final = """
+SELECT s.tenant, s.slot, s.run_id FROM unnest($1::uuid[], $2::text[]) AS k(tenant, slot)
+JOIN slots s ON s.tenant = k.tenant AND s.slot = k.slot
 """
 
 
 async def slot_holders(
     connection: Connection | Pool, slots: Collection[tuple[UUID, str]]
 ) -> dict[tuple[UUID, str], UUID]:
-    """The runs that hold these slots, or were promised them, by (tenant, slot); a slot that nobody holds is not in the
-    result. A run that has ended holds none: its slot is freed by who asks.
-
-    There is one way to such a slot: the same Start twice at once with two different free slots, the second's slot
-    committed after the run had already ended. It harms nobody until somebody wants it, who then asks.
-    """
+    """The runs that hold these slots, by (tenant, slot); a slot that nobody holds is not in the result."""
     rows = await connection.fetch(_SLOT_HOLDERS, [tenant for tenant, _ in slots], [slot for _, slot in slots])
     return {(row[0], row[1]): row[2] for row in rows}
+
+
+_FREE_LOST_SLOTS: Final = f"""
+WITH ended AS MATERIALIZED (
+  SELECT s.tenant, s.slot, s.run_id FROM slots s JOIN runs r ON r.id = s.run_id WHERE r.status IN {_ENDED}
+  FOR NO KEY UPDATE OF r SKIP LOCKED
+)
+DELETE FROM slots s USING ended e WHERE s.tenant = e.tenant AND s.slot = e.slot AND s.run_id = e.run_id
+"""
+
+
+async def free_lost_slots(connection: Connection | Pool) -> int:
+    """Free slots of runs that have ended; returns how many there were. For the sweeper.
+
+    There is one way to such a slot: the same Start twice at once with two different free slots, the second's slot
+    committed after the run had already ended.
+    """
+    return int((await connection.execute(_FREE_LOST_SLOTS)).rpartition(" ")[2])
 
 
 # --- what requests read -------------------------------------------------------------------------------------------
@@ -994,7 +1012,7 @@ async def slot_holders(
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """A run as lists show it."""
+    """A run as lists show it. `unreadable`: why nobody goes on with it, where workers could not read it."""
 
     id: UUID
     tenant: UUID
@@ -1016,6 +1034,7 @@ class RunSummary:
     branch_of: UUID | None
     follows: UUID | None
     copied: int
+    unreadable: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -1028,7 +1047,7 @@ class RunRow(RunSummary):
 
 SUMMARY_COLUMNS: Final = (
     "id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id, parent_path, queue, slot, "
-    "status, seq, version, started_by, created_at, ended_at, branch_of, follows, copied"
+    "status, seq, version, started_by, created_at, ended_at, branch_of, follows, copied, unreadable"
 )
 
 
@@ -1049,7 +1068,10 @@ async def list_runs(
     thread_id: str | None = None,
     before: tuple[datetime, UUID] | None = None,
 ) -> list[RunRow]:
-    """The tenant's runs, newest first. `before` is the (created_at, id) of the last one of the page before."""
+    """The tenant's runs, newest first. `before` is the (created_at, id) of the last one of the page before.
+
+    Of the status `needs_attention` are also runs that nobody can read, whatever their own status is.
+    """
     arguments: list[Any] = [tenant, limit]
     conditions = ["tenant = $1"]
 
@@ -1059,7 +1081,8 @@ async def list_runs(
         conditions.append(condition.format(*(f"${number}" for number in numbers)))
 
     if statuses is not None:
-        demand("status = ANY({}::text[])", statuses)
+        unreadable = " OR unreadable IS NOT NULL" if "needs_attention" in statuses else ""
+        demand("(status = ANY({}::text[])" + unreadable + ")", statuses)
     if workflow is not None:
         demand("workflow_name = {}", workflow)
     if thread_id is not None:

@@ -68,6 +68,9 @@ runs: Final = sa.Table(
     _bytes("head"),  # sha256 chained over all commits
     _bigint("worker", null=True),  # who holds the claim
     _time("wake_at", null=True),  # when a free run is due
+    _int("abi", default="1"),  # of its events: who has a lower one passes it over
+    _int("given_back", default="0"),  # so often in a row by workers that could not read it
+    _text("unreadable", null=True),  # why the last of them could not; null: nobody has given it back since
     _bigint("snapshot_seq", default="0"),
     _bigint("log_bytes", default="0"),
     _text("started_by"),
@@ -86,6 +89,13 @@ sa.Index(
     runs.c.queue,
     runs.c.wake_at,
     postgresql_where=sa.text("worker IS NULL AND wake_at IS NOT NULL"),
+)
+sa.Index(
+    "runs_unreadable",
+    runs.c.tenant,
+    runs.c.created_at,
+    runs.c.id,
+    postgresql_where=sa.text("unreadable IS NOT NULL"),
 )
 sa.Index("runs_held", runs.c.worker, postgresql_where=sa.text("worker IS NOT NULL"))
 sa.Index("runs_newest", runs.c.tenant, runs.c.created_at, runs.c.id)
@@ -224,12 +234,9 @@ slots: Final = sa.Table(
     _text("slot"),
     _uuid("run_id"),
     _time("taken_at", now=True),
-    # Until then the run is to begin with the slot; null: it has. The default: a release that makes no promises.
-    sa.Column("promised_until", TIMESTAMP(timezone=True), server_default=sa.text("now() + '00:01:00'::interval")),
     _key("slots", "tenant", "slot"),
 )
 sa.Index("slots_by_run", slots.c.run_id)
-sa.Index("slots_promised", slots.c.promised_until, postgresql_where=sa.text("promised_until IS NOT NULL"))
 
 slot_waiters: Final = sa.Table(
     "slot_waiters",
@@ -241,18 +248,6 @@ slot_waiters: Final = sa.Table(
     # Not now(): a statement that began after another was answered must get the later time, also in a transaction.
     sa.Column("queued_at", TIMESTAMP(timezone=True), nullable=False, server_default=sa.text("statement_timestamp()")),
     _key("slot_waiters", "tenant", "key", "run_id"),
-)
-sa.Index(
-    "slot_waiters_in_order", slot_waiters.c.tenant, slot_waiters.c.key, slot_waiters.c.queued_at, slot_waiters.c.run_id
-)
-
-sweeps: Final = sa.Table(
-    "sweeps",
-    metadata,
-    _text("name"),
-    _time("due_at"),  # when some process may look again
-    _text("position", null=True),  # how far it has looked
-    _key("sweeps", "name"),
 )
 
 schedules: Final = sa.Table(

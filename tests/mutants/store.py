@@ -182,7 +182,7 @@ runs.bug(
 )
 runs.bug(
     "a run is born without the slot that it needs",
-    ("FROM s WHERE (slot IS NULL OR id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])){", "FROM s WHERE true{"),
+    ("FROM s WHERE slot IS NULL OR id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])\n", "FROM s\n"),
     by=f"{_COMMIT}::test_a_finished_run_frees_its_slot_in_the_same_commit",
 )
 runs.bug(
@@ -362,24 +362,30 @@ runs.bug(
     by=f"{_COMMIT}::test_after_three_losses_a_run_is_taken_alone_and_wins",
 )
 runs.bug(
-    "slots of runs that go on are freed by who asks for them",
-    ("ON r.id = f.run_id WHERE r.status IN {_ENDED}\n", "ON r.id = f.run_id\n"),
-    by=f"{_COMMIT}::test_whoever_asks_for_the_slot_of_an_ended_run_frees_it",
-)
-runs.bug(
-    "a run is born with a slot that is another's by now",
-    ("""(_held("b", "s"), f" AND ({_holds('s')})")""", '(_held("b", "s"), "")'),
-    by=f"{_COMMIT}::test_a_birth_that_comes_too_late_loses_its_promised_slot_to_another",
-)
-runs.bug(
-    "a run that was promised a slot loses it when the promise is over",
-    ("        children += _KEEP_SEATS\n", ""),
-    by=f"{_COMMIT}::test_a_run_that_is_born_with_the_slot_it_was_promised_holds_it",
+    "slots of runs that go on are swept",
+    ("ON r.id = s.run_id WHERE r.status IN {_ENDED}\n", "ON r.id = s.run_id\n"),
+    by=f"{_COMMIT}::test_slots_of_ended_runs_are_swept",
 )
 runs.bug("a hint names more runs than fit into one", ("HINT_IDS_MAX: Final = 200 ", "HINT_IDS_MAX: Final = 256 "))
 runs.bug(
     "runs beyond the first two hundred are not hinted at",
     ("for start in range(0, len(ids), HINT_IDS_MAX)]", "for start in (0,)]"),
+)
+
+# --- runs: look-ups --------------------------------------------------------------------------------------------------
+
+runs.bug(
+    "a command is looked up in all runs",
+    (
+        "AS k(run_id, command_id)\nJOIN commands c ON c.run_id = k.run_id AND c.command_id",
+        "AS k(run_id, command_id)\nJOIN commands c ON c.command_id",
+    ),
+    by=f"{_COMMIT}::test_a_command_id_is_carried_out_once_and_its_outcome_is_kept",
+)
+runs.bug(
+    "another tenant's slot counts as taken",
+    ("JOIN slots s ON s.tenant = k.tenant AND s.slot = k.slot", "JOIN slots s ON s.slot = k.slot"),
+    by=f"{_COMMIT}::test_a_finished_run_frees_its_slot_in_the_same_commit",
 )
 
 # --- runs: reading ----------------------------------------------------------------------------------------------------
@@ -513,77 +519,72 @@ signals.bug(
     ("if (stored.type, stored.run_id, stored.data) != (type, run_id, data):", "if False:"),
 )
 signals.bug(
-    "signals of a type become visible in another order than that of their places",
-    ("pg_advisory_xact_lock(hashtextextended(", "length(concat("),
-)
-signals.bug(
     "two processes offer the same signal at once",
     ("SET due_at = now() + $2 FROM due", "SET due_at = now() + 0 * $2 FROM due"),
 )
 signals.bug(
     "due signals come newest first",
-    ("sorted(found, key=lambda signal: signal.place)", "sorted(found, key=lambda signal: -signal.place)"),
+    (
+        "key=lambda signal: (signal.sent_at, signal.id))",
+        "key=lambda signal: (signal.sent_at, signal.id), reverse=True)",
+    ),
 )
 signals.bug(
     "a settled signal is offered again",
-    ("UPDATE signals SET due_at = NULL, undelivered", "UPDATE signals SET due_at = now(), undelivered"),
+    ("UPDATE signals SET due_at = NULL WHERE", "UPDATE signals SET due_at = now() WHERE"),
 )
 signals.bug(
     "a signal for one run is offered to all",
-    (
-        "query = _ALL_SUBSCRIBERS if signal.run_id is None else _ITS_SUBSCRIBERS",
-        "query = _ALL_SUBSCRIBERS.replace('$3::uuid IS NULL', '($3::uuid IS NULL OR true)')",
-    ),
+    ("($3::uuid IS NULL OR run_id = $3) GROUP", "($3::uuid IS NULL OR true) GROUP"),
 )
 signals.bug(
     "a signal is offered to another tenant's runs",
-    (
-        "WHERE tenant = $1 AND type = $2 AND $3::uuid IS NULL ORDER",
-        "WHERE $1::uuid IS NOT NULL AND type = $2 AND $3::uuid IS NULL ORDER",
-    ),
-)
-signals.bug(
-    "a signal is offered to another tenant's run",
-    ("run_id = $3 AND type = $2 AND (tenant = $1) IS TRUE\n", "run_id = $3 AND type = $2 AND $1::uuid IS NOT NULL\n"),
+    ("WHERE tenant = $1 AND type = $2 AND ($3", "WHERE $1::uuid IS NOT NULL AND type = $2 AND ($3"),
 )
 signals.bug(
     "an old subscription that comes late hides the newer one",
-    ("      WHERE subscriptions.opened_seq <= excluded.opened_seq\n", ""),
+    ("opened_seq = greatest(subscriptions.opened_seq, excluded.opened_seq)", "opened_seq = excluded.opened_seq"),
 )
 signals.bug(
     "the end of a subscription takes the one behind it along",
     ("AND type = $2 AND opened_seq <= $3", "AND type = $2 AND $3 IS NOT NULL"),
 )
-signals.bug("a run finds signals for other runs", ("AND x.run_id IS NULL AND x.place >", "AND x.place >"))
-signals.bug(
-    "a run finds again what it has read",
-    ("(x.tenant = $1) IS TRUE AND x.place > w.own ORDER", "(x.tenant = $1) IS TRUE AND w.own IS NOT NULL ORDER"),
-)
+signals.bug("a run finds signals for other runs", ("(run_id IS NULL OR run_id = $2)", "(true OR run_id = $2)"))
+signals.bug("a run finds only what was sent to itself", ("(run_id IS NULL OR run_id = $2)", "run_id = $2"))
+signals.bug("a run finds what it has taken", ("AND id <> ALL($5::text[]) AND", "AND $5::text[] IS NOT NULL AND"))
 signals.bug(
     "a run finds what was sent before it began to wait",
-    ("y.run_id IS NULL AND y.sent_at >= $6))", "y.run_id IS NULL AND $6::timestamptz IS NOT NULL))"),
+    ("AND sent_at >= $4 AND (run_id", "AND $4::timestamptz IS NOT NULL AND (run_id"),
 )
-signals.bug("signals are found newest first", (") s ORDER BY s.place LIMIT $7", ") s ORDER BY s.place DESC LIMIT $7"))
-signals.bug("signals that somebody has yet to offer are forgotten", ("p.due_at IS NULL AND p.sent_at <", "p.sent_at <"))
+signals.bug(
+    "a page of signals begins with the last one before", ("(sent_at, id) > ($7, $8)", "(sent_at, id) >= ($7, $8)")
+)
+signals.bug(
+    "signals are found newest first", ("ORDER BY sent_at, id LIMIT $6", "ORDER BY sent_at DESC, id DESC LIMIT $6")
+)
+signals.bug("signals that somebody has yet to offer are forgotten", ("s.due_at IS NULL AND s.sent_at <", "s.sent_at <"))
 signals.bug(
     "signals that a run may still take are forgotten",
-    ("(live.oldest IS NULL OR p.sent_at < live.oldest)", "(live.oldest IS NULL OR true)"),
+    ("(live.oldest IS NULL OR s.sent_at < live.oldest)", "(live.oldest IS NULL OR true)"),
 )
 signals.bug(
     "signals are forgotten before they are old",
-    ("p.sent_at < now() - $4::interval", "p.sent_at < now() + $4::interval"),
+    ("s.sent_at < now() - $1::interval", "s.sent_at < now() + $1::interval"),
 )
 signals.bug(
     "subscriptions of live runs are forgotten",
-    ("(SELECT r.status IN {_ENDED} AND p.opened_seq", "(SELECT p.opened_seq"),
+    ("r.id = s.run_id AND r.status IN {_ENDED} AND s.opened_seq", "r.id = s.run_id AND s.opened_seq"),
 )
 signals.bug(
     "a subscription that a retry has just opened is forgotten",
-    ("r.status IN {_ENDED} AND p.opened_seq <= r.seq", "r.status IN {_ENDED}"),
+    ("AND r.status IN {_ENDED} AND s.opened_seq <= r.seq", "AND r.status IN {_ENDED}"),
 )
 signals.bug(
     "older signals of the type that nobody has offered yet are not looked for",
-    ("AND undelivered IS NULL AND place < $3 ORDER", "AND undelivered IS NULL AND place < $3 AND false ORDER"),
+    (
+        "AND due_at IS NOT NULL AND (sent_at, id) < ($3, $4)",
+        "AND due_at IS NOT NULL AND (sent_at, id) < ($3, $4) AND false",
+    ),
 )
 
 # --- slots of concurrency keys ----------------------------------------------------------------------------------------
@@ -615,17 +616,16 @@ slots.bug(
 )
 slots.bug(
     "a start that was stored gives its slot back",
-    ("run_id = $3 AND promised_until IS NOT NULL RETURNING true", "run_id = $3 RETURNING true"),
-    by=f"{_COMMIT}::test_a_slot_is_not_given_back_once_its_run_has_begun",
+    (" AND run_id = $3 AND NOT EXISTS (SELECT FROM runs WHERE id = $3)", " AND run_id = $3"),
 )
 slots.bug(
     "who has waited longest begins last",
-    ("ORDER BY queued_at, run_id OFFSET 0", "ORDER BY queued_at DESC, run_id DESC OFFSET 0"),
+    ("OVER (ORDER BY w.queued_at, w.run_id) AS n", "OVER (ORDER BY w.queued_at DESC, w.run_id DESC) AS n"),
     by=f"{_OF_SLOTS}::test_queued_runs_begin_in_the_order_in_which_they_came",
 )
 slots.bug(
     "a run that is paused in the queue is seated",
-    ("WHERE (SELECT r.status = 'queued' FROM", "WHERE (SELECT true FROM"),
+    ("AND w.key = $2 AND r.status = 'queued' AND NOT EXISTS", "AND w.key = $2 AND NOT EXISTS"),
     by=f"{_OF_SLOTS}::test_a_paused_run_holds_its_key_and_a_run_paused_in_the_queue_is_passed_over",
 )
 slots.bug(
@@ -654,28 +654,17 @@ slots.bug(
     by=f"{_OF_SLOTS}::test_children_share_the_slot_of_the_run_above_them",
 )
 slots.bug(
-    "a slot is free, and nobody who waits is told",
-    (
-        "            await connection.execute(_SEAT, tenant, key, PROMISE)\n        return given",
-        "            pass\n        return given",
-    ),
-    by=f"{_OF_SLOTS}::test_a_start_that_is_refused_gives_its_slot_to_who_has_queued_behind_it",
-)
-slots.bug(
     "the sweep does not see whom a dead process left seated",
-    ("{_KEY} AS key, array_agg(s.slot)\n", "{_KEY} AS key, '{{}}'::text[]\n"),
+    ("  OR bool_or(EXISTS (", "  OR bool_or(false AND EXISTS ("),
     by=f"{_OF_SLOTS}::test_the_sweep_admits_whom_a_dead_process_left_seated_and_frees_what_it_took_for_nobody",
 )
 slots.bug(
-    "slots of runs that began with them are taken back",
-    ("    await pool.execute(_KEPT, limit)\n", ""),
-    ("AND s.promised_until <= now() AND NOT {_BEGAN}", "AND s.promised_until <= now()"),
-    by=f"{_COMMIT}::test_what_the_release_before_takes_is_no_promise_once_its_run_is_there",
+    "slots of runs that are there are freed",
+    ("$1::interval AND NOT EXISTS (SELECT FROM runs r WHERE r.id = s.run_id)", "$1::interval"),
 )
 slots.bug(
-    "a slot is taken back while its run is about to be stored",
-    ("AND s.slot = ANY ($2::text[]) AND s.promised_until <= now()", "AND s.slot = ANY ($2::text[])"),
-    by=f"{_COMMIT}::test_who_takes_a_slot_back_waits_for_the_commit_that_begins_with_it",
+    "a slot is freed while its run is about to be stored",
+    ("s.taken_at < now() - $1::interval AND", "s.taken_at < now() + $1::interval AND"),
 )
 
 # --- threads ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,41 @@
+"""Runs that this server can't read, as operators see them."""
+
+from __future__ import annotations
+
+import asyncpg
+import httpx2
+
+from tests.support.commands import run
+from tests.support.postgres import Server, run_apart
+from tests.support.server import serving
+
+REASON = "a newer release wrote it"
+
+
+async def _make_newer(dsn: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute("UPDATE runs SET abi = abi + 1, unreadable = $1", REASON)
+    finally:
+        await connection.close()
+
+
+def test_a_run_that_no_worker_can_read_is_listed_with_what_needs_attention_and_says_why(
+    postgres_server: Server,
+) -> None:
+    with postgres_server.database() as dsn:
+        with serving(dsn) as process, httpx2.Client(base_url=process.url, timeout=30) as http:
+            id = http.post("/v1/runs", json={"workflow": "cleanup"}).json()["id"]
+        run_apart(_make_newer(dsn))
+        with serving(dsn) as process, httpx2.Client(base_url=process.url, timeout=30) as http:
+            listed = http.get("/v1/runs", params={"status": "needs_attention"}).json()["items"]
+            assert [(each["id"], each["unreadable"]) for each in listed] == [(id, REASON)]
+            assert http.get(f"/v1/runs/{id}").json()["unreadable"] == REASON
+            for refused in (http.get(f"/v1/runs/{id}/snapshot"), http.post(f"/v1/runs/{id}/pause", json={})):
+                assert (refused.status_code, refused.json()["code"]) == (503, "run_unreadable")
+                assert "newer release" in refused.json()["detail"]
+            assert [each["run_id"] for each in http.get("/v1/pendings").json()["items"]] == [id]
+            shown = run("show", id, HAI_FLOW_URL=process.url)
+            assert shown.returncode == 0, shown.stderr
+            assert f"unreadable  {REASON}" in shown.stdout
+            assert "needs_attention" in run("runs", HAI_FLOW_URL=process.url).stdout
