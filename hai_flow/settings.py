@@ -186,6 +186,24 @@ class Settings:
         600.0,
     )
 
+    # -- what one run may grow to
+
+    run_waits_max: int = _whole(
+        "The most answers, events, times and child runs that one run waits for at once; a step that would wait for one "
+        "more fails (limit.waits).",
+        1000,
+        1,
+        100_000,
+    )
+    run_events_max: int = _whole(
+        "The most events of one run's log; a run that comes there fails (limit.log), and is warned of at 80 %. What "
+        "cleans up then has a quarter more.",
+        250_000,
+        100,
+        10_000_000,
+    )
+    run_bytes_max: int = _whole("The most bytes of one run's log, likewise.", 50 * _MIB, 64 * _KIB, 1024 * _MIB)
+
     # -- writing the log
 
     lanes: int = _whole("How many commits of one process may be under way at a time.", 2, 1, 16)

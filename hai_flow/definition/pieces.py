@@ -39,7 +39,7 @@ KNOWN_CODES: Final = frozenset((
     "llm.unavailable", "llm.truncated", "llm.invalid_output", "llm.refused", "agent.max_turns", "approval.rejected",
     "approval.expired", "approval.impossible", "ask.expired", "wait_for.expired", "for_each.duplicate_key",
     "repeat.exhausted", "run.failed", "run.stopped", "undo.failed", "limit.tokens", "limit.cost",
-    "limit.tool_calls", "limit.duration", "limit.steps",
+    "limit.tool_calls", "limit.duration", "limit.steps", "limit.waits", "limit.log",
 ))  # fmt: skip
 RESERVED_PREFIXES: Final = frozenset(code.partition(".")[0] for code in KNOWN_CODES)
 CODE: Final = re.compile(r"[a-z][a-z0-9_]{0,62}(\.[a-z0-9_]{1,63}){0,3}")

@@ -38,6 +38,7 @@ from hai_flow.definition.plan import (
 )
 from hai_flow.engine import children, endings, people, resumption, signals
 from hai_flow.engine import events as e
+from hai_flow.engine.bounds import demand_wait
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.ids import message_id, tool_call_id
 from hai_flow.engine.loops import first_iterations, index_of, read_items
@@ -339,6 +340,8 @@ def _variable_operation(draft: Draft, document: Json, name: str, value: Json) ->
 
 def _begin_wait(draft: Draft, step: Step, verb: Wait) -> None:
     due = _due(draft, step, verb)
+    if due > draft.now:
+        demand_wait(draft, step)
     draft.pure_steps += 1
     draft.started(step)
     if due <= draft.now:

@@ -22,6 +22,7 @@ from hai_flow.definition.plan import Run, Step
 from hai_flow.engine import commands as c
 from hai_flow.engine import endings
 from hai_flow.engine import events as e
+from hai_flow.engine.bounds import demand_wait
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.ids import child_run_id
 from hai_flow.engine.state import RunState, in_cleanup
@@ -101,6 +102,7 @@ def start(draft: Draft, step: Step, verb: Run, args: str) -> None:
     depth = 1 if state.parent is None else state.parent.depth + 1
     if depth > DEPTH_MAX:
         raise Raised("run.failed", f"A run may have children down to the {DEPTH_MAX}th generation; this is one more.")
+    demand_wait(draft, step)
     attempt = state.attempts[step.path]
     child = child_run_id(state.run_id, step.path, attempt)
     timeout = state.timeouts.get(step.path)

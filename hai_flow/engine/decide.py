@@ -28,6 +28,7 @@ from hai_flow.definition.plan import Plan, Step, WaitFor
 from hai_flow.engine import (
     approval,
     beginnings,
+    bounds,
     children,
     endings,
     forking,
@@ -51,11 +52,14 @@ Json: TypeAlias = Any
 __all__ = ["DEFAULT_LIMITS", "Decision", "Limits", "decide"]
 
 
-def decide(plan: Plan, state: RunState, command: c.Command, now: int, limits: Limits = DEFAULT_LIMITS) -> Decision:
-    """The consequences of `command` for a run in `state`. Raises `Rejected` if it is refused."""
+def decide(
+    plan: Plan, state: RunState, command: c.Command, now: int, limits: Limits = DEFAULT_LIMITS, log_bytes: int = 0
+) -> Decision:
+    """The consequences of `command` for a run in `state`, whose log has `log_bytes`. Raises `Rejected` if it is
+    refused."""
     if state.status == "new" and type(command) not in (c.Start, c.Fork):
         raise Rejected(404, "run_unknown", f"there is no run {state.run_id}.")
-    draft = Draft(plan, state, max(now, state.at), limits)
+    draft = Draft(plan, state, max(now, state.at), limits, log_bytes)
     undecided = not _pass_time_before(draft, command) and not isinstance(command, _FOR_TIME)
     passed = len(draft.events)
     outcome = None if undecided else _RULES[type(command)](draft, command)
@@ -222,7 +226,8 @@ def _timer_fired(draft: Draft, command: c.TimerFired) -> Json:
 
 
 def _continue(draft: Draft, command: c.Continue) -> Json:
-    if draft.state.status in ("running", "stopping") and draft.state.ready:
+    goes_on = draft.state.status in ("running", "stopping") and bool(draft.state.ready)
+    if goes_on or bounds.is_due(draft.state, draft.log_bytes, draft.limits):
         _go_on(draft)
     else:
         draft.already = not draft.events
@@ -308,6 +313,9 @@ def _retry(draft: Draft, command: c.Retry) -> Json:
             return _run_outcome(draft)
         raise _not_now(draft, "retry")
     redo: tuple[str, ...] = ()
+    if status == "failed" and bounds.used(draft.state, draft.log_bytes, draft.limits) >= 1:
+        detail = "the run's log is full; it can't go on. Start another run."
+        raise Rejected(409, "run_full", detail, winner={"status": status, "seq": draft.state.seq})
     if status == "failed":
         redo = resumption.to_redo(draft.plan, draft.state)
         frontier = resumption.resumed(draft, redo)
@@ -414,6 +422,7 @@ def _go_on(draft: Draft) -> None:
 
 def _take_up(draft: Draft) -> None:
     """The same, but the turn stays open."""
+    bounds.keep(draft)
     if draft.state.status == "stopping":
         _stop_on(draft)
     elif draft.state.status in ("running", "waiting") and draft.state.ready:

@@ -30,7 +30,10 @@ RUN_END: Final = ""
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What one decision may take, and how long a turn stays open for a timer. Times in milliseconds."""
+    """What one decision may take, and how long a turn stays open for a timer. Times in milliseconds.
+
+    `waits`, `run_events` and `run_bytes` are of a whole run: what it waits for at once, and its log (`bounds`).
+    """
 
     pure_steps: int = 100
     events: int = 256
@@ -38,6 +41,9 @@ class Limits(msgspec.Struct, frozen=True):
     evaluations: int = 300
     turn_linger: int = 30_000
     stop_grace: int = 30_000
+    waits: int = 1_000
+    run_events: int = 250_000
+    run_bytes: int = 50 * 1024 * 1024
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -90,12 +96,13 @@ class Draft:
     decided: an earlier one, while it is made up for that a timer was due at.
     """
 
-    def __init__(self, plan: Plan, state: RunState, now: int, limits: Limits) -> None:
+    def __init__(self, plan: Plan, state: RunState, now: int, limits: Limits, log_bytes: int = 0) -> None:
         self.plan = plan
         self.state = state
         self.clock = now
         self.now = now
         self.limits = limits
+        self.log_bytes = log_bytes
         self.events: list[e.Event] = []
         self.taken_over = 0
         self.already = False

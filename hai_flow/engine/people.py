@@ -43,6 +43,7 @@ from hai_flow.engine.approval import (
     refused,
 )
 from hai_flow.engine.ballot import Rules, rules_of
+from hai_flow.engine.bounds import demand_wait
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.ids import pending_id, pending_of
 from hai_flow.engine.policies import milliseconds, rules_for
@@ -69,6 +70,7 @@ _EXPIRED_CODES: Final = {"tool": "tool.expired", "ask": "ask.expired"}
 
 def begin_ask(draft: Draft, step: Step, verb: Ask) -> None:
     """The step begins by asking. Raises `Raised`: it fails instead."""
+    demand_wait(draft, step)
     rules = rules_for(draft, step, verb.policy, {}, may_exclude=False)
     shown = _question(draft, step, verb.title, verb.message)
     shown["schema"] = _form(draft, step, verb.policy.form, {})
@@ -78,6 +80,7 @@ def begin_ask(draft: Draft, step: Step, verb: Ask) -> None:
 
 def begin_approve(draft: Draft, step: Step, verb: Approve) -> None:
     """The step begins by asking for approval. Raises `Raised`: it fails instead."""
+    demand_wait(draft, step)
     rules = rules_for(draft, step, verb.policy, {})
     shown = _question(draft, step, verb.title, verb.message)
     if verb.evidence is not None:
@@ -89,6 +92,7 @@ def begin_approve(draft: Draft, step: Step, verb: Approve) -> None:
 
 def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str) -> None:
     """The step begins by handing a call to the client. Raises `Raised`: it fails instead."""
+    demand_wait(draft, step)
     findings = tool.parameters.findings(values.loads(args)) if tool.parameters is not None else []
     if findings:
         faults = "; ".join(f"{f['path'] or '/'}: {f['message']}" for f in findings)
@@ -125,6 +129,7 @@ def needs_gate(draft: Draft, step: Step, gate: Approval, args: str) -> bool:
 
 def open_gate(draft: Draft, step: Step, gate: Approval, args: str) -> None:
     """Ask for approval of these very arguments. The step has begun (attempt 0). Raises `Raised`: it fails instead."""
+    demand_wait(draft, step)
     roots = {"args": values.loads(args)}
     rules = rules_for(draft, step, gate.policy, roots)
     name = _effect_name(step, roots["args"])

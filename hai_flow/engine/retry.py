@@ -27,7 +27,8 @@ UNDO_RETRY: Final = Retry(max=5, backoff="exponential")
 LOST_IN_A_ROW_MAX: Final = 5
 SUSPECT_AFTER_LOST: Final = 3
 _NEVER_BY_DEFAULT: Final = ("approval.", "limit.")
-_NEVER: Final = "undo.failed"  # what could not be undone ends the run
+LOG_FULL: Final = "limit.log"
+_NEVER: Final = frozenset({"undo.failed", LOG_FULL})  # what could not be undone ends the run, and so does a full log
 
 
 def matches(pattern: str, code: str) -> bool:
@@ -39,7 +40,7 @@ def matches(pattern: str, code: str) -> bool:
 
 def catching(clauses: Iterable[CatchClause], code: str) -> tuple[int, CatchClause] | None:
     """The first clause that takes the error, with its number. One without patterns takes no rejection and no limit."""
-    if code == _NEVER:
+    if code in _NEVER:
         return None
     for number, clause in enumerate(clauses):
         if not clause.errors:

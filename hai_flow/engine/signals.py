@@ -24,6 +24,7 @@ from hai_flow.definition.plan import Step, Subscription, WaitFor
 from hai_flow.engine import commands as c
 from hai_flow.engine import endings
 from hai_flow.engine import events as e
+from hai_flow.engine.bounds import demand_wait
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state import RunState, is_heard
 
@@ -37,6 +38,7 @@ LEFT_MAX: Final = 256
 
 def begin_wait_for(draft: Draft, step: Step, verb: WaitFor) -> None:
     """The step waits from here on, until its deadline. Raises `Raised` if that can't be rendered."""
+    demand_wait(draft, step)
     due = draft.now + draft.milliseconds(verb.deadline, step)
     draft.started(step)
     types = tuple(dict.fromkeys(subscription.event for subscription in verb.subscriptions))

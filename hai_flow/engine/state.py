@@ -32,6 +32,8 @@ Map = immutables.Map
 Status: TypeAlias = Literal[
     "new", "queued", "running", "waiting", "paused", "stopping", "finished", "failed", "stopped", "needs_attention"
 ]
+NEAR: Final = "limit.near"
+"""The code of the warning that the run's log is about to be full."""
 TERMINAL_STATUSES: Final = frozenset({"finished", "failed", "stopped"})
 
 # event -> {status before: statuses after}. Where several may follow, the event says which (`run_resumed.status`).
@@ -300,6 +302,7 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     stop_by: str = ""
     stop_reason: str = ""
     inherited: int = 0  # turns up to this one are gone on with in a fork: what was begun in them is its to clean up
+    near: bool = False  # its log is nearly full, and it was said so
     forked: int = 0  # turns up to this one are those of the run that this one was forked from
 
     @property
@@ -1340,7 +1343,7 @@ def is_heard(heard: e.Heard, signal: Any) -> bool:
 
 
 def _warning_raised(state: RunState, event: e.WarningRaised) -> RunState:
-    return _next(state, event)
+    return _next(state, event, near=state.near or event.code == NEAR)
 
 
 _FOLDS: Final[dict[type[e.Event], Callable[[RunState, Any], RunState]]] = {

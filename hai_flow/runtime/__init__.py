@@ -89,6 +89,9 @@ class Runtime(Service):
             limits=Limits(
                 turn_linger=int(settings.turn_linger_seconds * 1000),
                 stop_grace=int(settings.stop_grace_seconds * 1000),
+                waits=settings.run_waits_max,
+                run_events=settings.run_events_max,
+                run_bytes=settings.run_bytes_max,
             ),
         )
         self.fanout = Fanout(self.database, self.committer, FanoutConfig())

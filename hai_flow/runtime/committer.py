@@ -34,6 +34,7 @@ import structlog
 
 from hai_flow import values
 from hai_flow.definition.plan import Plan
+from hai_flow.engine import bounds
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import DEFAULT_LIMITS, Decision, Limits, decide
@@ -137,6 +138,7 @@ class Hot:
     singly: int = 0  # so many of the asks are decided one an entry: one of them spoilt an entry of several
     queued: bool = False  # in its lane's queue, in the loader's, or in a batch in flight
     log_bytes: int = 0  # since the last snapshot
+    run_bytes: int = 0  # of the whole log
     snapshot_bytes: int = 0
     bytes: int = 0
     slot_taken: bool = False
@@ -506,7 +508,7 @@ class Committer(Service):
         try:
             plan = draft.plan or hot.plan
             assert plan is not None
-            decision = decide(plan, draft.state, ask.command, self.now_ms(), self._limits)
+            decision = decide(plan, draft.state, ask.command, self.now_ms(), self._limits, hot.run_bytes)
         except Rejected as rejected:
             return rejected if fresh else None
         if decision.already:
@@ -636,6 +638,7 @@ class Committer(Service):
         if hot.asks:  # an id that was looked up before this commit was free then
             hot.known.update(draft.commands)
         hot.log_bytes += draft.bytes
+        hot.run_bytes += draft.bytes
         self._grow(hot, draft.bytes)
         if draft.undecided is not None:
             hot.asks.appendleft(draft.undecided)
@@ -646,6 +649,8 @@ class Committer(Service):
             self._snapshot_if_due(hot)
             self._settle(draft)
             self._tell_state(hot)
+            if not draft.decides and not hot.asks and bounds.is_due(hot.state, hot.run_bytes, self._limits):
+                hot.asks.append(Ask(c.Continue(), time.monotonic()))  # what streams decides nothing by itself
         else:  # somebody's chunks lie between: fold them in their place first
             hot.loaded_at = -1.0
             self._settle(draft)
@@ -938,6 +943,7 @@ class Committer(Service):
         assert state.sha256 == loaded.workflow.hex(), f"run {hot.id}: the log and the run name different workflows"
         self._hold(hot, loaded.worker, loaded.fence)
         hot.state, hot.exists, hot.missing = state, True, False
+        hot.run_bytes = loaded.log_bytes
         hot.tenant, hot.version, hot.plan = loaded.tenant, loaded.version, plan
         for first_seq, events in pieces:
             self._tell_commit(hot, first_seq, events)

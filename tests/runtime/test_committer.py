@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import Any
 from uuid import UUID, uuid4
@@ -153,6 +154,34 @@ async def test_what_was_due_while_nobody_worked_is_committed_before_an_answer_wi
     assert sum(isinstance(event, e.PendingEscalated) for event in events) == 25 * 5
     longest = await eye.fetchval("SELECT max(last_seq - first_seq + 1) FROM log WHERE run_id = $1", run_id)
     assert longest <= 256
+
+
+# --- what a run may grow to ---------------------------------------------------------------------------------------
+
+
+async def test_a_run_whose_log_is_full_ends_and_what_it_may_be_is_told_by_the_database(
+    make: Make, eye: Connection
+) -> None:
+    a = await make(run_bytes_max=64 * 1024)
+    run_id = (await start(a, LISTENING)).run_id
+    b = await make(run_bytes_max=64 * 1024)  # it has to ask how long the log is
+    for n in range(40):
+        with contextlib.suppress(Rejected):  # it has ended
+            await submit(b, run_id, note(f"n{n}", "x" * 3_000))
+    state = await state_of(b, run_id)
+    assert (state.status, state.error and state.error.code) == ("failed", "limit.log")
+    assert await eye.fetchval("SELECT log_bytes FROM runs WHERE id = $1", run_id) in range(64 * 1024, 80 * 1024)
+    assert [event.code for event in await log_of(eye, run_id) if isinstance(event, e.WarningRaised)] == ["limit.near"]
+
+
+async def test_what_an_attempt_streams_without_end_ends_its_run(make: Make, eye: Connection) -> None:
+    worker = await make(performs=True, run_events_max=100, chunk_flush_seconds=0.0)
+    run_id = (await start(worker, TEXT.replace("words: 20", "words: 100000"))).run_id
+    await until(lambda: is_now(worker, run_id, "failed"))
+    state = await state_of(worker, run_id)
+    assert state.error is not None
+    assert state.error.code == "limit.log"
+    await until(lambda: worker.worker is not None and not worker.worker.held)
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------

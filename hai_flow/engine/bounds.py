@@ -1,0 +1,90 @@
+"""What one run may grow to: how much it waits for at once, and how long its log gets.
+
+Too many waits fail the step that would be one more. A log that is full fails the run: what is open is cut off, what is
+done is undone, every begun `finally` runs, and no `catch` takes it, for it could only make the log longer. What cleans
+up has a quarter more; behind that all is cut off. So a run of any kind ends. It says so in a warning before.
+
+The bounds are this process's: a log says what was decided by them, so its fold depends on none.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hai_flow.definition.plan import Step
+from hai_flow.engine import endings
+from hai_flow.engine import events as e
+from hai_flow.engine.commands import Turn
+from hai_flow.engine.draft import Draft, Limits, Raised
+from hai_flow.engine.retry import LOG_FULL
+from hai_flow.engine.state import NEAR, Ending, RunState, in_cleanup
+
+TOO_MANY_WAITS: Final = "limit.waits"
+WARN_AT: Final = 0.8
+CUT_AT: Final = 1.25
+
+
+def demand_wait(draft: Draft, step: Step) -> None:
+    """Raises `Raised` if the run waits for as much as it may. What cleans up is not counted."""
+    state, most = draft.state, draft.limits.waits
+    if len(state.open_pendings) + len(state.timers) + len(state.children) < most or in_cleanup(step.path):
+        return  # most runs wait for little, and each wait has a timer
+    waits = {*state.open_pendings, *state.subscriptions, *state.children}
+    waits.update(timer.path for timer in state.timers if timer.kind == "wait")
+    if len(waits) >= most:
+        raise Raised(
+            TOO_MANY_WAITS,
+            f"The run waits for {len(waits)} answers, events, times and child runs already, which is the most; let a "
+            "`for_each` begin fewer of them at once (`max_parallel`).",
+        )
+
+
+def used(state: RunState, log_bytes: int, limits: Limits) -> float:
+    """How much of what its log may be the run has used: 1.0 is all."""
+    return max(state.seq / limits.run_events, log_bytes / limits.run_bytes)
+
+
+def is_due(state: RunState, log_bytes: int, limits: Limits) -> bool:
+    """Whether something follows from the length of the run's log as soon as it goes on."""
+    share = used(state, log_bytes, limits)
+    if share < WARN_AT or state.status not in ("running", "waiting", "stopping"):
+        return False
+    return share >= CUT_AT or (share >= 1 and not _is_over(state)) or not state.near
+
+
+def keep(draft: Draft) -> None:
+    """Warn, or end the run, if its log asks for that."""
+    state = draft.state
+    if not is_due(state, draft.log_bytes, draft.limits):
+        return
+    if not state.turn_open:
+        draft.open_turn(Turn())
+    share = used(state, draft.log_bytes, draft.limits)
+    if not state.near:
+        draft.emit(e.WarningRaised, code=NEAR, message=f"{_length(draft)} At the bound it fails.")
+    if share >= CUT_AT:
+        _cut(draft)
+    elif share >= 1 and not _is_over(state):
+        error = draft.error(LOG_FULL, _length(draft), "")
+        endings.end(draft, draft.step(""), Ending("failed", error=error, reason="the run's log is full"))
+
+
+def _length(draft: Draft) -> str:
+    limits = draft.limits
+    return (
+        f"The run's log has {draft.state.seq} events and {draft.log_bytes} bytes; it may have {limits.run_events} "
+        f"events and {limits.run_bytes} bytes."
+    )
+
+
+def _is_over(state: RunState) -> bool:
+    """Whether all that the run does yet is to end: it is being stopped, undone or cleaned up."""
+    root = state.steps.get("")
+    ending = root is not None and (root.ending is not None or root.cleaned or root.handler == "~undo")
+    return ending or state.failure is not None or state.status == "stopping"
+
+
+def _cut(draft: Draft) -> None:
+    endings.cut_everything(draft, "the run's log is full")
+    draft.end_turn("failed")
+    draft.emit(e.RunFailed, error=draft.error(LOG_FULL, f"{_length(draft)} What cleans up was cut off, too.", ""))
