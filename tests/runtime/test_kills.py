@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import time
+from collections import Counter, deque
 from collections.abc import AsyncIterator
 from typing import TypeAlias
 
@@ -15,6 +16,7 @@ import pytest
 
 from tests.support import effects
 from tests.support.ledger import check_all, check_effects
+from tests.support.skewed import SkewedServer
 from tests.support.waiting import until
 from tests.support.workers import LEASE_SECONDS, Nursery, alive
 
@@ -108,6 +110,50 @@ async def lost_to_others(eye: Connection) -> bool:
 
 async def registered_again(eye: Connection) -> bool:
     return await eye.fetchval("SELECT count(*) FROM workers") >= 3
+
+
+SKEW_SECONDS = 3 * LEASE_SECONDS  # a clock that is wrong by so much ends every lease, or makes it three times as long
+
+
+async def test_workers_that_die_and_stop_under_a_clock_that_jumps_lose_nothing_and_repeat_nothing(
+    skewed: SkewedServer,
+) -> None:
+    seed = int(os.environ.get("HAI_FLOW_TEST_SEED") or random.randrange(10**9))
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    eye = await asyncpg.connect(skewed.dsn)
+    await eye.execute(effects.LEDGER)
+    faults: Counter[str] = Counter()
+    with Nursery(skewed.dsn) as nursery:
+        nursery.fork("start 12 100")
+        workers = [nursery.fork() for _ in range(3)]
+        stopped: deque[tuple[float, int]] = deque()
+        await until(lambda: finished(eye), 30)
+        for number in range(24):
+            await asyncio.sleep(chance.uniform(0.2, 0.6))  # the fault's own moment, not a wait for a fact
+            while stopped and (stopped[0][0] < time.monotonic() or len(stopped) == len(workers)):
+                os.kill(stopped.popleft()[1], signal.SIGCONT)
+            fault = ("skew", "stop", "kill")[number % 3]
+            running = [worker for worker in workers if worker not in {pid for _, pid in stopped}]
+            victim = chance.choice(running)
+            assert alive(victim), f"seed {seed}: a worker died by itself"
+            if fault == "skew":
+                skewed.skew(chance.uniform(-SKEW_SECONDS, SKEW_SECONDS))
+            elif fault == "stop":
+                os.kill(victim, signal.SIGSTOP)
+                stopped.append((time.monotonic() + 1.5 * LEASE_SECONDS, victim))
+            else:
+                os.kill(victim, signal.SIGKILL)
+                workers[workers.index(victim)] = nursery.fork()
+            faults[fault] += 1
+        for _, pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+        skewed.skew(0)
+        await all_finish(eye, 100, 60)
+    retried = await eye.fetchval("SELECT count(*) FROM effects WHERE attempt > 1")
+    print(f"seed {seed}: {await check_effects(eye)} effects, {retried} of them again, {dict(faults)}")
+    assert retried, "no fault met an attempt in flight: the test tests nothing"
+    await eye.close()
 
 
 async def test_backends_terminated_in_mid_commit_leave_no_run_behind(database_url: str, eye: Connection) -> None:

@@ -27,7 +27,9 @@ async def log_of(connection: asyncpg.Connection[asyncpg.Record], run_id: UUID) -
 
 
 def check_log(run_id: UUID, events: list[e.Event]) -> RunState:
-    """One result per step, attempts that only grow, and nothing after the terminal event."""
+    """One result per step, attempts that only grow, time that never goes back, and nothing after the terminal event."""
+    times = [event.at for event in events]
+    assert times == sorted(times), f"run {run_id}: its time goes back"
     finished = Counter(event.path for event in events if isinstance(event, e.StepFinished))
     assert not [path for path, times in finished.items() if times > 1], f"run {run_id}: a step has two results"
     attempts: dict[str, list[int]] = defaultdict(list)
