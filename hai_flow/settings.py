@@ -98,6 +98,15 @@ class Settings:
         "PostgreSQL 15 or newer, as postgresql://user:password@host/database. Unset: an embedded one in data_dir.",
         secret=True,
     )
+    database_pooled: bool = _switch(
+        "1 if database_url leads to a transaction pooler, like PgBouncer: nothing is prepared then. The role needs the "
+        "settings that a pooler refuses from its clients: docs/pooler.md."
+    )
+    database_direct_url: str | None = _text(
+        "A way to the server itself, past the pooler, for notifications and migrations. Unset: database_url; with "
+        "database_pooled there are no notifications then, and news is found every poll_seconds.",
+        secret=True,
+    )
     data_dir: Path = _path("The directory of the embedded PostgreSQL. Unused with database_url.", ".hai-flow")  # noqa: RUF009
     pg_bin: Path | None = _path(  # noqa: RUF009 (it is dataclasses.field)
         "The directory with the programs of the embedded PostgreSQL (postgres, initdb, psql). Unset: looked for in the "
@@ -286,6 +295,14 @@ class Settings:
             problems.append(
                 f"{variable('database_url')}: expected postgresql://user@host/database."
             )  # may hold a password
+        if self.database_url is None and (self.database_pooled or self.database_direct_url is not None):
+            problems.append(
+                f"{variable('database_pooled')} and {variable('database_direct_url')} say how to use "
+                f"{variable('database_url')}, which is unset."
+            )
+        direct = self.database_direct_url
+        if direct is not None and not direct.startswith(("postgresql://", "postgres://")):
+            problems.append(f"{variable('database_direct_url')}: expected postgresql://user@host/database.")
         if urlsplit(self.url).scheme not in ("http", "https"):
             problems.append(f"{variable('url')}: expected http://host:port or https://host, found {self.url!r}.")
         for origin in self.allowed_origins:

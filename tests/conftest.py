@@ -7,8 +7,17 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+import structlog
 
 from tests.support.postgres import Server, serve
+
+# A rich traceback shows the locals of every frame: seconds in which a loop does nothing and its transactions time out.
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 
 @pytest.fixture(scope="session")

@@ -96,12 +96,12 @@ async def healthz(access: CurrentAccess) -> dict[str, Any]:
 
 
 async def readyz(access: CurrentAccess) -> dict[str, Any]:
-    """The process can serve: the database answers, and its schema is ours. 503 otherwise."""
+    """The process can serve: the database answers, its schema is ours, and all that must run does. 503 otherwise."""
     runtime = access.runtime
     if runtime.fanout.closing.is_set():
         raise Rejected(503, "closing", "the server is shutting down.")
     try:
-        behind = await migrations.is_behind(runtime.dsn)
+        behind = await migrations.is_behind(runtime.dsn, runtime.deadlines)
     except Exception as error:
         log.warning("database_unavailable", error=str(error))
         raise Rejected(
@@ -109,5 +109,7 @@ async def readyz(access: CurrentAccess) -> dict[str, Any]:
         ) from None
     if behind:
         raise Rejected(503, "schema_behind", "the database's schema is older than this server: run hai-flow migrate.")
+    if faults := runtime.faults():
+        raise Rejected(503, "impaired", f"this process does not work as it should: {', '.join(faults)}; see its log.")
     worker = runtime.worker
     return {"status": "ready", "worker": worker is not None and worker.id is not None}

@@ -178,7 +178,7 @@ async def _gone(request: Request, error: Exception) -> Response:
 
 async def _bug(request: Request, error: Exception) -> Response:
     """The database out of reach, or a fault of ours: the log's reader gets it all, the client nothing of it."""
-    if classify(error) in (Fault.RETRY, Fault.UNKNOWN):
+    if classify(error) in (Fault.RETRY, Fault.UNKNOWN, Fault.INSTALLATION):
         return await _store_failed(request, error)
     log.error("request_failed", path=request.url.path, exc_info=error)
     return problem(500, "internal", "this is a fault of the server; its log says more.")
@@ -195,5 +195,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(OSError, _store_failed)
     app.add_exception_handler(asyncpg.PostgresError, _bug)
     app.add_exception_handler(asyncpg.InterfaceError, _bug)
+    app.add_exception_handler(asyncpg.InternalClientError, _bug)
     app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _bug)

@@ -132,11 +132,12 @@ def configure_logs(level: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """Where the runs are. `postgres` is the embedded server, if it is one."""
+    """Where the runs are. `postgres` is the embedded server, if it is one; `direct` a way past a pooler."""
 
     dsn: str
     shown: str
     postgres: EmbeddedPostgres | None = None
+    direct: str | None = None
 
 
 @contextlib.contextmanager
@@ -147,7 +148,7 @@ def open_database(settings: Settings, *, interrupted: int = OK) -> Iterator[Data
     the process as one later does (`live`).
     """
     if settings.database_url is not None:
-        yield Database(settings.database_url, _shown(settings.database_url))
+        yield Database(settings.database_url, _shown(settings.database_url), direct=settings.database_direct_url)
         return
     from hai_flow.embedded import EmbeddedPostgres
 
@@ -179,7 +180,7 @@ async def migrated(database: Database) -> None:
     from hai_flow.store import migrations
 
     async with reachable(database):
-        await migrations.upgrade(database.dsn)
+        await migrations.upgrade(database.direct or database.dsn)
 
 
 @contextlib.asynccontextmanager

@@ -10,8 +10,10 @@ into plans.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 from uuid import UUID
 
 import structlog
@@ -32,11 +34,12 @@ from hai_flow.settings import Settings
 from hai_flow.steps.python import PythonRunner
 from hai_flow.steps.runner import Registry
 from hai_flow.steps.toolbox import Toolbox
-from hai_flow.store.database import Database
+from hai_flow.store.database import Database, Deadlines
 from hai_flow.store.runs import HINT_CHANNEL
 
 log = structlog.get_logger(__name__)
 
+STUCK_SECONDS: Final = 10.0  # what was asked of the committer is not waited for longer than this in a healthy process
 LOCAL_TENANT = UUID("00000000-0000-4000-8000-000000000001")
 
 
@@ -58,18 +61,33 @@ class Runtime(Service):
     branches: Branches
     worker: Worker | None
 
-    def __init__(self, dsn: str, settings: Settings, *, performs: bool, project: bool = False) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        settings: Settings,
+        *,
+        performs: bool,
+        project: bool = False,
+        deadlines: Deadlines | None = None,
+    ) -> None:
         super().__init__()
         self.dsn = dsn
         self.settings = settings
         self.performs = performs
+        self.deadlines = deadlines or Deadlines()
         self.toolbox = Toolbox.of(settings.tools, Path.cwd(), project=project)
         self.registry = Registry({"python": PythonRunner(self.toolbox)})
 
     async def _start(self) -> None:
         settings = self.settings
         self.toolbox.load()
-        self.database = await Database.open(self.dsn, engine_connections=settings.lanes + 3)
+        self.database = await Database.open(
+            self.dsn,
+            engine_connections=settings.lanes + 3,
+            listen_dsn=settings.database_direct_url,
+            behind_pooler=settings.database_pooled,
+            deadlines=self.deadlines,
+        )
         try:
             await self._start_services(settings)
         except BaseException:
@@ -126,6 +144,13 @@ class Runtime(Service):
         finally:
             self.registry.close()
             await self.database.close()
+
+    def faults(self) -> list[str]:
+        """What of this process does not work just now, each as a few words; empty: it can serve."""
+        found = [name for service in self._services for name in service.ailing]
+        if time.monotonic() - self.committer.worked_at() > STUCK_SECONDS:
+            found.append("commits and loads")
+        return found
 
     def _hint(self, payload: str) -> None:
         self.fanout.hint(payload)

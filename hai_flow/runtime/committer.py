@@ -44,7 +44,7 @@ from hai_flow.engine.state import TERMINAL_STATUSES, RunState, evolve, fold
 from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable
 from hai_flow.runtime.service import Clock, Service
 from hai_flow.store import runs
-from hai_flow.store.database import FAILURES, Database, Fault, classify, sqlstate_of
+from hai_flow.store.database import FAILURES, Database, Fault, classify
 from hai_flow.store.projection import rows_of
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ APART_SECONDS_MIN: Final = 0.1  # before a run is loaded apart from the others; 
 APART_SECONDS_MAX: Final = 5.0
 STOP_SECONDS: Final = 20.0
 CLOCK_SECONDS: Final = 5.0  # the database's clock is read at least so often
+ANSWER_SECONDS: Final = 30.0  # who asks a database that is away is told so after this, at the next failure
 HINT_SECONDS: Final = 0.02  # after a hint has gone out, those of this long go out together
 SNAPSHOT_BYTES_MIN: Final = 64 * 1024
 STATE_OVERHEAD_BYTES: Final = 4096
@@ -137,6 +138,7 @@ class Hot:
     losses: int = 0
     singly: int = 0  # so many of the asks are decided one an entry: one of them spoilt an entry of several
     queued: bool = False  # in its lane's queue, in the loader's, or in a batch in flight
+    taken: bool = False  # of these: taken out of a queue, and not dealt with yet
     log_bytes: int = 0  # since the last snapshot
     run_bytes: int = 0  # of the whole log
     snapshot_bytes: int = 0
@@ -365,10 +367,10 @@ class Committer(Service):
         self._closing = False
         await self._read_clock()
         for number, lane in enumerate(self._lanes):
-            self._spawn(self._run_lane(lane), f"lane {number}")
-        self._spawn(self._run_loads(), "loads")
-        self._spawn(self._run_hints(), "hints")
-        self._spawn(self._run_clock(), "clock")
+            self._keep(functools.partial(self._run_lane, lane), f"lane {number}")
+        self._keep(self._run_loads, "loads")
+        self._keep(self._run_hints, "hints")
+        self._keep(self._run_clock, "clock")
 
     async def _stop(self) -> None:
         """Commit what was asked before the stop; refuse what comes after, and what could not be committed in time."""
@@ -417,6 +419,7 @@ class Committer(Service):
     async def _run_lane(self, lane: _Lane) -> None:
         """A lane keeps its connection until that breaks: to fetch one from the pool costs each commit a tenth of it."""
         while True:
+            self._drop_hand(lane)
             await lane.ready.wait()
             try:
                 async with self.database.lane() as connection:
@@ -425,17 +428,46 @@ class Committer(Service):
                         await self._run_batch(lane, connection)
             except FAILURES as error:
                 log.warning("lane_without_connection", error=str(error) or repr(error))
+                self._tell_who_waits_too_long(lane.waiting)
                 await asyncio.sleep(0.1)  # the database is away: everyone waits for it, nobody spins
 
+    def _drop_hand(self, lane: _Lane) -> None:
+        """What the lane was dealing with when an error stopped it: as after a commit of unknown outcome."""
+        for draft in lane.drafts:
+            if draft.hot.taken:
+                self._give_back(draft)
+        for hot in lane.hand:
+            if hot.taken:
+                hot.refence = hot.mine
+                self._load_again(hot)
+        lane.hand, lane.drafts = [], []
+
+    def _tell_who_waits_too_long(self, hots: Iterable[Hot]) -> None:
+        """The database is away. Who asked may ask again; what the process tells itself waits for the database."""
+        now = time.monotonic()
+        failure = StoreError("the database has not answered for a while; the outcome is unknown: send it again.")
+        for hot in hots:
+            late = [ask for ask in hot.asks if ask.answer is not None and now - ask.arrived > ANSWER_SECONDS]
+            for ask in late:
+                hot.asks.remove(ask)
+                _fail(ask, failure)
+
+    def worked_at(self) -> float:
+        """Since when (monotonic) something has been waiting without any lane, or the loader, getting on; now, if
+        nothing has."""
+        return min((lane.since for lane in (*self._lanes, self._loads) if lane.busy), default=time.monotonic())
+
     async def _run_batch(self, lane: _Lane, connection: Connection) -> None:
-        batch = [draft for hot in lane.take(self._entries_max) if (draft := self._drafted(hot)) is not None]
+        lane.hand = lane.take(self._entries_max)
+        lane.drafts = batch = [draft for hot in lane.hand if (draft := self._drafted(hot)) is not None]
         while batch:
             size, count = 0, 0
             while count < len(batch) and (not count or size + batch[count].bytes <= self._bytes_max):
                 size += batch[count].bytes
                 count += 1
-            await self._commit(connection, batch[:count])
+            await self._commit(lane, connection, batch[:count])
             batch = batch[count:]
+        lane.hand, lane.drafts = [], []
 
     def _drafted(self, hot: Hot) -> _Draft | None:
         """The run's draft, ready to be sent. A fault in one run's decision must not stop the lane for all others."""
@@ -455,6 +487,7 @@ class Committer(Service):
     def _draft(self, hot: Hot) -> _Draft | None:
         """Decide what the run was asked. None if there is nothing to commit (everyone is answered, or it must load)."""
         if hot.losses >= LOSSES_BEFORE_ALONE:
+            hot.taken = False
             self._spawn(self._take_alone(hot), "take a run alone")
             return None
         draft = _Draft(hot, hot.state)
@@ -606,7 +639,7 @@ class Committer(Service):
 
     # --- committing -----------------------------------------------------------------------------------------------
 
-    async def _commit(self, connection: Connection, drafts: list[_Draft]) -> None:
+    async def _commit(self, lane: _Lane, connection: Connection, drafts: list[_Draft]) -> None:
         """Send a batch, and what is left of it after a failure, until every draft has won, lost or been condemned."""
         batches = deque([_Batch(drafts)])
         while batches:
@@ -615,9 +648,12 @@ class Committer(Service):
             try:
                 done = await runs.commit(connection, batch.entries, self.worker_id, self.now())
             except Exception as error:
+                if not _away(error):
+                    lane.since = time.monotonic()
                 batches.extendleft(reversed(await self._failed(batch, error)))
                 continue
-            self.clock.read(values.milliseconds(done.db_now), began, time.monotonic())
+            lane.since = now = time.monotonic()
+            self.clock.read(values.milliseconds(done.db_now), began, now)
             for number, draft in enumerate(batch.drafts):
                 self._conclude(draft, done.won.get(number), began)
 
@@ -698,10 +734,10 @@ class Committer(Service):
         if fault is Fault.RETRY and (batch.tries < RETRIES_MAX):
             await asyncio.sleep(0.01)
             return [_Batch(drafts, batch.tries + 1)]
-        installation = fault is Fault.OTHER and sqlstate_of(error) is not None  # no memory, no rights, no connections
-        if fault is Fault.UNKNOWN or installation or (fault is Fault.RETRY and len(drafts) == 1):
+        if _away(error) or (fault is Fault.RETRY and len(drafts) == 1):
             log.warning("commit_outcome_unknown", runs=len(drafts), error=str(error))
-            await asyncio.sleep(0.5 if installation else 0.05)  # the server may be restarting: do not spin on it
+            # The server may be restarting, or wait for somebody to mend it: do not spin on it.
+            await asyncio.sleep(0.05 if fault is not Fault.INSTALLATION else 0.5)
             for draft in drafts:
                 self._give_back(draft)
                 draft.hot.refence = draft.hot.mine
@@ -812,7 +848,7 @@ class Committer(Service):
             self._forget(hot)
 
     def _leave(self, hot: Hot) -> None:
-        hot.queued = False
+        hot.queued = hot.taken = False
         self._queued -= 1
         self._released.set()
 
@@ -820,14 +856,18 @@ class Committer(Service):
 
     async def _run_loads(self) -> None:
         while True:
+            self._drop_hand(self._loads)
             await self._loads.ready.wait()
-            batches = deque([self._loads.take(self._entries_max)])
+            self._loads.hand = self._loads.take(self._entries_max)
+            batches = deque([self._loads.hand])
             while batches:
                 batch = batches.popleft()
                 try:
                     await self._load(batch)
+                    self._loads.since = time.monotonic()
                 except Exception as error:
                     batches.extendleft(reversed(await self._not_loaded(batch, error)))
+            self._loads.hand = []
 
     async def _not_loaded(self, batch: list[Hot], error: Exception) -> list[list[Hot]]:
         """What is to be loaded again, and in what batches, of one whose load failed: halved until the culprit is alone.
@@ -835,19 +875,23 @@ class Committer(Service):
         A run that waited for a lock or took too long makes all others of its batch wait as long: each is tried alone.
         """
         fault = classify(error)
+        batch = [hot for hot in batch if hot.taken]  # the others are dealt with
         if fault is Fault.UNKNOWN:
             await asyncio.sleep(0.1)  # the database is away: everyone waits for it, nobody spins
             for hot in batch:
                 self._loads.add(hot)
+            self._tell_who_waits_too_long(self._loads.waiting)
             return []
+        self._loads.since = time.monotonic()
         if len(batch) > 1:
             step = 1 if fault is Fault.RETRY else (len(batch) + 1) // 2
             return [batch[start : start + step] for start in range(0, len(batch), step)]
-        (hot,) = batch
-        if _passing(error):
-            self._spawn(self._load_apart(hot), "load a run apart")
-        else:
-            self._give_up(hot, error)
+        for hot in batch:
+            if _passing(error):
+                hot.taken = False
+                self._spawn(self._load_apart(hot), "load a run apart")
+            else:
+                self._give_up(hot, error)
         return []
 
     async def _load_apart(self, hot: Hot) -> None:
@@ -865,6 +909,7 @@ class Committer(Service):
                     self._give_up(hot, error)
                     return
                 log.warning("load_failed", run_id=str(hot.id), error=str(error) or repr(error))
+                self._tell_who_waits_too_long([hot])
             pause = min(2 * pause, APART_SECONDS_MAX)
 
     async def _load(self, batch: list[Hot]) -> None:
@@ -1061,19 +1106,35 @@ class _Batch:
 
 
 class _Lane:
-    """Runs in the order in which they first had something to say."""
+    """Runs in the order in which they first had something to say.
+
+    `hand` is what was taken and is not dealt with yet, `drafts` what was made of it. `since`: when the lane last got on
+    with its work, or got some (monotonic).
+    """
 
     def __init__(self) -> None:
         self.ready = asyncio.Event()
-        self._runs: deque[Hot] = deque()
+        self.waiting: deque[Hot] = deque()
+        self.hand: list[Hot] = []
+        self.drafts: list[_Draft] = []
+        self.since = 0.0
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.waiting or self.hand)
 
     def add(self, hot: Hot) -> None:
-        self._runs.append(hot)
+        if not self.waiting and not self.hand:
+            self.since = time.monotonic()
+        hot.taken = False
+        self.waiting.append(hot)
         self.ready.set()
 
     def take(self, most: int) -> list[Hot]:
-        taken = [self._runs.popleft() for _ in range(min(most, len(self._runs)))]
-        if not self._runs:
+        taken = [self.waiting.popleft() for _ in range(min(most, len(self.waiting)))]
+        for hot in taken:
+            hot.taken = True
+        if not self.waiting:
             self.ready.clear()
         return taken
 
@@ -1083,8 +1144,12 @@ _EXPECTED: Final = frozenset({"timer_early"})
 
 def _passing(error: Exception) -> bool:
     """Whether it is the database that is away or overburdened, and not this run that is at fault."""
-    fault = classify(error)
-    return fault in (Fault.UNKNOWN, Fault.RETRY) or (fault is Fault.OTHER and sqlstate_of(error) is not None)
+    return _away(error) or classify(error) is Fault.RETRY
+
+
+def _away(error: Exception) -> bool:
+    """Whether the database did not answer, or can answer nobody as it is."""
+    return classify(error) in (Fault.UNKNOWN, Fault.INSTALLATION)
 
 
 def _fail(ask: Ask, failure: Exception) -> None:

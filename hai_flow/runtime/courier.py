@@ -18,6 +18,7 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final, TypeAlias
 from uuid import UUID
@@ -127,8 +128,10 @@ class Courier(Service):
         most = self.config.batch_max
         self._messages = Lines[OutboxMessage](most, self._deliver, lambda work: self._spawn(work, "a message"))
         self._offers = Lines[Signal](most, self._spread, lambda work: self._spawn(work, "signals of a type"))
-        self._spawn(self._run(self._mail, self._take_messages, "delivery_failed"), "messages between runs")
-        self._spawn(self._run(self._signals, self._take_signals, "offering_failed"), "signals")
+        take_messages = partial(self._run, self._mail, self._take_messages, "delivery_failed")
+        take_signals = partial(self._run, self._signals, self._take_signals, "offering_failed")
+        self._keep(take_messages, "messages between runs")
+        self._keep(take_signals, "signals")
 
     async def _stop(self) -> None:
         self.committer.on_outbox = lambda: None

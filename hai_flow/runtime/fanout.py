@@ -293,7 +293,7 @@ class Fanout(Service):
     async def _start(self) -> None:
         self.closing.clear()
         self.committer.on_commit = self.committed
-        self._spawn(self._run_polls(), "followed runs")
+        self._keep(self._run_polls, "followed runs")
 
     async def _stop(self) -> None:
         self.close_streams()

@@ -10,26 +10,42 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Final
 
 import structlog
 
 log = structlog.get_logger(__name__)
 
+AGAIN_SECONDS_MIN: Final = 0.1
+AGAIN_SECONDS_MAX: Final = 5.0
+MENDED_SECONDS: Final = 10.0  # a loop that was begun again and has run for so long is well
+
 
 class Service(ABC):
-    """Something that runs from `start` to `stop`. Subclasses write `_start` and `_stop`, and use `_spawn` for tasks."""
+    """Something that runs from `start` to `stop`.
+
+    Subclasses write `_start` and `_stop`. They use `_keep` for what must run as long as the service does, and `_spawn`
+    for what ends by itself.
+    """
 
     def __init__(self) -> None:
         self._life = asyncio.Lock()
         self._running = False
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._ailing: dict[str, float] = {}
 
     @property
     def running(self) -> bool:
         return self._running
+
+    @property
+    def ailing(self) -> list[str]:
+        """The names of the kept tasks that have ended by an error and not run for a while since."""
+        now = time.monotonic()
+        return [name for name, until in self._ailing.items() if now < until]
 
     async def start(self) -> None:
         async with self._life:
@@ -51,6 +67,7 @@ class Service(ABC):
             finally:
                 await self._end_tasks()
                 self._running = False
+                self._ailing.clear()
 
     @contextlib.asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -73,6 +90,24 @@ class Service(ABC):
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
+
+    def _keep(self, work: Callable[[], Coroutine[Any, Any, Any]], name: str) -> asyncio.Task[Any]:
+        """A task that runs as long as the service: should it end, it is begun again, after a pause that grows."""
+        return self._spawn(self._begin_again(work, name), name)
+
+    async def _begin_again(self, work: Callable[[], Coroutine[Any, Any, Any]], name: str) -> None:
+        pause = AGAIN_SECONDS_MIN
+        while True:
+            began = time.monotonic()
+            try:
+                await work()
+                log.error("task_ended", task=name)
+            except Exception as error:
+                log.error("task_failed", task=name, exc_info=error)
+            now = time.monotonic()
+            pause = AGAIN_SECONDS_MIN if now - began > MENDED_SECONDS else min(2 * pause, AGAIN_SECONDS_MAX)
+            self._ailing[name] = now + pause + MENDED_SECONDS
+            await asyncio.sleep(pause)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

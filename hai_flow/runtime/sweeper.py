@@ -55,8 +55,8 @@ class Sweeper(Service):
 
     async def _start(self) -> None:
         self._hinted.set()
-        self._spawn(self._run_claims(), "claims")
-        self._spawn(self._run_tidying(), "tidying")
+        self._keep(self._run_claims, "claims")
+        self._keep(self._run_tidying, "tidying")
 
     def hint(self, payload: str) -> None:
         """Somebody committed a run that nobody holds and that has something to perform."""

@@ -43,7 +43,7 @@ class Threads(Service):
         self._wake = asyncio.Event()
 
     async def _start(self) -> None:
-        self._spawn(self._run_polls(), "waited-for threads")
+        self._keep(self._run_polls, "waited-for threads")
 
     def hint(self, payload: str) -> None:
         """Something was committed, maybe a new run."""

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 from uuid import UUID
 
@@ -135,7 +136,7 @@ class Triggers(Service):
             woken.set()
 
         self._scheduler.add_job(wake, IntervalTrigger(seconds=seconds, jitter=seconds / 5), id=name)
-        self._spawn(self._repeat(woken, work, name), f"ticks of {name}")
+        self._keep(partial(self._repeat, woken, work, name), f"ticks of {name}")
 
     async def _repeat(self, woken: asyncio.Event, work: _Work, name: str) -> None:
         while True:

@@ -3,9 +3,10 @@
 A life, top to bottom: register -> (claimed or committed: hold a run) -> begin what is open -> report -> hand back.
 
 The rules (STORE.md): a job is performed only after a statement of our own said that we hold the run (B2). The lease is
-the process's, renewed from a thread of its own and only while this loop answers (H3); every renewal returns what the
-database says we hold, which is the poll of held runs (B3). A process that could not renew drops everything and takes a
-new id. What was a dead worker's is declared lost before anything is begun (H4). No web framework is imported here.
+the process's, renewed from a thread of its own and only while this loop answers and its commits get done (H3); every
+renewal returns what the database says we hold, which is the poll of held runs (B3). A process that could not renew
+drops everything and takes a new id. What was a dead worker's is declared lost before anything is begun (H4). No web
+framework is imported here.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-import asyncpg
 import msgspec
 import structlog
 
@@ -38,7 +39,7 @@ from hai_flow.runtime.committer import Chunk, Committer, Hot
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.steps.runner import Attempt, Registry
 from hai_flow.store import runs
-from hai_flow.store.database import Database
+from hai_flow.store.database import SETTINGS, Database, Session
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +51,7 @@ CANCEL_SECONDS: Final = 1.0  # for attempts to react to being cancelled, once no
 AGAIN_MS: Final = 1000
 LOOK_SECONDS: Final = 1.0
 REPLACED_MAX: Final = 64  # times that are replaced and still kept, beyond as many as there are runs
-HEART_SETTINGS: Final = {"application_name": "hai-flow heartbeat", "lock_timeout": "2s", "jit": "off"}
+HEART_SETTINGS: Final = {**SETTINGS, "application_name": "hai-flow heartbeat"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,7 @@ class Worker(Service):
         except BaseException:
             await self._let_go()
             raise
-        self._spawn(self._run_timers(), "timers of held runs")
+        self._keep(self._run_timers, "timers of held runs")
 
     async def _stop(self) -> None:
         """Finish or declare lost what is in flight, then hand every run back (STORE H4)."""
@@ -263,7 +264,8 @@ class Worker(Service):
         async with self.database.api.acquire() as connection:
             worker = await runs.register_worker(connection, name, lease)
         self.committer.worker_id = worker
-        self._heart = Heart(self.database.dsn, worker, self.config, asked, self._beat)
+        connect = partial(self.database.connect, HEART_SETTINGS)
+        self._heart = Heart(connect, worker, self.config, asked, self.committer.worked_at, self._beat)
 
     async def _lose_begun(self, hot: Hot) -> None:
         """Declare lost what was begun. What still waits for a place is handed back with the run, as it is."""
@@ -313,18 +315,25 @@ class Worker(Service):
         if heart is not None:
             await heart.stop()
         while self.committer.worker_id is None and not self._stopping:
-            try:
-                await self._register()
-            except Exception as error:
-                log.warning("register_failed", error=str(error))
-                await asyncio.sleep(self.config.heartbeat_seconds)
+            if self._works:
+                try:
+                    await self._register()
+                    return
+                except Exception as error:
+                    log.warning("register_failed", error=str(error) or repr(error))
+            await asyncio.sleep(self.config.heartbeat_seconds)
+
+    @property
+    def _works(self) -> bool:
+        """Whether what is asked of the committer gets done. Who can commit nothing must not hold more runs."""
+        return time.monotonic() - self.committer.worked_at() < self.config.heartbeat_seconds
 
     # --- holding --------------------------------------------------------------------------------------------------
 
     async def claim(self, limit: int, queues: Sequence[str]) -> list[runs.Claimed]:
         """Claim up to `limit` runs that are due, or whose worker is dead, and go on with them."""
         worker = self.id
-        if worker is None or self._stopping:
+        if worker is None or self._stopping or not self._works:
             return []
         self._claiming = True
         try:
@@ -542,29 +551,34 @@ def _failed(path: str, attempt: int, error: StepError) -> c.StepFailed:
 
 
 class Heart:
-    """Renews the lease from a thread and a connection of its own, as long as the loop it beats for answers.
+    """Renews the lease from a thread and a connection of its own, as long as the process that it beats for works.
 
-    A loop that is stuck performs nothing useful, so its lease should end; a loop that is only busy should keep it.
+    A loop that is stuck performs nothing useful, nor does one whose commits or loads get no answer: so the lease should
+    end, and others go on with the runs. What is only busy should keep it. `worked_at` says, in the loop, since which
+    monotonic time something has been waiting to be done, or that it is now if nothing has.
+
     It beats from its making to `stop`. `registered` is the monotonic time at which the lease was asked for.
     """
 
     def __init__(
         self,
-        dsn: str,
+        connect: Callable[[], Coroutine[Any, Any, Session]],
         worker: int,
         config: WorkerConfig,
         registered: float,
+        worked_at: Callable[[], float],
         tell: Callable[[Heart, runs.Heartbeat | None], None],
     ) -> None:
-        self._dsn = dsn
+        self._connect = connect
         self._worker = worker
         self._config = config
+        self._worked_at = worked_at
         self._tell = tell
         self._owner = asyncio.get_running_loop()
         self._ended = asyncio.Event()
-        self._answered = time.monotonic()
+        self._worked = time.monotonic()
         self._lease_until = registered + config.lease_seconds
-        self._connection: asyncpg.Connection[Any] | None = None
+        self._connection: Session | None = None
         self._own = asyncio.new_event_loop()
         self._main = self._own.create_task(self._beat_for_ever())
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
@@ -598,11 +612,10 @@ class Heart:
         try:
             while True:
                 await asyncio.sleep(self._config.heartbeat_seconds)
-                self._to_owner(self._pong)
-                if time.monotonic() - self._answered > self._config.lease_seconds / 2:
-                    continue  # the loop is stuck: let the lease end
+                self._to_owner(self._ask)
                 sent = time.monotonic()
-                beat = await self._beat()
+                stuck = sent - self._worked > self._config.lease_seconds / 2
+                beat = None if stuck else await self._beat()
                 if beat is not None and beat.alive:
                     self._lease_until = sent + self._config.lease_seconds
                 elif beat is None and time.monotonic() < self._lease_until:
@@ -618,7 +631,8 @@ class Heart:
         limit = self._config.lease_seconds / 3
         try:
             if self._connection is None or self._connection.is_closed():
-                self._connection = await asyncpg.connect(self._dsn, timeout=limit, server_settings=HEART_SETTINGS)
+                async with asyncio.timeout(limit):
+                    self._connection = await self._connect()
             lease = timedelta(seconds=self._config.lease_seconds)
             async with asyncio.timeout(limit):
                 return await runs.heartbeat(self._connection, self._worker, lease)
@@ -632,5 +646,5 @@ class Heart:
             self._connection.terminate()
             self._connection = None
 
-    def _pong(self) -> None:
-        self._answered = time.monotonic()
+    def _ask(self) -> None:
+        self._worked = self._worked_at()

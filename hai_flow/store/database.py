@@ -3,15 +3,22 @@
 Two pools: the engine's, whose plans are pinned (STORE B8: a plan cached while a table was small took 348 ms instead of
 4.6), and the API's, whose list queries need a free planner. Nothing on the hot path holds a lock across a round trip,
 and where somebody does, the timeouts below end it.
+
+A line can go silent: the host is lost, or a device on the way forgets the connection and tells nobody. So nothing here
+waits without an end (`Deadlines`). A `Session` that does not answer is cut, never asked to cancel: that would be one
+more question on the same dead line, and the pool would wait for the answer before it took the connection back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+import functools
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import asyncpg
 
@@ -22,13 +29,28 @@ if TYPE_CHECKING:
 
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
     Pool: TypeAlias = asyncpg.Pool[asyncpg.Record]
+    _Connection = asyncpg.Connection[asyncpg.Record]
+    _AsyncpgPool = asyncpg.Pool[asyncpg.Record]
+else:
+    _Connection, _AsyncpgPool = asyncpg.Connection, asyncpg.Pool
 
+Answer = TypeVar("Answer")
+
+# The server lets go of us as we do of it: of a client that is lost, and of a statement whose client has hung up.
+_OF_THE_LINE: Final[Mapping[str, str]] = {
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "20s",
+    "client_connection_check_interval": "2s",
+}
 SETTINGS: Final[Mapping[str, str]] = {
     "lock_timeout": "2s",
     "idle_in_transaction_session_timeout": "5s",
     "statement_timeout": "30s",
     "jit": "off",
     "application_name": "hai-flow",
+    **_OF_THE_LINE,
 }
 # Sorted arrays with nested loops take row locks in the order of run ids: 0 deadlocks in 1,502 (STORE B8).
 ENGINE_SETTINGS: Final[Mapping[str, str]] = {
@@ -39,9 +61,28 @@ ENGINE_SETTINGS: Final[Mapping[str, str]] = {
     # Planning the commit anew takes 6 ms, running it 1: never look for a better plan than the pinned one.
     "plan_cache_mode": "force_generic_plan",
 }
+FAREWELL_SECONDS: Final = 1.0
 RECONNECT_SECONDS_MIN: Final = 0.1
 RECONNECT_SECONDS_MAX: Final = 2.0
 EVERYTHING: Final = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """After how many seconds we give up on whom. Nothing that asks the database waits longer.
+
+    `connect_seconds`: for a new connection. `acquire_seconds`: for one of the pool's to come free.
+    `statement_seconds`: for the answer to a statement; above the server's own `statement_timeout`, which ends what is
+    only slow. `line_seconds`: for the other machine's TCP to show that it lives. `probe_seconds`: how often a
+    connection that only listens is asked whether anybody is there. `close_seconds`: for a farewell.
+    """
+
+    connect_seconds: float = 10.0
+    acquire_seconds: float = 10.0
+    statement_seconds: float = 35.0
+    line_seconds: float = 15.0
+    probe_seconds: float = 15.0
+    close_seconds: float = 5.0
 
 
 class CommitUnknown(StoreError):
@@ -62,16 +103,40 @@ class Fault(Enum):
 
     DATA = "data"  # some row of it can never be stored: halve the batch until the culprit is alone (STORE B6)
     RETRY = "retry"  # nothing happened and nothing is wrong: send the same statement again
-    UNKNOWN = "unknown"  # it may have happened: load before deciding again
-    OTHER = "other"  # a fault of ours or of the installation: let it be seen
+    UNKNOWN = "unknown"  # it may have happened, or this connection is no good: load over another before deciding again
+    INSTALLATION = "installation"  # no room, no rights, no such table: the same for every run, until somebody mends it
+    OTHER = "other"  # a fault of ours: let it be seen
 
 
-_DATA_CLASSES: Final = ("21", "22", "23", "54")
-_RETRYABLE: Final = frozenset({"40P01", "40001", "55P03"})
-# 57014: cancelled by statement_timeout, which is never after the commit. 53: out of connections, memory or disk.
-_DEFINITE: Final = frozenset({"57014"})
-_CUT_CLASSES: Final = ("08",)
-_CUT: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
+# By SQLSTATE, or by its class (the first two characters). What stands in neither is the installation's: 28 and 42501
+# say that we may not, 3D, 3F and the rest of 42 that something is not there, 53 and 58 that there is no room or that a
+# disk fails, 0A, 55 and XX what no other run could do either, and a state of some product that we have never heard of
+# is no reason to condemn a run.
+_FAULT_OF_STATE: Final[Mapping[str, Fault]] = {
+    "40003": Fault.UNKNOWN,  # statement completion unknown: the only one of its class that may have happened
+    "55P03": Fault.RETRY,  # lock_timeout
+    "57014": Fault.RETRY,  # cancelled by statement_timeout, which is never after the commit
+    "42P03": Fault.UNKNOWN,  # a cursor or a prepared statement of that name exists: somebody shares the session
+    "42P05": Fault.UNKNOWN,
+}
+_FAULT_OF_CLASS: Final[Mapping[str, Fault]] = {
+    # some row
+    "21": Fault.DATA,
+    "22": Fault.DATA,
+    "23": Fault.DATA,
+    "44": Fault.DATA,  # the condition of a view or a policy
+    "54": Fault.DATA,
+    "P0": Fault.DATA,  # a trigger of the installation's own refuses it
+    # rolled back for others' sake
+    "40": Fault.RETRY,
+    # this connection: it broke (08, 57P..), or every statement on it will end like this one
+    "08": Fault.UNKNOWN,
+    "24": Fault.UNKNOWN,
+    "25": Fault.UNKNOWN,  # 25006: read-only since a switchover; 25P02: in a failed transaction; 25P03: cut for idling
+    "26": Fault.UNKNOWN,  # what we had prepared is gone: somebody between us and the server gave us another session
+    "34": Fault.UNKNOWN,
+    "57": Fault.UNKNOWN,  # shutdown, crash, starting up, database dropped, idle for too long
+}
 
 
 def sqlstate_of(error: BaseException | None) -> str | None:
@@ -84,39 +149,17 @@ def sqlstate_of(error: BaseException | None) -> str | None:
     return None
 
 
-def is_data_error(error: BaseException) -> bool:
-    """Whether some row of the statement was refused for what is in it (SQLSTATE class 21, 22, 23, 54; STORE B6).
-
-    Text that has no UTF-8 form (a lone surrogate) is refused by the driver before anything is sent.
-    """
-    state = sqlstate_of(error)
-    if state is None:
-        return isinstance(error, (asyncpg.DataError, UnicodeError, OverflowError))
-    return state[:2] in _DATA_CLASSES
-
-
-def is_retryable(error: BaseException) -> bool:
-    """Whether the same statement may simply be sent again: it was rolled back for others' sake (STORE B6)."""
-    return sqlstate_of(error) in _RETRYABLE
-
-
-def is_outcome_unknown(error: BaseException) -> bool:
-    """Whether the connection broke under the statement, so that nobody here knows if it was committed."""
+def classify(error: BaseException) -> Fault:
+    """What to do about a failed statement. `asyncpg.InterfaceError` on bad data counts as data, not as a broken line:
+    text that has no UTF-8 form (a lone surrogate) is refused by the driver before anything is sent."""
     if isinstance(error, CommitUnknown):
-        return True
+        return Fault.UNKNOWN
     state = sqlstate_of(error)
     if state is not None:
-        return state in _CUT or state[:2] in _CUT_CLASSES
-    return isinstance(error, (ConnectionError, OSError, EOFError, asyncpg.InterfaceError, asyncpg.InternalClientError))
-
-
-def classify(error: BaseException) -> Fault:
-    """What to do about a failed commit. `asyncpg.InterfaceError` on bad data counts as data, not as a broken line."""
-    if is_data_error(error):
+        return _FAULT_OF_STATE.get(state) or _FAULT_OF_CLASS.get(state[:2], Fault.INSTALLATION)
+    if isinstance(error, (asyncpg.DataError, UnicodeError, OverflowError)):
         return Fault.DATA
-    if is_retryable(error) or sqlstate_of(error) in _DEFINITE:
-        return Fault.RETRY
-    if is_outcome_unknown(error):
+    if isinstance(error, (OSError, EOFError, asyncpg.InterfaceError, asyncpg.InternalClientError)):
         return Fault.UNKNOWN
     return Fault.OTHER
 
@@ -134,14 +177,128 @@ def outcome_known() -> Generator[None]:
         raise
 
 
+# --- one connection -----------------------------------------------------------------------------------------------
+
+
+def _ends(statement: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+    """The statement as a `Session` sends it."""
+
+    @functools.wraps(statement)
+    async def send(self: Session, *given: Any, **options: Any) -> Any:
+        return await self._answer(statement(self, *given, **options))
+
+    return send
+
+
+class Session(_Connection):
+    """A connection whose every statement ends: answered, or with the connection cut.
+
+    It is also cut when whoever waits for an answer is cancelled, and when an answer says that the session is no good
+    any more (`Fault.UNKNOWN`): a pool must never give such a connection to anybody again. What was cut by its deadline
+    raises `CommitUnknown`.
+    """
+
+    __slots__ = ("_line", "overdue", "statement_seconds")
+
+    def __init__(self, protocol: Any, transport: asyncio.Transport, *given: Any) -> None:
+        super().__init__(protocol, transport, *given)
+        self._line = transport
+        self.statement_seconds: float | None = None
+        self.overdue = False
+
+    execute = _ends(asyncpg.Connection.execute)
+    executemany = _ends(asyncpg.Connection.executemany)
+    fetch = _ends(asyncpg.Connection.fetch)
+    fetchmany = _ends(asyncpg.Connection.fetchmany)
+    fetchrow = _ends(asyncpg.Connection.fetchrow)
+    fetchval = _ends(asyncpg.Connection.fetchval)
+
+    async def _answer(self, statement: Awaitable[Answer]) -> Answer:
+        seconds = self.statement_seconds
+        end = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self._give_up)
+        try:
+            return await statement
+        except asyncio.CancelledError:
+            self.terminate()
+            raise
+        except Exception as error:
+            if self.overdue:
+                raise CommitUnknown(f"the database did not answer within {seconds:g} s, so the line was cut") from error
+            if classify(error) is Fault.UNKNOWN:
+                self.terminate()
+            raise
+        finally:
+            if end is not None:
+                end.cancel()
+
+    def _give_up(self) -> None:
+        self.overdue = True
+        self.terminate()
+
+    async def close(self, *, timeout: float | None = None) -> None:
+        """Say farewell, and cut the line if nobody answers."""
+        await super().close(timeout=timeout or FAREWELL_SECONDS)
+
+    def watch_the_line(self, seconds: float) -> None:
+        """Let the kernel notice that the other machine is lost, and keep devices on the way from forgetting us."""
+        line = self._line.get_extra_info("socket")
+        if line is None or line.family not in (socket.AF_INET, socket.AF_INET6):
+            return
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        probe = max(1, round(seconds / 3))
+        for option, value in (
+            ("TCP_KEEPIDLE", probe), ("TCP_KEEPINTVL", probe), ("TCP_KEEPCNT", 2),
+            ("TCP_USER_TIMEOUT", round(seconds * 1000)),
+        ):  # fmt: skip
+            if hasattr(socket, option):
+                line.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+async def connect(
+    dsn: str,
+    deadlines: Deadlines,
+    settings: Mapping[str, str] = SETTINGS,
+    *,
+    behind_pooler: bool = False,
+    **options: Any,
+) -> Session:
+    """A connection of one's own. Raises what asyncpg raises, `TimeoutError` where nobody answers."""
+    if behind_pooler:  # it refuses settings from its clients, and gives the next statement to another session
+        settings = {"application_name": settings["application_name"]}
+        options["statement_cache_size"] = 0
+    options["connection_class"] = Session
+    try:
+        connection = await _connect(dsn, deadlines, settings, options)
+    except asyncpg.InvalidParameterValueError:  # a server on a system that can't tell whether its client has hung up
+        settings = {name: value for name, value in settings.items() if name not in _OF_THE_LINE}
+        connection = await _connect(dsn, deadlines, settings, options)
+    connection.statement_seconds = deadlines.statement_seconds
+    return connection
+
+
+async def _connect(dsn: str, deadlines: Deadlines, settings: Mapping[str, str], options: Mapping[str, Any]) -> Session:
+    seconds = deadlines.connect_seconds
+    try:
+        connection: Session = await asyncpg.connect(dsn, timeout=seconds, server_settings=dict(settings), **options)
+    except TimeoutError as error:
+        raise TimeoutError(f"no connection within {seconds:g} s: whoever listens there does not answer") from error
+    connection.watch_the_line(deadlines.line_seconds)
+    return connection
+
+
+# --- hints --------------------------------------------------------------------------------------------------------
+
+
 class Listener:
     """LISTEN on a connection of its own that comes back by itself. A hint may be lost; the poll is the truth.
 
-    After every (re)connection the callback gets "*": whatever was said meanwhile was missed.
+    After every (re)connection the callback gets "*": whatever was said meanwhile was missed. A line that has gone
+    silent looks like one on which nothing is said, so it is asked now and then.
     """
 
-    def __init__(self, dsn: str, channel: str, callback: Callable[[str], None]) -> None:
+    def __init__(self, dsn: str, channel: str, callback: Callable[[str], None], deadlines: Deadlines) -> None:
         self._dsn = dsn
+        self._deadlines = deadlines
         self._channel = channel
         self._callback = callback
         self.ready = asyncio.Event()
@@ -159,33 +316,53 @@ class Listener:
             try:
                 await self._listen_once()
                 pause = RECONNECT_SECONDS_MIN
-            except FAILURES:
+            except Exception:  # whatever it is: without hints every follower waits for the poll
                 pause = min(2 * pause, RECONNECT_SECONDS_MAX)
             self.ready.clear()
             await asyncio.sleep(pause)
 
     async def _listen_once(self) -> None:
-        connection = await asyncpg.connect(
-            self._dsn, server_settings={"application_name": "hai-flow listen"}, statement_cache_size=0
-        )
+        deadlines = self._deadlines
+        settings = {**_OF_THE_LINE, "application_name": "hai-flow listen"}
+        connection = await connect(self._dsn, deadlines, settings, statement_cache_size=0)
+        connection.statement_seconds = deadlines.connect_seconds  # a probe is answered as soon as a greeting
         gone = asyncio.Event()
         connection.add_termination_listener(lambda _: gone.set())
         try:
             await connection.add_listener(self._channel, lambda *given: self._callback(str(given[3])))
             self._callback(EVERYTHING)
             self.ready.set()
-            await gone.wait()
+            while not gone.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(deadlines.probe_seconds):
+                        await gone.wait()
+                if not gone.is_set():
+                    await connection.execute("SELECT")
         finally:
             await asyncio.shield(_close(connection))
+
+
+# --- all of a process's -------------------------------------------------------------------------------------------
 
 
 class Database:
     """Both pools of one process. `engine` for commits, claims and loads; `api` for what requests read."""
 
-    def __init__(self, dsn: str, engine: Pool, api: Pool, listen_dsn: str) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        engine: Pool,
+        api: Pool,
+        *,
+        deadlines: Deadlines,
+        behind_pooler: bool,
+        listen_dsn: str | None,
+    ) -> None:
         self.dsn = dsn
         self.engine = engine
         self.api = api
+        self.deadlines = deadlines
+        self.behind_pooler = behind_pooler
         self._listen_dsn = listen_dsn
         self._listeners: list[Listener] = []
 
@@ -198,28 +375,40 @@ class Database:
         api_connections: int = 4,
         listen_dsn: str | None = None,
         behind_pooler: bool = False,
+        deadlines: Deadlines | None = None,
     ) -> Database:
         """Connect both pools; connections beyond the first are opened when needed.
 
         `behind_pooler`: a transaction pooler stands between; no statement is prepared across transactions, and the
         settings must be given to the role (ALTER ROLE ... SET), because a pooler refuses them from a client.
-        `listen_dsn`: a direct way to the server, which LISTEN needs behind a pooler. Raises `StoreError` when the
-        server can't be reached.
+        `listen_dsn`: a direct way to the server, which LISTEN needs behind a pooler; without one nothing is listened
+        to there. Raises `StoreError` when the server can't be reached.
         """
+        deadlines = deadlines or Deadlines()
         try:
-            engine = await _pool(dsn, engine_connections, ENGINE_SETTINGS, behind_pooler)
+            engine = await _pool(dsn, engine_connections, ENGINE_SETTINGS, behind_pooler, deadlines)
             try:
-                api = await _pool(dsn, api_connections, SETTINGS, behind_pooler)
+                api = await _pool(dsn, api_connections, SETTINGS, behind_pooler, deadlines)
             except BaseException:
-                await engine.close()
+                engine.terminate()
                 raise
-        except (OSError, asyncpg.PostgresError) as error:
+        except FAILURES as error:
             raise StoreError(f"the database can't be reached: {error}") from error
-        return cls(dsn, engine, api, listen_dsn or dsn)
+        listen_dsn = listen_dsn or (None if behind_pooler else dsn)
+        return cls(dsn, engine, api, deadlines=deadlines, behind_pooler=behind_pooler, listen_dsn=listen_dsn)
 
-    async def listen(self, channel: str, callback: Callable[[str], None]) -> Listener:
-        """Call `callback(payload)` for each hint on `channel`, until the listener or the database is closed."""
-        listener = Listener(self._listen_dsn, channel, callback)
+    async def connect(self, settings: Mapping[str, str]) -> Session:
+        """A connection beside the pools, over the same way as theirs. May be called in another loop."""
+        return await connect(self.dsn, self.deadlines, settings, behind_pooler=self.behind_pooler)
+
+    async def listen(self, channel: str, callback: Callable[[str], None]) -> Listener | None:
+        """Call `callback(payload)` for each hint on `channel`, until the listener or the database is closed.
+
+        None where no hint can come: behind a pooler, without a direct way to the server.
+        """
+        if self._listen_dsn is None:
+            return None
+        listener = Listener(self._listen_dsn, channel, callback, self.deadlines)
         self._listeners.append(listener)
         return listener
 
@@ -229,29 +418,71 @@ class Database:
         async with self.engine.acquire() as connection:
             yield connection
 
-    async def close(self, timeout: float = 5.0) -> None:
-        """Close everything; connections that do not answer within `timeout` seconds are cut."""
-        for listener in self._listeners:
-            await listener.close()
-        for pool in (self.engine, self.api):
-            try:
-                await asyncio.wait_for(pool.close(), timeout)
-            except TimeoutError:
-                pool.terminate()
+    async def close(self) -> None:
+        """Close everything; connections that do not answer in time are cut."""
+        await asyncio.gather(*(listener.close() for listener in self._listeners))
+        await asyncio.gather(*(self._close_pool(pool) for pool in (self.engine, self.api)))
+
+    async def _close_pool(self, pool: Pool) -> None:
+        try:
+            async with asyncio.timeout(self.deadlines.close_seconds):
+                await pool.close()
+        except FAILURES:  # also the timeout
+            pool.terminate()
 
 
-async def _pool(dsn: str, size: int, settings: Mapping[str, str], behind_pooler: bool) -> Pool:
-    pool = await asyncpg.create_pool(
+class _Pool(_AsyncpgPool):
+    """A pool that is not waited for without an end, whatever those who have its connections do."""
+
+    def __init__(self, dsn: str, acquire_seconds: float, **options: Any) -> None:
+        super().__init__(dsn, **options)
+        self._acquire_seconds = acquire_seconds
+
+    def acquire(self, *, timeout: float | None = None) -> Any:
+        return _Acquired(super().acquire(), timeout or self._acquire_seconds)
+
+
+class _Acquired:
+    """As asyncpg's own, with an end. (Given a timeout, asyncpg makes a task for each acquisition.)"""
+
+    __slots__ = ("_acquiring", "_seconds")
+
+    def __init__(self, acquiring: Any, seconds: float) -> None:
+        self._acquiring = acquiring
+        self._seconds = seconds
+
+    async def __aenter__(self) -> Any:
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._acquiring.__aenter__()
+        except TimeoutError as error:
+            raise TimeoutError(f"no connection to the database came free within {self._seconds:g} s") from error
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._acquiring.__aexit__(*error)
+
+
+async def _pool(dsn: str, size: int, settings: Mapping[str, str], behind_pooler: bool, deadlines: Deadlines) -> Pool:
+    async def connect_one(dsn: str, **options: Any) -> Session:
+        return await connect(dsn, deadlines, settings, behind_pooler=behind_pooler, **options)
+
+    return await _Pool(
         dsn,
+        deadlines.acquire_seconds,
+        connect=connect_one,
+        connection_class=Session,
+        record_class=asyncpg.Record,
+        init_size=1,
         min_size=1,
         max_size=size,
-        server_settings=None if behind_pooler else dict(settings),
-        statement_cache_size=0 if behind_pooler else 256,
+        max_queries=50_000,
         max_inactive_connection_lifetime=300.0,
+        statement_cache_size=256,
+        setup=None,
+        init=None,
         reset=_keep_as_it_is,
+        loop=None,
     )
-    assert pool is not None
-    return pool
 
 
 async def _keep_as_it_is(connection: Connection) -> None:
@@ -262,4 +493,4 @@ async def _keep_as_it_is(connection: Connection) -> None:
 
 async def _close(connection: asyncpg.Connection[asyncpg.Record]) -> None:
     with contextlib.suppress(*FAILURES):
-        await connection.close(timeout=1.0)
+        await connection.close()

@@ -29,7 +29,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from hai_flow.errors import StoreError
-from hai_flow.store.database import sqlstate_of
+from hai_flow.store.database import Deadlines, connect, sqlstate_of
 
 LOCK_KEY: Final = 0x4841_4946_4C4F_57  # "HAIFLOW"
 LOCK_TIMEOUT: Final = "200ms"
@@ -53,9 +53,11 @@ async def downgrade(dsn: str, revision: str) -> None:
     await _migrate(dsn, lambda config: command.downgrade(config, revision), upwards=False)
 
 
-async def current(dsn: str) -> str | None:
+async def current(dsn: str, deadlines: Deadlines | None = None) -> str | None:
     """The revision of the database, None when it is empty."""
-    connection = await asyncpg.connect(dsn)
+    deadlines = deadlines or Deadlines()
+    connection = await connect(dsn, deadlines, behind_pooler=True)  # whether there is one or not
+    connection.statement_seconds = deadlines.connect_seconds
     try:
         if await connection.fetchval("SELECT to_regclass('alembic_version')") is None:
             return None
@@ -64,9 +66,9 @@ async def current(dsn: str) -> str | None:
         await connection.close()
 
 
-async def is_behind(dsn: str) -> bool:
+async def is_behind(dsn: str, deadlines: Deadlines | None = None) -> bool:
     """Whether the database's schema is older than this release. On a newer one old code still runs (PROMISES P11)."""
-    revision = await current(dsn)
+    revision = await current(dsn, deadlines)
     if revision is None:
         return True
     return revision != head() and revision in {

@@ -17,6 +17,7 @@ from hai_flow.engine.state import RunState
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.committer import Birth, Outcome
 from hai_flow.settings import Settings
+from hai_flow.store.database import Deadlines
 from tests.support import effects
 from tests.support.skewed import SkewedServer, compiler, skewed_server
 
@@ -63,10 +64,12 @@ async def make(database_url: str) -> AsyncIterator[Make]:
     made: list[Runtime] = []
     effects.write_to(database_url)
 
-    async def make_one(*, performs: bool = False, dsn: str = database_url, **settings: Any) -> Runtime:
+    async def make_one(
+        *, performs: bool = False, dsn: str = database_url, deadlines: Deadlines | None = None, **settings: Any
+    ) -> Runtime:
         quick: dict[str, Any] = {"tools": effects.MODULES, "lease_seconds": 3.0, "heartbeat_seconds": 0.3}
         quick |= {"poll_seconds": 0.1, "shutdown_seconds": 1.0}
-        runtime = Runtime(dsn, Settings(**(quick | settings)), performs=performs)
+        runtime = Runtime(dsn, Settings(**(quick | settings)), performs=performs, deadlines=deadlines)
         await runtime.start()
         made.append(runtime)
         return runtime

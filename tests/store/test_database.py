@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from hai_flow.errors import StoreError
-from hai_flow.store import database, runs
+from hai_flow.store import runs
 from hai_flow.store.database import CommitUnknown, Database, Fault, classify
 from tests.store.conftest import birth, commit, load
 
@@ -71,12 +71,25 @@ async def test_hints_arrive_also_after_the_listener_s_connection_was_cut(db: Dat
         (asyncpg.InterfaceError("connection is closed"), Fault.UNKNOWN),
         (ConnectionResetError(), Fault.UNKNOWN),
         (CommitUnknown("?"), Fault.UNKNOWN),
-        (asyncpg.UndefinedTableError(), Fault.OTHER),
+        (asyncpg.StatementCompletionUnknownError(), Fault.UNKNOWN),
+        (asyncpg.DatabaseDroppedError(), Fault.UNKNOWN),
+        (asyncpg.ReadOnlySQLTransactionError(), Fault.UNKNOWN),
+        (asyncpg.InFailedSQLTransactionError(), Fault.UNKNOWN),
+        (asyncpg.InvalidSQLStatementNameError(), Fault.UNKNOWN),
+        (asyncpg.DuplicatePreparedStatementError(), Fault.UNKNOWN),
+        (asyncpg.RaiseError(), Fault.DATA),
+        (asyncpg.WithCheckOptionViolationError(), Fault.DATA),
+        (asyncpg.UndefinedTableError(), Fault.INSTALLATION),
+        (asyncpg.InsufficientPrivilegeError(), Fault.INSTALLATION),
+        (asyncpg.DiskFullError(), Fault.INSTALLATION),
+        (asyncpg.TooManyConnectionsError(), Fault.INSTALLATION),
+        (asyncpg.InvalidPasswordError(), Fault.INSTALLATION),
+        (asyncpg.PostgresIOError(), Fault.INSTALLATION),
+        (asyncpg.InternalServerError(), Fault.INSTALLATION),
+        (asyncpg.DataError("a lone surrogate"), Fault.DATA),
         (ZeroDivisionError(), Fault.OTHER),
     ],
     ids=lambda value: value.name if isinstance(value, Fault) else type(value).__name__,
 )
 def test_what_a_failure_asks_of_its_sender(error: Exception, fault: Fault) -> None:
     assert classify(error) is fault
-    assert database.is_data_error(error) is (fault is Fault.DATA)
-    assert database.is_outcome_unknown(error) is (fault is Fault.UNKNOWN)

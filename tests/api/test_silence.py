@@ -1,0 +1,81 @@
+"""A request to a server whose database does not answer gets a sentence, not silence."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+
+from hai_flow.api.app import create_app
+from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.settings import Settings
+from hai_flow.store.database import Deadlines
+from tests.support.proxy import Proxy
+from tests.support.waiting import until
+
+ASKING = b"""
+hai: flow/v1
+name: asking
+version: 1
+steps:
+  - {id: sure, ask: {title: Sure?, from: anyone, form: {properties: {ok: {type: boolean}}}}}
+"""
+
+
+async def test_every_request_ends_with_a_sentence_and_the_server_is_not_ready(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("hai_flow.runtime.STUCK_SECONDS", 0.5)
+    quick = Deadlines(connect_seconds=1.5, acquire_seconds=1.5, statement_seconds=1.5, close_seconds=1.0)
+    settings = Settings(lease_seconds=3.0, heartbeat_seconds=0.3, poll_seconds=0.1, shutdown_seconds=1.0)
+    async with Proxy(database_url) as proxy:
+        runtime = Runtime(proxy.dsn, settings, performs=True, deadlines=quick)
+        transport = httpx2.ASGITransport(app=create_app(settings, runtime), raise_app_exceptions=False)
+        async with (
+            runtime.lifespan(),
+            httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000", timeout=60) as client,
+        ):
+            await runtime.catalog.publish(LOCAL_TENANT, ASKING)
+            assert (await client.get("/readyz")).status_code == 200
+            begun = await client.post("/v1/runs", json={"workflow": "asking"})
+            assert begun.status_code in (200, 201, 202), begun.text
+            run = begun.json()["id"]
+            proxy.swallow()
+            for response in (
+                await client.get("/v1/runs"),
+                await client.get(f"/v1/runs/{run}"),
+                await client.post(f"/v1/runs/{run}/pause", headers={"Idempotency-Key": "once"}),
+                await client.post("/v1/events", json={"type": "x", "data": 1}),
+                await client.get("/readyz"),
+            ):
+                problem = response.json()
+                assert response.status_code == 503, problem
+                assert problem["code"] in ("store_unavailable", "database_unavailable")
+                assert "database" in problem["detail"]
+            assert (await client.get("/healthz")).status_code == 200
+            proxy.silent = False
+            for line in proxy.lines():
+                line.cut()
+
+            async def ready() -> bool:
+                return (await client.get("/readyz")).status_code == 200
+
+            await until(ready)
+
+
+async def test_a_process_whose_loops_do_not_run_is_not_ready(database_url: str) -> None:
+    settings = Settings()
+    runtime = Runtime(database_url, settings, performs=False)
+    transport = httpx2.ASGITransport(app=create_app(settings, runtime))
+    async with runtime.lifespan(), httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as client:
+        assert (await client.get("/readyz")).status_code == 200
+
+        async def end() -> None:
+            raise ZeroDivisionError
+
+        runtime.committer._keep(end, "lane 7")
+        await until(lambda: runtime.faults())
+        response = await client.get("/readyz")
+        assert response.status_code == 503
+        assert response.json()["code"] == "impaired"
+        assert "lane 7" in response.json()["detail"]

@@ -1,0 +1,324 @@
+"""What a process does whose database does not answer: over one line, over all of them, or only with refusals.
+
+Real sockets and the real PostgreSQL, with a proxy between that loses what is sent. Leases and deadlines are short; how
+long something takes fails no test, unless it never ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.errors import StoreError
+from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.committer import Birth
+from hai_flow.runtime.worker import Heart, Worker
+from hai_flow.store.database import Deadlines
+from tests.runtime.conftest import ASKING, GATED, LISTENING, TOOLS, Connection, Make, is_now, note, start, state_of
+from tests.runtime.test_fanout import seqs_from
+from tests.support import effects
+from tests.support.ledger import check_all, log_of
+from tests.support.proxy import Proxy
+from tests.support.waiting import until
+
+QUICK = Deadlines(connect_seconds=3.0, acquire_seconds=1.5, statement_seconds=1.5, probe_seconds=0.3, close_seconds=1.0)
+NOTING = TOOLS + "steps:\n  - {id: one, call: fx.note, with: {n: 1}}\n  - {id: two, call: fx.note, with: {n: 2}}\n"
+
+
+@pytest.fixture
+async def proxy(database_url: str) -> AsyncIterator[Proxy]:
+    async with Proxy(database_url) as proxy:
+        yield proxy
+
+
+def hands(runtime: Runtime) -> Worker:
+    assert runtime.worker is not None
+    return runtime.worker
+
+
+def heart_of(runtime: Runtime) -> Heart:
+    heart = hands(runtime)._heart
+    assert heart is not None
+    return heart
+
+
+async def published(runtime: Runtime, body: str) -> Plan:
+    _, plan = await runtime.catalog.publish(LOCAL_TENANT, f"hai: flow/v1\nname: silence\nversion: 1\n{body}".encode())
+    return plan
+
+
+async def begin(runtime: Runtime, plan: Plan) -> UUID:
+    """Start a run, and ask the database nothing else."""
+    run_id = uuid4()
+    command = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={})
+    birth = Birth(plan, slot=f"thread:{run_id}")
+    await runtime.committer.submit(run_id, LOCAL_TENANT, command, command_id="start", birth=birth)
+    return run_id
+
+
+async def all_finished(eye: Connection, count: int) -> bool:
+    """What the database says, whatever the processes know."""
+    return await eye.fetchval("SELECT count(*) FROM runs WHERE status = 'finished'") == count
+
+
+def silence(proxy: Proxy, *directions: Any) -> None:
+    """Every line that a process has now, but its heartbeat's."""
+    for line in proxy.lines("hai-flow"):
+        line.swallow(*directions)
+
+
+# --- one line ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", [("to server",), ("to client",)], ids=" ".join)
+async def test_commits_go_on_over_a_new_line_when_one_goes_silent_and_nothing_is_lost_or_doubled(
+    proxy: Proxy, make: Make, eye: Connection, lost: tuple[str]
+) -> None:
+    runtime = await make(performs=True, dsn=proxy.dsn, deadlines=QUICK, lease_seconds=30.0, heartbeat_seconds=1.0)
+    first = hands(runtime).id
+    plan = await published(runtime, NOTING)
+    await begin(runtime, plan)
+    for _ in range(4):
+        await start(runtime, GATED)
+    await until(lambda: len(effects.begun) == 4)
+    silence(proxy, *lost)
+    effects.gate.set()
+    await asyncio.wait_for(asyncio.gather(*(begin(runtime, plan) for _ in range(20))), 60)
+    await until(lambda: all_finished(eye, 25), 60)
+    assert set(Counter(effects.begun).values()) == {1}
+    await check_all(eye)
+    assert hands(runtime).id == first, "the lease went on, for the process worked again well before its end"
+
+
+async def test_who_can_commit_nothing_loses_its_lease_though_its_heart_could_beat(
+    proxy: Proxy, make: Make, eye: Connection
+) -> None:
+    a = await make(performs=True, dsn=proxy.dsn, deadlines=QUICK)
+    run_id = (await start(a, GATED)).run_id
+    await until(lambda: effects.begun)
+    await until(lambda: proxy.lines("hai-flow heartbeat"))  # this one stays as it is
+    first = hands(a).id
+    proxy.silent = True
+    silence(proxy)
+    a.committer.refresh(run_id)  # something to do, which it can't
+    b = await make(performs=True)
+    await until(lambda: len(effects.begun) == 2)
+    assert [attempt for _, _, attempt in effects.begun] == [1, 2]
+    effects.gate.set()
+    await until(lambda: is_now(b, run_id, "finished"))
+    proxy.silent = False
+    await until(lambda: hands(a).id not in (None, first))
+    assert len(effects.begun) == 2
+    await check_all(eye)
+
+
+async def test_a_process_whose_commits_get_no_answer_claims_nothing_more(proxy: Proxy, make: Make) -> None:
+    slow = Deadlines(statement_seconds=3600.0)
+    runtime = await make(performs=True, dsn=proxy.dsn, deadlines=slow, lease_seconds=600.0, heartbeat_seconds=0.5)
+    asking = (await start(runtime, ASKING)).run_id
+    proxy.silent = True
+    silence(proxy)
+    runtime.committer.refresh(asking)
+    await until(lambda: not hands(runtime)._works)
+    assert await asyncio.wait_for(hands(runtime).claim(10, ["default"]), 5) == []
+    assert runtime.faults() == []  # not for so short a while
+    await proxy_heals(proxy)
+
+
+async def proxy_heals(proxy: Proxy) -> None:
+    """What was swallowed is cut, so that everybody may go on."""
+    proxy.silent = False
+    for line in proxy.lines():
+        line.cut()
+
+
+# --- all of them ------------------------------------------------------------------------------------------------------
+
+
+async def test_another_takes_over_from_one_that_everything_is_silent_for_and_nothing_is_performed_twice(
+    proxy: Proxy, make: Make, eye: Connection
+) -> None:
+    a = await make(performs=True, dsn=proxy.dsn, deadlines=QUICK)
+    run_id = (await start(a, GATED)).run_id
+    await until(lambda: effects.begun)
+    first = hands(a).id
+    proxy.swallow()
+    b = await make(performs=True)
+    await until(lambda: len(effects.begun) == 2)
+    await until(lambda: hands(a).id is None)
+    proxy.silent = False
+    await until(lambda: hands(a).id not in (None, first))
+    effects.gate.set()
+    await until(lambda: is_now(b, run_id, "finished"))
+    await until(lambda: is_now(a, run_id, "finished"))
+    assert [attempt for _, _, attempt in effects.begun] == [1, 2]
+    await check_all(eye)
+
+
+async def test_a_stop_ends_though_nobody_answers(proxy: Proxy, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hai_flow.runtime.committer.STOP_SECONDS", 0.5)
+    monkeypatch.setattr("hai_flow.runtime.worker.HAND_BACK_SECONDS", 0.5)
+    patient = Deadlines(statement_seconds=3600.0, close_seconds=1.0)  # nothing ends by its deadline here
+    runtime = await make(performs=True, dsn=proxy.dsn, deadlines=patient)
+    run_id = (await start(runtime, GATED)).run_id
+    await until(lambda: effects.begun)
+    proxy.swallow()
+    asking = asyncio.create_task(runtime.committer.submit(run_id, LOCAL_TENANT, c.Pause(by="user:local")))
+    reading = asyncio.create_task(state_of(runtime, run_id))
+    await asyncio.sleep(0)
+    await asyncio.wait_for(runtime.stop(), 30)
+    for outcome in await asyncio.wait_for(asyncio.gather(asking, reading, return_exceptions=True), 10):
+        assert isinstance(outcome, Exception)
+    assert "heartbeat" not in {thread.name for thread in threading.enumerate()}
+
+
+async def test_who_asks_a_database_that_is_away_is_told_so(
+    proxy: Proxy, make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 0.5)
+    runtime = await make(dsn=proxy.dsn, deadlines=QUICK)
+    run_id = (await start(runtime, LISTENING)).run_id
+    proxy.swallow()
+    with pytest.raises(StoreError, match="has not answered for a while"):
+        await asyncio.wait_for(runtime.committer.submit(run_id, LOCAL_TENANT, note("lost")), 30)
+    with pytest.raises((StoreError, OSError)):
+        await asyncio.wait_for(state_of(runtime, run_id), 30)
+    await proxy_heals(proxy)
+    outcome = await runtime.committer.submit(run_id, LOCAL_TENANT, note("heard"))
+    assert outcome.value is not None
+    await log_of(eye, run_id)
+
+
+# --- hints ------------------------------------------------------------------------------------------------------------
+
+
+async def test_followers_get_their_events_while_the_listener_hears_nothing_and_it_comes_back(
+    proxy: Proxy, make: Make
+) -> None:
+    a, b = await make(performs=True), await make(dsn=proxy.dsn, deadlines=QUICK)
+    (line,) = await until(lambda: proxy.lines("hai-flow listen"))
+    line.swallow()
+    run_id = (await start(a, GATED)).run_id
+    follower = asyncio.create_task(seqs_from(b, run_id))
+    effects.gate.set()
+    await until(lambda: is_now(a, run_id, "finished"))
+    last = (await state_of(a, run_id)).seq
+    assert await asyncio.wait_for(follower, 20) == list(range(1, last + 1))
+    await until(lambda: [each for each in proxy.lines("hai-flow listen") if each is not line])
+
+
+# --- a session that refuses to write ----------------------------------------------------------------------------------
+
+
+async def test_a_database_that_was_read_only_for_a_while_is_written_to_again(
+    proxy: Proxy, make: Make, eye: Connection
+) -> None:
+    runtime = await make(performs=True, dsn=proxy.dsn, deadlines=QUICK, lease_seconds=30.0, heartbeat_seconds=0.5)
+    plan = await published(runtime, NOTING)
+    await begin(runtime, plan)
+    name = await eye.fetchval("SELECT quote_ident(current_database())")
+    await eye.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    before = proxy.accepted
+    for each in proxy.lines():
+        each.cut()
+    starting = asyncio.create_task(begin(runtime, plan))
+    await until(lambda: proxy.accepted > before + 12)  # they came back, found themselves read-only, and gave up
+    await eye.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+    await asyncio.wait_for(starting, 20)
+    await until(lambda: all_finished(eye, 2))
+    await check_all(eye)
+
+
+# --- loops that end, or are stuck -------------------------------------------------------------------------------------
+
+
+async def test_a_lane_that_ends_by_an_error_is_begun_again_with_what_it_had_in_its_hands(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hai_flow.runtime.service.MENDED_SECONDS", 600.0)
+    runtime = await make(performs=True, lanes=1, lease_seconds=30.0, heartbeat_seconds=1.0)
+    run_id = (await start(runtime, LISTENING)).run_id
+    real, failed = runtime.committer.clock.read, threading.Event()
+
+    def fail_once(*given: Any) -> None:  # behind the commit, where nobody expects an error
+        if not failed.is_set():
+            failed.set()
+            raise ZeroDivisionError("a fault of ours")
+        real(*given)
+
+    monkeypatch.setattr(runtime.committer.clock, "read", fail_once)
+    notes = [runtime.committer.submit(run_id, LOCAL_TENANT, note(f"n{n}"), command_id=f"n{n}") for n in range(5)]
+    await asyncio.wait_for(asyncio.gather(*notes), 20)
+    assert failed.is_set()
+    assert runtime.faults() == ["lane 0"], "and readiness says so for a while"
+    heard = [event.signal_id for event in await log_of(eye, run_id) if hasattr(event, "signal_id")]
+    assert len(heard) == len(set(heard))
+
+
+async def test_every_loop_of_a_process_is_begun_again(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = await make(performs=True)
+    kept = {task.get_name() for service in runtime._services for task in service._tasks}
+    assert {
+        "lane 0", "lane 1", "loads", "hints", "followed runs", "waited-for threads", "messages between runs", "signals",
+        "clock", "timers of held runs", "claims", "tidying", "ticks of schedules", "ticks of slots", "ticks of tidy",
+    } <= kept  # fmt: skip
+
+    async def end() -> None:
+        ended.append(True)
+        if len(ended) < 3:
+            raise ZeroDivisionError
+        await asyncio.Event().wait()
+
+    ended: list[bool] = []
+    runtime.threads._keep(end, "a loop")
+    await until(lambda: len(ended) == 3)
+    assert runtime.faults() == ["a loop"]
+
+
+async def test_a_loop_that_is_stuck_loses_its_lease(make: Make, database_url: str) -> None:
+    runtime = await make(performs=True)
+    await start(runtime, GATED)
+    await until(lambda: effects.begun)
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        over = thread.submit(asyncio.run, lease_is_over(database_url)).result()  # here the loop is stuck
+    assert over, "the heart must not beat for a loop that does nothing"
+    await until(lambda: len(effects.begun) == 2)
+    assert [attempt for _, _, attempt in effects.begun] == [1, 2]
+
+
+async def lease_is_over(dsn: str) -> bool:
+    connection = await asyncpg.connect(dsn)
+    try:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            if await connection.fetchval("SELECT alive_until < now() FROM workers"):
+                return True
+            await asyncio.sleep(0.05)
+        return False
+    finally:
+        await connection.close()
+
+
+async def test_nothing_is_begun_in_the_last_heartbeat_of_a_lease(make: Make) -> None:
+    runtime = await make(performs=True, lease_seconds=600.0, heartbeat_seconds=200.0)
+    heart = heart_of(runtime)
+    assert heart.safe
+    heart._lease_until = time.monotonic() + 199  # it was not renewed: a heartbeat is missing
+    run_id = (await start(runtime, GATED)).run_id
+    hot = runtime.committer.peek(run_id)
+    assert hot is not None
+    assert hot.mine
+    assert not heart.safe
+    assert not hot.tasks
+    assert not effects.begun
