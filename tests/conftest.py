@@ -10,6 +10,7 @@ import pytest
 import structlog
 
 from tests.support.postgres import Server, serve
+from tests.support.skewed import SkewedServer, compiler, skewed_server
 
 # A rich traceback shows the locals of every frame: seconds in which a loop does nothing and its transactions time out.
 structlog.configure(
@@ -46,3 +47,12 @@ def empty_database_url(postgres_server: Server) -> Iterator[str]:
     """The DSN of a fresh database without a schema."""
     with postgres_server.database(migrated=False) as dsn:
         yield dsn
+
+
+@pytest.fixture
+def skewed() -> Iterator[SkewedServer]:
+    """A server of the test's own, whose clock it sets."""
+    if compiler() is None:
+        pytest.skip("a server whose clock can be set needs a C compiler (cc)")
+    with skewed_server() as server:
+        yield server

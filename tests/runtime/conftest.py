@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from hashlib import sha256
 from typing import Any, TypeAlias
 from uuid import UUID, uuid4
@@ -19,7 +19,6 @@ from hai_flow.runtime.committer import Birth, Outcome
 from hai_flow.settings import Settings
 from hai_flow.store.database import Deadlines
 from tests.support import effects
-from tests.support.skewed import SkewedServer, compiler, skewed_server
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 Make: TypeAlias = Callable[..., Awaitable[Runtime]]
@@ -47,15 +46,6 @@ async def eye(database_url: str) -> AsyncIterator[Connection]:
     await connection.execute(effects.LEDGER)
     yield connection
     await connection.close()
-
-
-@pytest.fixture
-def skewed() -> Iterator[SkewedServer]:
-    """A server of the test's own, whose clock it sets."""
-    if compiler() is None:
-        pytest.skip("a server whose clock can be set needs a C compiler (cc)")
-    with skewed_server() as server:
-        yield server
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from tests.store import torture as t
+from tests.support.skewed import SkewedServer
 
 RUN = UUID(int=10)
 TENANT = UUID(int=1)
@@ -26,6 +27,12 @@ async def test_nothing_is_lost_doubled_or_performed_twice_while_connections_are_
     assert reached == {"ack", "perform", "unknown", "poisoned"}, report.numbers
     assert report.numbers["stalls"] > 0
     assert report.numbers["backends terminated"] > 0
+
+
+async def test_nor_while_the_databases_clock_jumps_by_more_than_a_lease(skewed: SkewedServer) -> None:
+    report = await t.torture(skewed.dsn, seconds=6, processes=3, seed=8, skew=skewed.skew)
+    assert report.violations == []
+    assert all(report.numbers.get(name) for name in ("ack", "perform", "died", "skews", "stalls")), report.numbers
 
 
 def good() -> t.Evidence:

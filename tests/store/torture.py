@@ -50,6 +50,8 @@ from hai_flow.store.runs import (
 LEASE = timedelta(seconds=1.2)
 BEAT_SECONDS = 0.3
 STALL_SECONDS = 2.6  # longer than the lease and the second that claims wait beyond it
+SKEW_SECONDS = 4.0  # more than a lease and that second
+SKEW_EVERY_SECONDS = 0.7
 RUNS = 40
 SLOTS = 6
 COMMANDS_A_RUN = 400
@@ -703,13 +705,16 @@ class Report:
     numbers: dict[str, int]
 
 
-async def torture(dsn: str, seconds: float, processes: int, seed: int) -> Report:
-    """Torture a fresh database for so long; `dsn` must allow pg_terminate_backend."""
+async def torture(
+    dsn: str, seconds: float, processes: int, seed: int, skew: Callable[[float], None] | None = None
+) -> Report:
+    """Torture a fresh database for so long; `dsn` must allow pg_terminate_backend. `skew` makes its clock wrong by so
+    many seconds."""
     await migrations.upgrade(dsn)
     with tempfile.TemporaryDirectory() as directory:
         children = [_child(dsn, Path(directory) / f"{n}.jsonl", seconds, seed + n) for n in range(processes)]
         try:
-            cuts, stalls = await _torment(dsn, children, seconds, random.Random(seed))
+            cuts, stalls, skews = await _torment(dsn, children, seconds, random.Random(seed), skew)
             notes: list[dict[str, Any]] = []
             for n, child in enumerate(children):
                 _, err = await asyncio.to_thread(child.communicate, timeout=30)
@@ -731,6 +736,7 @@ async def torture(dsn: str, seconds: float, processes: int, seed: int) -> Report
         "commands": len(evidence.commands),
         "backends terminated": cuts,
         "stalls": stalls,
+        "skews": skews,
         **counts,
         **faults,
     }
@@ -753,16 +759,21 @@ def _child(dsn: str, history: Path, seconds: float, seed: int) -> subprocess.Pop
 
 
 async def _torment(
-    dsn: str, children: list[subprocess.Popen[bytes]], seconds: float, chance: random.Random
-) -> tuple[int, int]:
-    """Terminate backends in mid-commit and stop processes for longer than their lease, until the time is over."""
+    dsn: str,
+    children: list[subprocess.Popen[bytes]],
+    seconds: float,
+    chance: random.Random,
+    skew: Callable[[float], None] | None,
+) -> tuple[int, int, int]:
+    """Terminate backends in mid-commit, stop processes for longer than their lease, and set the clock by more than a
+    lease, until the time is over."""
     connection = await asyncpg.connect(dsn, server_settings={"application_name": "torturer"})
     cut = """
     SELECT count(pg_terminate_backend(pid)) FROM (
       SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'hai-flow'
         AND state = 'active' AND query LIKE '%WITH b AS MATERIALIZED%') x
     """
-    cuts, stalls = 0, 0
+    cuts, stalls, skews = 0, 0, 0
     try:
         started = 0
         while started < len(children):
@@ -770,6 +781,7 @@ async def _torment(
             await asyncio.sleep(0.02)
         until = time.time() + seconds
         next_stall = time.time() + 0.5
+        next_skew = time.time() + SKEW_EVERY_SECONDS
         while time.time() < until:
             await asyncio.sleep(chance.random() * 0.1)
             cuts += await connection.fetchval(cut)
@@ -779,11 +791,17 @@ async def _torment(
                 asyncio.get_running_loop().call_later(STALL_SECONDS, victim.send_signal, signal.SIGCONT)
                 next_stall = time.time() + STALL_SECONDS * 0.7
                 stalls += 1
+            if skew is not None and time.time() > next_skew:
+                skew(chance.uniform(-SKEW_SECONDS, SKEW_SECONDS))
+                next_skew = time.time() + SKEW_EVERY_SECONDS
+                skews += 1
     finally:
+        if skew is not None:
+            skew(0)
         for child in children:
             child.send_signal(signal.SIGCONT)
         await connection.close()
-    return cuts, stalls
+    return cuts, stalls, skews
 
 
 async def gather(dsn: str, notes: list[dict[str, Any]]) -> Evidence:
