@@ -89,6 +89,7 @@ class Chunk(msgspec.Struct, frozen=True):
     text: str
 
 
+SEAT_LOST: Final = "seat_lost"  # a refusal that no client sees: it is decided again
 NEVER_HEARD: Final = -2  # a fence that no claim of ours can follow: what is held may have been begun by the dead
 
 
@@ -112,6 +113,8 @@ class Ask:
     body_sha: bytes = b""
     answer: asyncio.Future[Outcome] | None = None
     birth: Birth | None = None
+    seat: str | None = None  # the slot of its concurrency key that the run was promised and begins with
+    seat_lost: bool = False
     tenant: UUID | None = None  # None: asked by this process itself
     looked_up: bool = False  # a load has looked its id up: where `Hot.known` has none, nobody has used it
 
@@ -171,6 +174,7 @@ class _Draft:
     undecided: Ask | None = None  # the last of them, before which so much is due that this is committed first
     chunks: list[Chunk] = field(default_factory=list)
     birth: Birth | None = None
+    seat: str | None = None
     plan: Plan | None = None  # the one that the run moves to
     entry: runs.Entry | None = None
 
@@ -209,7 +213,7 @@ class Committer(Service):
         self.on_state: Callable[[Hot], None] = lambda hot: None
         self.on_outbox: Callable[[], object] = lambda: None
         self.on_unusable: Callable[[Hot, int | None, Exception], None] = lambda hot, fence, error: None
-        self.seated: Callable[[UUID, Plan, Begin], AbstractAsyncContextManager[Begin]] | None = None
+        self.seated: Callable[[UUID, Plan, Begin], AbstractAsyncContextManager[tuple[Begin, str | None]]] | None = None
         self._limits = limits
         self._entries_max = entries_max
         self._bytes_max = bytes_max
@@ -240,10 +244,12 @@ class Committer(Service):
         command_id: str | None = None,
         body_sha: bytes = b"",
         birth: Birth | None = None,
+        seat: str | None = None,
     ) -> Outcome:
         """Decide and commit `command`; return after the commit. Raises `Rejected` if it was refused.
 
-        `command_id` makes a repetition safe: the first outcome again, or 409 if `body_sha` differs.
+        `command_id` makes a repetition safe: the first outcome again, or 409 if `body_sha` differs. `seat` is the slot
+        with which an Admit lets the run begin: `SEAT_LOST` if it is not the run's any more.
         """
         if birth is not None and self._find_pins is not None and isinstance(command, c.Start) and not command.parent:
             command = msgspec.structs.replace(command, pins=await self._find_pins(tenant, birth.plan))
@@ -251,22 +257,29 @@ class Committer(Service):
             command = msgspec.structs.replace(command, pins=await self._find_pins(tenant, command.to))
         send = functools.partial(self._send, run_id, tenant, command_id=command_id, body_sha=body_sha, birth=birth)
         if birth is None or birth.plan.concurrency is None or self.seated is None or not isinstance(command, Begin):
-            return await send(command)
-        async with self.seated(tenant, birth.plan, command) as start:
-            return await send(start)
+            return await send(command, seat)
+        while True:
+            async with self.seated(tenant, birth.plan, command) as (start, promised):
+                try:
+                    return await send(start, promised)
+                except Rejected as rejected:
+                    if rejected.code != SEAT_LOST:
+                        raise
 
     async def _send(
         self,
         run_id: UUID,
         tenant: UUID,
         command: c.Command,
+        seat: str | None,
         *,
         command_id: str | None,
         body_sha: bytes,
         birth: Birth | None,
     ) -> Outcome:
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._ask(run_id, tenant, Ask(command, time.monotonic(), command_id, body_sha, answer, birth, tenant))
+        ask = Ask(command, time.monotonic(), command_id, body_sha, answer, birth, seat, tenant=tenant)
+        self._ask(run_id, tenant, ask)
         self._answers.add(answer)
         answer.add_done_callback(self._answers.discard)
         return await answer
@@ -534,6 +547,8 @@ class Committer(Service):
             return self._repeated(ask, known)
         if hot.slot_taken and not draft.decides and _wants_slot(hot, ask):
             return _slot_taken(ask, hot)
+        if ask.seat_lost and (unborn or draft.state.status == "queued"):
+            return Rejected(409, SEAT_LOST, f"slot {ask.seat} is not promised to run {hot.id} any more.")
         # Chunks prove nothing here: they compare the fence, not the version. Nor does a fresh state say anything of a
         # command's id: it may have been used before, and then the first outcome is the answer, whatever the state says.
         fresh = draft.decides or hot.loaded_at >= ask.arrived or not hot.exists
@@ -556,6 +571,7 @@ class Committer(Service):
             draft.commands[ask.command_id] = row
         self._take(draft, decision)
         draft.birth = draft.birth or ask.birth
+        draft.seat = draft.seat or ask.seat
         if isinstance(ask.command, c.Migrate):  # whatever comes after it in this entry is decided with the new plan
             draft.plan = ask.command.to
         return outcome
@@ -631,6 +647,7 @@ class Committer(Service):
             busy=busy,
             wake_at=None if due is None else values.instant(due),
             cut=draft.cut,
+            seat=draft.seat,
             result=_result(state) if ended else None,
             commands=tuple(draft.commands.values()),
             outbox=draft.outbox,
@@ -948,9 +965,13 @@ class Committer(Service):
             if known := used.get((hot.id, ask.command_id or "")):
                 hot.known[known.command_id] = known
         wanted = {hot.id: (hot.tenant, slot) for hot in batch if (slot := _wanted_slot(hot, found.get(hot.id)))}
-        holders = await runs.slot_holders(connection, set(wanted.values())) if wanted else {}
+        promised = [(hot, ask, (hot.tenant, ask.seat)) for hot in batch for ask in hot.asks if ask.seat is not None]
+        asked = {*wanted.values(), *(slot for _, _, slot in promised)}
+        holders = await runs.slot_holders(connection, asked) if asked else {}
         for hot in batch:
             hot.slot_taken = hot.id in wanted and holders.get(wanted[hot.id]) not in (None, hot.id)
+        for hot, ask, slot in promised:
+            ask.seat_lost = holders.get(slot) != hot.id
 
     def _loaded(self, hot: Hot) -> None:
         self._tell_state(hot)

@@ -2,14 +2,16 @@
 
 A start takes a slot of its key before the run is stored, and the run's end frees it in the same commit. Who finds none
 is stored as `queued` (or refused, if its workflow says so); what it says in its outbox puts it into the queue, and what
-the end of another says admits the next. The sweep repeats what somebody left half done.
+the end of another says admits the next. Until the commit with which a run begins, its slot is only promised: the sweep
+takes back what was promised for too long, and such a commit that comes later finds that out and is decided again.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator
-from typing import Final
+from collections.abc import AsyncGenerator, Sequence
+from datetime import timedelta
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -21,15 +23,18 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.slots import AWAIT, FREED
 from hai_flow.engine.starting import key_of
 from hai_flow.errors import Rejected
-from hai_flow.runtime.committer import Begin, Committer
+from hai_flow.runtime.committer import SEAT_LOST, Begin, Committer
 from hai_flow.runtime.courier import Courier
-from hai_flow.store import runs, slots
+from hai_flow.store import runs, slots, sweeps
 from hai_flow.store.database import Database
 from hai_flow.store.outbox import OutboxMessage
 
 log = structlog.get_logger(__name__)
 
 BUSY: Final = "concurrency_busy"
+STALLED_EVERY: Final = timedelta(
+    minutes=1
+)  # whoever frees a slot gives it on; this is for what no release of ours does
 CANCELLED: Final = "a newer run of the same concurrency key has started"
 
 
@@ -55,14 +60,14 @@ class Slots:
         courier.handlers[FREED] = self._freed
 
     @contextlib.asynccontextmanager
-    async def seated(self, tenant: UUID, plan: Plan, begin: Begin) -> AsyncGenerator[Begin]:
-        """The Start with what it must say of its concurrency key. Inside, it is submitted; if it is refused there, its
-        slot is free again. Raises `Rejected` 409 `concurrency_busy` where the workflow queues nobody, and for a fork,
-        which can't begin by waiting."""
+    async def seated(self, tenant: UUID, plan: Plan, begin: Begin) -> AsyncGenerator[tuple[Begin, str | None]]:
+        """The Start with what it must say of its concurrency key, and the slot that it was promised. Inside, it is
+        submitted; if it is refused there, the slot is the next one's. Raises `Rejected` 409 `concurrency_busy` where
+        the workflow queues nobody, and for a fork, which can't begin by waiting."""
         concurrency = plan.concurrency
         key = begin.key if isinstance(begin, c.Fork) else key_of(plan, begin, self.committer.now_ms())
         if concurrency is None or key is None or await self._is_held_above(tenant, concurrency, key, begin):
-            yield begin
+            yield begin, None
             return
         begin = msgspec.structs.replace(begin, key=key)
         slot = await slots.take_slot(self.database.api, tenant, key, concurrency.limit, begin.run_id)
@@ -73,10 +78,11 @@ class Slots:
                 cancels = concurrency.on_conflict == "cancel_running"
                 begin = msgspec.structs.replace(begin, queued=True, cancels=cancels)
         try:
-            yield begin
+            yield begin, slot
         except Rejected:
-            if slot is not None:
-                await slots.give_back(self.database.api, tenant, slot, begin.run_id)
+            if slot is not None and await slots.give_back(self.database.api, tenant, key, slot, begin.run_id):
+                with contextlib.suppress(Rejected):  # else the sweep does it, when the promise is over
+                    await self.admit(tenant, key)
             raise
 
     async def _is_held_above(self, tenant: UUID, concurrency: Concurrency, key: str, begin: Begin) -> bool:
@@ -118,24 +124,33 @@ class Slots:
         await slots.leave_queue(self.database.api, message.tenant, freed.key, message.run_id)
         await self.admit(message.tenant, freed.key)
 
-    async def admit(self, tenant: UUID, key: str) -> None:
-        """Let those begin who have waited longest, as far as there are slots."""
+    async def admit(self, tenant: UUID, key: str, overdue: Sequence[str] = ()) -> None:
+        """Let those begin who have waited longest, as far as there are slots; those `overdue` are taken back first."""
         pool = self.database.api
-        for seat in await slots.seat_waiters(pool, tenant, key):
-            try:
-                await self.committer.submit(seat.run_id, tenant, c.Admit())
-            except Rejected as rejected:
-                if rejected.status not in (404, 409):
-                    raise
-                await slots.vacate(pool, tenant, seat.slot, seat.run_id)
-                if rejected.code == "run_paused":  # it asks again when it is resumed
-                    continue
-            await slots.leave_queue(pool, tenant, key, seat.run_id)
+        given_on = True
+        while given_on:
+            given_on = False
+            for seat in await slots.seat_waiters(pool, tenant, key, overdue):
+                try:
+                    await self.committer.submit(seat.run_id, tenant, c.Admit(), seat=seat.slot)
+                except Rejected as rejected:
+                    if rejected.code == SEAT_LOST:
+                        continue
+                    if rejected.status not in (404, 409):
+                        raise
+                    given_on |= await slots.give_back(pool, tenant, key, seat.slot, seat.run_id)
+                    if rejected.code == "run_paused":  # it asks again when it is resumed
+                        continue
+                await slots.leave_queue(pool, tenant, key, seat.run_id)
 
     async def sweep(self) -> None:
-        """Admit whom nobody has admitted, and free what nobody holds."""
-        pool = self.database.api
-        await slots.forget_unborn(pool)
-        await runs.free_lost_slots(pool)
-        for tenant, key in await slots.keys_to_admit(pool):
+        """Take back what was promised for too long, and admit whom nobody has admitted."""
+        for each in await slots.overdue_promises(self.database.api):
+            await self.admit(each.tenant, each.key, each.slots)
+        await sweeps.sweep(self.database.api, "queues", STALLED_EVERY, self._admit_stalled)
+
+    async def _admit_stalled(self, after: list[Any] | None) -> sweeps.Page:
+        stalled, page = await slots.stalled_keys(self.database.api, after)
+        for tenant, key in stalled:
             await self.admit(tenant, key)
+        return page

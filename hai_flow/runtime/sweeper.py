@@ -9,6 +9,7 @@ import asyncio
 import random
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 import structlog
@@ -17,7 +18,7 @@ from hai_flow import values
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.runtime.worker import Worker
-from hai_flow.store import runs, signals
+from hai_flow.store import runs, signals, sweeps
 from hai_flow.store.database import EVERYTHING, Database
 
 log = structlog.get_logger(__name__)
@@ -91,12 +92,15 @@ class Sweeper(Service):
         while True:
             await asyncio.sleep(self.config.tidy_seconds * random.uniform(0.8, 1.0))
             try:
-                async with self.database.api.acquire() as connection:
-                    await runs.forget_workers(connection, timedelta(hours=1))
-                    await runs.free_lost_slots(connection)
-                    await signals.forget(connection)
-                    overdue = timedelta(seconds=self.config.tidy_seconds)
-                    if named := await runs.name_newer(connection, self.config.queues, overdue):
-                        log.error("runs_of_a_newer_release", runs=named, remedy="start its workers again, or upgrade")
+                await self.tidy()
             except Exception as error:
                 log.warning("tidying_failed", error=str(error))
+
+    async def tidy(self) -> None:
+        """Clear away a little of what is left behind, unless another process just did."""
+        pool, every = self.database.api, timedelta(seconds=self.config.tidy_seconds)
+        await runs.forget_workers(pool, timedelta(hours=1))
+        await sweeps.sweep(pool, "subscriptions", every, partial(signals.forget_subscriptions, pool))
+        await sweeps.sweep(pool, "signals", every, partial(signals.forget_signals, pool))
+        if named := await runs.name_newer(pool, self.config.queues, every):
+            log.error("runs_of_a_newer_release", runs=named, remedy="start its workers again, or upgrade")

@@ -12,6 +12,7 @@ else from the event's own id: sent again, it starts nothing twice.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ from hai_flow.runtime.committer import Birth, Committer, Outcome, derived_run_id
 from hai_flow.runtime.courier import Courier, Unreached
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.slots import Slots
-from hai_flow.store import signals, triggers, workflows
+from hai_flow.store import signals, sweeps, triggers, workflows
 from hai_flow.store.database import Database
 from hai_flow.store.signals import Signal
 from hai_flow.store.triggers import EventTriggerRow, ScheduleRow
@@ -161,7 +162,8 @@ class Triggers(Service):
             self._scheduler.add_job(wake, DateTrigger(at), id="next fire", replace_existing=True)
 
     async def _tidy(self) -> None:
-        await triggers.forget_fires(self.database.api)
+        pool, every = self.database.api, timedelta(seconds=self.config.tidy_seconds)
+        await sweeps.sweep(pool, "fires", every, functools.partial(triggers.forget_fires, pool))
 
     # --- schedules ------------------------------------------------------------------------------------------------
 

@@ -149,7 +149,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempts in flight (takes the claim if it is free); False: nothing is in flight (gives the claim back, the run is
     due at `wake_at`, None = never by itself). `cut`: the decision closes an open attempt or message of the holder,
     whose late chunks must lose. `result` is written by the commit that ends the run; reopening clears it. `take_slot`:
-    a run that was queued or ended needs this slot again, and loses without it. `moved`: the run's workflow has another
+    a run that ended needs this slot again, and loses without it. `seat`: the slot of its concurrency key that the run
+    was promised and begins with; it loses if the slot is not its own any more. `moved`: the run's workflow has another
     version now.
     """
 
@@ -165,6 +166,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     wake_at: datetime | None = None
     cut: bool = False
     take_slot: str | None = None
+    seat: str | None = None
     result: bytes | None = None
     moved: Moved | None = None
     commands: Sequence[CommandRow] = ()
@@ -232,8 +234,8 @@ def _of_winners(rows: str) -> str:
 
 
 # What entries may have beside their events; `births`: some start a run, or want a slot again; `moves`: some go on with
-# another version of their workflow; `branches`: some of those born leave their thread's line. Both so seldom that no
-# other commit carries the columns.
+# another version of their workflow; `branches`: some of those born leave their thread's line; `seats`: some begin with
+# a slot that they were promised. All so seldom that no other commit carries the columns.
 _CHILDREN: Final = ("commands", "pendings", "votes", "outbox", "turns", "messages")
 _LONE_ENTRIES_MAX: Final = 8
 
@@ -248,11 +250,12 @@ def _commit_statement(parts: frozenset[str]) -> str:
     parameters = _Parameters()
     me, at = parameters.one("bigint"), parameters.one("timestamptz")
     moves = {"workflow": "bytea", "workflow_version": "int", "dev": "bool"} if "moves" in parts else {}
+    seats = {"seat": "text"} if "seats" in parts else {}
     moved, _ = parameters.arrays(
         "b", ordinality="i", id="uuid", tenant="uuid", n="int", events="bytea", version="bigint", fence="int",
-        status="text", busy="bool", wake_at="timestamptz", cut="bool", slot="text", result="bytea", **moves,
+        status="text", busy="bool", wake_at="timestamptz", cut="bool", slot="text", result="bytea", **moves, **seats,
     )  # fmt: skip
-    read = "".join(f", {column}" for column in moves)
+    read = "".join(f", {column}" for column in (*moves, *seats))
     set_ = "".join(f"\n    {column} = coalesce(b.{column}, r.{column})," for column in moves)
     repeated, unrepeated = "", "true"
     if "commands" in parts:
@@ -268,7 +271,12 @@ def _commit_statement(parts: frozenset[str]) -> str:
     children = "".join(_CHILD_STATEMENTS[part](parameters, at) for part in _CHILDREN if part in parts)
     born, seated, born_won = "", "b.slot IS NULL", ""
     if "births" in parts:
-        born, seated, born_won = _births(parameters, at, unrepeated, branches="branches" in parts)
+        born, seated, born_won = _births(parameters, at, unrepeated, parts)
+    elif seats:
+        born = _held("b")
+    if seats:
+        seated = f"({seated}) AND ({_holds('b')})"
+        children += _KEEP_SEATS
     return f"""
 WITH b AS MATERIALIZED (           -- entries of runs that exist, one per run, sorted by id; i from 1
   SELECT id, tenant, n, events, version, fence, status, busy, wake_at, cut, slot, result, i::int{read} FROM {moved}
@@ -311,6 +319,28 @@ WITH b AS MATERIALIZED (           -- entries of runs that exist, one per run, s
 ){children}
 SELECT i, seq, version, fence, worker, clock_timestamp() AS db_now FROM w
 """
+
+
+def _held(*entries: str) -> str:
+    """The promised slots that are still those of the entries' runs. Locked: who wants to take one back waits, and then
+    finds that its run has begun."""
+    wanted = " UNION ALL ".join(f"SELECT id, tenant, seat FROM {name} WHERE seat IS NOT NULL" for name in entries)
+    return f""", held AS MATERIALIZED (
+  SELECT x.tenant, x.slot, x.run_id FROM ({wanted}) q
+  JOIN slots x ON x.tenant = q.tenant AND x.slot = q.seat AND x.run_id = q.id FOR NO KEY UPDATE OF x
+)"""
+
+
+def _holds(entries: str) -> str:
+    return f"{entries}.seat IS NULL OR {entries}.id = ANY ((SELECT array_agg(run_id) FROM held)::uuid[])"
+
+
+# Not those of runs that end in this very commit: it deletes them.
+_KEEP_SEATS: Final = """, kept AS (
+  UPDATE slots x SET promised_until = NULL FROM held
+  WHERE x.tenant = held.tenant AND x.slot = held.slot
+    AND held.run_id = ANY ((SELECT array_agg(id) FROM won WHERE NOT ended)::uuid[])
+)"""
 
 
 def _insert_commands(parameters: _Parameters, at: str) -> str:
@@ -388,32 +418,34 @@ _CHILD_STATEMENTS: Final[Mapping[str, Callable[[_Parameters, str], str]]] = {
 }
 
 
-def _births(parameters: _Parameters, at: str, unrepeated: str, *, branches: bool) -> tuple[str, str, str]:
+def _births(parameters: _Parameters, at: str, unrepeated: str, parts: frozenset[str]) -> tuple[str, str, str]:
     """The parts of a commit in which runs start and slots are taken: the subqueries before the update of runs, the
     condition under which an entry of an existing run has its slot, and the winners among the born."""
-    branch = {"branch_of": "uuid", "follows": "uuid", "copied": "bigint"} if branches else {}
+    branch = {"branch_of": "uuid", "follows": "uuid", "copied": "bigint"} if "branches" in parts else {}
     names = "".join(f", {column}" for column in branch)
-    values = ", branch_of, follows, coalesce(copied, 0)" if branches else ""
+    values = ", branch_of, follows, coalesce(copied, 0)" if branch else ""
+    seats = {"seat": "text"} if "seats" in parts else {}
+    held, holds = (_held("b", "s"), f" AND ({_holds('s')})") if seats else ("", "")
     born, arrays = parameters.arrays(
         "s", i="int", id="uuid", tenant="uuid", n="int", events="bytea", status="text", busy="bool",
         wake_at="timestamptz", result="bytea", workflow="bytea", workflow_name="text", workflow_version="int",
         dev="bool", thread_id="text", parent_id="uuid", parent_path="text", queue="text", slot="text",
-        started_by="text", input="bytea", **branch,
+        started_by="text", input="bytea", **branch, **seats,
     )  # fmt: skip
     before = f""", s AS MATERIALIZED (  -- entries that are the first of their run, sorted by id; i goes on counting
   SELECT * FROM {born}
-), again AS MATERIALIZED (         -- runs that want a slot again: locked first, so that who gets one also wins
+){held}, again AS MATERIALIZED (         -- runs that want a slot again: locked first, so that who gets one also wins
   SELECT r.id, r.tenant, b.slot, b.status FROM b JOIN runs r ON r.id = b.id
   WHERE b.slot IS NOT NULL AND (r.tenant = b.tenant) IS TRUE AND r.version = b.version
     AND {unrepeated}
   ORDER BY r.id FOR NO KEY UPDATE OF r
 ), wanted AS MATERIALIZED (        -- slots, for runs that do not exist yet and for those of "again"
   SELECT s.id, s.tenant, s.slot, s.status IN {_ENDED} AS ended FROM s
-  WHERE s.slot IS NOT NULL AND NOT (s.id IN (SELECT r.id FROM runs r WHERE r.id = ANY({arrays["id"]})))
+  WHERE s.slot IS NOT NULL AND NOT (s.id IN (SELECT r.id FROM runs r WHERE r.id = ANY({arrays["id"]}))){holds}
   UNION ALL SELECT id, tenant, slot, coalesce(status IN {_ENDED}, false) FROM again
 ), got AS (                        -- in one order for all, else two batches that swap slots deadlock
-  INSERT INTO slots (tenant, slot, run_id)
-  SELECT tenant, slot, id FROM wanted WHERE NOT ended ORDER BY tenant, slot
+  INSERT INTO slots (tenant, slot, run_id, promised_until)
+  SELECT tenant, slot, id, NULL FROM wanted WHERE NOT ended ORDER BY tenant, slot
   ON CONFLICT DO NOTHING
   RETURNING run_id
 ), seated AS MATERIALIZED (        -- a run that ends in this very commit needs the slot to be free, but never holds it
@@ -429,7 +461,7 @@ def _births(parameters: _Parameters, at: str, unrepeated: str, *, branches: bool
     CASE WHEN busy THEN (SELECT id FROM me) END,
     CASE WHEN NOT busy THEN wake_at WHEN (SELECT id FROM me) IS NULL THEN {at} END,
     started_by, input, CASE WHEN status IN {_ENDED} THEN result END, CASE WHEN status IN {_ENDED} THEN {at} END{values}
-  FROM s WHERE slot IS NULL OR id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])
+  FROM s WHERE (slot IS NULL OR id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])){holds}
   ON CONFLICT DO NOTHING           -- the same Start again: it loses
   RETURNING id, tenant, thread_id, seq, version, fence, worker, status
 )"""
@@ -450,6 +482,8 @@ _NONE: Final[frozenset[str]] = frozenset()
 def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
     births = any(entry.born is not None or entry.take_slot is not None for entry in entries)
     seldom = {"moves"} if any(entry.moved is not None for entry in entries) else _NONE
+    if any(entry.seat is not None for entry in entries):
+        seldom = seldom | {"seats"}
     if births and any(entry.born is not None and entry.born.branch is not None for entry in entries):
         seldom = seldom | {"branches"}
     if len(entries) > _LONE_ENTRIES_MAX:
@@ -510,6 +544,8 @@ def _arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[s
         yield [None if entry.moved is None else entry.moved.workflow for entry in moved]
         yield [None if entry.moved is None else entry.moved.workflow_version for entry in moved]
         yield [None if entry.moved is None else entry.moved.dev for entry in moved]
+    if "seats" in parts:
+        yield [entry.seat for entry in moved]
     rows = list(enumerate((*moved, *born), 1))
     for part in _CHILDREN:
         if part in parts:
@@ -521,6 +557,8 @@ def _arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[s
         yield [None if branch is None else branch.of for branch in branches]
         yield [None if branch is None else branch.follows for branch in branches]
         yield [0 if branch is None else branch.copied for branch in branches]
+    if "seats" in parts and "births" in parts:
+        yield [entry.seat for entry in born]
 
 
 _Rows: TypeAlias = Sequence[tuple[int, Entry]]
@@ -975,36 +1013,32 @@ async def slot_holder(connection: Connection | Pool, tenant: UUID, slot: str) ->
     return (await slot_holders(connection, [(tenant, slot)])).get((tenant, slot))
 
 
-_SLOT_HOLDERS: Final = """
-SELECT s.tenant, s.slot, s.run_id FROM unnest($1::uuid[], $2::text[]) AS k(tenant, slot)
-JOIN slots s ON s.tenant = k.tenant AND s.slot = k.slot
+_SLOT_HOLDERS: Final = f"""
+WITH found AS MATERIALIZED (
+  SELECT s.tenant, s.slot, s.run_id FROM unnest($1::uuid[], $2::text[]) AS k(tenant, slot)
+  JOIN slots s ON s.tenant = k.tenant AND s.slot = k.slot
+), ended AS MATERIALIZED (
+  SELECT f.tenant, f.slot, f.run_id FROM found f JOIN runs r ON r.id = f.run_id WHERE r.status IN {_ENDED}
+  ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
+), freed AS (
+  DELETE FROM slots s USING ended e WHERE s.tenant = e.tenant AND s.slot = e.slot AND s.run_id = e.run_id
+  RETURNING s.tenant, s.slot
+)
+SELECT tenant, slot, run_id FROM found WHERE NOT ((tenant, slot) IN (SELECT tenant, slot FROM freed))
 """
 
 
 async def slot_holders(
     connection: Connection | Pool, slots: Collection[tuple[UUID, str]]
 ) -> dict[tuple[UUID, str], UUID]:
-    """The runs that hold these slots, by (tenant, slot); a slot that nobody holds is not in the result."""
-    rows = await connection.fetch(_SLOT_HOLDERS, [tenant for tenant, _ in slots], [slot for _, slot in slots])
-    return {(row[0], row[1]): row[2] for row in rows}
-
-
-_FREE_LOST_SLOTS: Final = f"""
-WITH ended AS MATERIALIZED (
-  SELECT s.tenant, s.slot, s.run_id FROM slots s JOIN runs r ON r.id = s.run_id WHERE r.status IN {_ENDED}
-  FOR NO KEY UPDATE OF r SKIP LOCKED
-)
-DELETE FROM slots s USING ended e WHERE s.tenant = e.tenant AND s.slot = e.slot AND s.run_id = e.run_id
-"""
-
-
-async def free_lost_slots(connection: Connection | Pool) -> int:
-    """Free slots of runs that have ended; returns how many there were. For the sweeper.
+    """The runs that hold these slots, or were promised them, by (tenant, slot); a slot that nobody holds is not in the
+    result. A run that has ended holds none: its slot is freed by who asks.
 
     There is one way to such a slot: the same Start twice at once with two different free slots, the second's slot
-    committed after the run had already ended.
+    committed after the run had already ended. It harms nobody until somebody wants it, who then asks.
     """
-    return int((await connection.execute(_FREE_LOST_SLOTS)).rpartition(" ")[2])
+    rows = await connection.fetch(_SLOT_HOLDERS, [tenant for tenant, _ in slots], [slot for _, slot in slots])
+    return {(row[0], row[1]): row[2] for row in rows}
 
 
 # --- what requests read -------------------------------------------------------------------------------------------

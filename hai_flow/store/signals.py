@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from hai_flow.errors import Rejected
+from hai_flow.store.sweeps import PAGE_ROWS, Page, page_of
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
@@ -255,25 +256,59 @@ async def signals_by_id(
 
 
 _ENDED: Final = "('finished', 'failed', 'stopped')"
-# opened_seq: a run that was retried in this very moment may have opened it again.
+LIVING: Final = ("queued", "running", "waiting", "paused", "stopping", "needs_attention")
+# A row that was written since is another version, which the DELETE does not find: a run that was retried in this very
+# moment may have subscribed again, and a signal may be due again.
 _FORGET_SUBSCRIPTIONS: Final = f"""
-DELETE FROM subscriptions s USING runs r WHERE r.id = s.run_id AND r.status IN {_ENDED} AND s.opened_seq <= r.seq
+WITH page AS MATERIALIZED (
+  SELECT ctid AS place, run_id, path, type, opened_seq FROM subscriptions
+  WHERE (run_id, path, type) > ($1, $2, $3) ORDER BY run_id, path, type LIMIT $4
+), gone AS (
+  DELETE FROM subscriptions WHERE ctid = ANY (ARRAY(
+    SELECT place FROM page p
+    WHERE (SELECT r.status IN {_ENDED} AND p.opened_seq <= r.seq FROM runs r WHERE r.id = p.run_id)))
+  RETURNING true
+)
+SELECT count(*) OVER (), (SELECT count(*) FROM gone), run_id::text, path, type FROM page
+ORDER BY run_id DESC, path DESC, type DESC LIMIT 1
 """
 # Nobody who waits now, or will, could take them: they were sent before the oldest of the tenant's runs started.
-_FORGET_SIGNALS: Final = f"""
-DELETE FROM signals s USING (
+_FORGET_SIGNALS: Final = """
+WITH page AS MATERIALIZED (
+  SELECT ctid AS place, tenant, id, sent_at, due_at FROM signals
+  WHERE (tenant, id) > ($1, $2) ORDER BY tenant, id LIMIT $3
+), live AS MATERIALIZED (
   SELECT t.tenant, (
-    SELECT min(r.created_at) FROM runs r WHERE r.tenant = t.tenant AND r.status NOT IN {_ENDED}) AS oldest
-  FROM (SELECT DISTINCT tenant FROM signals) t) live
-WHERE s.tenant = live.tenant AND s.due_at IS NULL AND s.sent_at < now() - $1::interval
-  AND (live.oldest IS NULL OR s.sent_at < live.oldest)
+    SELECT min(o.created_at) FROM unnest($5::text[]) l(status) CROSS JOIN LATERAL (
+      SELECT r.created_at FROM runs r WHERE r.tenant = t.tenant AND r.status = l.status
+      ORDER BY r.created_at LIMIT 1) o) AS oldest
+  FROM (SELECT DISTINCT tenant FROM page) t
+), gone AS (
+  DELETE FROM signals WHERE ctid = ANY (ARRAY(
+    SELECT p.place FROM page p JOIN live ON live.tenant = p.tenant
+    WHERE p.due_at IS NULL AND p.sent_at < now() - $4::interval AND (live.oldest IS NULL OR p.sent_at < live.oldest)))
+  RETURNING true
+)
+SELECT count(*) OVER (), (SELECT count(*) FROM gone), tenant::text, id FROM page
+ORDER BY tenant DESC, id DESC LIMIT 1
 """
+_NIL: Final = UUID(int=0)
 
 
-async def forget(connection: Connection | Pool, kept_for: timedelta = timedelta(days=1)) -> None:
-    """Remove subscriptions of runs that have ended, and signals that no run can take any more.
+async def forget_subscriptions(connection: Connection | Pool, after: list[Any] | None = None) -> Page:
+    """Remove subscriptions of runs that have ended, of a page of them."""
+    run_id, path, type = after or (_NIL, "", "")
+    row = await connection.fetchrow(_FORGET_SUBSCRIPTIONS, UUID(str(run_id)), path, type, PAGE_ROWS)
+    return page_of(row)
+
+
+async def forget_signals(
+    connection: Connection | Pool, after: list[Any] | None = None, kept_for: timedelta = timedelta(days=1)
+) -> Page:
+    """Remove signals that no run can take any more, of a page of them.
 
     A signal's id is known for at least `kept_for`: so long the same one again is recognised.
     """
-    await connection.execute(_FORGET_SUBSCRIPTIONS)
-    await connection.execute(_FORGET_SIGNALS, kept_for)
+    tenant, id = after or (_NIL, "")
+    row = await connection.fetchrow(_FORGET_SIGNALS, UUID(str(tenant)), id, PAGE_ROWS, kept_for, LIVING)
+    return page_of(row)

@@ -3,21 +3,31 @@
 A slot is a row that names the run that holds it: `<workflow>:<key>#k`, k from 1 to the key's limit. Whoever takes one
 first locks the key and then looks, in a second statement: one statement would look at what was there before the lock.
 The end of a run frees its slots in the same commit.
+
+A slot is *promised* to a run before the run begins with it: `promised_until` is set until the commit that begins it.
+That commit loses if the slot is not the run's any more, so a promise may be taken back at any time. One that is overdue
+was made by somebody who is gone; whoever finds it (an index has nothing but promises) frees it, or asks again that the
+run begins. So whatever is left half done is a row of that index, and nothing ever looks through all slots or all
+waiting runs. Who takes a slot from a run gives it to the next one in the same transaction.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
+
+from hai_flow.store.sweeps import PAGE_ROWS, Page
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
 
+PROMISE: Final = timedelta(minutes=1)  # as the default of promised_until, for what a release before this one takes
 _GONE: Final = "('stopping', 'finished', 'failed', 'stopped')"
+_ENDED: Final = "('finished', 'failed', 'stopped')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +51,13 @@ async def _locked(pool: Pool, tenant: UUID, key: str) -> AsyncGenerator[Connecti
         yield connection
 
 
-_TAKEN: Final = "SELECT slot FROM slots WHERE tenant = $1 AND slot = ANY ($2::text[]) AND run_id = $3"
+_TAKEN: Final = """
+UPDATE slots SET promised_until = CASE WHEN promised_until IS NOT NULL THEN now() + $4::interval END
+WHERE tenant = $1 AND slot = ANY ($2::text[]) AND run_id = $3 RETURNING slot
+"""
 _TAKE: Final = """
-INSERT INTO slots (tenant, slot, run_id)
-SELECT $1, k.slot, $4 FROM unnest($3::text[]) WITH ORDINALITY AS k(slot, n)
+INSERT INTO slots (tenant, slot, run_id, promised_until)
+SELECT $1, k.slot, $4, now() + $5::interval FROM unnest($3::text[]) WITH ORDINALITY AS k(slot, n)
 WHERE NOT EXISTS (SELECT FROM slots s WHERE s.tenant = $1 AND s.slot = k.slot)
   AND NOT EXISTS (SELECT FROM slot_waiters w WHERE w.tenant = $1 AND w.key = $2)
   AND NOT EXISTS (SELECT FROM runs r WHERE r.id = $4)
@@ -54,27 +67,29 @@ RETURNING slot
 """
 
 
-async def take_slot(pool: Pool, tenant: UUID, key: str, seats: int, run_id: UUID) -> str | None:
-    """A free slot for a run that is about to be stored (the same one if it has been given one already); None if there
-    is none, if others wait before it, or if the run is there."""
+async def take_slot(
+    pool: Pool, tenant: UUID, key: str, seats: int, run_id: UUID, promise: timedelta = PROMISE
+) -> str | None:
+    """A free slot, promised to a run that is about to be stored (the same one if it has been given one already); None
+    if there is none, if others wait before it, or if the run is there."""
     names = seats_of(key, seats)
     async with _locked(pool, tenant, key) as connection:
-        taken = await connection.fetchval(_TAKEN, tenant, names, run_id)
-        slot: str | None = taken or await connection.fetchval(_TAKE, tenant, key, names, run_id)
+        taken = await connection.fetchval(_TAKEN, tenant, names, run_id, promise)
+        slot: str | None = taken or await connection.fetchval(_TAKE, tenant, key, names, run_id, promise)
         return slot
 
 
-async def give_back(pool: Pool, tenant: UUID, slot: str, run_id: UUID) -> None:
-    """The run was not stored, so it needs no slot. Nothing happens if it was: by the same start, made twice."""
+async def give_back(pool: Pool, tenant: UUID, key: str, slot: str, run_id: UUID) -> bool:
+    """The run does not begin with the slot that was promised to it: it is promised to the next one that waits. Returns
+    whether it was taken from the run; it is not if the run did begin, by the same start or admission made twice."""
     query = """
-    DELETE FROM slots WHERE tenant = $1 AND slot = $2 AND run_id = $3 AND NOT EXISTS (SELECT FROM runs WHERE id = $3)
+    DELETE FROM slots WHERE tenant = $1 AND slot = $2 AND run_id = $3 AND promised_until IS NOT NULL RETURNING true
     """
-    await pool.execute(query, tenant, slot, run_id)
-
-
-async def vacate(pool: Pool, tenant: UUID, slot: str, run_id: UUID) -> None:
-    """The run that was given the slot can't begin now."""
-    await pool.execute("DELETE FROM slots WHERE tenant = $1 AND slot = $2 AND run_id = $3", tenant, slot, run_id)
+    async with _locked(pool, tenant, key) as connection:
+        given = bool(await connection.fetchval(query, tenant, slot, run_id))
+        if given:
+            await connection.execute(_SEAT, tenant, key, PROMISE)
+        return given
 
 
 async def holders(pool: Pool, tenant: UUID, key: str, seats: int) -> list[Holder]:
@@ -116,33 +131,55 @@ async def leave_queue(pool: Pool, tenant: UUID, key: str, run_id: UUID) -> None:
     await pool.execute(query, tenant, key, run_id)
 
 
+# As many seats as the run wants that has come last: it is of the newest version. OFFSET 0: as many waiting runs are
+# looked at, in their order, as there are free slots for; a join over all of them would read the whole queue.
 _SEAT: Final = """
-WITH waiting AS MATERIALIZED (
-  SELECT w.run_id, w.seats, row_number() OVER (ORDER BY w.queued_at, w.run_id) AS n
-  FROM slot_waiters w JOIN runs r ON r.id = w.run_id
-  WHERE w.tenant = $1 AND w.key = $2 AND r.status = 'queued' AND NOT EXISTS (
-    SELECT FROM slots s
-    WHERE s.run_id = w.run_id AND s.slot IN (SELECT $2 || '#' || k FROM generate_series(1, w.seats) k))
-), free AS MATERIALIZED (
+WITH free AS MATERIALIZED (
   SELECT k.slot, row_number() OVER (ORDER BY k.k) AS n
-  FROM (SELECT k, $2 || '#' || k AS slot FROM generate_series(1, (SELECT max(seats) FROM waiting)) k) k
+  FROM (SELECT k, $2 || '#' || k AS slot FROM generate_series(1, (
+    SELECT seats FROM slot_waiters WHERE tenant = $1 AND key = $2 ORDER BY queued_at DESC, run_id DESC LIMIT 1)) k) k
   WHERE NOT EXISTS (SELECT FROM slots s WHERE s.tenant = $1 AND s.slot = k.slot)
+), waiting AS MATERIALIZED (
+  SELECT run_id, row_number() OVER () AS n FROM (
+    SELECT w.run_id FROM (
+      SELECT run_id FROM slot_waiters WHERE tenant = $1 AND key = $2 ORDER BY queued_at, run_id OFFSET 0) w
+    WHERE (SELECT r.status = 'queued' FROM runs r WHERE r.id = w.run_id) AND (
+      SELECT count(*) = 0 FROM slots s WHERE s.run_id = w.run_id AND left(s.slot, length($2) + 1) = $2 || '#')
+    LIMIT (SELECT count(*) FROM free)) w
 )
-INSERT INTO slots (tenant, slot, run_id) SELECT $1, free.slot, waiting.run_id FROM free JOIN waiting USING (n)
+INSERT INTO slots (tenant, slot, run_id, promised_until)
+SELECT $1, free.slot, waiting.run_id, now() + $3::interval FROM free JOIN waiting USING (n)
 ON CONFLICT DO NOTHING
 """
 _SEATED: Final = """
-SELECT s.run_id, s.slot, r.status FROM slot_waiters w JOIN slots s ON s.run_id = w.run_id JOIN runs r ON r.id = w.run_id
-WHERE w.tenant = $1 AND w.key = $2 AND s.slot IN (SELECT $2 || '#' || k FROM generate_series(1, w.seats) k)
+SELECT s.run_id, s.slot, r.status
+FROM generate_series(1, (
+  SELECT seats FROM slot_waiters WHERE tenant = $1 AND key = $2 ORDER BY queued_at DESC, run_id DESC LIMIT 1)) k
+JOIN slots s ON s.tenant = $1 AND s.slot = $2 || '#' || k
+JOIN slot_waiters w ON w.tenant = $1 AND w.key = $2 AND w.run_id = s.run_id
+JOIN runs r ON r.id = w.run_id
 ORDER BY w.queued_at, w.run_id
+"""
+# Commits say of a run that it began with its slot; those of the release before did not, so the run is asked as well.
+# One that was paused in the queue waits still.
+_KEY: Final = "regexp_replace(s.slot, '#[0-9]+$', '')"
+_BEGAN: Final = f"""EXISTS (
+  SELECT FROM runs r WHERE r.id = s.run_id AND r.status <> 'queued' AND r.status NOT IN {_ENDED}
+    AND NOT (r.status = 'paused' AND EXISTS (
+      SELECT FROM slot_waiters w WHERE w.tenant = s.tenant AND w.key = {_KEY} AND w.run_id = s.run_id)))"""
+_TAKE_BACK: Final = f"""
+DELETE FROM slots s
+WHERE s.tenant = $1 AND s.slot = ANY ($2::text[]) AND s.promised_until <= now() AND NOT {_BEGAN}
 """
 
 
-async def seat_waiters(pool: Pool, tenant: UUID, key: str) -> list[Holder]:
-    """Give free slots of the key to the runs that have waited longest; returns all in the queue that hold one now:
-    also those whose admission somebody left half done."""
+async def seat_waiters(pool: Pool, tenant: UUID, key: str, overdue: Sequence[str] = ()) -> list[Holder]:
+    """Promise free slots of the key, and those that are `overdue`, to the runs that have waited longest; returns all in
+    the queue that have one now: also those whose admission somebody left half done."""
     async with _locked(pool, tenant, key) as connection:
-        await connection.execute(_SEAT, tenant, key)
+        if overdue:
+            await connection.execute(_TAKE_BACK, tenant, list(overdue))
+        await connection.execute(_SEAT, tenant, key, PROMISE)
         return [Holder(*row) for row in await connection.fetch(_SEATED, tenant, key)]
 
 
@@ -158,28 +195,63 @@ async def too_many(pool: Pool, tenant: UUID, key: str, seats: int) -> list[UUID]
     return [row[0] for row in await pool.fetch(query, tenant, key, seats_of(key, seats), seats)]
 
 
-_STUCK: Final = """
-SELECT w.tenant, w.key FROM slot_waiters w GROUP BY w.tenant, w.key
-HAVING max(w.seats) > (
-    SELECT count(*) FROM generate_series(1, max(w.seats)) k
-    JOIN slots s ON s.tenant = w.tenant AND s.slot = w.key || '#' || k)
-  OR bool_or(EXISTS (
-    SELECT FROM slots s
-    WHERE s.run_id = w.run_id AND s.slot IN (SELECT w.key || '#' || k FROM generate_series(1, w.seats) k)))
-ORDER BY min(w.queued_at) LIMIT $1
+# --- what others left behind --------------------------------------------------------------------------------------
+
+_KEPT: Final = f"""
+WITH overdue AS MATERIALIZED (
+  SELECT tenant, slot, run_id FROM slots WHERE promised_until <= now() ORDER BY promised_until LIMIT $1
+  FOR UPDATE SKIP LOCKED
+), began AS MATERIALIZED (
+  SELECT s.tenant, s.slot FROM overdue s WHERE {_BEGAN}
+)
+UPDATE slots s SET promised_until = NULL FROM began b WHERE s.tenant = b.tenant AND s.slot = b.slot
+"""
+_OVERDUE: Final = f"""
+SELECT s.tenant, {_KEY} AS key, array_agg(s.slot)
+FROM (SELECT tenant, slot FROM slots WHERE promised_until <= now() ORDER BY promised_until LIMIT $1) s GROUP BY 1, 2
 """
 
 
-async def keys_to_admit(pool: Pool, limit: int = 500) -> list[tuple[UUID, str]]:
-    """Keys that runs wait for though they have a free slot, or that have admissions half done."""
-    return [(row[0], row[1]) for row in await pool.fetch(_STUCK, limit)]
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """Slots of a key that were promised to runs which have not begun with them."""
+
+    tenant: UUID
+    key: str
+    slots: list[str]
 
 
-_FORGET: Final = """
-DELETE FROM slots s WHERE s.taken_at < now() - $1::interval AND NOT EXISTS (SELECT FROM runs r WHERE r.id = s.run_id)
+async def overdue_promises(pool: Pool, limit: int = 500) -> list[Overdue]:
+    """Up to `limit` slots whose promise is over, by key. `seat_waiters` takes them back."""
+    if not await pool.fetchval("SELECT EXISTS (SELECT FROM slots WHERE promised_until <= now())"):
+        return []
+    await pool.execute(_KEPT, limit)
+    return [Overdue(*row) for row in await pool.fetch(_OVERDUE, limit)]
+
+
+_STALLED: Final = """
+WITH RECURSIVE keys AS (
+  (SELECT tenant, key, 1 AS n FROM slot_waiters WHERE (tenant, key) > ($1, $2) ORDER BY tenant, key LIMIT 1)
+  UNION ALL
+  SELECT next.tenant, next.key, keys.n + 1 FROM keys CROSS JOIN LATERAL (
+    SELECT w.tenant, w.key FROM slot_waiters w WHERE (w.tenant, w.key) > (keys.tenant, keys.key)
+    ORDER BY w.tenant, w.key LIMIT 1) next
+  WHERE keys.n < $3
+)
+SELECT keys.tenant, keys.key, EXISTS (
+  SELECT FROM generate_series(1, (
+    SELECT seats FROM slot_waiters w WHERE w.tenant = keys.tenant AND w.key = keys.key
+    ORDER BY queued_at DESC, run_id DESC LIMIT 1)) k
+  WHERE NOT EXISTS (SELECT FROM slots s WHERE s.tenant = keys.tenant AND s.slot = keys.key || '#' || k))
+FROM keys ORDER BY keys.n
 """
 
 
-async def forget_unborn(pool: Connection | Pool, after: timedelta = timedelta(minutes=1)) -> None:
-    """Free slots that were taken for runs which nobody has stored since."""
-    await pool.execute(_FORGET, after)
+async def stalled_keys(pool: Pool, after: list[Any] | None = None) -> tuple[list[tuple[UUID, str]], Page]:
+    """Of a page of the keys that runs wait for, those with a free slot: somebody who should have admitted a run is
+    gone, or all who wait are paused."""
+    tenant, key = after or (UUID(int=0), "")
+    rows = await pool.fetch(_STALLED, UUID(str(tenant)), key, PAGE_ROWS)
+    stalled = [(row[0], row[1]) for row in rows if row[2]]
+    last = [str(rows[-1][0]), rows[-1][1]] if len(rows) == PAGE_ROWS else None
+    return stalled, Page(len(rows), len(stalled), last)

@@ -234,9 +234,12 @@ slots: Final = sa.Table(
     _text("slot"),
     _uuid("run_id"),
     _time("taken_at", now=True),
+    # Until then the run is to begin with the slot; null: it has. The default: a release that makes no promises.
+    sa.Column("promised_until", TIMESTAMP(timezone=True), server_default=sa.text("now() + '00:01:00'::interval")),
     _key("slots", "tenant", "slot"),
 )
 sa.Index("slots_by_run", slots.c.run_id)
+sa.Index("slots_promised", slots.c.promised_until, postgresql_where=sa.text("promised_until IS NOT NULL"))
 
 slot_waiters: Final = sa.Table(
     "slot_waiters",
@@ -248,6 +251,18 @@ slot_waiters: Final = sa.Table(
     # Not now(): a statement that began after another was answered must get the later time, also in a transaction.
     sa.Column("queued_at", TIMESTAMP(timezone=True), nullable=False, server_default=sa.text("statement_timestamp()")),
     _key("slot_waiters", "tenant", "key", "run_id"),
+)
+sa.Index(
+    "slot_waiters_in_order", slot_waiters.c.tenant, slot_waiters.c.key, slot_waiters.c.queued_at, slot_waiters.c.run_id
+)
+
+sweeps: Final = sa.Table(
+    "sweeps",
+    metadata,
+    _text("name"),
+    _time("due_at"),  # when some process may look again
+    _text("position", null=True),  # how far it has looked
+    _key("sweeps", "name"),
 )
 
 schedules: Final = sa.Table(

@@ -11,17 +11,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 from uuid import UUID
 
 from hai_flow.schedule import Missed, Timing
+from hai_flow.store.sweeps import PAGE_ROWS, Page, page_of
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
 
 Overlap: TypeAlias = Literal["queue", "skip", "cancel_running"]
 Outcome: TypeAlias = Literal["started", "skipped", "refused"]
+_BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,9 +245,26 @@ async def status_of_run(pool: Pool, schedule: ScheduleRow, run_id: UUID | None) 
     return cast("str | None", await pool.fetchval(query, run_id, schedule.tenant, schedule.id))
 
 
-async def forget_fires(pool: Connection | Pool, after: timedelta = timedelta(days=7)) -> None:
-    """Remove the firings that were dealt with long ago."""
-    await pool.execute("DELETE FROM fires WHERE outcome IS NOT NULL AND fire_at < now() - $1::interval", after)
+_FORGET: Final = """
+WITH page AS MATERIALIZED (
+  SELECT ctid AS place, schedule_id, fire_at, outcome FROM fires
+  WHERE (schedule_id, fire_at) > ($1, $2) ORDER BY schedule_id, fire_at LIMIT $3
+), gone AS (
+  DELETE FROM fires WHERE ctid = ANY (ARRAY(
+    SELECT place FROM page WHERE outcome IS NOT NULL AND fire_at < now() - $4::interval))
+  RETURNING true
+)
+SELECT count(*) OVER (), (SELECT count(*) FROM gone), schedule_id::text, fire_at FROM page
+ORDER BY schedule_id DESC, fire_at DESC LIMIT 1
+"""
+
+
+async def forget_fires(
+    pool: Connection | Pool, after: list[Any] | None = None, kept_for: timedelta = timedelta(days=7)
+) -> Page:
+    """Remove the firings that were dealt with long ago, of a page of them."""
+    schedule_id, fire_at = (UUID(after[0]), datetime.fromisoformat(after[1])) if after else (UUID(int=0), _BEGINNING)
+    return page_of(await pool.fetchrow(_FORGET, schedule_id, fire_at, PAGE_ROWS, kept_for))
 
 
 # --- what requests read and change ----------------------------------------------------------------------------------

@@ -182,7 +182,7 @@ runs.bug(
 )
 runs.bug(
     "a run is born without the slot that it needs",
-    ("FROM s WHERE slot IS NULL OR id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])\n", "FROM s\n"),
+    ("FROM s WHERE (slot IS NULL OR id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])){", "FROM s WHERE true{"),
     by=f"{_COMMIT}::test_a_finished_run_frees_its_slot_in_the_same_commit",
 )
 runs.bug(
@@ -362,9 +362,19 @@ runs.bug(
     by=f"{_COMMIT}::test_after_three_losses_a_run_is_taken_alone_and_wins",
 )
 runs.bug(
-    "slots of runs that go on are swept",
-    ("ON r.id = s.run_id WHERE r.status IN {_ENDED}\n", "ON r.id = s.run_id\n"),
-    by=f"{_COMMIT}::test_slots_of_ended_runs_are_swept",
+    "slots of runs that go on are freed by who asks for them",
+    ("ON r.id = f.run_id WHERE r.status IN {_ENDED}\n", "ON r.id = f.run_id\n"),
+    by=f"{_COMMIT}::test_whoever_asks_for_the_slot_of_an_ended_run_frees_it",
+)
+runs.bug(
+    "a run is born with a slot that is another's by now",
+    ("""(_held("b", "s"), f" AND ({_holds('s')})")""", '(_held("b", "s"), "")'),
+    by=f"{_COMMIT}::test_a_birth_that_comes_too_late_loses_its_promised_slot_to_another",
+)
+runs.bug(
+    "a run that was promised a slot loses it when the promise is over",
+    ("        children += _KEEP_SEATS\n", ""),
+    by=f"{_COMMIT}::test_a_run_that_is_born_with_the_slot_it_was_promised_holds_it",
 )
 runs.bug("a hint names more runs than fit into one", ("HINT_IDS_MAX: Final = 200 ", "HINT_IDS_MAX: Final = 256 "))
 runs.bug(
@@ -562,22 +572,22 @@ signals.bug(
 signals.bug(
     "signals are found newest first", ("ORDER BY sent_at, id LIMIT $6", "ORDER BY sent_at DESC, id DESC LIMIT $6")
 )
-signals.bug("signals that somebody has yet to offer are forgotten", ("s.due_at IS NULL AND s.sent_at <", "s.sent_at <"))
+signals.bug("signals that somebody has yet to offer are forgotten", ("p.due_at IS NULL AND p.sent_at <", "p.sent_at <"))
 signals.bug(
     "signals that a run may still take are forgotten",
-    ("(live.oldest IS NULL OR s.sent_at < live.oldest)", "(live.oldest IS NULL OR true)"),
+    ("(live.oldest IS NULL OR p.sent_at < live.oldest)", "(live.oldest IS NULL OR true)"),
 )
 signals.bug(
     "signals are forgotten before they are old",
-    ("s.sent_at < now() - $1::interval", "s.sent_at < now() + $1::interval"),
+    ("p.sent_at < now() - $4::interval", "p.sent_at < now() + $4::interval"),
 )
 signals.bug(
     "subscriptions of live runs are forgotten",
-    ("r.id = s.run_id AND r.status IN {_ENDED} AND s.opened_seq", "r.id = s.run_id AND s.opened_seq"),
+    ("(SELECT r.status IN {_ENDED} AND p.opened_seq", "(SELECT p.opened_seq"),
 )
 signals.bug(
     "a subscription that a retry has just opened is forgotten",
-    ("AND r.status IN {_ENDED} AND s.opened_seq <= r.seq", "AND r.status IN {_ENDED}"),
+    ("r.status IN {_ENDED} AND p.opened_seq <= r.seq", "r.status IN {_ENDED}"),
 )
 signals.bug(
     "older signals of the type that nobody has offered yet are not looked for",
@@ -616,16 +626,17 @@ slots.bug(
 )
 slots.bug(
     "a start that was stored gives its slot back",
-    (" AND run_id = $3 AND NOT EXISTS (SELECT FROM runs WHERE id = $3)", " AND run_id = $3"),
+    ("run_id = $3 AND promised_until IS NOT NULL RETURNING true", "run_id = $3 RETURNING true"),
+    by=f"{_COMMIT}::test_a_slot_is_not_given_back_once_its_run_has_begun",
 )
 slots.bug(
     "who has waited longest begins last",
-    ("OVER (ORDER BY w.queued_at, w.run_id) AS n", "OVER (ORDER BY w.queued_at DESC, w.run_id DESC) AS n"),
+    ("ORDER BY queued_at, run_id OFFSET 0", "ORDER BY queued_at DESC, run_id DESC OFFSET 0"),
     by=f"{_OF_SLOTS}::test_queued_runs_begin_in_the_order_in_which_they_came",
 )
 slots.bug(
     "a run that is paused in the queue is seated",
-    ("AND w.key = $2 AND r.status = 'queued' AND NOT EXISTS", "AND w.key = $2 AND NOT EXISTS"),
+    ("WHERE (SELECT r.status = 'queued' FROM", "WHERE (SELECT true FROM"),
     by=f"{_OF_SLOTS}::test_a_paused_run_holds_its_key_and_a_run_paused_in_the_queue_is_passed_over",
 )
 slots.bug(
@@ -654,17 +665,28 @@ slots.bug(
     by=f"{_OF_SLOTS}::test_children_share_the_slot_of_the_run_above_them",
 )
 slots.bug(
+    "a slot is free, and nobody who waits is told",
+    (
+        "            await connection.execute(_SEAT, tenant, key, PROMISE)\n        return given",
+        "            pass\n        return given",
+    ),
+    by=f"{_OF_SLOTS}::test_a_start_that_is_refused_gives_its_slot_to_who_has_queued_behind_it",
+)
+slots.bug(
     "the sweep does not see whom a dead process left seated",
-    ("  OR bool_or(EXISTS (", "  OR bool_or(false AND EXISTS ("),
+    ("{_KEY} AS key, array_agg(s.slot)\n", "{_KEY} AS key, '{{}}'::text[]\n"),
     by=f"{_OF_SLOTS}::test_the_sweep_admits_whom_a_dead_process_left_seated_and_frees_what_it_took_for_nobody",
 )
 slots.bug(
-    "slots of runs that are there are freed",
-    ("$1::interval AND NOT EXISTS (SELECT FROM runs r WHERE r.id = s.run_id)", "$1::interval"),
+    "slots of runs that began with them are taken back",
+    ("    await pool.execute(_KEPT, limit)\n", ""),
+    ("AND s.promised_until <= now() AND NOT {_BEGAN}", "AND s.promised_until <= now()"),
+    by=f"{_COMMIT}::test_what_the_release_before_takes_is_no_promise_once_its_run_is_there",
 )
 slots.bug(
-    "a slot is freed while its run is about to be stored",
-    ("s.taken_at < now() - $1::interval AND", "s.taken_at < now() + $1::interval AND"),
+    "a slot is taken back while its run is about to be stored",
+    ("AND s.slot = ANY ($2::text[]) AND s.promised_until <= now()", "AND s.slot = ANY ($2::text[])"),
+    by=f"{_COMMIT}::test_who_takes_a_slot_back_waits_for_the_commit_that_begins_with_it",
 )
 
 # --- threads ----------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.committer import Birth
 from hai_flow.runtime.slots import CANCELLED
-from hai_flow.store import slots
+from hai_flow.store import runs, slots
 from tests.runtime.conftest import ASKING, Make, answer, is_now, open_pending, start, state_of, status_of
 from tests.support.ledger import check_all
 from tests.support.waiting import until
@@ -147,6 +147,10 @@ async def test_a_start_that_is_refused_leaves_no_slot_behind(make: Make, eye: Co
     assert await eye.fetchval("SELECT count(*) FROM slots WHERE slot LIKE '%:c2#%'") == 0
 
 
+async def end_promises(eye: Connection) -> None:
+    await eye.execute("UPDATE slots SET promised_until = now() WHERE promised_until IS NOT NULL")
+
+
 async def test_the_sweep_admits_whom_a_dead_process_left_seated_and_frees_what_it_took_for_nobody(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,13 +167,105 @@ async def test_the_sweep_admits_whom_a_dead_process_left_seated_and_frees_what_i
     monkeypatch.undo()
     seated = await slots.seat_waiters(runtime.database.api, LOCAL_TENANT, f"{workflow}:c1")
     assert [(seat.run_id, seat.status) for seat in seated] == [(second, "queued")]
+    await end_promises(eye)
     await runtime.slots.sweep()
     assert await status_of(runtime, second) == "waiting"
     await slots.take_slot(runtime.database.api, LOCAL_TENANT, "other:k", 1, uuid4())
-    await eye.execute("UPDATE slots SET taken_at = now() - interval '2 minutes'")
+    await end_promises(eye)
     await runtime.slots.sweep()
     assert await eye.fetchval("SELECT count(*) FROM slots WHERE slot LIKE 'other%'") == 0
     assert await eye.fetchval("SELECT count(*) FROM slots WHERE run_id = $1", second) == 2
+
+
+class Delay:
+    """Holds back every commit of a process until it is opened."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, runtime: Runtime) -> None:
+        self._open = asyncio.Event()
+        self.held = 0
+        commit = runs.commit
+        worker_id = -7  # no process's: the commits of this one are known by it
+        runtime.committer.worker_id = worker_id
+
+        async def delayed(connection: Any, entries: Any, worker: int | None, at: Any) -> runs.Committed:
+            if worker == worker_id:
+                self.held += 1
+                await self._open.wait()
+            return await commit(connection, entries, worker, at)
+
+        monkeypatch.setattr(runs, "commit", delayed)
+
+    def end(self) -> None:
+        self._open.set()
+
+
+@pytest.mark.parametrize("conflict", ["queue", "reject"])
+async def test_a_start_whose_commit_was_delayed_until_its_slot_was_another_s_is_decided_again(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch, conflict: str
+) -> None:
+    slow, quick = await make(), await make()
+    delay = Delay(monkeypatch, slow)
+    starting = asyncio.create_task(begin(slow, keyed(conflict)))
+    await until(lambda: delay.held)
+    await end_promises(eye)
+    await quick.slots.sweep()
+    second = await begin(quick, keyed(conflict))
+    assert await status_of(quick, second) == "waiting"
+    delay.end()
+    if conflict == "reject":
+        with pytest.raises(Rejected, match="at most one run") as refused:
+            await starting
+        assert refused.value.winner == {"run_id": str(second), "status": "waiting"}
+        return
+    first = await starting
+    assert await status_of(quick, first) == "queued"
+    await settle(quick, second)
+    await until(lambda: is_now(quick, first, "waiting"))
+
+
+async def test_an_admission_whose_commit_was_delayed_until_the_slot_was_another_s_waits_on(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = await make()
+    first, second, third = [await begin(quick, keyed()) for _ in range(3)]
+    await until(lambda: two_wait(eye))
+    workflow = (await state_of(quick, first)).workflow
+    slow = await make()
+    delay = Delay(monkeypatch, slow)
+    await quick.courier.stop()
+    await slow.courier.stop()
+    await settle(quick, first)
+    admitting = asyncio.create_task(slow.slots.admit(LOCAL_TENANT, f"{workflow}:c1"))
+    await until(lambda: delay.held)
+    await quick.committer.submit(second, LOCAL_TENANT, c.Pause(by="user:op"))
+    await end_promises(eye)
+    await quick.slots.sweep()
+    assert [await status_of(quick, run) for run in (second, third)] == ["paused", "waiting"]
+    await quick.committer.submit(second, LOCAL_TENANT, c.Resume(by="user:op"))
+    delay.end()
+    await admitting
+    assert [await status_of(quick, run) for run in (second, third)] == ["queued", "waiting"]
+
+
+async def two_wait(eye: Connection) -> bool:
+    return await waiters(eye) == 2
+
+
+async def test_a_start_that_is_refused_gives_its_slot_to_who_has_queued_behind_it(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick, slow = await make(), await make()
+    await begin(quick, keyed(), "c1", thread="t")
+    delay = Delay(monkeypatch, slow)
+    refused = asyncio.create_task(begin(slow, keyed(), "c2", thread="t"))
+    await until(lambda: delay.held)
+    second = await begin(quick, keyed(), "c2")
+    assert await status_of(quick, second) == "queued"
+    await until(lambda: waiters(eye))
+    delay.end()
+    with pytest.raises(Rejected, match="another run is active"):
+        await refused
+    await until(lambda: is_now(quick, second, "waiting"))
 
 
 async def test_a_start_whose_input_does_not_fit_takes_no_slot(make: Make, eye: Connection) -> None:

@@ -10,10 +10,12 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from hai_flow.store import runs
+from hai_flow.store import runs, slots, sweeps
 from hai_flow.store.database import CommitUnknown, Database, Fault, classify
 from hai_flow.store.runs import CommandRow, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
+from hai_flow.store.sweeps import Page
 from tests.store.conftest import LEASE, STRANGER, TENANT, birth, chunks, commit, decision, load, now, worker
+from tests.support.waiting import until
 
 
 async def somebody_waits_for_a_lock(db: Database) -> None:
@@ -343,12 +345,177 @@ async def test_workers_are_forgotten_only_when_they_hold_nothing(db: Database) -
     assert await db.api.fetch("SELECT id FROM workers") == [(a,)]
 
 
-async def test_slots_of_ended_runs_are_swept(db: Database) -> None:
+async def test_whoever_asks_for_the_slot_of_an_ended_run_frees_it(db: Database) -> None:
     start, live = birth(status="finished", busy=False), birth(slot="s2")
     await commit(db, start, live)
     await db.api.execute("INSERT INTO slots VALUES ($1, 's1', $2)", TENANT, start.run_id)
-    assert await runs.free_lost_slots(db.engine) == 1
-    assert await runs.slot_holder(db.api, TENANT, "s2") == live.run_id
+    asked = [(TENANT, "s1"), (TENANT, "s2"), (TENANT, "s3")]
+    assert await runs.slot_holders(db.engine, asked) == {(TENANT, "s2"): live.run_id}
+    assert (await commit(db, birth(slot="s1")))[0]
+
+
+# --- promised slots -------------------------------------------------------------------------------------------------
+
+KEY, SEAT = "w:k", "w:k#1"
+
+
+async def promised(db: Database, run_id: UUID, seats: int = 1) -> str | None:
+    return await slots.take_slot(db.api, TENANT, KEY, seats, run_id)
+
+
+async def promises(db: Database) -> dict[UUID, bool]:
+    """Who has a slot of the key, and whether it is only promised."""
+    query = "SELECT run_id, promised_until IS NOT NULL FROM slots WHERE slot LIKE 'w:k#%'"
+    return dict(map(tuple, await db.api.fetch(query)))
+
+
+async def end_promises(db: Database) -> None:
+    await db.api.execute("UPDATE slots SET promised_until = now() - interval '1 s' WHERE promised_until IS NOT NULL")
+
+
+async def sweep(db: Database) -> None:
+    for overdue in await slots.overdue_promises(db.api):
+        await slots.seat_waiters(db.api, overdue.tenant, overdue.key, overdue.slots)
+
+
+async def test_a_run_that_is_born_with_the_slot_it_was_promised_holds_it(db: Database) -> None:
+    start = birth(slot="thread:1", seat=SEAT)
+    assert await promised(db, start.run_id) == SEAT
+    assert (await commit(db, start, birth(slot="thread:2"), birth()))[0]
+    assert await promises(db) == {start.run_id: False}
+    assert await db.api.fetchval("SELECT count(*) FROM slots WHERE promised_until IS NOT NULL") == 0
+    await end_promises(db)
+    await sweep(db)
+    assert await promises(db) == {start.run_id: False}
+
+
+@pytest.mark.parametrize("beside", [0, 20])
+async def test_a_birth_that_comes_too_late_loses_its_promised_slot_to_another(db: Database, beside: int) -> None:
+    late, other = birth(slot="thread:1", seat=SEAT), birth(seat=SEAT)
+    await promised(db, late.run_id)
+    assert await promised(db, other.run_id) is None
+    await end_promises(db)
+    await sweep(db)
+    assert await promised(db, other.run_id) == SEAT
+    rest = [birth(slot=f"s{number}") for number in range(beside)]
+    won = await commit(db, other, late, *rest)
+    assert [each is not None for each in won] == [True, False, *[True] * beside]
+    assert await runs.slot_holder(db.api, TENANT, "thread:1") is None, "a loser takes nothing"
+    assert await promises(db) == {other.run_id: False}
+
+
+async def test_a_birth_that_loses_for_another_reason_leaves_its_slot_a_promise(db: Database) -> None:
+    await commit(db, birth(slot="thread:1"))
+    start = birth(slot="thread:1", seat=SEAT)
+    await promised(db, start.run_id)
+    assert await commit(db, start) == [None]
+    assert await promises(db) == {start.run_id: True}
+    assert await slots.give_back(db.api, TENANT, KEY, SEAT, start.run_id)
+    assert await promises(db) == {}
+
+
+async def test_a_run_that_ends_in_its_first_commit_leaves_its_promised_slot_free(db: Database) -> None:
+    start = birth(seat=SEAT, status="finished", busy=False)
+    await promised(db, start.run_id)
+    assert (await commit(db, start))[0]
+    assert await promises(db) == {}
+
+
+async def test_a_slot_is_not_given_back_once_its_run_has_begun(db: Database) -> None:
+    start = birth(seat=SEAT)
+    await promised(db, start.run_id)
+    await commit(db, start)
+    assert not await slots.give_back(db.api, TENANT, KEY, SEAT, start.run_id)
+    assert await promises(db) == {start.run_id: False}
+
+
+async def test_who_takes_a_slot_back_waits_for_the_commit_that_begins_with_it(db: Database) -> None:
+    start = birth(seat=SEAT)
+    await promised(db, start.run_id)
+    await end_promises(db)
+    async with db.lane() as connection, connection.transaction():
+        await runs.commit(connection, [start], None, now())
+        assert await promised(db, uuid4()) is None
+        back = asyncio.create_task(slots.seat_waiters(db.api, TENANT, KEY, [SEAT]))
+        await until(lambda: db.api.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"))
+    await back
+    assert await promises(db) == {start.run_id: False}
+
+
+async def test_a_waiting_run_is_promised_the_slot_and_begins_only_while_it_has_it(db: Database) -> None:
+    holder, waiting = birth(seat=SEAT), birth(status="queued", busy=False)
+    await promised(db, holder.run_id)
+    await commit(db, holder, waiting)
+    await slots.wait_for_slot(db.api, TENANT, KEY, waiting.run_id, 1, now())
+    assert await slots.seat_waiters(db.api, TENANT, KEY) == []
+    admitted = decision(waiting.run_id, 1, status="running", seat=SEAT)
+    assert await commit(db, admitted) == [None]
+    await commit(db, decision(holder.run_id, 1, status="finished", busy=False))
+    (seat,) = await slots.seat_waiters(db.api, TENANT, KEY)
+    assert (seat.run_id, seat.slot, seat.status) == (waiting.run_id, SEAT, "queued")
+    await end_promises(db)
+    await sweep(db)
+    assert await promises(db) == {waiting.run_id: True}, "promised anew: it still waits"
+    assert (await commit(db, admitted))[0]
+    assert await promises(db) == {waiting.run_id: False}
+
+
+async def test_what_the_release_before_takes_is_no_promise_once_its_run_is_there(db: Database) -> None:
+    alive, ended = birth(), birth(status="finished", busy=False)
+    await commit(db, alive, ended)
+    insert = "INSERT INTO slots (tenant, slot, run_id) VALUES ($1, $2, $3)"
+    for number, run_id in enumerate((alive.run_id, ended.run_id, uuid4()), 1):
+        await db.api.execute(insert, TENANT, f"{KEY}#{number}", run_id)
+    await end_promises(db)
+    await sweep(db)
+    assert await promises(db) == {alive.run_id: False}
+
+
+async def test_the_queue_is_read_no_further_than_there_are_free_slots(db: Database) -> None:
+    waiting = [birth(status="queued", busy=False) for _ in range(40)]
+    await commit(db, *waiting)
+    for number, each in enumerate(waiting):
+        since = now() + timedelta(seconds=number)
+        await slots.wait_for_slot(db.api, TENANT, KEY, each.run_id, 3, since)
+    assert [seat.run_id for seat in await slots.seat_waiters(db.api, TENANT, KEY)] == [
+        each.run_id for each in waiting[:3]
+    ]
+
+
+async def test_keys_that_nobody_serves_are_found_page_by_page(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "PAGE_ROWS", 2)
+    waiting = [birth(status="queued", busy=False) for _ in range(6)]
+    await commit(db, *waiting)
+    for number, each in enumerate(waiting):
+        await slots.wait_for_slot(db.api, TENANT, f"w:{number // 2}", each.run_id, 1, now())
+    await slots.take_slot(db.api, TENANT, "w:1", 1, waiting[2].run_id)
+    await slots.seat_waiters(db.api, TENANT, "w:1")
+    first, page = await slots.stalled_keys(db.api)
+    assert (first, page.seen, page.found) == ([(TENANT, "w:0")], 2, 1)
+    assert (await slots.stalled_keys(db.api, page.last))[0] == [(TENANT, "w:2")]
+
+
+# --- sweeps ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_sweep_goes_on_where_any_process_stopped_and_no_sooner_than_it_is_due(db: Database) -> None:
+    asked: list[list[int] | None] = []
+
+    async def look(after: list[int] | None) -> Page:
+        asked.append(after)
+        at = 0 if after is None else after[0]
+        return Page(10, found=6 if at < 2 else 1, last=[at + 1] if at < 4 else None)
+
+    async def go_on(every: timedelta) -> int | None:
+        return await sweeps.sweep(db.api, "test", every, look)
+
+    assert await go_on(timedelta(0)) == 13, "where most is to be removed, the next page comes at once"
+    assert await go_on(timedelta(hours=1)) == 1
+    assert await go_on(timedelta(0)) is None
+    assert asked == [None, [1], [2], [3]]
+    await db.api.execute("UPDATE sweeps SET due_at = now()")
+    assert [await go_on(timedelta(0)) for _ in range(2)] == [1, 13]
+    assert asked[4:] == [[4], None, [1], [2]]
 
 
 async def test_an_unknown_run_loses_and_is_not_loaded(db: Database) -> None:

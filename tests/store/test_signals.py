@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, get_args
 from uuid import UUID, uuid4
 
 import pytest
 
+from hai_flow.engine.state import TERMINAL_STATUSES, Status
 from hai_flow.errors import Rejected
 from hai_flow.store import signals
 from hai_flow.store.database import Database
+from hai_flow.store.sweeps import Page
 from tests.store.conftest import STRANGER, TENANT, birth, commit, decision
 from tests.support.waiting import until
 
@@ -117,10 +119,11 @@ async def test_what_nobody_can_take_any_more_is_forgotten(db: Database) -> None:
     for run in (live, ended):
         await signals.subscribe(db.api, TENANT, run.run_id, "one", types("paid"), 1)
     await db.api.execute("UPDATE signals SET due_at = NULL WHERE id <> 'due'")
-    await signals.forget(db.api)
+    assert await signals.forget_subscriptions(db.api) == Page(2, 1, None)
+    assert await signals.forget_signals(db.api) == Page(3, 0, None)
     assert [row[0] for row in await db.api.fetch("SELECT id FROM signals ORDER BY id")] == ["before", "due", "since"]
     assert [row[0] for row in await db.api.fetch("SELECT run_id FROM subscriptions")] == [live.run_id]
-    await signals.forget(db.api, kept_for=AT_ONCE)
+    await signals.forget_signals(db.api, kept_for=AT_ONCE)
     assert [row[0] for row in await db.api.fetch("SELECT id FROM signals ORDER BY id")] == ["due", "since"]
 
 
@@ -178,3 +181,7 @@ def _rows_read(plan: dict[str, Any]) -> float:
     read = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
     own = read if "Relation Name" in plan else 0
     return own + sum(_rows_read(below) for below in plan.get("Plans", ()))
+
+
+def test_every_status_of_a_run_that_has_not_ended_keeps_signals() -> None:
+    assert {*signals.LIVING} == {*get_args(Status)} - TERMINAL_STATUSES - {"new"}

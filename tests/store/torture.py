@@ -805,10 +805,11 @@ async def _torment(
 
 
 async def gather(dsn: str, notes: list[dict[str, Any]]) -> Evidence:
-    """Read all tables, after the sweep that frees slots of ended runs."""
+    """Read all tables, after somebody has asked for all slots: that frees those of ended runs."""
     connection = await asyncpg.connect(dsn)
     try:
-        await runs.free_lost_slots(connection)
+        held = await connection.fetch("SELECT tenant, slot FROM slots")
+        await runs.slot_holders(connection, [(row[0], row[1]) for row in held])
 
         async def rows(table: str) -> list[dict[str, Any]]:
             return [dict(row) for row in await connection.fetch(f"SELECT * FROM {table}")]

@@ -1,0 +1,64 @@
+"""Looking through tables for what is left behind, a page at a time, for all processes together.
+
+Most of what nobody needs any more is removed by whoever makes it so. For the rest a *sweep* walks through a table in
+the order of its key. How far it has got, and when the next page is due, is a row: whichever process comes first takes
+it, so a table is read no faster by more processes, and no statement reads more than a page. Where half of a page was to
+be removed, the next one is looked at at once: so no more is left behind than there is besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Pool
+
+PAGE_ROWS: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """`seen` rows were looked at, `found` of them were left behind; `last` is the key of the last one, None behind the
+    end of the table."""
+
+    seen: int
+    found: int
+    last: list[Any] | None
+
+
+_TAKE: Final = """
+INSERT INTO sweeps AS s (name, due_at) VALUES ($1, now() + $2::interval)
+ON CONFLICT (name) DO UPDATE SET due_at = excluded.due_at WHERE s.due_at <= now() RETURNING coalesce(position, 'null')
+"""
+
+
+async def sweep(
+    pool: Pool, name: str, every: timedelta, look: Callable[[list[Any] | None], Awaitable[Page]]
+) -> int | None:
+    """Go on with the sweep `name`, unless some process did in the time of `every`: then None. Returns how many rows
+    were found. `look(after)` looks at the page behind the key `after`, or at the first one."""
+    taken = await pool.fetchval(_TAKE, name, every)
+    if taken is None:
+        return None
+    after, found = msgspec.json.decode(taken), 0
+    while True:
+        page = await look(after)
+        after = page.last
+        found += page.found
+        if after is None or page.found * 2 < page.seen:
+            break
+    await pool.execute("UPDATE sweeps SET position = $2 WHERE name = $1", name, msgspec.json.encode(after).decode())
+    return found
+
+
+def page_of(row: Any) -> Page:
+    """The answer to a statement that gives the number of a page's rows, that of those found, and the last one's key."""
+    if row is None:
+        return Page(0, 0, None)
+    seen, found, *last = row
+    return Page(seen, found, last if seen == PAGE_ROWS else None)
