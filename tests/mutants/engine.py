@@ -369,10 +369,15 @@ children.bug(
 signals = Room("hai_flow/engine/signals.py", f"{_T}signals.py")
 signals.bug(
     "a signal is taken twice",
-    (
-        "before, taken = len(draft.events), command.id in draft.state.signals",
-        "before, taken = len(draft.events), False",
-    ),
+    ("before, taken = len(draft.events), is_taken(draft.state, command)", "before, taken = len(draft.events), False"),
+)
+signals.bug(
+    "a signal that was left behind counts as taken",
+    ("is_heard(heard, signal) and signal.id not in heard.left", "is_heard(heard, signal)"),
+)
+signals.bug(
+    "a signal counts as new once its id is forgotten",
+    ("    heard = state.heard.get(signal.name)\n    return heard", "    heard = None\n    return heard"),
 )
 signals.bug(
     "a run takes a signal from before it began",

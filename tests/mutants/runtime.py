@@ -12,6 +12,8 @@ _OUTBOX: Final = "tests/runtime/test_outbox.py"
 _SIGNALS: Final = "tests/runtime/test_signals.py"
 _CHILDREN: Final = "tests/runtime/test_children.py"
 _SLOTS: Final = "tests/runtime/test_slots.py"
+_COMMITTER: Final = "tests/runtime/test_committer.py"
+_WORKER: Final = "tests/runtime/test_worker.py"
 
 # --- fan-out ----------------------------------------------------------------------------------------------------------
 
@@ -219,17 +221,8 @@ fanout.bug(
 courier = Room("hai_flow/runtime/courier.py", _OUTBOX, _SIGNALS)
 courier.bug(
     "a delivered message is given out again for ever",
-    ("            await outbox.delete_message(connection, message)\n", "            pass\n"),
+    ("return await outbox.delete_message(connection, message)", "return False"),
     by=f"{_OUTBOX}::test_a_run_is_paused_resumed_and_stopped_by_messages",
-)
-courier.bug(
-    "a message is deleted before it is delivered",
-    (
-        "        handle = self.handlers.get(message.kind, self._submit)\n",
-        "        handle = self.handlers.get(message.kind, self._submit)\n"
-        "        async with self.database.api.acquire() as connection:\n"
-        "            await outbox.delete_message(connection, message)\n",
-    ),
 )
 courier.bug(
     "a message that was delivered twice is carried out twice",
@@ -250,84 +243,109 @@ courier.bug(
     by=f"{_OUTBOX}::test_what_is_refused_for_good_is_dropped_and_an_unknown_kind_is_left",
 )
 courier.bug(
-    "a message whose delivery failed is dropped",
-    (
-        "error=str(error) or repr(error))\n            return False\n        async with",
-        "error=str(error) or repr(error))\n        async with",
-    ),
+    "messages to one target are under way at once",
+    ("self._messages.add((message.run_id, message.target), message", "self._messages.add(message.command_id, message"),
+    by=f"{_OUTBOX}::test_a_quick_message_does_not_wait_for_a_slow_one_but_for_the_one_before_it_to_the_same_target",
+)
+courier.bug(
+    "a quick message waits for a slow one to another target",
+    ("self._messages.add((message.run_id, message.target), message", "self._messages.add(None, message"),
+    by=f"{_OUTBOX}::test_a_quick_message_does_not_wait_for_a_slow_one_but_for_the_one_before_it_to_the_same_target",
 )
 courier.bug(
     "subscribe does not look again",
-    ("            await self._offer_stored(message, awaited, since, seen)\n", ""),
-    by=f"{_SIGNALS}::test_signals_and_waits_that_cross_each_other_always_meet",
+    (
+        "            await self._offer_stored(message, wanted.since, {type: readings[type] for type in awaited}, ())\n",
+        "",
+    ),
+    by=_SIGNALS,
 )
 courier.bug(
     "subscribe looks for what was stored only behind the subscription",
-    (
-        "        awaited = await self._offer_stored(message, wanted.types, since, seen)\n",
-        "        awaited = wanted.types\n",
-    ),
+    ("awaited = await self._offer_stored(message, wanted.since, readings, again)", "awaited = list(wanted.types)"),
+    by=_SIGNALS,
 )
 courier.bug(
     "a run that begins to wait is not subscribed",
-    ("tenant, run_id, wanted.path, awaited, message.last_seq)", "tenant, run_id, wanted.path, [], message.last_seq)"),
+    ("            await signals.subscribe(pool, tenant, run_id, wanted.path, offered, message.last_seq)\n", ""),
     by=f"{_SIGNALS}::test_a_signal_finishes_the_step_that_waits_for_it",
 )
 courier.bug(
     "only the first page of what was stored is offered",
-    ("            if len(page) < self.config.page_max:\n                break\n", "            break\n"),
+    ("            if last:\n                break\n", "            break\n"),
+    by=_SIGNALS,
 )
 courier.bug(
     "a run is offered what it does not wait for any more",
     ("                if signal.type in awaited:\n", "                if True:\n"),
+    by=_SIGNALS,
 )
 courier.bug(
-    "a signal is settled before it is offered",
-    (
-        "        await self.offer(signal)\n        if signal.run_id",
-        "        await signals.settle_signal(self.database.api, signal)\n"
-        "        await self.offer(signal)\n"
-        "        if signal.run_id",
-    ),
+    "a run is offered what it has taken",
+    ("(hot is not None and signal.id in hot.state.signals) or values", "False or values"),
+    by=_SIGNALS,
 )
 courier.bug(
     "a signal is never settled",
-    ("        await signals.settle_signal(self.database.api, signal)\n", ""),
+    ("            await signals.settle_signal(self.database.api, signal)\n", "            pass\n"),
     by=f"{_SIGNALS}::test_who_dies_between_the_runs_commit_and_the_settling_offers_twice_and_it_is_taken_once",
 )
 courier.bug(
-    "a signal that can't be offered holds up those behind it",
+    "a signal that somebody could not be brought is settled",
     (
-        "            except Exception as error:  # it is given out again; those behind it must not wait for that\n",
-        "            except LookupError as error:\n",
+        "        if not unreached:\n            await signals.settle",
+        "        if True:\n            await signals.settle",
     ),
+    by=f"{_SIGNALS}::test_who_can_not_be_reached_keeps_a_signal_from_nobody_and_is_tried_again_alone",
+)
+courier.bug(
+    "one who can't be reached keeps a signal from others",
+    ("await asyncio.gather(*offering, return_exceptions=True)", "await asyncio.gather(*offering)"),
+    by=f"{_SIGNALS}::test_who_can_not_be_reached_keeps_a_signal_from_nobody_and_is_tried_again_alone",
+)
+courier.bug(
+    "who could not be reached is tried again for ever",
+    ("        last = tries >= self.config.tries_max\n", "        last = False\n"),
+    by=f"{_SIGNALS}::test_a_signal_that_somebody_never_hears_is_given_up_and_its_row_says_of_whom",
+)
+courier.bug(
+    "who could not be reached is tried again at once",
+    (
+        "wait = min(self.config.again_seconds * 2**signal.tries, self.config.again_seconds_max)",
+        "wait = self.config.again_seconds",
+    ),
+    by=f"{_SIGNALS}::test_the_wait_for_one_who_can_not_be_reached_grows",
 )
 courier.bug(
     "listeners hear of signals for one run",
-    ("        if signal.run_id is None:\n            for hear", "        if True:\n            for hear"),
+    (
+        "            if signal.run_id is None:\n                unreached |=",
+        "            if True:\n                unreached |=",
+    ),
     by=f"{_SIGNALS}::test_a_listener_hears_of_every_signal_to_all_until_it_has_understood_it",
 )
 courier.bug(
     "a newer signal overtakes an older one that another process is about to offer",
     ("self._offer_in_order(each, [*before, signal])", "self._offer_in_order(each, [signal])"),
+    by=_SIGNALS,
 )
 courier.bug(
     "older signals for another run are offered to this one",
-    ("            if signal.run_id in (None, subscriber.run_id):\n", "            if True:\n"),
+    ("            if signal.run_id in (None, run_id):\n", "            if True:\n"),
+    by=_SIGNALS,
 )
 courier.bug(
     "a run that waits no more stays subscribed",
-    (
-        "await signals.unsubscribe(self.database.api, subscriber.run_id, signal.type, subscriber.opened_seq)",
-        "pass",
-    ),
+    ("await signals.unsubscribe(self.database.api, run_id, signal.type, subscriber.opened_seq)", "pass"),
+    by=_SIGNALS,
 )
 courier.bug(
     "a run that has ended makes the offering of a signal fail",
     (
-        "            if rejected.status not in FINAL_REFUSALS:\n                raise\n            return ()",
-        "            raise\n            return ()",
+        '            if rejected.status not in FINAL_REFUSALS:\n                raise\n            return {"taken"',
+        '            raise\n            return {"taken"',
     ),
+    by=_SIGNALS,
 )
 courier.bug(
     "what a process has written is delivered only by the poll",
@@ -335,11 +353,8 @@ courier.bug(
     by=f"{_CHILDREN}::test_what_a_process_that_performs_nothing_has_committed_is_delivered_by_itself",
 )
 courier.bug(
-    "the poll looks for no messages of dead processes",
-    (
-        "                await wait_at_most(woken, self.config.poll_seconds * random.uniform(0.8, 1.0))",
-        "                await woken.wait()",
-    ),
+    "the poll looks for nothing that dead processes have left",
+    ("await wait_at_most(woken, self.config.poll_seconds * random.uniform(0.8, 1.0))", "await woken.wait()"),
     by=f"{_SIGNALS}::test_a_signal_whose_sender_dies_before_it_is_offered_is_offered_by_another",
 )
 courier.bug(
@@ -423,6 +438,464 @@ slots.bug(
     by=f"{_SLOTS}::test_the_sweep_admits_whom_a_dead_process_left_seated_and_frees_what_it_took_for_nobody",
 )
 
-ROOMS: Final = (fanout, courier, slots)
+# --- the committer ----------------------------------------------------------------------------------------------------
+
+committer = Room("hai_flow/runtime/committer.py", _COMMITTER)
+committer.bug(
+    "a batch is published before it is committed",
+    (
+        "            began = time.monotonic()\n"
+        "            try:\n"
+        "                done = await runs.commit(connection, batch.entries",
+        "            began = time.monotonic()\n"
+        "            for draft in batch.drafts:\n"
+        "                self._tell_commit(draft.hot, draft.hot.state.seq + 1, draft.events)\n"
+        "            try:\n                done = await runs.commit(connection, batch.entries",
+    ),
+    (
+        "            self._tell_commit(hot, first_seq, draft.events)\n            self._snapshot",
+        "            self._snapshot",
+    ),
+    by=(f"{_FANOUT}::test_only_committed_events_are_published", _COMMITTER),
+)
+committer.bug(
+    "who asked is answered before the commit",
+    (
+        "                draft.entry = self._entry(draft)\n",
+        "                draft.entry = self._entry(draft)\n                self._settle(draft)\n",
+    ),
+    by=f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
+)
+committer.bug(
+    "what others wrote in between is skipped",
+    (
+        "        if first_seq == hot.state.seq + 1:\n            hot.state, hot.loaded_at",
+        "        if True:\n            hot.state, hot.loaded_at",
+    ),
+)
+committer.bug(
+    "after an unknown outcome the fence is not raised",
+    ("                draft.hot.refence = draft.hot.mine\n", ""),
+)
+committer.bug(
+    "a commit of unknown outcome is taken for one that did not happen",
+    ("        if fault is Fault.UNKNOWN or installation or (", "        if installation or ("),
+    by=f"{_COMMITTER}::test_after_a_commit_of_unknown_outcome_the_answer_is_the_first_outcome",
+)
+committer.bug(
+    "a data error condemns the whole batch",
+    (
+        "            middle = len(drafts) // 2\n"
+        "            return [_Batch(drafts[:middle]), _Batch(drafts[middle:])]\n",
+        "            for draft in drafts:\n                self._condemn(draft, error)\n            return []\n",
+    ),
+)
+committer.bug(
+    "half of a batch that was refused is forgotten",
+    ("return [_Batch(drafts[:middle]), _Batch(drafts[middle:])]", "return [_Batch(drafts[:middle])]"),
+    by=f"{_COMMITTER}::test_a_result_that_the_database_refuses_needs_attention_while_all_others_go_on",
+)
+committer.bug(
+    "a run that has lost three times is never taken alone",
+    ("        if hot.losses >= LOSSES_BEFORE_ALONE:\n", "        if False:\n"),
+    by=f"{_COMMITTER}::test_who_lost_three_times_takes_the_run_alone_and_wins",
+)
+committer.bug(
+    "a decision is taken alone as if it were fresh for ever",
+    ("                hot.loaded_at = min(hot.loaded_at, began)\n", ""),
+)
+committer.bug(
+    "who lost decides again on the state that lost",
+    (
+        "        hot.losses += 1\n        self._give_back(draft)\n        self._load_again(hot)",
+        "        hot.losses += 1\n        self._give_back(draft)\n        self._lane(hot).add(hot)",
+    ),
+    by=f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
+)
+committer.bug(
+    "the commands of an entry that lost are forgotten",
+    ("        hot.asks.extendleft(reversed(draft.asks))\n", ""),
+    by=f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
+)
+committer.bug(
+    "the commands of an entry that lost come back in the other order",
+    ("        hot.asks.extendleft(reversed(draft.asks))\n", "        hot.asks.extendleft(draft.asks)\n"),
+)
+committer.bug(
+    "the chunks of an entry that lost are forgotten",
+    ("        hot.chunks.extendleft(reversed(draft.chunks))\n", ""),
+)
+committer.bug(
+    "a refusal is given from a state that may be stale",
+    ("            return rejected if fresh else None\n", "            return rejected\n"),
+    by=f"{_COMMITTER}::test_a_refusal_is_based_on_what_others_have_committed",
+)
+committer.bug(
+    "already so is said from a state that may be stale",
+    (
+        "return self._outcome(hot, decision, draft.state, True) if fresh else None",
+        "return self._outcome(hot, decision, draft.state, True)",
+    ),
+)
+committer.bug(
+    "a state proves fresh what came after it was loaded",
+    ("fresh = draft.decides or hot.loaded_at >= ask.arrived or not hot.exists", "fresh = True"),
+    by=f"{_COMMITTER}::test_a_refusal_is_based_on_what_others_have_committed",
+)
+committer.bug(
+    "a run that was not looked for is unknown",
+    ("return _unknown_run(hot) if hot.loaded_at >= ask.arrived else None", "return _unknown_run(hot)"),
+)
+committer.bug(
+    "another tenant's command is carried out",
+    ("        elif ask.tenant not in (None, hot.tenant):\n", "        elif False:\n"),
+    by=f"{_COMMITTER}::test_another_tenant_is_told_that_there_is_no_such_run",
+)
+committer.bug(
+    "a command id with another body gets the first outcome",
+    ("        if known.body_sha != ask.body_sha:\n", "        if False:\n"),
+    by=f"{_COMMITTER}::test_a_command_id_gets_the_first_outcome_in_every_process_and_another_body_is_409",
+)
+committer.bug(
+    "chunks of an attempt that is over are written",
+    (
+        "if landed or not hot.mine or draft.state.attempts.get(chunk.path) != chunk.attempt:",
+        "if landed or not hot.mine:",
+    ),
+)
+committer.bug(
+    "chunks of a run that others hold are sent",
+    (
+        "if landed or not hot.mine or draft.state.attempts.get(chunk.path) != chunk.attempt:",
+        "if landed or draft.state.attempts.get(chunk.path) != chunk.attempt:",
+    ),
+)
+committer.bug(
+    "chunks that have landed are written again",
+    ("if landed or not hot.mine or draft", "if not hot.mine or draft"),
+)
+committer.bug(
+    "a chunk that is older than the state goes back in time",
+    ("            at = max(self.now_ms(), draft.state.at)\n", "            at = self.now_ms()\n"),
+)
+committer.bug(
+    "every claim counts as fresh",
+    (
+        "            hot.suspect = hot.worker is not None or fence != hot.fence + 1\n",
+        "            hot.suspect = False\n",
+    ),
+    by=(
+        "tests/runtime/test_worker.py::test_a_dead_workers_run_claimed_by_a_lost_answer_is_declared_lost_before_it_begins_again",
+        f"{_COMMITTER}::test_a_birth_of_unknown_outcome_is_held_and_performed",
+    ),
+)
+committer.bug(
+    "a claim that was free before counts as fresh whatever its fence",
+    ("hot.suspect = hot.worker is not None or fence != hot.fence + 1", "hot.suspect = hot.worker is not None"),
+    by=("tests/runtime/test_worker.py", f"{_COMMITTER}::test_a_birth_of_unknown_outcome_is_held_and_performed"),
+)
+committer.bug(
+    "who looks on stops who writes",
+    ('            log.error("publishing_failed", run_id=str(hot.id), exc_info=error)\n', "            raise\n"),
+)
+committer.bug(
+    "a fault in one run's decision stops its lane",
+    (
+        "            except Exception as error:\n"
+        "                hot.asks.popleft()\n"
+        "                self._undecidable(hot, ask, error)\n"
+        "                continue\n",
+        "            except LookupError as error:\n"
+        "                hot.asks.popleft()\n"
+        "                self._undecidable(hot, ask, error)\n"
+        "                continue\n",
+    ),
+    by=f"{_COMMITTER}::test_a_fault_in_one_decision_does_not_stop_the_lane",
+)
+committer.bug(
+    "a run that others have moved while a batch was in flight is not loaded",
+    ("            hot.stale = True\n", "            pass\n"),
+)
+committer.bug(
+    "a run that somebody has moved is not loaded again",
+    ("        elif hot.loaded_at < 0:\n            self.refresh(hot.id)\n", ""),
+)
+committer.bug(
+    "a result that can't be stored is tried for ever",
+    (
+        '        hot.asks.appendleft(Ask(c.NeedAttention(reason="what the run would store can\'t be stored"), now))\n',
+        "",
+    ),
+    by=f"{_COMMITTER}::test_a_result_that_the_database_refuses_needs_attention_while_all_others_go_on",
+)
+committer.bug(
+    "who asked for what can't be stored waits for ever",
+    ('            _fail(ask, StoreError(f"the command of run {hot.id} could not be carried out: {error}"))\n', ""),
+    by=f"{_COMMITTER}::test_a_command_that_the_database_refuses_is_an_error_for_who_sent_it_and_for_nobody_else",
+)
+committer.bug(
+    "a command that can't be stored takes those of its entry along",
+    (
+        "            hot.singly = len(draft.asks)\n            self._give_back(draft)\n",
+        "            for ask in draft.asks:\n                self._undecidable(hot, ask, error)\n",
+    ),
+    by=f"{_COMMITTER}::test_a_command_that_the_database_refuses_is_an_error_for_who_sent_it_and_for_nobody_else",
+)
+committer.bug(
+    "a retry takes the slot that it needs from nobody",
+    ('                fields["take_slot"] = _slot_of(hot)\n', "                pass\n"),
+    by=f"{_COMMITTER}::test_a_second_run_of_a_busy_thread_is_refused_and_so_is_a_retry",
+)
+committer.bug(
+    "a run that is busy is due by its timers too",
+    ("due = None if busy or ended else wake_at(state)", "due = None if ended else wake_at(state)"),
+)
+committer.bug(
+    "what a decision cuts off may still be written",
+    ("            cut=draft.cut,\n", ""),
+)
+committer.bug(
+    "a run that waits for time is never due",
+    ("wake_at=None if due is None else values.instant(due),", "wake_at=None,"),
+    by=(f"{_COMMITTER}", "tests/runtime/test_worker.py"),
+)
+committer.bug(
+    "a stop forgets what was asked before it",
+    (
+        "                while self._queued:\n"
+        "                    self._released.clear()\n"
+        "                    await self._released.wait()\n"
+        "        except TimeoutError:",
+        "                pass\n        except TimeoutError:",
+    ),
+    by="tests/runtime/test_service.py",
+)
+committer.bug(
+    "who was not answered at a stop waits for ever",
+    (
+        "            if not answer.done():\n                answer.set_exception(",
+        "            if False:\n                answer.set_exception(",
+    ),
+    by="tests/runtime/test_service.py",
+)
+committer.bug(
+    "what this process holds is evicted from its cache",
+    (
+        "if oldest is hot or oldest.queued or oldest.wants or oldest.mine:",
+        "if oldest is hot or oldest.queued or oldest.wants:",
+    ),
+)
+committer.bug(
+    "the cache has no bounds",
+    ("            if self._cache_bytes <= self._cache_bytes_max:\n", "            if True:\n"),
+    by=f"{_COMMITTER}::test_the_cache_is_bounded_and_what_was_evicted_is_found_again",
+)
+committer.bug(
+    "a run that has ended stays in the cache",
+    ("        elif hot.missing or not hot.exists or hot.state.ended:\n            self._forget(hot)\n", ""),
+    by=("tests/runtime/test_memory.py", f"{_COMMITTER}::test_a_run_that_does_not_exist_is_404_and_may_start_later"),
+)
+committer.bug(
+    "two ids of one start make two runs",
+    (
+        'return _uuid(int.from_bytes(sha256("\\x00".join(parts).encode()).digest()[:16]), version=8)',
+        "return _uuid(int.from_bytes(os.urandom(16)), version=8)",
+    ),
+    by="tests/runtime/test_triggers.py::test_who_dies_after_the_run_was_started_starts_no_second_one",
+)
+
+# --- the worker -------------------------------------------------------------------------------------------------------
+
+worker = Room("hai_flow/runtime/worker.py", _WORKER)
+worker.bug(
+    "a start with a doubtful lease",
+    (
+        "        return not self._stopping and self._heart is not None and self._heart.safe",
+        "        return not self._stopping and self._heart is not None",
+    ),
+    by=f"{_WORKER}::test_what_could_not_begin_while_the_lease_was_doubtful_begins_after_the_next_heartbeat",
+)
+worker.bug(
+    "an attempt that waited for its place begins with a doubtful lease",
+    (
+        "                if not self._may_begin:\n                    hot.tasks.pop(path, None)",
+        "                if False:\n                    hot.tasks.pop(path, None)",
+    ),
+    by=f"{_WORKER}::test_one_that_gets_its_place_while_the_lease_is_doubtful_does_not_begin_either",
+)
+worker.bug(
+    "what could not begin with a doubtful lease never begins",
+    ("            if hot is not None:\n                self.sync(hot)\n", ""),
+    by=f"{_WORKER}::test_what_could_not_begin_while_the_lease_was_doubtful_begins_after_the_next_heartbeat",
+)
+worker.bug(
+    "a heart beats for a stuck loop",
+    (
+        "                if time.monotonic() - self._answered > self._config.lease_seconds / 2:\n"
+        "                    continue  # the loop is stuck: let the lease end\n",
+        "",
+    ),
+)
+worker.bug(
+    "a lease is safe up to its very end",
+    (
+        "return time.monotonic() < self._lease_until - self._config.heartbeat_seconds",
+        "return time.monotonic() < self._lease_until",
+    ),
+)
+worker.bug(
+    "a lease counts from the answer to its renewal",
+    (
+        "                    self._lease_until = sent + self._config.lease_seconds\n",
+        "                    self._lease_until = time.monotonic() + self._config.lease_seconds\n",
+    ),
+)
+worker.bug(
+    "runs that are no longer held are kept",
+    ("            if run_id not in held and not hot.queued:\n", "            if False:\n"),
+    by=f"{_WORKER}::test_a_run_that_a_heartbeat_does_not_name_any_more_is_dropped_and_its_attempts_end",
+)
+worker.bug(
+    "a run that turns out to be held is not looked at",
+    (
+        "            if hot is None or hot.version != each.version or hot.fence != each.fence:\n",
+        "            if hot is not None and hot.version != each.version:\n",
+    ),
+    by=(f"{_WORKER}", f"{_COMMITTER}::test_a_birth_of_unknown_outcome_is_held_and_performed"),
+)
+worker.bug(
+    "a process that could not renew goes on under its id",
+    ('            self._restart = self._spawn(self._start_over(), "start over")\n', ""),
+    by=f"{_WORKER}::test_who_could_not_renew_takes_a_new_id_and_performs_nothing_under_the_old_one",
+)
+worker.bug(
+    "a process that takes a new id keeps what it held",
+    (
+        "        heart, self._heart = self._heart, None\n        self.committer.forget_claims()\n        if heart",
+        "        heart, self._heart = self._heart, None\n        if heart",
+    ),
+    by=f"{_WORKER}::test_who_could_not_renew_takes_a_new_id_and_performs_nothing_under_the_old_one",
+)
+worker.bug(
+    "a dead worker's attempts are begun as if nobody had",
+    ("        if suspect and self._declare_lost(hot):\n            return\n", ""),
+    by=f"{_WORKER}::test_a_dead_workers_run_claimed_by_a_lost_answer_is_declared_lost_before_it_begins_again",
+)
+worker.bug(
+    "an attempt is begun twice",
+    (
+        "            if path not in hot.tasks:\n                self._begin(hot, path, attempt)",
+        "            if True:\n                self._begin(hot, path, attempt)",
+    ),
+    by=f"{_WORKER}::test_more_attempts_than_slots_wait_and_all_are_performed_once",
+)
+worker.bug(
+    "an attempt that is closed goes on",
+    (
+        "                del hot.tasks[path]\n"
+        "                if performing.task is not None:\n"
+        "                    performing.task.cancel()",
+        "                del hot.tasks[path]",
+    ),
+)
+worker.bug(
+    "a run that others hold is performed on",
+    (
+        "        if not hot.mine:\n            self._drop(hot)\n            return\n",
+        "        if not hot.mine:\n            return\n",
+    ),
+    by=f"{_WORKER}::test_a_run_that_a_heartbeat_does_not_name_any_more_is_dropped_and_its_attempts_end",
+)
+worker.bug(
+    "a stop waits until effects have ended by themselves",
+    ('        if state.status == "stopping":\n            self._cancel_what_is_stopped(hot)\n', ""),
+    by=f"{_WORKER}::test_a_stop_cancels_what_is_in_flight",
+)
+worker.bug(
+    "a stop cancels what cleans up",
+    (
+        "            if task is None or task.cancelling() or in_cleanup(path):\n",
+        "            if task is None or task.cancelling():\n",
+    ),
+)
+worker.bug(
+    "a stop tears an attempt out of its own cleaning up",
+    (
+        "            if task is None or task.cancelling() or in_cleanup(path):\n",
+        "            if task is None or in_cleanup(path):\n",
+    ),
+)
+worker.bug(
+    "a long stretch of decisions is not gone on with",
+    ("            self.committer.tell(hot, c.Continue())\n", "            pass\n"),
+)
+worker.bug(
+    "timers of held runs do not fire",
+    ("                    self.committer.tell(hot, c.TimerFired())\n", "                    pass\n"),
+)
+worker.bug(
+    "an effect that raises hangs its run",
+    (
+        '            log.info("tool_raised", run_id=str(hot.id), path=path, exc_info=error)\n            return',
+        "            raise\n            return",
+    ),
+)
+worker.bug(
+    "the text that was streamed last is not written",
+    (
+        "            if message.texts:\n                self._flush(hot, path, number, message)\n        finally:",
+        "        finally:",
+    ),
+)
+worker.bug(
+    "chunks of a message begin to count anew",
+    ("            message.chunks += len(chunks)\n", ""),
+)
+worker.bug(
+    "a text in one piece becomes one chunk of any size",
+    ("for start in range(0, len(text), CHUNK_CHARS_MAX)]", "for start in range(0, len(text), max(1, len(text)))]"),
+    by=f"{_WORKER}::test_text_in_one_piece_of_a_megabyte_becomes_chunks_of_bounded_size",
+)
+worker.bug(
+    "what is in flight at a stop is handed back as if it had not begun",
+    ("        await asyncio.gather(*(self._lose_begun(hot) for hot in list(self._held.values())))\n", ""),
+    by="tests/runtime/test_service.py::test_a_graceful_stop_declares_its_attempts_lost_and_another_goes_on_at_once",
+)
+worker.bug(
+    "a stop hands nothing back",
+    ("            await runs.release_runs(connection, worker, held, self.committer.now())\n", ""),
+    by="tests/runtime/test_service.py::test_a_graceful_stop_declares_its_attempts_lost_and_another_goes_on_at_once",
+)
+worker.bug(
+    "a retry after a while comes at once",
+    ("int(error.retry_after * 1000)", "int(error.retry_after)"),
+    by=("tests/steps/test_python.py", _WORKER),
+)
+
+# --- the clock --------------------------------------------------------------------------------------------------------
+
+service = Room("hai_flow/runtime/service.py", "tests/runtime/test_clock.py")
+service.bug(
+    "a clock that goes back",
+    ("if database_ms >= self.at(arrived) or database_ms + 1 < self.at(sent):", "if True:"),
+)
+service.bug(
+    "a clock that was once ahead stays ahead",
+    ("if database_ms >= self.at(arrived) or database_ms + 1 < self.at(sent):", "if database_ms >= self.at(arrived):"),
+)
+service.bug(
+    "a clock that stands still between two readings",
+    ("return self._read_ms + int((monotonic - self._read_at) * 1000)", "return self._read_ms"),
+)
+service.bug(
+    "a clock that counts seconds for milliseconds",
+    ("int((monotonic - self._read_at) * 1000)", "int(monotonic - self._read_at)"),
+)
+service.bug(
+    "an answer that was long on its way counts from when it was asked for",
+    ("self._read_ms, self._read_at = database_ms, arrived", "self._read_ms, self._read_at = database_ms, sent"),
+)
+
+ROOMS: Final = (fanout, courier, slots, committer, worker, service)
 
 TARGETS: Final[tuple[Target, ...]] = ()

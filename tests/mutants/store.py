@@ -382,22 +382,6 @@ runs.bug(
     ("for start in range(0, len(ids), HINT_IDS_MAX)]", "for start in (0,)]"),
 )
 
-# --- runs: look-ups --------------------------------------------------------------------------------------------------
-
-runs.bug(
-    "a command is looked up in all runs",
-    (
-        "AS k(run_id, command_id)\nJOIN commands c ON c.run_id = k.run_id AND c.command_id",
-        "AS k(run_id, command_id)\nJOIN commands c ON c.command_id",
-    ),
-    by=f"{_COMMIT}::test_a_command_id_is_carried_out_once_and_its_outcome_is_kept",
-)
-runs.bug(
-    "another tenant's slot counts as taken",
-    ("JOIN slots s ON s.tenant = k.tenant AND s.slot = k.slot", "JOIN slots s ON s.slot = k.slot"),
-    by=f"{_COMMIT}::test_a_finished_run_frees_its_slot_in_the_same_commit",
-)
-
 # --- runs: reading ----------------------------------------------------------------------------------------------------
 
 runs.bug(
@@ -529,49 +513,57 @@ signals.bug(
     ("if (stored.type, stored.run_id, stored.data) != (type, run_id, data):", "if False:"),
 )
 signals.bug(
+    "signals of a type become visible in another order than that of their places",
+    ("pg_advisory_xact_lock(hashtextextended(", "length(concat("),
+)
+signals.bug(
     "two processes offer the same signal at once",
     ("SET due_at = now() + $2 FROM due", "SET due_at = now() + 0 * $2 FROM due"),
 )
 signals.bug(
     "due signals come newest first",
-    (
-        "key=lambda signal: (signal.sent_at, signal.id))",
-        "key=lambda signal: (signal.sent_at, signal.id), reverse=True)",
-    ),
+    ("sorted(found, key=lambda signal: signal.place)", "sorted(found, key=lambda signal: -signal.place)"),
 )
 signals.bug(
     "a settled signal is offered again",
-    ("UPDATE signals SET due_at = NULL WHERE", "UPDATE signals SET due_at = now() WHERE"),
+    ("UPDATE signals SET due_at = NULL, undelivered", "UPDATE signals SET due_at = now(), undelivered"),
 )
 signals.bug(
     "a signal for one run is offered to all",
-    ("($3::uuid IS NULL OR run_id = $3) GROUP", "($3::uuid IS NULL OR true) GROUP"),
+    (
+        "query = _ALL_SUBSCRIBERS if signal.run_id is None else _ITS_SUBSCRIBERS",
+        "query = _ALL_SUBSCRIBERS.replace('$3::uuid IS NULL', '($3::uuid IS NULL OR true)')",
+    ),
 )
 signals.bug(
     "a signal is offered to another tenant's runs",
-    ("WHERE tenant = $1 AND type = $2 AND ($3", "WHERE $1::uuid IS NOT NULL AND type = $2 AND ($3"),
+    (
+        "WHERE tenant = $1 AND type = $2 AND $3::uuid IS NULL ORDER",
+        "WHERE $1::uuid IS NOT NULL AND type = $2 AND $3::uuid IS NULL ORDER",
+    ),
+)
+signals.bug(
+    "a signal is offered to another tenant's run",
+    ("run_id = $3 AND type = $2 AND (tenant = $1) IS TRUE\n", "run_id = $3 AND type = $2 AND $1::uuid IS NOT NULL\n"),
 )
 signals.bug(
     "an old subscription that comes late hides the newer one",
-    ("opened_seq = greatest(subscriptions.opened_seq, excluded.opened_seq)", "opened_seq = excluded.opened_seq"),
+    ("      WHERE subscriptions.opened_seq <= excluded.opened_seq\n", ""),
 )
 signals.bug(
     "the end of a subscription takes the one behind it along",
     ("AND type = $2 AND opened_seq <= $3", "AND type = $2 AND $3 IS NOT NULL"),
 )
-signals.bug("a run finds signals for other runs", ("(run_id IS NULL OR run_id = $2)", "(true OR run_id = $2)"))
-signals.bug("a run finds only what was sent to itself", ("(run_id IS NULL OR run_id = $2)", "run_id = $2"))
-signals.bug("a run finds what it has taken", ("AND id <> ALL($5::text[]) AND", "AND $5::text[] IS NOT NULL AND"))
+signals.bug("a run finds signals for other runs", ("AND x.run_id IS NULL AND x.place >", "AND x.place >"))
+signals.bug(
+    "a run finds again what it has read",
+    ("(x.tenant = $1) IS TRUE AND x.place > w.own ORDER", "(x.tenant = $1) IS TRUE AND w.own IS NOT NULL ORDER"),
+)
 signals.bug(
     "a run finds what was sent before it began to wait",
-    ("AND sent_at >= $4 AND (run_id", "AND $4::timestamptz IS NOT NULL AND (run_id"),
+    ("y.run_id IS NULL AND y.sent_at >= $6))", "y.run_id IS NULL AND $6::timestamptz IS NOT NULL))"),
 )
-signals.bug(
-    "a page of signals begins with the last one before", ("(sent_at, id) > ($7, $8)", "(sent_at, id) >= ($7, $8)")
-)
-signals.bug(
-    "signals are found newest first", ("ORDER BY sent_at, id LIMIT $6", "ORDER BY sent_at DESC, id DESC LIMIT $6")
-)
+signals.bug("signals are found newest first", (") s ORDER BY s.place LIMIT $7", ") s ORDER BY s.place DESC LIMIT $7"))
 signals.bug("signals that somebody has yet to offer are forgotten", ("p.due_at IS NULL AND p.sent_at <", "p.sent_at <"))
 signals.bug(
     "signals that a run may still take are forgotten",
@@ -591,10 +583,7 @@ signals.bug(
 )
 signals.bug(
     "older signals of the type that nobody has offered yet are not looked for",
-    (
-        "AND due_at IS NOT NULL AND (sent_at, id) < ($3, $4)",
-        "AND due_at IS NOT NULL AND (sent_at, id) < ($3, $4) AND false",
-    ),
+    ("AND undelivered IS NULL AND place < $3 ORDER", "AND undelivered IS NULL AND place < $3 AND false ORDER"),
 )
 
 # --- slots of concurrency keys ----------------------------------------------------------------------------------------

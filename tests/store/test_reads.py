@@ -86,7 +86,7 @@ async def test_open_pendings_are_the_tenant_s_and_come_newest_first(db: Database
         await commit(db, decision(first.run_id, version, pendings=[row]))
     voted = decision(
         first.run_id, 3, pendings=[PendingRow("a", "approve", "step", b"d", None, b"{}")],
-        votes=[VoteRow("a", "user:x", b"{}"), VoteRow("a", "user:y", b"{}")],
+        votes=[VoteRow("a", "user:x", b"{}"), VoteRow("a", "user:y", b"{}"), VoteRow("b", "user:z", b"{}")],
     )  # fmt: skip
     (newest, oldest) = await pendings.open_pendings(db.api, TENANT, limit=9)
     assert (newest.id, oldest.id) == ("b", "a")
