@@ -5,13 +5,17 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from hai_flow.cli.terminal import FAILED, UsageError, err, out, plural, print_findings, print_json, say
-from hai_flow.errors import Finding
+from hai_flow.errors import DefinitionError, Finding
+
+if TYPE_CHECKING:
+    from hai_flow.definition.children import Child
 
 SUFFIXES: Final = (".yaml", ".yml")
 WORKFLOWS: Final = tuple(f".flow{suffix}" for suffix in SUFFIXES)
@@ -32,7 +36,8 @@ def validate(
     from hai_flow.definition.compiler import check_workflow
 
     sources = dict(sources_of(files))
-    found = {name: check_workflow(source, name) for name, source in sources.items()}
+    children = _Neighbours(sources)
+    found = {name: check_workflow(source, name, children=children.find) for name, source in sources.items()}
     findings = [finding for each in found.values() for finding in each]
     if as_json:
         print_json({"findings": [finding.as_dict() for finding in findings]})
@@ -42,6 +47,38 @@ def validate(
         say(_summary(found), "green" if not findings else None)
     if any(finding.severity == "error" for finding in findings):
         raise typer.Exit(FAILED)
+
+
+class _Neighbours:
+    """The workflows that are checked at once, and those beside them in their folders: what one of them may run.
+
+    Nothing is read before somebody asks for a child.
+    """
+
+    def __init__(self, sources: dict[str, bytes]) -> None:
+        self._sources = sources
+        self._known: dict[tuple[str, int], Child] | None = None
+
+    def find(self, name: str, version: int | None) -> Child | None:
+        """The child of that name and version, or of its highest."""
+        if self._known is None:
+            self._known = dict(self._read())
+        if version is None:
+            version = max((number for known, number in self._known if known == name), default=0)
+        return self._known.get((name, version))
+
+    def _read(self) -> Iterator[tuple[tuple[str, int], Child]]:
+        from hai_flow.definition.children import child_of
+        from hai_flow.definition.compiler import compile_workflow
+
+        folders = {Path(name).parent for name in self._sources if name != "<stdin>"}
+        beside = {
+            str(path): path for folder in folders for path in sorted(folder.glob("*.flow.y*ml")) if path.is_file()
+        }
+        for name in {**dict.fromkeys(self._sources), **beside}:
+            with suppress(DefinitionError, OSError):
+                plan = compile_workflow(self._sources.get(name) or beside[name].read_bytes(), name)
+                yield (plan.name, plan.version), child_of(plan)
 
 
 def sources_of(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:

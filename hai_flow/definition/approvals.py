@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from hai_flow.definition import model, plan
-from hai_flow.definition.document import Path, kind_of, suggestion
+from hai_flow.definition.document import Path, kind_of, shorten, suggestion
 from hai_flow.definition.expressions import CompiledTemplate, Names
 from hai_flow.definition.names import name_fault
 from hai_flow.definition.pieces import Pieces, is_hole, texts
@@ -19,6 +19,7 @@ Kind: TypeAlias = Literal["approve", "approval", "ask"]
 OPTIONS: Final = ("approve", "reject")
 _HANDLERS: Final = ("catch", "finally", "undo")  # an option's handler stands at `~option`, as these do
 _SELECTOR: Final = re.compile(r"(user|role|group):.+|requester|anyone")
+_CHANNEL: Final = re.compile(r"[a-z][a-z0-9_+-]*(:\S.*)?")
 _HOLED: Final = ("default", "enum", "const", "title", "description", "minimum", "maximum")
 _COMBINE: Final = ("same", "min", "max", "first", "last", "list", "any", "all")
 _OUTCOMES: Final[dict[Kind, tuple[str, ...]]] = {
@@ -124,6 +125,12 @@ class Approvals(Pieces):
 
     def notify(self, fields: Mapping[str, Json], at: Path, names: Names) -> tuple[plan.Template, ...]:
         """The texts of `notify`."""
+        for index, text in enumerate(fields.get("notify", ())):
+            if "${{" not in text and not _CHANNEL.fullmatch(text):
+                message = (
+                    f"expected a channel, or channel:whom, such as `email` or `slack:#finance`, found `{shorten(text)}`"
+                )
+                self.reader.warning((*at, "notify", index), "notify.channel", message)
         return tuple(
             self.template(text, (*at, "notify", index), names, text=True)
             for index, text in enumerate(fields.get("notify", ()))
@@ -372,7 +379,7 @@ class Approvals(Pieces):
         at = (*at, "on_deadline")
         items = value if isinstance(value, list) else [value]
         escalations: list[plan.Escalate] = []
-        expiry = None
+        expiry, word, place = None, "", at
         if not items:
             self.reader.error(at, "deadline.outcome", f"expected {_either(words)}, found an empty list")
         for index, item in enumerate(items):
@@ -387,6 +394,12 @@ class Approvals(Pieces):
                 escalations += [stage] if stage else []
             elif word:
                 expiry = self._expiry(word, body, inner, names)
+        if escalations and expiry is None and word == "escalate":
+            message = (
+                f"nothing is said of what comes when this stage's deadline has passed, too: it is `{words[0]}`; write "
+                f"it as the last entry"
+            )
+            self.reader.warning(place, "deadline.end", message)
         return tuple(escalations), expiry or plan.Expiry(words[0])  # type: ignore[arg-type]
 
     def _deadline_item(self, item: Json, at: Path, words: Sequence[str], escalates: bool) -> tuple[str, Json, Path]:

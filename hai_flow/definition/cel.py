@@ -726,11 +726,19 @@ def look_up(scope: Mapping[str, Json], path: Sequence[Segment]) -> Json:
                 return MISSING
             value = value[part]
         else:
-            raise ExpressionError(
-                "expression.error",
-                f"{spell(path[:depth])} is neither an object nor a list: {spell(path)} can't be read",
-            )
+            raise ExpressionError("expression.error", _unreadable(value, path, depth))
     return value
+
+
+def _unreadable(value: Json, path: Sequence[Segment], depth: int) -> str:
+    """Why `path[depth]` can't be read of `value`, which stands at the path before it."""
+    parent, part = spell(path[:depth]), path[depth]
+    if type(value) is list:
+        remedy = f"; write size({parent})" if part in ("length", "size", "count") else "; name an element: [0]"
+        return f"{parent} is a list and has no {part}{remedy}"
+    remedy = f"; write size({parent})" if type(value) is str and part in ("length", "size") else ""
+    found = "text" if type(value) is str else "null" if value is None else "neither an object nor a list"
+    return f"{parent} is {found}: {spell(path[: depth + 1])} can't be read{remedy}"
 
 
 @dataclass(slots=True)

@@ -16,7 +16,8 @@ from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from hai_flow.definition import model, plan
-from hai_flow.definition.approvals import literal_form
+from hai_flow.definition.approvals import OPTIONS, literal_form
+from hai_flow.definition.children import Child, Children, nobody
 from hai_flow.definition.declarations import state_raw
 from hai_flow.definition.document import Document, Path, kind_of, parse
 from hai_flow.definition.expressions import ALWAYS, ENVELOPE, ROOTS, CompiledExpression, Names, Types
@@ -32,27 +33,33 @@ from hai_flow.errors import DefinitionError, Finding
 Json: TypeAlias = Any
 
 
-def compile_workflow(source: bytes, file: str = "<workflow>") -> plan.Plan:
-    """The plan of a workflow. Raises `DefinitionError` with every finding, in document order, if any is an error."""
-    compiled, findings = _compile(source, file)
+def compile_workflow(
+    source: bytes, file: str = "<workflow>", *, children: Children = nobody, stored: bool = False
+) -> plan.Plan:
+    """The plan of a workflow. Raises `DefinitionError` with every finding, in document order, if any is an error.
+
+    `children` finds the workflows that it runs, where they are known. `stored`: it was published, maybe before some of
+    the rules were made; what those refuse is a warning.
+    """
+    compiled, findings = _compile(source, file, children, stored)
     if compiled is None:
         raise DefinitionError(findings)
     return compiled
 
 
-def check_workflow(source: bytes, file: str = "<workflow>") -> list[Finding]:
+def check_workflow(source: bytes, file: str = "<workflow>", *, children: Children = nobody) -> list[Finding]:
     """Every error and warning of a workflow, in document order. Never raises."""
-    return _compile(source, file)[1]
+    return _compile(source, file, children, False)[1]
 
 
-def _compile(source: bytes, file: str) -> tuple[plan.Plan | None, list[Finding]]:
+def _compile(source: bytes, file: str, children: Children, stored: bool) -> tuple[plan.Plan | None, list[Finding]]:
     document = parse(source, file)
-    reader = Reader(document)
+    reader = Reader(document, stored=stored)
     compiled = None
     # Without a whole tree (the scanner stopped) every further finding would be about what could not be read.
     if document.value is not None or not document.findings:
         with suppress(TooMany):
-            compiled = _Compiler(document, reader, source).compile()
+            compiled = _Compiler(document, reader, source, children).compile()
     findings = sorted(reader.findings, key=lambda finding: (finding.line, finding.column))
     if any(finding.severity == "error" for finding in findings):
         return None, findings
@@ -71,8 +78,9 @@ _EVENT: Final = {
 
 
 class _Compiler(Verbs, Triggers):
-    def __init__(self, document: Document, reader: Reader, source: bytes) -> None:
+    def __init__(self, document: Document, reader: Reader, source: bytes, children: Children) -> None:
         super().__init__(reader)
+        self.children = children
         self.document = document
         self.source = source
         self.outline = Outline(reader)
@@ -90,6 +98,7 @@ class _Compiler(Verbs, Triggers):
             return None
         self.read_state(fields.get("state", {}))
         input_schema = self.read_input(fields.get("input", {}))
+        self.itself = (fields.get("name"), fields.get("version"), Child(input_schema))
         steps, clauses, finally_ = self.outline.document(fields)
         self.fail_codes = self.outline.fail_codes
         types = Types(input_schema.raw, state_raw(self.state))
@@ -184,6 +193,9 @@ class _Compiler(Verbs, Triggers):
             case "call":
                 tool = self.tools.get(value.partition(".")[0]) if isinstance(value, str) else None
                 return tool.result.raw if isinstance(tool, plan.FrontendTool) and tool.result is not None else {}
+            case "run":
+                child = self.child(value) if isinstance(value, str) else None
+                return child.output if child is not None else {}
             case "http":
                 return _record(status={"type": "integer"}, headers={}, json={}, text=_TEXT, url=_TEXT)
             case "llm" | "agent" if isinstance(value, Mapping):
@@ -434,7 +446,9 @@ def _envelope(gate: Mapping[str, Json]) -> Json:
     values: Json = {}
     if isinstance(form, Mapping):
         values = {**literal_form(form), "type": ["object", "null"]}
-    return {**ENVELOPE, "properties": {**ENVELOPE["properties"], "values": values}}
+    options = gate.get("options", list(OPTIONS))
+    decision = {"enum": options} if isinstance(options, list) and all(isinstance(o, str) for o in options) else {}
+    return {**ENVELOPE, "properties": {**ENVELOPE["properties"], "values": values, "decision": decision}}
 
 
 def _schema_or_any(raw: Json) -> JsonSchema:

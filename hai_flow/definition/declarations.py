@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -17,6 +18,22 @@ Json: TypeAlias = Any
 
 _TOOL_KINDS: Final = ("python", "mcp", "http", "frontend")
 _TARGET: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
+_SERVICE: Final = ("base_url", "openapi")
+_PROVIDERS: Final = (
+    "anthropic", "azure", "bedrock", "cohere", "deepseek", "google", "groq", "mistral", "ollama", "openai",
+    "openrouter", "together", "vertex", "xai",
+)  # fmt: skip
+_AUTH: Final = {
+    "bearer": "bearer: TOKEN",
+    "basic": "basic: {user: ..., password: ...}",
+    "header": "header: {name: ..., value: ...}",
+}
+_AUTH_KEYS: Final[dict[str, tuple[str, ...]]] = {
+    "bearer": (),
+    "basic": ("user", "password"),
+    "header": ("name", "value"),
+}
+_EMPTY: Final = {"string": '""', "array": "[]", "object": "{}", "integer": "0", "number": "0", "boolean": "false"}
 _MEMBER: Final = re.compile(r"(user|group):.+")
 
 
@@ -66,7 +83,18 @@ class Declarations(Pieces):
         schema = self.schema({key: part for key, part in raw.items() if key != "reduce"}, at)
         if schema is None:
             return None
-        return plan.StateVariable(name, schema, schema.with_defaults(raw.get("default")), reduce)
+        start = schema.with_defaults(raw.get("default"))
+        if "default" not in raw and start is None and reduce is None and schema.findings(None):
+            self._doubt_start(name, raw, at)
+        return plan.StateVariable(name, schema, start, reduce)
+
+    def _doubt_start(self, name: str, raw: Mapping[str, Json], at: Path) -> None:
+        """A variable without default starts null, also where its type has no null."""
+        kind = raw.get("type")
+        empty = _EMPTY.get(kind) if isinstance(kind, str) else None
+        nullable = f", or `type: [{kind}, 'null']` where null is meant" if isinstance(kind, str) else ""
+        message = f"`{name}` starts as null, which its schema does not have; add `default: {empty or '...'}`{nullable}"
+        self.reader.warning(at, "state.starts_null", message, key=True)
 
     def _check_reduce(self, reduce: Json, raw: Mapping[str, Json], at: Path) -> None:
         wanted = {"append": ("array",), "merge": ("object",), "max": ("number", "integer")}.get(reduce or "", ())
@@ -104,6 +132,7 @@ class Declarations(Pieces):
             self._name(name, at, "handle")
             fields = self.reader.fields(model.ModelShape, raw, at, f"the model `{name}`")
             key = self.text(fields, "api_key", at, names.with_roots("secrets"))
+            self._doubt_provider(fields.get("provider", ""), (*at, "provider"))
             self.models[name] = None
             if "provider" in fields and "model" in fields:
                 self.models[name] = plan.Model(
@@ -115,6 +144,12 @@ class Declarations(Pieces):
                     fields.get("temperature"),
                     fields.get("max_tokens"),
                 )
+
+    def _doubt_provider(self, name: str, at: Path) -> None:
+        """Who serves models is the deployment's matter: only a near match is worth a word."""
+        near = [] if name in _PROVIDERS else difflib.get_close_matches(name.lower(), _PROVIDERS, n=1, cutoff=0.8)
+        if near:
+            self.reader.warning(at, "model.provider", f"nobody is known as `{name}`; did you mean `{near[0]}`?")
 
     def read_roles(self, value: Mapping[str, Json]) -> None:
         """Fill `self.roles`."""
@@ -190,9 +225,29 @@ class Declarations(Pieces):
     def _settings(self, fields: Mapping[str, Json], at: Path, names: Names) -> dict[str, plan.Template | None]:
         """`auth`, `headers` and `env`, which may name secrets."""
         names = names.with_roots("secrets")
+        if "auth" in fields:
+            self.check_auth(fields["auth"], (*at, "auth"))
         return {
             key: self.template(fields[key], (*at, key), names) for key in ("auth", "headers", "env") if key in fields
         }
+
+    def check_auth(self, value: Json, at: Path) -> None:
+        """That `auth` is a token, or says in one of the known ways how to authenticate."""
+        if isinstance(value, str) and value:
+            return
+        if not isinstance(value, Mapping) or len(value) != 1 or next(iter(value)) not in _AUTH:
+            keys = " and ".join(f"`{key}`" for key in value) if isinstance(value, Mapping) else ""
+            listed = ", ".join(f"`{{{shape}}}`" for shape in _AUTH.values())
+            message = (
+                f"expected a token such as ${{{{ secrets.NAME }}}}, or one of {listed}, found {keys or kind_of(value)}"
+            )
+            self.reader.warning(at, "auth.kind", message)
+            return
+        ((way, inner),) = value.items()
+        wanted = _AUTH_KEYS[way]
+        given = tuple(inner) if isinstance(inner, Mapping) else ()
+        if (wanted and sorted(given) != sorted(wanted)) or (not wanted and not (isinstance(inner, str) and inner)):
+            self.reader.warning((*at, way), "auth.kind", f"expected `{_AUTH[way]}`, found {kind_of(inner)}")
 
     def _mcp_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
         fields = self.reader.fields(model.McpToolShape, raw, at, f"the tool `{name}`")
@@ -215,6 +270,11 @@ class Declarations(Pieces):
                 message = f"expected a URL or a mapping, found {kind_of(fields['http'])}"
                 self.reader.error((*at, "http"), "shape.value", message)
             return None
+        for key in fields["http"] if isinstance(fields["http"], Mapping) else ():
+            if key not in _SERVICE:
+                hint = suggestion(key, _SERVICE) or f"; the keys are {', '.join(_SERVICE)}"
+                message = f"unknown key `{key}` in the `http` of the tool `{name}`{hint}"
+                self.reader.warning((*at, "http", key), "tool.http", message, key=True)
         allow = tuple(fields["allow"]) if "allow" in fields else None
         effect = fields.get("effect", "write")
         return plan.HttpTool(name, fields["http"], effect, allow, timeout=timeout, **settings)

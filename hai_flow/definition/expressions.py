@@ -56,6 +56,12 @@ _MEMBER_HINTS: Final = {
 }
 
 
+_STATUS: Final[dict[str, Json]] = {
+    "type": "string",
+    "enum": ["pending", "running", "waiting", "finished", "skipped", "failed", "stopped", "undone"],
+}
+
+
 def _closed_object(**properties: Json) -> dict[str, Json]:
     return {
         "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False,
@@ -119,7 +125,7 @@ class Types:
             return _look(self.approvals.get(str(path[1]), ENVELOPE), path[3:], 3, path)
         if member == "error":
             return _look(_FIXED["error"], path[3:], 3, path)
-        return Look({"type": "string"} if path[2:] == ("status",) else {})
+        return Look(_STATUS if path[2:] == ("status",) else {})
 
     def kind(self, path: Sequence[Segment]) -> Kind:
         """The CEL type of the value at `path`."""
@@ -137,6 +143,7 @@ class Look:
     optional: tuple[int, ...] = ()  # lengths of the beginnings of the path that may be absent
     last_optional: bool = False  # the last property itself may be absent
     wrong: tuple[int, str] | None = None  # (index of the segment, message)
+    barren: tuple[int, str] | None = None  # the same of a property that is asked of a list, a text or a number
     root: Json = None  # the schema that references inside `schema` point into
 
 
@@ -152,7 +159,11 @@ def _look(root: Json, rest: Sequence[Segment], depth: int, path: Sequence[Segmen
         properties = schema.get("properties")
         if not isinstance(properties, dict) or part not in properties:
             wrong = _unknown_property(schema, part, path[: depth + index])
-            return Look({}, tuple(optional), False, (depth + index, wrong) if wrong else None, root)
+            barren = _barren(schema, part, path[: depth + index])
+            at = depth + index
+            return Look(
+                {}, tuple(optional), False, (at, wrong) if wrong else None, (at, barren) if barren else None, root
+            )
         raw = resolve(properties[part], root)
         has_default = isinstance(raw, Mapping) and "default" in raw
         last = part not in schema.get("required", ()) and not has_default
@@ -174,6 +185,31 @@ def _unknown_property(schema: Mapping[str, Json], part: str, parent: Sequence[Se
     known = list(properties or ())
     listed = f" (it has {', '.join(known)})" if 0 < len(known) <= 8 else ""
     return f"there is no `{part}` in `{cel.spell(parent)}`{suggestion(part, known) or listed}"
+
+
+_LENGTHS: Final = ("length", "len", "size", "count")
+_BARREN: Final = {
+    "array": "a list",
+    "string": "text",
+    "integer": "a number",
+    "number": "a number",
+    "boolean": "a boolean",
+}
+
+
+def _barren(schema: Mapping[str, Json], part: str, parent: Sequence[Segment]) -> str | None:
+    """Why what is known to be no object has no property `part`, or None where it may be one."""
+    types = schema.get("type")
+    given = [kind for kind in (types if isinstance(types, list) else [types]) if kind != "null"]
+    if not given or not all(kind in _BARREN for kind in given):
+        return None
+    text = cel.spell(parent)
+    remedy = ""
+    if part in _LENGTHS and ("array" in given or "string" in given):
+        remedy = f"; write size({text})"
+    elif given == ["array"]:
+        remedy = f"; write {text}.map(x, x.{part}), or {text}[0].{part}"
+    return f"`{text}` is {_BARREN[str(given[0])]} and has no `{part}`{remedy}"
 
 
 def _kind(schema: Json) -> Kind:
@@ -263,6 +299,9 @@ class Names:
             absent = self.absent.get(f"{path[1]}.{path[2]}") or self.absent.get(str(path[1]))
             if absent is not None and not self._is_known(path[:3], known):
                 return Fault(chain.start, "expression.unguarded", _absent_step(path, absent))
+        look = self.types.look(path if chain.field is None else (*path, chain.field))
+        if look.barren is not None:
+            return Fault(chain.start, "expression.no_object", look.barren[1])
         look = self.types.look(path)
         for length in look.optional:
             if alone and look.last_optional and length == len(path):
@@ -451,7 +490,9 @@ def _compile(source: str, names: Names) -> tuple[Program, _Scanned, list[Fault]]
 
 
 # Codes of doubts: warnings, not errors.
-DOUBTS: Final = frozenset(("expression.enum", "expression.unguarded"))
+DOUBTS: Final = frozenset(("expression.unguarded",))
+# Codes of doubts that new documents are refused for.
+REFUSALS: Final = frozenset(("expression.enum", "expression.no_object"))
 
 
 def _shown(tree: cel.Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
@@ -558,6 +599,9 @@ class _Doubts:
             chain = Chain(tree, whole, start, start + len(path[0].name), None)
             offset = _segment_offset(self.source, chain, wrong[0])
             self.faults.append(Fault(offset, "expression.unknown_property", wrong[1]))
+        barren = _look_inside(items[path[0].name], whole).barren
+        if barren is not None:
+            self.doubts.append(Fault(path[0].offset, "expression.no_object", barren[1]))
         return True
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from hai_flow.definition import plan
 from hai_flow.definition.document import Path, suggestion
-from hai_flow.definition.outline import Draft, Frame, always_ends
+from hai_flow.definition.outline import Clause, Draft, Frame, always_ends
 from hai_flow.definition.pieces import Pieces
 
 Json: TypeAlias = Any
@@ -106,10 +106,32 @@ class _Linter:
         options = [option for option in given if isinstance(option, str)] if isinstance(given, list) else []
         for option in step.handlers:
             self._handler(step, option, options)
+        self._rejection(step)
         for index, option in enumerate(options):
             if option not in ("approve", "reject") and option not in step.handlers and option not in options[:index]:
                 message = f"the option `{option}` needs steps: write `on_decision: {{{option}: [...]}}`"
                 self.reader.error((*step.at, word, "options", index), "decision.no_handler", message)
+
+    def _rejection(self, step: Draft) -> None:
+        """What becomes of a rejection: a `catch` that reads as if it took it, a handler behind which it is raised."""
+        if _takes_rejection(step.catch):
+            return
+        for number, clause in enumerate(step.catch):
+            if "errors" not in clause.fields and "reject" not in step.handlers:
+                message = (
+                    "this takes no rejection: without `errors` it is everything but `approval.*` and `limit.*`; handle "
+                    "one in `on_reject`, or in a clause with `errors: [approval.rejected]`"
+                )
+                self.reader.warning((*step.at, "catch", number), "catch.rejection", message)
+        handler = step.handlers.get("reject")
+        if handler and not always_ends(handler) and not _is_taken_around(step.chain):
+            word = "on_reject" if "on_reject" in step.fields else "on_decision"
+            message = (
+                "behind its last step the rejection is raised, and the run fails with `approval.rejected`; end it with "
+                "`return` or `fail`, or catch the error"
+            )
+            at = (*step.at, word) if word == "on_reject" else (*step.at, word, "reject")
+            self.reader.warning(at, "decision.raises", message, key=True)
 
     def _handler(self, step: Draft, option: str, options: Sequence[str]) -> None:
         at = (*step.at, "on_decision", option)
@@ -178,6 +200,22 @@ class _Linter:
 def _overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     shared = min(len(one), len(other))
     return one[:shared] == other[:shared]
+
+
+def _takes_rejection(clauses: Sequence[Clause]) -> bool:
+    """Whether one of these takes `approval.rejected`."""
+    patterns = {pattern for clause in clauses for pattern in clause.fields.get("errors", ())}
+    return not patterns.isdisjoint(("approval.rejected", "approval.*", "*"))
+
+
+def _is_taken_around(chain: Sequence[Frame]) -> bool:
+    """Whether a block around takes the rejection: by a `catch`, or as the failure of one item."""
+    for frame in chain:
+        if frame.owner is None or frame.is_handler:
+            continue
+        if _takes_rejection(frame.owner.catch) or frame.owner.params.get("on_failure") == "isolate":
+            return True
+    return False
 
 
 def _loop_around(step: Draft) -> Draft | None:

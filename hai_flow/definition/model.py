@@ -545,10 +545,15 @@ class TooMany(Exception):
 
 
 class Reader:
-    """Reads mappings of a document by their shapes and gathers findings."""
+    """Reads mappings of a document by their shapes and gathers findings.
 
-    def __init__(self, document: Document) -> None:
+    `stored`: the document was published, maybe before a rule was made. What such a rule refuses (`refuse`) is then a
+    doubt: what people run goes on.
+    """
+
+    def __init__(self, document: Document, *, stored: bool = False) -> None:
         self.document = document
+        self.stored = stored
         self.findings: list[Finding] = list(document.findings)
         self._left = {"error": FINDINGS_MAX, "warning": FINDINGS_MAX}
         self._wrong = {(finding.line, finding.column): finding.code for finding in document.findings}
@@ -560,6 +565,14 @@ class Reader:
     def warning(self, path: Path, code: str, message: str, *, key: bool = False) -> None:
         """A doubt at the value at `path`, or at its key."""
         self._add("warning", self.document.position(path, key=key), code, message)
+
+    def refuse(self, path: Path, code: str, message: str, *, key: bool = False) -> None:
+        """An error by a rule that stored documents may have been published without."""
+        self._add("warning" if self.stored else "error", self.document.position(path, key=key), code, message)
+
+    def refuse_inside(self, path: Path, offset: int, code: str, message: str) -> None:
+        """As `refuse`, at the character `offset` of the text at `path`."""
+        self._add("warning" if self.stored else "error", self.document.locate(path, offset), code, message)
 
     def error_inside(self, path: Path, offset: int, code: str, message: str) -> None:
         """An error at the character `offset` of the text at `path`."""

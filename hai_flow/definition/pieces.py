@@ -15,6 +15,7 @@ from hai_flow.definition.document import Path, shorten, suggestion
 from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.definition.expressions import (
     DOUBTS,
+    REFUSALS,
     CompiledExpression,
     CompiledTemplate,
     Fault,
@@ -179,12 +180,16 @@ class Pieces:
         try:
             compiled = compile_expression(source, names, condition=True)
             for doubt in compiled.doubts:
-                self.reader.warning_inside(at, doubt.offset, doubt.code, doubt.message)
+                self._doubt(at, doubt)
             return compiled
         except Faults as faults:
             for fault in faults.faults:
                 self.reader.error_inside(at, fault.offset, fault.code, fault.message)
             return None
+
+    def _doubt(self, at: Path, doubt: Fault) -> None:
+        report = self.reader.refuse_inside if doubt.code in REFUSALS else self.reader.warning_inside
+        report(at, doubt.offset, doubt.code, doubt.message)
 
     def text(self, fields: Mapping[str, Json], key: str, at: Path, names: Names) -> CompiledTemplate | None:
         """The text under `key` with its holes; None where there is none."""
@@ -203,8 +208,8 @@ class Pieces:
             place = (*at, *(path[1:] if wrapped else path))
             if fault.code == "expression.hole_in_key":
                 self.reader.error(place, fault.code, fault.message, key=True)
-            elif fault.code in DOUBTS:
-                self.reader.warning_inside(place, fault.offset, fault.code, fault.message)
+            elif fault.code in DOUBTS | REFUSALS:
+                self._doubt(place, fault)
             else:
                 self.reader.error_inside(place, fault.offset, fault.code, fault.message)
 

@@ -129,7 +129,9 @@ def _stages(words: Type, stage: str) -> Type:
 
 _DEADLINE: Final = Key("deadline", DURATION, "how long people have, in wall-clock time, also while the run is paused",
                        default="7d", example="2d")  # fmt: skip
-_NOTIFY: Final = Key("notify", _list(TEXT), "whom to tell, through which channel", example="[slack:#finance, email]")
+_NOTIFY: Final = Key(
+    "notify", _list(TEXT), "whom to tell: a channel, or `channel:whom`", example="[slack:#finance, email]"
+)
 _REMIND: Final = Key("remind", _list(DURATION), "remind so long after (each) opening", example="[4h, 1d]")
 _PAUSE_CLOCK: Final = Key("pause_clock", _enum("run", "stop"), "whether the deadline runs on while the run is paused",
                           default="run", example="stop")  # fmt: skip
@@ -233,7 +235,7 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
         Key("python", LITERAL, "a module (`pkg.mod`, called as `tool.function`), a function (`pkg.mod:fn`, called as "
             "`tool`), or `registered`; the deployment says which count", example="acme.shop"),
         Key("mcp", LITERAL, "the address (or the command) of an MCP server", example="https://erp.internal/mcp"),
-        Key("http", _either(LITERAL, MAPPING), "a described HTTP service",
+        Key("http", _either(LITERAL, MAPPING), "a described HTTP service: `base_url`, `openapi`",
             example="{base_url: https://api.example.com}"),
         Key("frontend", _shape("frontend"), "a tool of the client: the run waits for its answer",
             example="{description: Choose an account, parameters: {type: object, properties: {}}}"),
@@ -242,7 +244,8 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             example="read"),
         Key("allow", _list(LITERAL, 1), "only these functions of the server", example="[search, fetch]",
             beside=("mcp", "http")),
-        Key("auth", ANY, "credentials, by reference", example='"${{ secrets.ERP_TOKEN }}"', beside=("mcp", "http")),
+        Key("auth", ANY, "a token, or `{bearer: ...}`, `{basic: {user, password}}`, `{header: {name, value}}`",
+            example='"${{ secrets.ERP_TOKEN }}"', beside=("mcp", "http")),
         Key("headers", _map(TEXT, "any"), "sent with every request", example='{X-Team: "${{ secrets.TEAM }}"}',
             beside=("mcp", "http")),
         Key("env", _map(TEXT, "any"), "environment of a server that is started",
@@ -364,7 +367,8 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
           for method in ("get", "post", "put", "patch", "delete", "head")),
         Key("query", ANY, "parameters of the address", example='{page: 1}'),
         Key("headers", ANY, "headers", example='{Authorization: "Bearer ${{ secrets.API_TOKEN }}"}'),
-        Key("auth", ANY, "credentials, by reference", example='"${{ secrets.API_TOKEN }}"'),
+        Key("auth", ANY, "a token, or `{bearer: ...}`, `{basic: {user, password}}`, `{header: {name, value}}`",
+            example='"${{ secrets.API_TOKEN }}"'),
         Key("body", ANY, "sent as JSON", example='{order: "${{ input.order }}"}'),
         Key("form", ANY, "sent as a form", example="{grant_type: client_credentials}"),
         Key("text", ANY, "sent as text", example="ping"),

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from hai_flow.definition import model, plan
 from hai_flow.definition.approvals import Approvals
+from hai_flow.definition.children import Child, Children, nobody
 from hai_flow.definition.declarations import Declarations
 from hai_flow.definition.document import Path, kind_of, shorten, suggestion
 from hai_flow.definition.expressions import Names
@@ -32,6 +33,9 @@ _EMITTED: Final[dict[str, type[Any]]] = {
 
 class Verbs(Approvals, Declarations):
     """Compiles parameters. The declarations it checks them against are filled in before the first verb."""
+
+    children: Children = staticmethod(nobody)
+    itself: tuple[Json, Json, Child | None] = (None, None, None)  # name, version, and what a parent knows of it
 
     def verb(self, draft: Draft, names: Names) -> plan.Verb | None:
         """The verb of a step that is no block; None after a finding."""
@@ -81,7 +85,8 @@ class Verbs(Approvals, Declarations):
         if tool is None or not self._function_fits(tool, function, at, "call: "):
             return None
         if isinstance(tool, plan.FrontendTool):
-            self._check_arguments(tool, arguments, draft)
+            if tool.parameters is not None:
+                self._check_arguments(f"the tool `{tool.name}`", tool.parameters, "call", draft)
             for key in ("retry", "timeout", "approval", "delivery", "idempotency_key"):
                 if key in draft.fields:
                     hint = "people have a `deadline` (in `tools.{name}.frontend`)"
@@ -109,39 +114,33 @@ class Verbs(Approvals, Declarations):
             self.reader.error(at, "tool.function", fault)
         return fault is None
 
-    def _check_arguments(self, tool: plan.FrontendTool, arguments: Mapping[str, Json], draft: Draft) -> None:
-        """The keys of `with` against the declared parameters, and those values that have no holes."""
-        if tool.parameters is None:
-            return
-        raw = tool.parameters.raw
+    def _check_arguments(self, who: str, schema: plan.Schema, code: str, draft: Draft) -> None:
+        """The keys of `with` against a schema, and those values that have no holes. `who` names what is called."""
+        report = self.reader.refuse if code == "run" else self.reader.error
+        raw, arguments = schema.raw, draft.fields.get("with", {})
         properties = raw.get("properties", {})
         at = (*draft.at, "with")
         strangers = [name for name in arguments if name not in properties]
         for name in raw.get("required", ()):
             given = name in arguments or any(suggestion(stranger, [name]) for stranger in strangers)
             if not given and "default" not in properties.get(name, {}):
-                place = at if "with" in draft.fields else (*draft.at, "call")
-                message = f"the tool `{tool.name}` needs the argument `{name}`; add it under `with`"
-                self.reader.error(place, "call.missing_argument", message, key=True)
+                place = at if "with" in draft.fields else (*draft.at, draft.verb)
+                message = f"{who} needs the argument `{name}`; add it under `with`"
+                report(place, f"{code}.missing_argument", message, key=True)
         for name, value in arguments.items():
             if name in properties:
-                self._check_argument(tool, properties[name], value, (*at, name))
-            elif "additionalProperties" not in raw and "patternProperties" not in raw:
+                self._check_argument(who, raw, properties[name], value, (*at, name), code)
+            elif "patternProperties" not in raw and not raw.get("additionalProperties"):
                 hint = suggestion(name, properties) or f"; it takes {', '.join(properties) or 'none'}"
-                message = f"the tool `{tool.name}` has no argument `{name}`{hint}"
-                self.reader.error((*at, name), "call.unknown_argument", message, key=True)
+                report((*at, name), f"{code}.unknown_argument", f"{who} has no argument `{name}`{hint}", key=True)
 
-    def _check_argument(self, tool: plan.FrontendTool, schema: Json, value: Json, at: Path) -> None:
+    def _check_argument(self, who: str, root: Json, schema: Json, value: Json, at: Path, code: str) -> None:
         if any("${{" in text for _, text in texts(value, ())) or not isinstance(schema, Mapping):
             return
-        definitions = (
-            {key: part for key, part in tool.parameters.raw.items() if key in ("$defs", "definitions")}
-            if tool.parameters
-            else {}
-        )
+        definitions = {key: part for key, part in root.items() if key in ("$defs", "definitions")}
         for fault in JsonSchema({**schema, **definitions}).findings(value)[:1]:
-            message = f"the argument does not fit the tool `{tool.name}`: {fault['message']}"
-            self.reader.error(at, "call.argument", message)
+            report = self.reader.refuse if code == "run" else self.reader.error
+            report(at, f"{code}.argument", f"the argument does not fit {who}: {fault['message']}")
 
     def _http(self, value: Json, at: Path, names: Names) -> plan.Http | None:
         fields = self.reader.fields(model.HttpParametersShape, value, at, "`http`")
@@ -159,6 +158,8 @@ class Verbs(Approvals, Declarations):
             if key in fields:
                 here = names.with_roots("secrets") if key in ("headers", "auth") else names
                 parts.append((key, self.template(fields[key], (*at, key), here)))
+        if "auth" in fields:
+            self.check_auth(fields["auth"], (*at, "auth"))
         expect = None
         if "expect" in fields:
             expect = self.condition(fields["expect"], (*at, "expect"), names.with_roots("response"))
@@ -303,8 +304,22 @@ class Verbs(Approvals, Declarations):
             message = f"expected a workflow's name, or name@version, found `{shorten(value)}`{hint}"
             self.reader.error(at, "run.name", message)
             return None
+        known = self.child(value)
+        if known is not None:
+            self._check_arguments(f"the workflow `{value}`", known.input, "run", draft)
         version = child["version"]
         return plan.Run(child["name"], int(version) if version else None, arguments)
+
+    def child(self, reference: str) -> Child | None:
+        """The workflow that `run` names, where it is known. A workflow may run itself."""
+        named = _CHILD.fullmatch(reference)
+        if named is None:
+            return None
+        name, version = named["name"], int(named["version"]) if named["version"] else None
+        own_name, own_version, itself = self.itself
+        if name == own_name and version in (None, own_version):
+            return itself
+        return self.children(name, version)
 
     # -- messages --------------------------------------------------------------------------------------------------
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 from uuid import UUID
 
 from hai_flow.definition import names
+from hai_flow.definition.children import Child, child_of
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.document import suggestion
 from hai_flow.definition.plan import ApiTrigger, EventTrigger, Plan, Run
@@ -95,6 +97,7 @@ class Catalog:
         if other bytes have its name and version.
         """
         plan = replace(compile_workflow(source, file), from_disk=from_disk)
+        await self._check_children(tenant, plan, file)
         missing = missing_runners(plan, self.registry.kinds, file)
         faults = [
             Finding(file, step.line, 1, "error", "step.unavailable", f"step {step.path}: {fault}")
@@ -146,6 +149,19 @@ class Catalog:
             return await self.plan(tenant, bytes.fromhex(digest))
         return (await self.resolve(tenant, reference))[1]
 
+    async def _check_children(self, tenant: UUID, plan: Plan, file: str) -> None:
+        """Check what the plan gives to the workflows that it runs, and reads of them, where they are published.
+
+        Raises DefinitionError.
+        """
+        known: dict[tuple[str, int | None], Child] = {}
+        for run in dict.fromkeys((run.workflow, run.version) for run in self._runs_of(plan)):
+            with suppress(Rejected):
+                reference = run[0] if run[1] is None else f"{run[0]}@{run[1]}"
+                known[run] = child_of((await self.resolve(tenant, reference))[1])
+        if known:
+            compile_workflow(plan.source, file, children=lambda name, version: known.get((name, version)))
+
     async def _unknown_children(self, tenant: UUID, plan: Plan, file: str) -> list[Finding]:
         """The child runs whose workflow is not published. A workflow may run itself."""
         faults = []
@@ -175,7 +191,7 @@ class Catalog:
 
     def _compiled(self, source: bytes, file: str) -> Plan:
         plan = self._plans.get(sha256(source).digest())
-        return plan or self._keep(compile_workflow(source, file))
+        return plan or self._keep(compile_workflow(source, file, stored=True))
 
     def _keep(self, plan: Plan) -> Plan:
         self._plans[plan.sha256] = plan

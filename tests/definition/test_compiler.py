@@ -25,7 +25,7 @@ input:
 state:
   log: {type: array, items: {type: string}, default: [], reduce: append}
   status: {type: string, default: new}
-  workflowItems: {type: object}
+  workflowItems: {type: [object, 'null']}
 tools:
   shop: {python: acme.shop, effect: read}
   one: {python: "acme.shop:one"}
@@ -224,7 +224,7 @@ WRONG: list[tuple[str, str, str]] = [
     ("input: {type: object, properties: {a: {type: strnig}}}\n", "4:46", "did you mean `string`?"),
     ("input: {type: object, properties: {a: {$ref: 'file:///etc/passwd'}}}\n", "4:46", "inside this schema"),
     ("input: {type: object, properties: {a: {default: '${{ now }}'}}}\n", "4:49", "a schema is literal"),
-    ("state: {log: {type: array, reduce: apend}}\n", "4:36", "'append', 'merge' or 'max'"),
+    ("state: {log: {type: array, default: [], reduce: apend}}\n", "4:49", "'append', 'merge' or 'max'"),
     ("state: {log: {type: string, reduce: append}}\n", "4:37", "needs `type: array`"),
     ("state: {a-b: {type: string}}\n", "4:9", "expected a letter"),
     ("state: {n: {type: integer, default: x}}\n", "4:37", "does not fit"),
@@ -262,10 +262,10 @@ WRONG: list[tuple[str, str, str]] = [
     ("steps: [{approve: {title: a, from: anyone, on_deadline: approv}}]\n", "4:57", "did you mean `approve`?"),
     ("steps: [{approve: {title: a, from: anyone, on_deadline: [escalate: {}]}}]\n", "4:58", "`deadline` is missing"),
     ("steps: [{approve: {title: a, from: anyone, options: [approve]}}]\n", "4:53", "both must be possible"),
-    ("steps: [{set: {lgo: 1}}]\nstate: {log: {type: number}}\n", "4:16", "did you mean `log`?"),
+    ("steps: [{set: {lgo: 1}}]\nstate: {log: {type: number, default: 0}}\n", "4:16", "did you mean `log`?"),
     ("steps: [{set: {/log/0: 1}}]\nstate: {log: {type: array, reduce: append}}\n", "4:16", "not by a pointer"),
-    ("steps: [{set: [{op: add, path: /log}]}]\nstate: {log: {type: number}}\n", "4:16", "`value` is missing"),
-    ("steps: [{set: [{op: ad, path: /log, value: 1}]}]\nstate: {log: {type: number}}\n", "4:21", "'add'"),
+    ("steps: [{set: [{op: add, path: /log}]}]\nstate: {log: {type: number, default: 0}}\n", "4:16", "`value` is"),
+    ("steps: [{set: [{op: ad, path: /log, value: 1}]}]\nstate: {log: {type: number, default: 0}}\n", "4:21", "'add'"),
     ("steps: [{switch: [{when: 'true', steps: []}]}]\n", "4:41", "expected at least 1"),
     ("steps: [{switch: [{default: true, steps: [{say: a}]}, {when: 'true', steps: [{say: b}]}]}]\n", "4:20", "last"),
     ("steps: [{parallel: {a: [{say: x}]}}]\n", "4:20", "expected at least 2"),
@@ -368,7 +368,7 @@ def test_arguments_of_a_frontend_tool_are_checked() -> None:
         ("steps: [{say: 'hi {{ name }}'}]\n", "a hole is written"),
         ("steps: [{approve: {title: a, from: anyone, on_deadline: approve}}]\n", "counts as approval"),
         (OPTIONAL + "steps: [{if: input.o > 5, say: a}]\n", "`input.o` may be absent; guard it"),
-        (OPTIONAL + "steps: [{if: input.c == 'EURO', say: a}]\n", "did you mean `EUR`"),
+        ("models: {m: {provider: opnai, model: x}}\nsteps: [{say: a}]\n", "did you mean `openai`?"),
         ("steps: [{say: a, catch: [{errors: [tool.faild], steps: [{say: b}]}]}]\n", "did you mean `tool.failed`?"),
     ],
 )

@@ -264,7 +264,7 @@ def test_what_is_absent_but_not_optional_raises(hole: str) -> None:
 
 
 def test_a_character_of_a_text_is_not_an_item() -> None:
-    with pytest.raises(ExpressionError, match="neither an object nor a list"):
+    with pytest.raises(ExpressionError, match="is text"):
         rendered("${{ steps.a.output.text[0] }}")
 
 

@@ -292,7 +292,7 @@ def test_what_is_visible_where() -> None:
           - id: gated
             call: t.f
             approval: {from: anyone}
-            on_reject: [{say: "${{ steps.gated.approval.reason }} ${{ error.code }}"}]
+            on_reject: [{say: "${{ steps.gated.approval.reason }} ${{ error.code }}"}, {return: null}]
             undo: {call: t.g, with: {a: "${{ steps.gated.output.id }}"}}
         output: "${{ steps.gated.output }}"
     """)

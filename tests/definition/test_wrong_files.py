@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from hai_flow.definition.compiler import check_workflow
+from hai_flow.definition.compiler import check_workflow, compile_workflow
 
 BASE: Final = """\
 hai: flow/v1
@@ -94,7 +94,7 @@ DOCUMENT: Final[list[Case]] = [
     ),
     (HEAD + "state: {count: «0}\nsteps: [{say: hi}]\n", "shape.type", "default: ..."),
     (HEAD + "state: {n: {type: integer, «initial: 0}}\nsteps: [{say: hi}]\n", "schema.unknown_keyword", "no keyword"),
-    (HEAD + "state: {n: {type: integer, reduce: «sum}}\nsteps: [{say: hi}]\n", "shape.value", "'max'"),
+    (HEAD + "state: {n: {type: integer, default: 0, reduce: «sum}}\nsteps: [{say: hi}]\n", "shape.value", "'max'"),
     ("defaults: {«retries: 3}\nsteps: [{say: hi}]\n", "shape.unknown_key", "did you mean `retry`?"),
     ("defaults: {deadline: «tomorrow}\nsteps: [{say: hi}]\n", "duration.invalid", "1h30m"),
     ("defaults: {model: «smrt}\nsteps: [{say: hi}]\n", "model.unknown", "did you mean `smart`?"),
@@ -231,7 +231,7 @@ BLOCKS: Final[list[Case]] = [
     ("steps: [{switch: «{when: 'true', steps: [{say: a}]}}]\n", "shape.value", "a list"),
     ("steps: [{switch: [{«if: 'true', steps: [{say: a}]}]}]\n", "shape.unknown_key", "did you mean `when`?"),
     ("steps: [{switch: [{«default: true, steps: [{say: a}]}, {when: 'true', steps: [{say: b}]}]}]\n", "switch.default", "move it to the end"),
-    ("steps: [{switch: [{when: input.kind == «'train', steps: [{say: a}]}]}]\n", "?expression.enum", "it is one of"),
+    ("steps: [{switch: [{when: input.kind == «'train', steps: [{say: a}]}]}]\n", "expression.enum", "it is one of"),
     ("steps: [{parallel: «[{say: a}, {say: b}]}]\n", "shape.value", "a mapping"),
     ("steps: [{parallel: {a: «{say: a}, b: [{say: b}]}}]\n", "shape.type", "begin each step with `- `"),
     ("steps: [{parallel: {a: [{say: a}], b: [{say: b}]}, join: «first}]\n", "shape.value", "'any'"),
@@ -344,7 +344,32 @@ NAMES: Final[list[Case]] = [
     ("steps: [{say: '${{ length«(input.kind) }}'}]\n", "expression.unknown_function", ""),
 ]  # fmt: skip
 
+SILENT: Final[list[Case]] = [
+    ("steps: [{say: '${{ «input.items.length }}'}]\n", "expression.no_object", "write size(input.items)"),
+    ("steps: [{say: a, if: «input.kind.length > 2}]\n", "expression.no_object", "is text and has no `length`; write size(input.kind)"),
+    ("steps: [{say: '${{ «input.items.name }}'}]\n", "expression.no_object", "input.items.map(x, x.name)"),
+    ("steps: [{say: '${{ input.items.map(i, «i.name.length) }}'}]\n", "expression.no_object", "size(i.name)"),
+    ("steps: [{id: a, approve: {title: a, from: anyone}}, {say: a, if: steps.a.output.decision == «'aprove'}]\n", "expression.enum", "did you mean `approve`?"),
+    ("steps: [{id: a, approve: {title: a, from: anyone}}, {say: a, if: steps.a.approval.decision == «'approved'}]\n", "expression.enum", "approve, reject"),
+    ("steps: [{id: a, say: a}, {say: b, if: steps.a.status == «'done'}]\n", "expression.enum", "finished"),
+    (HEAD + "state: {«url: {type: string}}\nsteps: [{say: a}]\n", "?state.starts_null", 'add `default: ""`'),
+    ("steps: [{call: mail.send, approval: {from: anyone}, catch: [«{steps: [{say: a}]}]}]\n", "?catch.rejection", "on_reject"),
+    ("steps: [{call: mail.send, approval: {from: anyone}, «on_reject: [{say: a}]}]\n", "?decision.raises", "`return`"),
+    ("steps: [{call: mail.send, approval: {from: anyone}, on_decision: {«reject: [{say: a}]}}]\n", "?decision.raises", "`return`"),
+    (HEAD + "models: {m: {provider: «opnai, model: x}}\nsteps: [{say: a}]\n", "?model.provider", "did you mean `openai`?"),
+    (HEAD + "tools: {t: {mcp: 'https://a', auth: «{whatever}}}\nsteps: [{say: a}]\n", "?auth.kind", "bearer: TOKEN"),
+    (HEAD + "tools: {t: {mcp: 'https://a', auth: {basic: «x}}}\nsteps: [{say: a}]\n", "?auth.kind", "basic: {user: ..., password: ...}"),
+    ("steps: [{http: {get: 'https://a', auth: «{token: x}}}]\n", "?auth.kind", "found `token`"),
+    ("steps: [{ask: {title: a, form: {properties: {}}, notify: [«carrier pigeon]}}]\n", "?notify.channel", "slack:#finance"),
+    (HEAD + "tools: {t: {http: {«base_ulr: 'https://a'}}}\nsteps: [{say: a}]\n", "?tool.http", "did you mean `base_url`?"),
+    ("steps: [{approve: {title: a, from: role:x, on_deadline: [«{escalate: {from: role:y, deadline: 1d}}]}}]\n", "?deadline.end", "it is `reject`"),
+    ("steps: [{run: sample, «with: {amount: 1, kind: taxi}}]\n", "run.missing_argument", "needs the argument `items`"),
+    ("steps: [{run: sample, with: {amount: 1, kind: taxi, items: [], «knid: a}}]\n", "run.unknown_argument", "did you mean `kind`?"),
+    ("steps: [{run: sample@1, with: {amount: «x, kind: taxi, items: []}}]\n", "run.argument", "number"),
+]  # fmt: skip
+
 GROUPS: Final = {
+    "silent": SILENT,
     "yaml": YAML, "document": DOCUMENT, "triggers": TRIGGERS, "declarations": DECLARATIONS, "steps": STEPS,
     "effects": EFFECTS, "state_and_time": STATE_AND_TIME, "blocks": BLOCKS, "people": PEOPLE, "names": NAMES,
 }  # fmt: skip
@@ -364,6 +389,14 @@ def test_one_mistake_is_answered_by_one_finding_that_points_at_it(text: str, cod
     assert (found[0].line, found[0].column) == place, shown
     assert words in found[0].message
     assert found[0].file == "f"
+
+
+def test_what_was_published_before_a_rule_still_runs() -> None:
+    """A document in the database has passed the rules of its day."""
+    for text, code, _ in SILENT:
+        whole = (text if text.startswith("hai:") else BASE + text).replace("«", "").encode()
+        warnings = compile_workflow(whole, stored=True).warnings
+        assert [(each.code, each.severity) for each in warnings] == [(code.removeprefix("?"), "warning")]
 
 
 def test_the_corpus_is_large_enough_and_its_base_is_sound() -> None:

@@ -98,7 +98,7 @@ async def test_a_child_that_fails_is_the_cause_of_its_parents_failure(make: Make
 
 async def test_an_input_that_the_child_does_not_take_fails_the_step(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
-    parent = await begin(runtime, "echo", "{value: 5}")
+    parent = await begin(runtime, "echo", "{value: '${{ size([1]) }}'}")
     await until(lambda: is_now(runtime, parent, "failed"))
     error = (await state_of(runtime, parent)).error
     assert error is not None
@@ -285,3 +285,15 @@ async def test_a_commit_of_unknown_outcome_starts_one_child(
     await until(lambda: is_now(runtime, parent, "finished"))
     assert broken.is_set()
     assert await eye.fetchval("SELECT count(*) FROM runs") == 2
+
+
+async def test_publishing_checks_what_is_given_to_a_published_child(make: Make) -> None:
+    runtime = await make(performs=True)
+    await publish(
+        runtime,
+        "takes_text",
+        "input: {type: object, required: [text], properties: {text: {type: string}}}\nsteps: [{say: hi}]\n",
+    )
+    with pytest.raises(DefinitionError, match="has no argument `txt`; did you mean `text`"):
+        await publish(runtime, "gives_more", "steps: [{run: takes_text, with: {txt: a}}]\n")
+    await publish(runtime, "gives_text", "steps: [{run: takes_text, with: {text: a}}]\n")

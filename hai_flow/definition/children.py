@@ -1,0 +1,49 @@
+"""What is known of a workflow that another one runs: its input, and the keys of its output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from hai_flow.definition import plan
+
+Json: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A workflow as its parents see it. `output` is a JSON Schema; `{}` where nothing is known."""
+
+    input: plan.Schema
+    output: Json = field(default_factory=dict)
+
+
+Children: TypeAlias = Callable[[str, int | None], Child | None]
+"""Finds a child by its name and version (None: the latest); None where it is not known."""
+
+
+def nobody(name: str, version: int | None) -> Child | None:
+    """No child is known."""
+    return None
+
+
+def child_of(compiled: plan.Plan) -> Child:
+    """What parents may know of a workflow."""
+    results = list(_results(compiled))
+    keys: dict[str, Json] = {}
+    for result in results:
+        if not isinstance(result, Mapping):
+            return Child(compiled.input)
+        keys |= {key: {} for key in result}
+    output = {"type": "object", "properties": keys, "required": list(keys), "additionalProperties": False}
+    return Child(compiled.input, output if results else {})
+
+
+def _results(compiled: plan.Plan) -> Iterator[Json]:
+    """What each end of the workflow gives, as written."""
+    if compiled.output is not None:
+        yield compiled.output.written
+    for step in compiled.steps.values():
+        if isinstance(step.verb, plan.Return):
+            yield step.verb.value.written
