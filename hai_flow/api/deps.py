@@ -15,6 +15,8 @@ from hai_flow.api.admission import Admission
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, read_body
 from hai_flow.api.stream import EventStream, Pieces
 from hai_flow.engine import commands as c
+from hai_flow.engine.decide import as_of
+from hai_flow.engine.jobs import next_due
 from hai_flow.engine.selectors import NotASelector, acting_as
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
@@ -122,6 +124,15 @@ class Access:
                 f"this server takes no workflows over the network; set {variable('publish')}=1 where it runs if "
                 "those who can call it may do all that its tools can.",
             )
+
+    async def current(self, state: RunState) -> RunState:
+        """The run in `state` as an answer finds it now: deadlines hold, whether or not their timers have fired."""
+        now = self.runtime.committer.now_ms()
+        due = next_due(state, attempts=False)
+        if due is None or due.at > now:
+            return state
+        plan = await self.runtime.catalog.plan(self.tenant, bytes.fromhex(state.sha256))
+        return as_of(plan, state, now)
 
     async def submit(
         self,

@@ -16,7 +16,7 @@ from hai_flow.api.bodies import Body, CheckedRoute
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
 from hai_flow.api.problems import WITH_BODY, documented
-from hai_flow.api.views import pending_row_view, pending_view
+from hai_flow.api.views import open_pending_view, pending_row_view, pending_view
 from hai_flow.engine import commands as c
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.state import PendingState
@@ -40,13 +40,20 @@ class DecideBody(Body):
 
 
 async def _find(access: Access, id: str) -> tuple[UUID, PendingState]:
-    """The pending and its run. Raises Rejected 404."""
+    """The pending as an answer finds it now, and its run. Raises Rejected 404."""
     run_id = run_of_pending(id)
     state = None if run_id is None else await access.find_state(run_id)
-    found = None if state is None else state.pendings.get(id)
-    if run_id is None or found is None:
+    if run_id is None or state is None or id not in state.pendings:
         raise Rejected(404, "pending_unknown", f"there is no pending {id[:100]!r}.")
-    return run_id, found
+    return run_id, (await access.current(state)).pendings[id]
+
+
+async def _shown(access: Access, row: pendings.Pending) -> dict[str, Any] | None:
+    """The open pending of a list. None: it is open no more, for its deadline has passed and no timer has fired yet."""
+    if row.deadline is None or row.deadline > access.runtime.committer.now():
+        return pending_row_view(row)
+    run_id, pending = await _find(access, row.id)
+    return open_pending_view(str(run_id), pending.opened) if pending.status == "open" else None
 
 
 @router.get("", response_model=None, responses={**documented(), 200: {"model": shapes.PendingPage}})
@@ -57,8 +64,9 @@ async def list_pendings(access: CurrentAccess, limit: PageLimit = 50, cursor: Pa
         raise bad_cursor()
     found = await pendings.open_pendings(access.pool, access.tenant, limit=limit + 1, before=before)
     last = found[limit - 1] if len(found) > limit else None
+    shown = [await _shown(access, pending) for pending in found[:limit]]
     return {
-        "items": [pending_row_view(pending) for pending in found[:limit]],
+        "items": [each for each in shown if each is not None],
         "next_cursor": None if last is None else encode_cursor(last.opened_at, last.id),
     }
 

@@ -119,13 +119,12 @@ def _started_view(started: Started) -> dict[str, Json]:
 
 def pending_row_view(pending: Pending) -> dict[str, Json]:
     """A pending as lists show it."""
-    opened = decode_pending(pending.body)
-    return {
-        "run_id": str(pending.run_id),
-        "status": pending.status,
-        "opened_at": _ms(opened.at),
-        **_opened_view(opened),
-    }
+    return {**open_pending_view(str(pending.run_id), decode_pending(pending.body)), "status": pending.status}
+
+
+def open_pending_view(run_id: str, opened: PendingOpened) -> dict[str, Json]:
+    """A pending that is open as lists show it."""
+    return {"run_id": run_id, "status": "open", "opened_at": _ms(opened.at), **_opened_view(opened)}
 
 
 def pending_view(run_id: str, pending: PendingState) -> dict[str, Json]:

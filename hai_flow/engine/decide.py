@@ -49,7 +49,7 @@ from hai_flow.errors import Rejected
 
 Json: TypeAlias = Any
 
-__all__ = ["DEFAULT_LIMITS", "Decision", "Limits", "decide"]
+__all__ = ["DEFAULT_LIMITS", "Decision", "Limits", "as_of", "decide"]
 
 
 def decide(
@@ -68,6 +68,18 @@ def decide(
     children.tell_parent(draft, state)
     slots.tell_freed(draft, state)
     return msgspec.structs.replace(draft.decision(outcome), undecided=undecided)
+
+
+def as_of(plan: Plan, state: RunState, now: int, limits: Limits = DEFAULT_LIMITS) -> RunState:
+    """The run as whatever is decided at `now` finds it, with all that is due by itself. For who looks at what is open:
+    that no timer has fired yet makes nobody's answer good. Nothing of it is committed, so show no more of it than that.
+    """
+    done = False
+    while not done:
+        draft = Draft(plan, state, max(now, state.at), limits)
+        done = _pass_time(draft, draft.clock, attempts=False)
+        done, state = done or draft.state is state, draft.state
+    return state
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
