@@ -14,7 +14,7 @@ Anything else that escapes is a bug of ours: assert it, do not handle it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 
@@ -23,11 +23,23 @@ class HaiFlowError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Edit:
+    """A piece of a text, from (`line`, `column`) to before (`end_line`, `end_column`), and what is to stand there."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One mistake (or doubt) in one place of a document.
 
     `line` and `column` count from 1; 0 means that the finding concerns the whole document. `message` says what was
-    expected, what was found and what to do.
+    expected, what was found and what to do. What it is about ends before `end_line`, `end_column` (0: not known); `fix`
+    mends it, where it is certain what was meant.
     """
 
     file: str
@@ -36,6 +48,9 @@ class Finding:
     severity: Literal["error", "warning"]
     code: str
     message: str
+    end_line: int = 0
+    end_column: int = 0
+    fix: tuple[Edit, ...] = ()
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
@@ -51,6 +66,9 @@ class Finding:
             "severity": self.severity,
             "code": self.code,
             "message": self.message,
+            "end_line": self.end_line or self.line,
+            "end_column": self.end_column or self.column,
+            "fix": [asdict(edit) for edit in self.fix],
         }
 
 

@@ -248,6 +248,14 @@ class WorkflowSummary(Version):
     created_at: str
 
 
+class Edit(Shape):
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+
+
 class Finding(Shape):
     file: str
     line: int
@@ -255,6 +263,9 @@ class Finding(Shape):
     severity: Literal["error", "warning"]
     code: str
     message: str
+    end_line: int
+    end_column: int
+    fix: list[Edit]
 
 
 class PublishedWorkflow(WorkflowSummary):

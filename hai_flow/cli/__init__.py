@@ -10,6 +10,7 @@ never sees a web framework.
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
 import typer
@@ -30,6 +31,13 @@ class _Commands(TyperGroup):
         except HaiFlowError as error:
             explain(error)
             raise typer.Exit(exit_code_of(error)) from None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        word = args[0] if args else ""
+        near = difflib.get_close_matches(word, self.commands, n=1)
+        if word not in self.commands and near and not word.startswith("-"):
+            ctx.fail(f"No such command '{word}'. Did you mean '{near[0]}'?")
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)

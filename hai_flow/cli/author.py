@@ -31,11 +31,14 @@ FilesArgument = Annotated[
 def validate(
     files: FilesArgument,
     as_json: Annotated[bool, typer.Option("--json", help='Print {"findings": [...]}.')] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Mend in the files what is only misspelt.")] = False,
 ) -> None:
     """Check workflows offline: every mistake at once, with file, line and column."""
     from hai_flow.definition.compiler import check_workflow
 
     sources = dict(sources_of(files))
+    if fix:
+        sources = {name: _fixed(name, source) for name, source in sources.items()}
     children = _Neighbours(sources)
     found = {name: check_workflow(source, name, children=children.find) for name, source in sources.items()}
     findings = [finding for each in found.values() for finding in each]
@@ -47,6 +50,31 @@ def validate(
         say(_summary(found), "green" if not findings else None)
     if any(finding.severity == "error" for finding in findings):
         raise typer.Exit(FAILED)
+
+
+_ROUNDS_MAX: Final = 20  # what could not be read before may need an edit, too
+
+
+def _fixed(name: str, source: bytes) -> bytes:
+    """The document with the edits of its findings made, in its file too. Raises UsageError where that can't be."""
+    from hai_flow.definition.compiler import check_workflow
+    from hai_flow.definition.fixes import fixed
+
+    if name == "<stdin>":
+        raise UsageError("--fix needs files: what comes from standard input has no place to be written to.")
+    before = source
+    for _ in range(_ROUNDS_MAX):
+        findings = check_workflow(source, name)
+        if not any(finding.fix for finding in findings):
+            break
+        source = fixed(source.decode("utf-8-sig"), findings).encode()
+    if source != before:
+        try:
+            Path(name).write_bytes(source)
+        except OSError as error:
+            raise UsageError(f"{name}: expected a file that can be written: {error.strerror}.") from None
+        say(f"{name}: changed")
+    return source
 
 
 class _Neighbours:

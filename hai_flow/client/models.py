@@ -99,8 +99,18 @@ class Decision(Pending, frozen=True, kw_only=True):
     already: bool
 
 
+class Edit(msgspec.Struct, frozen=True):
+    """A piece of a text, from (`line`, `column`) to before (`end_line`, `end_column`), and what is to stand there."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+
+
 class Finding(msgspec.Struct, frozen=True):
-    """A mistake in a workflow (or a doubt: `severity` warning). Lines and columns count from 1."""
+    """A mistake in a workflow (or a doubt: `severity` warning). Lines and columns count from 1. `fix` mends it."""
 
     file: str
     line: int
@@ -108,6 +118,9 @@ class Finding(msgspec.Struct, frozen=True):
     severity: str
     code: str
     message: str
+    end_line: int = 0
+    end_column: int = 0
+    fix: list[Edit] = []
 
 
 class Validation(msgspec.Struct, frozen=True):

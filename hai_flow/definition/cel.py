@@ -110,7 +110,7 @@ def parse(source: str) -> Tree:
     try:
         serialized = _SYNTAX.compile(source, disable_check=True).serialize()
     except Exception as error:  # pybind raises RuntimeError, TypeError or SystemError
-        raise Faults(_faults(str(error), source, ())) from None
+        raise Faults(_habits(source) or _faults(str(error), source, ())) from None
     try:
         tree = read_tree(serialized)
     except RecursionError:
@@ -125,10 +125,49 @@ def parse(source: str) -> Tree:
 
 # -- messages of the library ---------------------------------------------------------------------------------------
 
+# What other languages write: the CEL for it, or a sentence.
+_HABITS: Final = {
+    "and": "&&", "or": "||", "not": "!", "===": "==", "!==": "!=", "?.": ".?",
+    "??": "a default is written a.?b.orValue(c)",
+    "is": "== or !=",
+    "${{": "this is an expression already; drop the `${{ }}`",
+    "|": "there are no filters; call a function, such as size(x), x.join(', ')",
+}  # fmt: skip
+_TOKEN: Final = re.compile(
+    r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|//[^\n]*|===|!==|\?\?|\?\.|\$\{\{|\|\||\||[A-Za-z_]\w*|."
+)
+
+
+def _habits(source: str) -> list[Fault]:
+    """The first habit of another language in a source that can't be read."""
+    before = ""
+    for token in _TOKEN.finditer(source):
+        word = token.group()
+        remedy = _HABITS.get(word) if before != "." else None
+        if remedy is not None:
+            written = f"`{remedy}`" if word in ("and", "or", "not", "===", "!==", "?.") else remedy
+            verb = "write " if " " not in remedy or word == "is" else ""
+            return [Fault(token.start(), "expression.syntax", f"`{word}` is not CEL; {verb}{written}")]
+        before = word if word.strip() else before
+    return []
+
+
 _MESSAGE = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
 _HINTS: Final = {
     "length": "use size(x)",
     "len": "use size(x)",
+    "not": "write !(...)",
+    "count": "use size(x)",
+    "now": "`now` is a value: write now, without ()",
+    "str": "use string(x)",
+    "float": "use double(x)",
+    "default": "write a.?b.orValue(c)",
+    "coalesce": "write a.?b.orValue(c)",
+    "format": 'write "%s".format([x])',
+    "find": "use filter(x, ...)[0]",
+    "some": "use exists(x, ...)",
+    "any": "use exists(x, ...)",
+    "every": "use all(x, ...)",
     "sum": "there is no sum; let a tool compute it",
     "sort": "there is no sort; let a tool do it",
     "bind": "cel.bind is not part of flow/v1; use a `set` step",
@@ -181,7 +220,7 @@ def _translated(message: str) -> tuple[str, str]:
         return "expression.type", _overload_message(overload[1], overload[2])
     undeclared = re.match(r"undeclared reference to '(.+?)'", message)
     if undeclared:
-        hint = _HINTS.get(undeclared[1], "see the functions of LANGUAGE section 11")
+        hint = _HINTS.get(undeclared[1], "`hai-flow grammar` lists the functions")
         return "expression.unknown_function", f"there is no function `{undeclared[1]}`; {hint}"
     if message.startswith("Syntax error"):
         return "expression.syntax", f"can't read this expression: {_short_syntax(message)}"
@@ -216,6 +255,8 @@ def _overload_message(function: str, types: str) -> str:
     shown = shown.removeprefix("@")
     if shown == "==" or shown == "!=":
         return f"`{shown}` compares {given.replace(', ', ' with ')}, which can never be equal"
+    if shown == "+" and "string" in given:
+        return f"`+` can't join ({given}); write string(x) around what is no text, or use a text with holes"
     if "int" in given and "double" in given:
         return f"`{shown}` can't mix {given.replace(', ', ' and ')}; write double(x) or int(x)"
     if shown == "?_:":

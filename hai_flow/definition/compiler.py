@@ -21,6 +21,7 @@ from hai_flow.definition.children import Child, Children, nobody
 from hai_flow.definition.declarations import state_raw
 from hai_flow.definition.document import Document, Path, kind_of, parse
 from hai_flow.definition.expressions import ALWAYS, ENVELOPE, ROOTS, CompiledExpression, Names, Types
+from hai_flow.definition.fixes import completed
 from hai_flow.definition.lint import lint
 from hai_flow.definition.model import Reader, TooMany
 from hai_flow.definition.outline import Chain, Clause, Draft, Frame, Outline
@@ -61,6 +62,7 @@ def _compile(source: bytes, file: str, children: Children, stored: bool) -> tupl
         with suppress(TooMany):
             compiled = _Compiler(document, reader, source, children).compile()
     findings = sorted(reader.findings, key=lambda finding: (finding.line, finding.column))
+    findings = completed(document, findings)
     if any(finding.severity == "error" for finding in findings):
         return None, findings
     assert compiled is not None, "a document without errors compiles"

@@ -82,6 +82,7 @@ class Document:
     value: Json
     findings: tuple[Finding, ...]
     root: Node | None
+    broken: frozenset[int] = frozenset()  # lines that YAML could not read; what stands there now is a filler
 
     def position(self, path: Path, key: bool = False) -> tuple[int, int]:
         """(line, column) of the value at `path`, or of its key; of the nearest existing parent where it is absent."""
@@ -182,8 +183,47 @@ def parse(source: bytes, file: str = "<workflow>", *, strict: bool = False) -> D
             again = _read(_Builder(file), text, masked(text, flow=True))  # braces of a hole inside of braces of YAML
             builder = again if _reads_further(again, builder) else builder
         root = builder.root
+        if root is None and not strict:
+            mended = _mended(builder, file, text)
+            if mended is not None:
+                return mended
     findings = tuple(sorted(builder.findings, key=lambda finding: (finding.line, finding.column)))
     return Document(file, text or "", root.value if root else None, findings, root)
+
+
+_MENDS_MAX: Final = 8
+_LINE = re.compile(r"([ \t]*(?:- +)*)((?:[\w-]+:(?: +|$))?)(.*)")
+
+
+def _mended(builder: _Builder, file: str, text: str) -> Document | None:
+    """The document without the lines that YAML can't read, so that one such line hides nothing else; None if too many.
+
+    A filler as long as the line's value stands there, and so everything else keeps its place.
+    """
+    found: list[Finding] = []
+    lines = builder.hidden.text.split("\n")
+    broken: dict[int, int] = {}  # line -> how often it was in the way
+    for _ in range(_MENDS_MAX):
+        first = min(builder.findings, key=lambda finding: (finding.line, finding.column), default=None)
+        if first is None or first.code != "yaml.syntax" or not first.line <= len(lines) or broken.get(first.line) == 2:
+            return None
+        found += [] if first.line in broken else [first]
+        broken[first.line] = broken.get(first.line, 0) + 1
+        lines[first.line - 1] = _filler(lines[first.line - 1], whole=broken[first.line] > 1)
+        builder = _read(_Builder(file), text, Masked("\n".join(lines), builder.hidden.back))
+        if builder.root is not None:
+            findings = sorted([*found, *builder.findings], key=lambda finding: (finding.line, finding.column))
+            return Document(file, text, builder.root.value, tuple(findings), builder.root, frozenset(broken))
+    return None
+
+
+def _filler(line: str, *, whole: bool) -> str:
+    """The line with an `x` for each character of its value, or (`whole`) as an empty one of its length."""
+    match = _LINE.fullmatch(line)
+    assert match is not None, "every line matches"
+    indent, key, value = match.groups()
+    indent = indent.replace("\t", " ")
+    return " " * len(line) if whole else indent + key + "x" * len(value)
 
 
 _UNREADABLE: Final = ("yaml.syntax", "yaml.key")

@@ -426,6 +426,8 @@ def _used(paths: Any) -> tuple[frozenset[str], frozenset[str]]:
 def compile_expression(source: str, names: Names, *, condition: bool = False) -> CompiledExpression:
     """`source` (bare, or one whole `${{ }}` around) checked and compiled. Raises `Faults` with offsets in `source`."""
     inner, shift = _unwrapped(source)
+    if shift == 0 and "${{" in source:
+        raise Faults([Fault(0, "expression.holes", _without_holes(source))])
     try:
         program, scanned, doubts = _compile(inner, names)
         if condition and program.result_type not in ("BOOL", "DYN"):
@@ -438,6 +440,16 @@ def compile_expression(source: str, names: Names, *, condition: bool = False) ->
     shifted = [Fault(doubt.offset + shift, doubt.code, doubt.message) for doubt in doubts]
     guards = _shown(scanned.tree, scanned.by_node, True)
     return CompiledExpression(inner.strip(), program, scanned.found.chains, shifted, condition, guards)
+
+
+def _without_holes(source: str) -> str:
+    """What to say of a bare expression with holes in it."""
+    try:
+        pieces = split_holes(source)
+    except Faults:
+        return "this is an expression, and takes no holes: drop the `${{` (and the `}}`)"
+    bare = "".join(piece if isinstance(piece, str) else piece.source.strip() for piece in pieces)
+    return f"this is an expression already: drop the `${{{{ }}}}`: {bare}"
 
 
 def _unwrapped(source: str) -> tuple[str, int]:

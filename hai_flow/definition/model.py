@@ -540,6 +540,10 @@ def keys_of(shape: type[BaseModel]) -> tuple[str, ...]:
 STEP_KEYS: Final = VERBS.union(*map(keys_of, STEP_SHAPES.values()))
 
 
+# What a line that YAML could not read may have been the cause of.
+_CONSEQUENCES: Final = frozenset(("shape.missing_key", "step.no_verb", "step.type"))
+
+
 class TooMany(Exception):
     """So much is wrong that reading on would only cost time."""
 
@@ -589,6 +593,8 @@ class Reader:
         """
         if self._wrong.setdefault(place, code) != code:
             return
+        if self.document.broken and (place[0] in self.document.broken or code in _CONSEQUENCES):
+            return
         if severity == "warning":
             del self._wrong[place]
         self._left[severity] -= 1
@@ -617,7 +623,7 @@ class Reader:
     def _explain(
         self, details: list[ErrorDetails], known: Sequence[str], value: Mapping[str, Json], path: Path, where: str
     ) -> None:
-        told: set[str] = set()
+        told: set[str] = {"when", "steps"} if "else" in value and "when" in known else set()
         missing = [str(detail["loc"][0]) for detail in details if detail["type"] == "missing"]
         for detail in details:  # a key that is misspelt is not missing as well
             if detail["type"] == "extra_forbidden" and (meant := _meant(str(detail["loc"][0]), known)) in missing:
@@ -641,7 +647,12 @@ class Reader:
 
 def _unknown_key(key: str, known: Sequence[str], where: str) -> str:
     if key in STEP_KEYS and where.endswith("step"):
-        return f"`{key}` does not apply to {where}; its keys are {', '.join(known)}"
+        remedy = _MISPLACED.get(key) or f"its keys are {', '.join(known)}"
+        return f"`{key}` does not apply to {where}; {remedy}"
+    if key == "else" and "switch" in where:
+        return "unknown key `else` in a case of `switch`; the last case is `- default: true` with its `steps`"
+    if key == "env" and "tool" in where:
+        return "a Python tool has no `env`: it reads os.environ itself; only an `mcp` command takes one"
     meant = _meant(key, known)
     if meant:
         return f"unknown key `{key}` in {where}; did you mean `{meant}`?"
@@ -649,9 +660,20 @@ def _unknown_key(key: str, known: Sequence[str], where: str) -> str:
     return f"unknown key `{key}` in {where}; {hint}"
 
 
+# What stands in another place than where it was written.
+_MISPLACED: Final = {
+    "timeout": "people have a `deadline`, inside of `ask` or `approve`; waits have one inside of `wait_for`",
+    "retry": "only effects (call, http, llm, agent, run) are tried again; put it on the steps inside",
+    "approval": "it stands on call, http and run; for any other decision write an `approve` step before",
+    "with": "it holds the arguments of `call` and `run`; the keys of this verb stand under it",
+    "on_reject": "it stands beside `approve` or `approval`",
+    "input": "a child run takes its input as `with`",
+}
+
 # What other languages call it.
 _SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
-    "inputs": ("input", "with"), "outputs": ("output",), "variables": ("state",), "vars": ("state",),
+    "inputs": ("input", "with"), "input": ("with",), "signal": ("event",),
+    "outputs": ("output",), "variables": ("state",), "vars": ("state",),
     "on": ("triggers",), "args": ("with",), "arguments": ("with",), "params": ("with",), "parameters": ("with",),
     "payload": ("with", "body"),
     "name": ("id",), "label": ("title",), "when": ("if",), "condition": ("if",), "if": ("when",), "unless": ("if",),
@@ -663,7 +685,8 @@ _SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
     "assignee": ("from",), "users": ("from",), "timeout": ("deadline",), "on_timeout": ("on_deadline",),
     "schema": ("form", "output"), "fields": ("form",), "json": ("body",), "url": ("get",), "params_query": ("query",),
     "system_prompt": ("system",), "type": ("event",), "expression": ("cron",), "tz": ("timezone",),
-    "choices": ("options",), "allowed_tools": ("tools",), "key": ("idempotency_key",), "code": ("errors",),
+    "choices": ("options",), "deadline": ("timeout",),
+    "endpoint": ("get",), "allowed_tools": ("tools",), "key": ("idempotency_key",), "code": ("errors",),
 }  # fmt: skip
 _ADVICE: Final = {
     "tests": "tests stand in a file of their own, NAME.test.yaml",
@@ -690,7 +713,7 @@ _EXAMPLES: Final = {
     "hai": "`hai: flow/v1`", "version": "`version: 1`", "steps": "`steps:` and below it a list such as `- say: hello`",
     "max": "`max: 3`", "from": "`from: role:manager`", "form": "`form: {properties: {name: {type: string}}}`",
     "items": "`items: ${{ input.list }}`", "key": "`key: ${{ input.id }}`", "timezone": "`timezone: Europe/Berlin`",
-    "cron": "`cron: 0 6 * * 1-5`", "deadline": "`deadline: 1d`", "tools": "`tools: [tool.*]`",
+    "cron": "`cron: 0 6 * * 1-5`", "deadline": "`deadline: 1d`",
     "retry": "`retry: {max: 3}`", "wait": "`wait: {for: 10m}`", "approval": "`approval: {from: role:manager}`",
     "with": "`with: {name: value}`", "set": "`set: {name: value}`", "switch": "`- when: ...` and `steps:` below it",
     "parallel": "`parallel: {one: [...], other: [...]}`", "try": "a list such as `- say: hello`",
@@ -698,6 +721,14 @@ _EXAMPLES: Final = {
     "for_each": "`for_each: {items: ..., steps: [...]}`", "repeat": "`repeat: {max: 3, steps: [...]}`",
     "approve": "`approve: {title: ..., from: ...}`", "ask": "`ask: {title: ..., form: ...}`",
     "http": "`http: {get: https://...}`", "llm": "`llm: {prompt: ...}`", "wait_for": "`wait_for: {event: TYPE}`",
+    "tools": "`tools: {shop: {python: acme.shop}}`", "state": "`state: {count: {type: integer, default: 0}}`",
+    "models": "`models: {smart: {provider: openai, model: ...}}`", "roles": "`roles: {sre: [user:ann]}`",
+    "triggers": "`triggers: [{api: {}}]`", "agent": "`agent: {prompt: ..., tools: [tool.*]}`",
+    "errors": "`errors: [tool.failed]`", "options": "`options: [approve, revise, reject]`",
+    "on_decision": "`on_decision: {revise: [...]}`", "notify": "`notify: [email]`", "remind": "`remind: [1d]`",
+    "defaults": "`defaults: {timeout: 1m}`", "limits": "`limits: {tokens: 100000}`",
+    "emit": "`emit: {custom: {name: ...}}`",
+    "concurrency": "`concurrency: {key: ...}`", "frontend": "`frontend: {description: ..., parameters: {...}}`",
     "input": "`input: {type: object, properties: {...}}`", "on_reject": "a list such as `- say: hello`",
 }  # fmt: skip
 

@@ -190,6 +190,11 @@ def _check_type(path: Path, schema: Mapping[str, Json], fault: Report) -> None:
 
 def _check_required(path: Path, schema: Mapping[str, Json], fault: Report) -> None:
     """A required property that `properties` does not have is nearly always a misspelt one."""
+    if isinstance(schema.get("required"), bool):
+        name = path[-1] if path else "name"
+        message = f"in JSON Schema `required` is a list beside `properties`: write `required: [{name}]` there"
+        fault((*path, "required"), "schema.required", message)
+        return
     required, properties = schema.get("required"), schema.get("properties")
     if not isinstance(required, list) or not isinstance(properties, Mapping):
         return

@@ -66,7 +66,11 @@ class Catalog:
             else:
                 stored = await workflows.latest_workflow(self.database.api, tenant, name)
         if stored is None:
-            raise Rejected(404, "workflow_unknown", f"there is no workflow {reference!r}; publish it first.")
+            known = [each.name for each in await workflows.list_workflows(self.database.api, tenant)]
+            hint = suggestion(reference.partition("@")[0], [name for name in known if f"{name}@" not in reference])
+            raise Rejected(
+                404, "workflow_unknown", f"there is no workflow {reference!r}{hint or '; publish it first.'}"
+            )
         return stored, await self.plan(tenant, stored.sha256)
 
     async def resolve_startable(self, tenant: UUID, reference: str) -> tuple[Workflow, Plan]:

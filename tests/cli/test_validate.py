@@ -70,7 +70,8 @@ def test_a_warning_is_no_failure(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["validate", str(path), "--json"])
     assert result.exit_code == 0
     (finding,) = json.loads(result.output)["findings"]
-    assert set(finding) == {"file", "line", "column", "severity", "code", "message"}
+    keys = {"file", "line", "column", "severity", "code", "message", "end_line", "end_column", "fix"}
+    assert set(finding) == keys
     assert (finding["severity"], finding["line"]) == ("warning", 6)
 
 

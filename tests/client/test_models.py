@@ -17,6 +17,7 @@ SAME = {
     models.Run: shapes.ControlledRun,
     models.Pending: shapes.Pending,
     models.Decision: shapes.DecidedPending,
+    models.Edit: shapes.Edit,
     models.Finding: shapes.Finding,
     models.Validation: shapes.Validation,
     models.WorkflowVersion: shapes.WorkflowSummary,

@@ -21,7 +21,8 @@ RUN_TIME: Final = frozenset(f"expression.{kind}" for kind in ("error", "absent",
 FINDINGS: Final = frozenset(
     f"expression.{kind}"
     for kind in (
-        "comprehensions", "invalid", "optional", "shadow", "step", "syntax", "too_deep", "too_long", "type",
+        "comprehensions", "holes", "hyphen", "no_object",
+        "invalid", "optional", "shadow", "step", "syntax", "too_deep", "too_long", "type",
         "unknown_function", "unknown_name", "unknown_property", "unknown_step",
     )
 )  # fmt: skip

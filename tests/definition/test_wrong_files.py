@@ -364,11 +364,34 @@ SILENT: Final[list[Case]] = [
     (HEAD + "tools: {t: {http: {«base_ulr: 'https://a'}}}\nsteps: [{say: a}]\n", "?tool.http", "did you mean `base_url`?"),
     ("steps: [{approve: {title: a, from: role:x, on_deadline: [«{escalate: {from: role:y, deadline: 1d}}]}}]\n", "?deadline.end", "it is `reject`"),
     ("steps: [{run: sample, «with: {amount: 1, kind: taxi}}]\n", "run.missing_argument", "needs the argument `items`"),
-    ("steps: [{run: sample, with: {amount: 1, kind: taxi, items: [], «knid: a}}]\n", "run.unknown_argument", "did you mean `kind`?"),
+    ("steps: [{run: sample, with: {amount: 1, items: [], «knid: taxi}}]\n", "run.unknown_argument", "did you mean `kind`?"),
     ("steps: [{run: sample@1, with: {amount: «x, kind: taxi, items: []}}]\n", "run.argument", "number"),
 ]  # fmt: skip
 
+HABITS: Final[list[Case]] = [
+    ("steps: [{say: a, if: '«${{ input.amount }} > 1 && ${{ input.amount }} < 5'}]\n", "expression.holes", "drop the `${{ }}`: input.amount > 1 && input.amount < 5"),
+    ("steps: [{say: a, if: input.amount > 1 «and input.amount < 5}]\n", "expression.syntax", "`and` is not CEL; write `&&`"),
+    ("steps: [{say: a, if: input.amount > 1 «or input.amount < 5}]\n", "expression.syntax", "write `||`"),
+    ("steps: [{say: a, if: «not input.amount > 1}]\n", "expression.syntax", "write `!`"),
+    ("steps: [{say: a, if: input.kind «=== 'taxi'}]\n", "expression.syntax", "write `==`"),
+    ("steps: [{say: a, if: input.kind «is null}]\n", "expression.syntax", "== or !="),
+    ("steps: [{say: '${{ input.kind «| upper }}'}]\n", "expression.syntax", "no filters"),
+    ("steps: [{say: '${{ input.kind «?? input.note }}'}]\n", "expression.syntax", "orValue"),
+    ("steps: [{say: '${{ now«() }}'}]\n", "expression.unknown_function", "write now, without ()"),
+    ("steps: [{say: '${{ input.kind «+ input.amount }}'}]\n", "expression.type", "string(x)"),
+    ("steps:\n  - call: mail.send\n    «deadline: 1d\n", "shape.unknown_key", "did you mean `timeout`?"),
+    ("steps:\n  - ask: {title: a, form: {properties: {}}}\n    «timeout: 1d\n", "shape.unknown_key", "`deadline`"),
+    ("steps: [{switch: [{when: 'true', steps: [{say: a}]}, {«else: [{say: b}]}]}]\n", "shape.unknown_key", "`- default: true`"),
+    ("steps: [{run: other, «input: {a: 1}}]\n", "shape.unknown_key", "did you mean `with`?"),
+    ("steps: [{wait_for: {«signal: a}}]\n", "shape.unknown_key", "did you mean `event`?"),
+    ("steps: [{http: {«url: 'https://a'}}]\n", "shape.unknown_key", "did you mean `get`?"),
+    (HEAD + "tools: «[{name: x}]\nsteps: [{say: a}]\n", "shape.value", "write `tools: {shop: {python: acme.shop}}`"),
+    (HEAD + "tools: {x: {python: a, «env: {A: b}}}\nsteps: [{say: a}]\n", "shape.unknown_key", "os.environ"),
+    (HEAD + "input: {type: object, properties: {a: {type: string, required: «true}}}\nsteps: [{say: a}]\n", "schema.required", "write `required: [a]` there"),
+]  # fmt: skip
+
 GROUPS: Final = {
+    "habits": HABITS,
     "silent": SILENT,
     "yaml": YAML, "document": DOCUMENT, "triggers": TRIGGERS, "declarations": DECLARATIONS, "steps": STEPS,
     "effects": EFFECTS, "state_and_time": STATE_AND_TIME, "blocks": BLOCKS, "people": PEOPLE, "names": NAMES,

@@ -1,0 +1,77 @@
+# ruff: noqa: E501  (a case is a line)
+"""Edits of findings: each mends what it belongs to, and changes nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hai_flow.cli import app
+from hai_flow.definition.compiler import check_workflow
+from hai_flow.definition.fixes import fixed
+from tests.definition.test_wrong_files import BASE, CASES
+
+WHOLE = [
+    (text if text.lstrip("«").startswith("hai:") else BASE + text).replace("«", "")
+    for text, _, _ in (case.values for case in CASES)
+]
+
+
+def test_an_edit_removes_its_finding() -> None:
+    mended = 0
+    for text in WHOLE:
+        before = check_workflow(text.encode())
+        if any(finding.fix for finding in before):
+            mended += 1
+            after = {(each.line, each.message) for each in check_workflow(fixed(text, before).encode())}
+            left = [each for each in before if each.fix and (each.line, each.message) in after]
+            assert left == [], (text, left)
+    assert mended > 40
+
+
+def test_a_finding_ends_behind_where_it_begins() -> None:
+    for text in WHOLE:
+        for finding in check_workflow(text.encode()):
+            if finding.line and finding.end_line:
+                assert (finding.end_line, finding.end_column) >= (finding.line, finding.column), finding
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("- sya: a  # why\n", "- say: a  # why\n"),
+        ("- say: Kind: ${{ input.kind }}\n", '- say: "Kind: ${{ input.kind }}"\n'),
+        ("- {say: a, if: input.knd == 'taxi'}\n", "- {say: a, if: input.kind == 'taxi'}\n"),
+        ("- {say: a, if: input.kind == 'txai' or input.amount > 1}\n", "- {say: a, if: input.kind == 'taxi' || input.amount > 1}\n"),
+        ("- {id: my-step, say: a}\n- say: ${{ steps.my-step.status }}\n", "- {id: my_step, say: a}\n- say: ${{ steps.my_step.status }}\n"),
+        ("- say: a\n  if: ${{ input.amount }} > 1\n", "- say: a\n  if: input.amount > 1\n"),
+        ("- {wait: {for: 5 minutes}}\n", "- {wait: {for: 5m}}\n"),
+    ],
+)  # fmt: skip
+def test_validate_fix_writes_what_was_meant_and_keeps_the_rest(tmp_path: Path, wrong: str, right: str) -> None:
+    path = tmp_path / "a.flow.yaml"
+    path.write_text(BASE + "# kept\nsteps:\n" + wrong)
+    result = CliRunner().invoke(app, ["validate", "--fix", str(path)])
+    assert path.read_text() == BASE + "# kept\nsteps:\n" + right
+    assert (result.exit_code, result.output.splitlines()[-1]) == (0, "1 file: no findings.")
+
+
+def test_another_word_than_a_misspelt_one_is_for_its_author() -> None:
+    (finding,) = check_workflow((BASE + "steps: [{http: {url: 'https://a'}}]\n").encode())
+    assert "did you mean `get`?" in finding.message
+    assert finding.fix == ()
+
+
+def test_a_line_that_yaml_cannot_read_hides_no_other_finding() -> None:
+    text = BASE + "steps:\n  - say: Hello: you\n  - say: ${{ input.none }}\n  - say: @all\n    sey: x\n\t- say: c\n"
+    found = check_workflow(text.encode())
+    first = BASE.count("\n") + 2
+    assert [(each.line - first, each.code) for each in found] == [
+        (0, "yaml.syntax"),
+        (1, "expression.unknown_property"),
+        (2, "yaml.syntax"),
+        (3, "shape.unknown_key"),
+        (4, "yaml.syntax"),
+    ]
