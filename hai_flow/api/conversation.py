@@ -31,7 +31,7 @@ from hai_flow.engine.state import TERMINAL_STATUSES, PendingState, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.committer import Begin, Birth, Outcome, derived_run_id
 from hai_flow.runtime.fanout import Piece, numbered, unnumbered
-from hai_flow.store import threads
+from hai_flow.store import runs, threads
 from hai_flow.store.runs import Branch, RunSummary
 from hai_flow.wire.dialect import Dialect, Entry, Posted, Profile, ResumeEntry, ToolMessage
 
@@ -216,14 +216,16 @@ class Conversation:
 
     async def _refuse_foreign(self, message: ToolMessage) -> None:
         """404 for an answer to a pending of another thread; one of this thread's earlier runs is only history."""
-        found = await threads.runs_of_thread(self.access.pool, self.access.tenant, self.posted.thread_id)
-        if run_of_pending(message.tool_call_id) not in {run.id for run in found}:
+        run_id = run_of_pending(message.tool_call_id)
+        row = None if run_id is None else await runs.get_run(self.access.pool, self.access.tenant, run_id)
+        if row is None or row.thread_id != self.posted.thread_id:
             raise Rejected(404, "pending_unknown", f"there is no pending {message.tool_call_id!r} in this thread.")
 
     async def _differs(self, last: RunSummary | None, new: tuple[UserMessage, ...]) -> bool:
         """Whether the client's history is another one than the thread's, so that it must be told (PROTOCOLS section 7,
         rule 1): it has what the thread has not, or leaves out what the user has said. It may begin later than the
-        thread does, and with what is its own alone, a greeting: a snapshot would take that from it."""
+        thread does, and with what is its own alone, a greeting: a snapshot would take that from it. It is compared as
+        far back as a snapshot goes."""
         fresh = {each.id for each in new}
         claimed = [id for id, role in self.posted.history if role in ("user", "assistant") and id not in fresh]
         claimed = [id for id in claimed if run_of_pending(id) is None]  # it holds a call by which a question was shown
@@ -299,7 +301,7 @@ class Conversation:
         tenant = self.access.tenant
         answer = self._answer_command(answers, messages)
         fork, plan = await self.access.runtime.branches.fork(self._run_id, tenant, there, now, answer)
-        line = await threads.line(self.access.pool, tenant, self.posted.thread_id, base.id)
+        line = await threads.line(self.access.pool, tenant, self.posted.thread_id, base.id, 2)
         follows = line[-2] if len(line) > 1 else None
         return fork, Birth(plan, slot=self._slot, branch=Branch(base.id, follows, there.seq))
 

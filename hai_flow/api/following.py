@@ -60,8 +60,9 @@ async def _up_to(seq: int, rest: Pieces) -> Pieces:
 
 
 async def earlier_entries(access: Access, thread_id: str, run_id: UUID) -> list[Entry]:
-    """The transcript of the runs that come before this one in the thread."""
-    stored = await threads.transcript(access.pool, access.tenant, thread_id, before=run_id)
+    """The transcript of the runs that come before this one in the thread, as much of it as is shown at once."""
+    window = threads.WINDOW
+    stored = await threads.transcript(access.pool, access.tenant, thread_id, before=run_id, window=window)
     return [thread_entry(each.role, each.body) for each in stored]
 
 

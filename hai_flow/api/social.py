@@ -181,13 +181,12 @@ class _Thread:
     async def _next(self, place: Place | None) -> tuple[RunState | None, Piece | None]:
         """Where it goes on behind `place`: in its run, if that was retried, else in the run after it. A branch goes on
         with something else than what was followed so far: what that is comes first."""
-        found = await threads.runs_of_thread(self.access.pool, self.access.tenant, self.thread_id)
-        own = [run for run in found if run.parent_id is None]
-        ids = [run.id for run in own]
-        position = ids.index(place.run_id) if place is not None and place.run_id in ids else -1
-        if place is not None and position >= 0 and own[position].seq > place.seq:
-            return await self.access.state(place.run_id, place.seq), None
-        if position + 1 == len(own):
+        pool, tenant = self.access.pool, self.access.tenant
+        if place is not None:
+            row = await runs.get_run(pool, tenant, place.run_id)
+            if row is not None and row.seq > place.seq:
+                return await self.access.state(place.run_id, place.seq), None
+        following = await threads.next_run(pool, tenant, self.thread_id, None if place is None else place.run_id)
+        if following is None:
             return None, None
-        following = own[position + 1]
         return (RunState(str(following.id)), None) if following.branch_of is None else await self._shown(following.id)

@@ -68,7 +68,7 @@ def arrived(draft: Draft, command: c.Signal) -> Json:
     Returns `{"id", "taken", "awaits"}`: whether the run has it now, and the types that it waits for still.
     """
     before, taken = len(draft.events), is_taken(draft.state, command)
-    if not taken and command.sent_at >= draft.state.started_at:
+    if not taken and (command.own or command.sent_at >= draft.state.started_at):  # its own can't be older than it
         taken = any(_offer(draft, draft.step(path), command) for path in _waiting(draft, command.name))
     draft.already = len(draft.events) == before
     awaits = sorted({type for types in draft.state.subscriptions.values() for type in types})

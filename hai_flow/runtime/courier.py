@@ -281,7 +281,9 @@ class Courier(Service):
     async def _offer_unless_taken(self, run_id: UUID, signal: Signal, since: int, offered: c.Offered | None) -> Json:
         """Offer the run a stored signal. None: it has taken it before, or it was sent before the run started."""
         hot = self.committer.peek(run_id)
-        if (hot is not None and signal.id in hot.state.signals) or values.milliseconds(signal.sent_at) < since:
+        if hot is not None and signal.id in hot.state.signals:
+            return None
+        if signal.run_id is None and values.milliseconds(signal.sent_at) < since:
             return None
         return await self._offer(run_id, signal, offered)
 

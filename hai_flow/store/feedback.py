@@ -122,7 +122,7 @@ async def run_of_message(connection: Connection | Pool, tenant: UUID, thread_id:
     that the thread has left: somebody has seen it."""
     query = """
     SELECT m.run_id FROM messages m JOIN runs r ON r.id = m.run_id
-    WHERE m.tenant = $1 AND m.thread_id = $2 AND m.id = $3 ORDER BY r.created_at DESC, r.id DESC LIMIT 1
+    WHERE m.tenant = $1 AND m.thread_id = $2 AND m.id = $3 ORDER BY r.place DESC, r.created_at DESC, r.id DESC LIMIT 1
     """
     return await connection.fetchval(query, tenant, thread_id, message_id)
 

@@ -190,7 +190,7 @@ async def too_many(pool: Pool, tenant: UUID, key: str, seats: int) -> list[UUID]
     SELECT r.id FROM runs r WHERE r.status NOT IN {_GONE} AND r.id IN (
       SELECT s.run_id FROM slots s WHERE s.tenant = $1 AND s.slot = ANY ($3::text[])
       UNION SELECT w.run_id FROM slot_waiters w WHERE w.tenant = $1 AND w.key = $2)
-    ORDER BY r.created_at DESC, r.id DESC OFFSET $4
+    ORDER BY r.place DESC, r.created_at DESC, r.id DESC OFFSET $4
     """
     return [row[0] for row in await pool.fetch(query, tenant, key, seats_of(key, seats), seats)]
 

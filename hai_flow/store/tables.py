@@ -44,6 +44,8 @@ def _key(table: str, *columns: str) -> sa.PrimaryKeyConstraint:
     return sa.PrimaryKeyConstraint(*columns, name=f"{table}_pkey")
 
 
+sa.Sequence("runs_place", metadata=metadata)
+
 runs: Final = sa.Table(
     "runs",
     metadata,
@@ -59,6 +61,8 @@ runs: Final = sa.Table(
     _uuid("branch_of", null=True),  # the run at one of whose turns the thread was branched
     _uuid("follows", null=True),  # of a branch: the run that comes before it in the thread; null: it is the first
     _bigint("copied", default="0"),  # of a fork: so many of its events are those of the run it was forked from
+    # In the order of their birth, whatever clocks say: taken behind the thread's slot. 0: of before there were places.
+    _bigint("place", default="nextval('runs_place'::regclass)"),
     _text("queue", default="default"),
     _text("slot", null=True),  # the last one it took; slots says if it holds it still
     _text("status"),
@@ -102,6 +106,16 @@ sa.Index("runs_newest", runs.c.tenant, runs.c.created_at, runs.c.id)
 sa.Index("runs_by_status", runs.c.tenant, runs.c.status, runs.c.created_at, runs.c.id)
 sa.Index("runs_by_workflow", runs.c.tenant, runs.c.workflow_name, runs.c.created_at, runs.c.id)
 sa.Index("runs_by_thread", runs.c.tenant, runs.c.thread_id, runs.c.created_at, runs.c.id)
+sa.Index(
+    "runs_in_thread",
+    runs.c.tenant,
+    runs.c.thread_id,
+    runs.c.place,
+    runs.c.created_at,
+    runs.c.id,
+    postgresql_where=sa.text("parent_id IS NULL"),
+)
+sa.Index("runs_by_parent", runs.c.parent_id, postgresql_where=sa.text("parent_id IS NOT NULL"))
 
 log: Final = sa.Table(
     "log",

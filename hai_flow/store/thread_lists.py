@@ -55,7 +55,7 @@ async def list_threads(
       ORDER BY created_at DESC, id DESC OFFSET 0) r
     WHERE r.id = (
       SELECT n.id FROM runs n WHERE n.tenant = r.tenant AND n.thread_id = r.thread_id AND n.parent_id IS NULL
-      ORDER BY n.created_at DESC, n.id DESC LIMIT 1)
+      ORDER BY n.place DESC, n.created_at DESC, n.id DESC LIMIT 1)
     LIMIT $2
     """
     return [ThreadSummary(*row) for row in await connection.fetch(query, *arguments)]
@@ -65,7 +65,7 @@ async def get_thread(connection: Connection | Pool, tenant: UUID, thread_id: str
     """The thread, if the tenant has one of this id: if it has a run."""
     query = f"""
     {_SUMMARY} FROM runs r WHERE r.tenant = $1 AND r.thread_id = $2 AND r.parent_id IS NULL
-    ORDER BY r.created_at DESC, r.id DESC LIMIT 1
+    ORDER BY r.place DESC, r.created_at DESC, r.id DESC LIMIT 1
     """
     row = await connection.fetchrow(query, tenant, thread_id)
     return None if row is None else ThreadSummary(*row)

@@ -1,8 +1,14 @@
-"""Conversations: a thread is its runs in the order of their creation, and has no row of its own (STORE H13).
+"""Conversations: a thread is its runs in the order of their birth, and has no row of its own.
+
+That order is `runs.place`, a number that each takes with its thread's slot: clocks step back, and ids come from clocks.
+(Runs of before there were places have 0, and stand in the order of their time in front of the others.)
 
 Where it was branched, its *line* leaves out what a branch has abandoned: from its newest run backwards, each run comes
-after the one that was created before it, but a branch comes after the one that it `follows`. A fork stands in the place
+after the one that was born before it, but a branch comes after the one that it `follows`. A fork stands in the place
 of the run that it was forked from, whose events it has copied. Nothing is forgotten: a branch can be left in its turn.
+
+Nothing that a POST needs reads all of a thread: a line is walked backwards, as far as it is needed. What a client is
+shown of it at once, and what its own history is compared with, is the `WINDOW`.
 """
 
 from __future__ import annotations
@@ -40,6 +46,18 @@ class Message:
     seq: int
 
 
+class Window(NamedTuple):
+    """As much of a line as is shown at once: so many of its newest runs, and of what is said in them and in their
+    children so many of the newest messages and calls."""
+
+    runs: int
+    messages: int
+
+
+WINDOW: Final = Window(200, 2000)
+ALL: Final = Window(2**31 - 2, 2**31 - 1)
+
+
 class Place(NamedTuple):
     """How far a thread has got: its newest run that is nobody's child, and that run's seq."""
 
@@ -57,7 +75,7 @@ async def newest_places(
     CROSS JOIN LATERAL (
         SELECT id, seq FROM runs
         WHERE tenant = wanted.tenant AND thread_id = wanted.thread_id AND parent_id IS NULL
-        ORDER BY created_at DESC, id DESC LIMIT 1
+        ORDER BY place DESC, created_at DESC, id DESC LIMIT 1
     ) AS newest
     """
     rows = await connection.fetch(query, [tenant for tenant, _ in keys], [thread for _, thread in keys])
@@ -65,9 +83,9 @@ async def newest_places(
 
 
 async def runs_of_thread(connection: Connection | Pool, tenant: UUID, thread_id: str) -> list[RunSummary]:
-    """The thread's runs, oldest first."""
+    """All of the thread's runs, oldest first."""
     query = f"""
-    SELECT {SUMMARY_COLUMNS} FROM runs WHERE tenant = $1 AND thread_id = $2 ORDER BY created_at, id
+    SELECT {SUMMARY_COLUMNS} FROM runs WHERE tenant = $1 AND thread_id = $2 ORDER BY place, created_at, id
     """
     return [RunSummary(*row) for row in await connection.fetch(query, tenant, thread_id)]
 
@@ -76,9 +94,24 @@ async def last_run(connection: Connection | Pool, tenant: UUID, thread_id: str) 
     """The thread's newest run that is nobody's child: the one that a POST may mean (DESIGN section 11)."""
     query = f"""
     SELECT {SUMMARY_COLUMNS} FROM runs WHERE tenant = $1 AND thread_id = $2 AND parent_id IS NULL
-    ORDER BY created_at DESC, id DESC LIMIT 1
+    ORDER BY place DESC, created_at DESC, id DESC LIMIT 1
     """
     row = await connection.fetchrow(query, tenant, thread_id)
+    return None if row is None else RunSummary(*row)
+
+
+async def next_run(
+    connection: Connection | Pool, tenant: UUID, thread_id: str, after: UUID | None = None
+) -> RunSummary | None:
+    """The thread's first run that is nobody's child and was born after the run `after`; without one, its very first."""
+    behind = (
+        "" if after is None else "AND (place, created_at, id) > (SELECT place, created_at, id FROM runs WHERE id = $3)"
+    )
+    query = f"""
+    SELECT {SUMMARY_COLUMNS} FROM runs
+    WHERE tenant = $1 AND thread_id = $2 AND parent_id IS NULL {behind} ORDER BY place, created_at, id LIMIT 1
+    """
+    row = await connection.fetchrow(query, tenant, thread_id, *(() if after is None else (after,)))
     return None if row is None else RunSummary(*row)
 
 
@@ -91,7 +124,7 @@ async def turn_of_wire_run(
     SELECT t.run_id, t.n, t.wire_run_id, t.body_sha, t.first_seq, t.last_seq
     FROM turns t JOIN runs r ON r.id = t.run_id
     WHERE t.tenant = $1 AND t.thread_id = $2 AND t.wire_run_id = $3
-    ORDER BY COALESCE(t.body_sha = $4, false) DESC, r.created_at DESC, r.id DESC, t.n DESC LIMIT 1
+    ORDER BY COALESCE(t.body_sha = $4, false) DESC, r.place DESC, r.created_at DESC, r.id DESC, t.n DESC LIMIT 1
     """
     row = await connection.fetchrow(query, tenant, thread_id, wire_run_id, body_sha)
     return None if row is None else Turn(*row)
@@ -116,80 +149,82 @@ async def turn_of_run(connection: Connection | Pool, tenant: UUID, thread_id: st
     return None if row is None else Turn(*row)
 
 
-class _Member(NamedTuple):
-    """A run of a thread, as far as its line depends on it."""
-
-    id: UUID
-    parent_id: UUID | None
-    branch_of: UUID | None
-    follows: UUID | None
-
-
-async def _members(connection: Connection | Pool, tenant: UUID, thread_id: str) -> list[_Member]:
-    query = """
-    SELECT id, parent_id, branch_of, follows FROM runs WHERE tenant = $1 AND thread_id = $2 ORDER BY created_at, id
-    """
-    return [_Member(*row) for row in await connection.fetch(query, tenant, thread_id)]
-
-
-def _line(members: Sequence[_Member], tip: UUID | None) -> list[UUID]:
-    """The line that ends with `tip`; that of a child ends with the run at whose root it stands."""
-    own = [each for each in members if each.parent_id is None]
-    parents = {each.id: each.parent_id for each in members}
-    while tip is not None and (parent := parents.get(tip)) is not None:
-        tip = parent
-    before: dict[UUID, UUID | None] = {}
-    for n, run in enumerate(own):
-        before[run.id] = run.follows if run.branch_of is not None else own[n - 1].id if n else None
-    found: list[UUID] = []
-    while tip is not None:
-        found.append(tip)
-        tip = before[tip]
-    return found[::-1]
-
-
-def _with_children(members: Sequence[_Member], line: Sequence[UUID]) -> list[UUID]:
-    """Each run of the line with those below it, in the order of their creation."""
-    below: dict[UUID, list[UUID]] = {run_id: [run_id] for run_id in line}
-    roots = {run_id: run_id for run_id in line}
-    for run in members:
-        root = roots.get(run.parent_id) if run.parent_id is not None else None
-        if root is not None:
-            roots[run.id] = root
-            below[root].append(run.id)
-    return [run_id for root in line for run_id in below[root]]
-
-
-_IN_LINE: Final = """
-FROM messages m JOIN unnest($3::uuid[]) WITH ORDINALITY AS line(run_id, place) USING (run_id)
-WHERE m.tenant = $1 AND m.thread_id = $2 ORDER BY line.place, m.n
+# From the run $3 (of a child: from the run at whose root it stands) backwards, at most $4 runs, and (where it is said)
+# no further than the key $5 to $7. `back` is 1 for the first. Each step is one look at an index.
+_LINE: Final = """
+RECURSIVE up AS (
+  SELECT id, parent_id FROM runs WHERE id = $3 AND tenant = $1 AND thread_id = $2
+  UNION ALL SELECT r.id, r.parent_id FROM up JOIN runs r ON r.id = up.parent_id
+), line AS (
+  SELECT r.id, r.branch_of, r.follows, r.place, r.created_at, 1 AS back
+  FROM up JOIN runs r ON r.id = up.id WHERE up.parent_id IS NULL
+  UNION ALL
+  SELECT p.*, line.back + 1 FROM line CROSS JOIN LATERAL (
+    (SELECT f.id, f.branch_of, f.follows, f.place, f.created_at FROM runs f
+     WHERE line.branch_of IS NOT NULL AND f.id = line.follows)
+    UNION ALL
+    (SELECT e.id, e.branch_of, e.follows, e.place, e.created_at FROM runs e
+     WHERE line.branch_of IS NULL AND e.tenant = $1 AND e.thread_id = $2 AND e.parent_id IS NULL
+       AND (e.place, e.created_at, e.id) < (line.place, line.created_at, line.id)
+     ORDER BY e.place DESC, e.created_at DESC, e.id DESC LIMIT 1)
+  ) p
+  WHERE line.back < $4
+    AND ($5::bigint IS NULL OR (line.place, line.created_at, line.id) > ($5, $6::timestamptz, $7::uuid))
+)
 """
+# What is said in the line, the newest first; of each run with those below it, in the order of their birth. $8: not in
+# the first $8 runs of it; $9: at most.
+_SAID: Final = f"""
+WITH {_LINE}, shown AS (
+  SELECT id, back, place, created_at FROM line WHERE back > $8
+  UNION ALL
+  SELECT c.id, shown.back, c.place, c.created_at FROM shown JOIN runs c ON c.parent_id = shown.id AND c.thread_id = $2
+)
+SELECT m.run_id, m.n, m.id, m.role, m.body, m.seq FROM shown JOIN messages m ON m.run_id = shown.id
+WHERE m.tenant = $1 AND m.thread_id = $2
+ORDER BY shown.back, shown.place DESC, shown.created_at DESC, shown.id DESC, m.n DESC LIMIT $9
+"""
+_NO_END: Final = (None, None, None)
 
 
-async def line(connection: Connection | Pool, tenant: UUID, thread_id: str, tip: UUID) -> list[UUID]:
-    """The thread as its run `tip` goes on with it: the runs before it, oldest first, and itself. Without children."""
-    return _line(await _members(connection, tenant, thread_id), tip)
+async def line(
+    connection: Connection | Pool, tenant: UUID, thread_id: str, tip: UUID, limit: int = ALL.runs
+) -> list[UUID]:
+    """The thread as its run `tip` goes on with it: the runs before it, oldest first, and itself; the last `limit` of
+    them. Without children."""
+    query = f"WITH {_LINE} SELECT id FROM line ORDER BY back DESC"
+    return [row[0] for row in await connection.fetch(query, tenant, thread_id, tip, limit, *_NO_END)]
 
 
 async def transcript(
-    connection: Connection | Pool, tenant: UUID, thread_id: str, *, before: UUID | None = None
+    connection: Connection | Pool,
+    tenant: UUID,
+    thread_id: str,
+    *,
+    before: UUID | None = None,
+    window: Window = ALL,
 ) -> list[Message]:
     """The messages of the line of the thread's newest run, or of those that come before the run `before` in its: the
-    runs in order, each with its children's, each run's messages in order."""
-    members = await _members(connection, tenant, thread_id)
-    newest = next((each.id for each in reversed(members) if each.parent_id is None), None)
-    line = _line(members, before or newest)
-    query = f"SELECT m.run_id, m.n, m.id, m.role, m.body, m.seq {_IN_LINE}"
-    shown = _with_children(members, line[:-1] if before is not None else line)
-    return [Message(*row) for row in await connection.fetch(query, tenant, thread_id, shown)]
+    runs in order, each with its children's, each run's messages in order. Only what is in the `window`."""
+    tip = before
+    if tip is None:
+        newest = await last_run(connection, tenant, thread_id)
+        if newest is None:
+            return []
+        tip = newest.id
+    left_out = 0 if before is None else 1
+    given = (tip, window.runs + left_out, *_NO_END, left_out, window.messages)
+    rows = await connection.fetch(_SAID, tenant, thread_id, *given)
+    return [Message(*row) for row in reversed(rows)]
 
 
-async def message_ids(connection: Connection | Pool, tenant: UUID, thread_id: str, tip: UUID) -> list[tuple[str, str]]:
-    """(id, role) of the messages and calls of the line that ends with `tip`, in order."""
-    members = await _members(connection, tenant, thread_id)
-    query = f"SELECT m.id, m.role {_IN_LINE}"
-    shown = _with_children(members, _line(members, tip))
-    return [(row[0], row[1]) for row in await connection.fetch(query, tenant, thread_id, shown)]
+async def message_ids(
+    connection: Connection | Pool, tenant: UUID, thread_id: str, tip: UUID, window: Window = WINDOW
+) -> list[tuple[str, str]]:
+    """(id, role) of the messages and calls of the line that ends with `tip`, in order; only what is in the `window`."""
+    query = f"SELECT said.id, said.role FROM ({_SAID}) AS said"
+    rows = await connection.fetch(query, tenant, thread_id, tip, window.runs, *_NO_END, 0, window.messages)
+    return [(row[0], row[1]) for row in reversed(rows)]
 
 
 async def unseen(
@@ -202,10 +237,15 @@ async def unseen(
 ) -> set[str]:
     """Those of `message_ids` that the thread does not have; those that it did not have yet `behind` an event (run,
     seq), in the line of that run."""
-    query = "SELECT id, run_id, seq FROM messages WHERE tenant = $1 AND thread_id = $2 AND id = ANY($3::text[])"
+    query = """
+    SELECT m.id, m.run_id, m.seq, r.place, r.created_at FROM messages m JOIN runs r ON r.id = m.run_id
+    WHERE m.tenant = $1 AND m.thread_id = $2 AND m.id = ANY($3::text[])
+    """
     rows = await connection.fetch(query, tenant, thread_id, list(message_ids))
     if rows and behind is not None:
         tip, last_seq = behind
-        shown = set(await line(connection, tenant, thread_id, tip))
+        oldest = min((row[3], row[4], row[1]) for row in rows)
+        walked = f"WITH {_LINE} SELECT id FROM line"
+        shown = {row[0] for row in await connection.fetch(walked, tenant, thread_id, tip, ALL.runs, *oldest)}
         rows = [row for row in rows if row[1] in shown and (row[1] != tip or row[2] <= last_seq)]
     return set(message_ids) - {row[0] for row in rows}

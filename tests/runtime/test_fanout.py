@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -11,9 +12,12 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.decide import decide
 from hai_flow.engine.state import RunState, evolve
+from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime, committer, fanout
 from hai_flow.runtime.fanout import FanoutConfig, Following, Lagging, Piece
+from hai_flow.store import runs
 from hai_flow.wire import DIALECTS
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.log import LOG, LogEncoder
@@ -294,3 +298,74 @@ async def test_only_committed_events_are_published(make: Make, eye: Connection) 
     events = await log_of(eye, run_id)
     for first, some in published:
         assert events[first - 1 : first - 1 + len(some)] == some
+
+
+async def test_nobody_sees_a_commit_that_is_held_back_and_then_refused(make: Make, eye: Connection) -> None:
+    """Somebody else has the run's row, and ends the run: the pause that was decided meanwhile never happened."""
+    runtime = await make()
+    run_id = (await start(runtime, ASKING)).run_id
+    hot = runtime.committer.peek(run_id)
+    assert hot is not None
+    assert hot.plan is not None
+    seen: list[Piece] = []
+    here = hot.state
+    follower = asyncio.create_task(collect(follow(runtime, here), seen))
+    await until(lambda: following(runtime, run_id))
+    ended = decide(hot.plan, here, c.Terminate(by="user:local"), runtime.committer.now_ms())
+    events = e.encode_events(ended.events)
+    entry = runs.Entry(
+        run_id=run_id, tenant=LOCAL_TENANT, n=len(ended.events), events=events, version=hot.version,
+        status=ended.state.status, busy=False,
+    )  # fmt: skip
+    async with runtime.database.engine.acquire() as holder, holder.transaction():
+        await holder.execute("SELECT FROM runs WHERE id = $1 FOR NO KEY UPDATE", run_id)
+        pausing = asyncio.create_task(nudge(runtime, run_id, 0))
+        await until(lambda: somebody_waits(eye))
+        for _ in range(100):  # whatever was published would have got there
+            await asyncio.sleep(0)
+        assert (seen, pausing.done()) == ([], False)
+        done = await runs.commit(holder, [entry], None, runtime.committer.now())
+        assert done.won
+    with pytest.raises(Rejected):
+        await pausing
+    await asyncio.wait_for(follower, 20)
+    assert await log_of(eye, run_id) == [*(await log_of(eye, run_id))[: here.seq], *ended.events]
+    assert [piece.seq for piece in seen] == list(range(here.seq + 1, ended.state.seq + 1))
+    assert not any(b"run_paused" in piece.data for piece in seen)
+
+
+async def collect(found: Following, seen: list[Piece]) -> None:
+    async for pieces in found:
+        seen.extend(pieces)
+
+
+async def following(runtime: Runtime, run_id: UUID) -> bool:
+    feed = runtime.fanout._feeds.get(run_id)
+    return feed is not None and feed.head is not None and bool(feed.rings)
+
+
+async def somebody_waits(eye: Connection) -> bool:
+    return bool(await eye.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"))
+
+
+async def test_a_feed_that_is_told_of_what_does_not_follow_its_head_reads_what_lies_between(
+    make: Make, eye: Connection
+) -> None:
+    a, b = await make(), await make(poll_seconds=60.0)
+    run_id = (await start(a, ASKING)).run_id
+    here = await state_of(a, run_id)
+    seen: list[Piece] = []
+    follower = asyncio.create_task(collect(follow(b, here), seen))
+    await until(lambda: following(b, run_id))
+    b.fanout.hint = lambda payload: None  # type: ignore[method-assign]
+    for number in range(3):
+        await nudge(a, run_id, number)
+    await terminate(a, run_id)
+    rows = await eye.fetch("SELECT first_seq, events FROM log WHERE run_id = $1 ORDER BY last_seq", run_id)
+    assert not seen
+    b.fanout.committed(SimpleNamespace(id=run_id), rows[-1][0], e.decode_events(rows[-1][1]))  # type: ignore[arg-type]
+    await asyncio.wait_for(follower, 20)
+    whole: list[Piece] = []
+    await collect(follow(a, here), whole)
+    assert [(piece.seq, piece.data) for piece in seen] == [(piece.seq, piece.data) for piece in whole]
+    assert [piece.seq for piece in seen] == list(range(here.seq + 1, len(await log_of(eye, run_id)) + 1))

@@ -364,3 +364,23 @@ async def test_the_wait_for_one_who_can_not_be_reached_grows(make: Make, eye: Co
         await runtime.courier.settle(replace(signal, tries=tries), {"run x": StoreError("no")})
         waits.append(await eye.fetchval("SELECT due_at - now() FROM signals"))
     assert [round(wait.total_seconds(), -1) for wait in waits] == [40, 80, 160, 600]
+
+
+async def test_what_is_stored_and_settled_before_the_subscription_is_seen_is_found_when_it_is_looked_for_again(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever offered it saw nobody who waits; whoever writes the subscription has read what was there before."""
+    real = store.subscribe
+
+    async def subscribe(connection: Any, tenant: UUID, *given: Any) -> None:
+        signal, _ = await store.store_signal(
+            connection, tenant, "between", "payment", b"1", due_after=timedelta(days=1)
+        )
+        await store.settle_signal(connection, signal)
+        await real(connection, tenant, *given)
+
+    monkeypatch.setattr(store, "subscribe", subscribe)
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, ANY)).run_id
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    assert await taken_by(eye, run_id) == ["between"]

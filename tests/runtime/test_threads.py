@@ -78,3 +78,15 @@ async def test_a_database_that_fails_once_is_asked_again(make: Make, eye: Connec
 
 async def _is(threads: Threads, number: int) -> bool:
     return len(threads._waiting) == number
+
+
+async def test_another_run_is_news_even_if_it_has_not_got_as_far_as_the_one_before(make: Make) -> None:
+    runtime = await make()
+    first = (await start(runtime, PLAIN, thread="t")).run_id
+    known = Place(first, 1_000_000)
+    task = waiting(runtime, "t", known)
+    await asyncio.wait_for(task, 10)
+    far = waiting(runtime, "t", await place_of(runtime, "t"))
+    second = (await start(runtime, PLAIN, thread="t")).run_id
+    await asyncio.wait_for(far, 10)
+    assert (await place_of(runtime, "t")).run_id == second

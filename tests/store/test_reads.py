@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -11,10 +12,11 @@ from uuid import uuid4
 import pytest
 
 from hai_flow.errors import Rejected
-from hai_flow.store import outbox, pendings, runs, threads, workflows
+from hai_flow.store import outbox, pendings, runs, thread_lists, threads, workflows
 from hai_flow.store.database import Database
 from hai_flow.store.runs import Branch, Entry, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
 from tests.store.conftest import STRANGER, TENANT, birth, commit, decision, load
+from tests.support.waiting import until
 
 
 async def test_runs_are_listed_newest_first_in_pages_and_by_filter(db: Database) -> None:
@@ -239,3 +241,145 @@ async def test_blobs_are_known_by_their_sha_and_their_tenant(db: Database) -> No
     assert await workflows.put_blob(db.api, TENANT, b"large") == sha == hashlib.sha256(b"large").digest()
     assert await workflows.get_blob(db.api, TENANT, sha) == b"large"
     assert await workflows.get_blob(db.api, STRANGER, sha) is None
+
+
+LONG = """
+WITH r AS (
+  INSERT INTO runs (id, tenant, workflow, workflow_name, workflow_version, thread_id, status, seq, version, head,
+    started_by)
+  SELECT gen_random_uuid(), $1, 'w', 'w', 1, $2, 'finished', 1, 1, 'h', 'user:a' FROM generate_series(1, $3)
+  RETURNING id, tenant, thread_id, place
+), t AS (
+  INSERT INTO turns (run_id, n, tenant, thread_id, wire_run_id, first_seq)
+  SELECT id, 1, tenant, thread_id, place, 1 FROM r
+)
+INSERT INTO messages (run_id, n, tenant, thread_id, id, role, body, seq)
+SELECT id, n, tenant, thread_id, place || '/' || n, 'user', '{}', 1 FROM r, generate_series(0, 1) AS n
+"""
+
+
+class Explained:
+    """A connection that counts the rows which its statements read from tables."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self.rows = 0.0
+
+    async def fetch(self, query: str, *given: Any) -> Any:
+        plan = json.loads(await self._connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", *given))
+        self.rows += rows_read(plan[0]["Plan"])
+        return await self._connection.fetch(query, *given)
+
+    async def fetchrow(self, query: str, *given: Any) -> Any:
+        found = await self.fetch(query, *given)
+        return found[0] if found else None
+
+
+def rows_read(plan: dict[str, Any]) -> float:
+    """The rows that the scans of tables touched, given back or not."""
+    read = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
+    return (read if "Relation Name" in plan else 0) + sum(rows_read(below) for below in plan.get("Plans", ()))
+
+
+async def test_what_a_post_reads_of_a_thread_does_not_depend_on_its_length(db: Database) -> None:
+    async def read(thread: str) -> dict[str, float]:
+        last = await threads.last_run(db.api, TENANT, thread)
+        assert last is not None
+        ids = [id for id, _ in await threads.message_ids(db.api, TENANT, thread, last.id)]
+        rows: dict[str, float] = {}
+        for name, ask in {
+            "last run": lambda c: threads.last_run(c, TENANT, thread),
+            "next run": lambda c: threads.next_run(c, TENANT, thread, last.id),
+            "place": lambda c: threads.newest_places(c, [(TENANT, thread)]),
+            "turn": lambda c: threads.turn_of_wire_run(c, TENANT, thread, "none"),
+            "line": lambda c: threads.line(c, TENANT, thread, last.id, 2),
+            "unseen": lambda c: threads.unseen(c, TENANT, thread, ["new", ids[-1]]),
+            "unseen behind": lambda c: threads.unseen(c, TENANT, thread, ["new", ids[-9]], behind=(last.id, 1)),
+            "history": lambda c: threads.message_ids(c, TENANT, thread, last.id),
+            "snapshot": lambda c: threads.transcript(c, TENANT, thread, before=last.id, window=threads.WINDOW),
+        }.items():
+            connection = Explained(db.api)
+            await ask(connection)
+            rows[name] = connection.rows
+        return rows
+
+    for thread, length in (("short", 300), ("long", 10_000), ("other", 1000)):
+        await db.api.execute(LONG, TENANT, thread, length)
+    await db.api.execute("ANALYZE runs, turns, messages")  # as autovacuum does
+    short, long = await read("short"), await read("long")
+    assert {name: rows for name, rows in long.items() if rows > 2 * short[name] + 10} == {}
+    assert max(long.values()) <= 10 * threads.WINDOW.runs
+    assert max(long[name] for name in long if name not in ("history", "snapshot")) <= 50
+
+
+async def test_a_snapshot_begins_with_the_window_and_shows_the_newest_messages(db: Database) -> None:
+    await db.api.execute(LONG, TENANT, "t", 5)
+    whole = [message.id for message in await threads.transcript(db.api, TENANT, "t")]
+    assert len(whole) == 10
+    last = await threads.last_run(db.api, TENANT, "t")
+    assert last is not None
+    for window, shown in ((threads.Window(2, 99), whole[-4:]), (threads.Window(9, 3), whole[-3:])):
+        assert [m.id for m in await threads.transcript(db.api, TENANT, "t", window=window)] == shown
+        assert [id for id, _ in await threads.message_ids(db.api, TENANT, "t", last.id, window)] == shown
+    before = await threads.transcript(db.api, TENANT, "t", before=last.id, window=threads.Window(2, 99))
+    assert [message.id for message in before] == whole[-6:-2]
+
+
+async def test_a_clock_that_steps_back_does_not_change_the_order_of_a_thread(db: Database) -> None:
+    entries = [
+        birth(
+            thread_id="t",
+            messages=[MessageRow(0, name, "user", b"{}", 1)],
+            turns=[TurnRow(1, first=1, last=1, wire_run_id="w", body_sha=b"sha")],
+        )
+        for name in "abc"
+    ]
+    for hours, entry in zip((9, 5, 1), entries, strict=True):
+        await commit(db, entry)
+        await db.api.execute(
+            "UPDATE runs SET created_at = now() + make_interval(hours => $2) WHERE id = $1", entry.run_id, hours
+        )
+    ids = [entry.run_id for entry in entries]
+    last = await threads.last_run(db.api, TENANT, "t")
+    assert last is not None
+    assert last.id == ids[-1]
+    assert (await threads.newest_places(db.api, [(TENANT, "t")]))[TENANT, "t"].run_id == ids[-1]
+    assert [run.id for run in await threads.runs_of_thread(db.api, TENANT, "t")] == ids
+    assert await threads.line(db.api, TENANT, "t", ids[-1]) == ids
+    assert [message.id for message in await threads.transcript(db.api, TENANT, "t")] == ["a", "b", "c"]
+    assert await threads.unseen(db.api, TENANT, "t", ["a", "c"], behind=(ids[1], 1)) == {"c"}
+    turn = await threads.turn_of_wire_run(db.api, TENANT, "t", "w")
+    assert turn is not None
+    assert turn.run_id == ids[-1]
+    thread = await thread_lists.get_thread(db.api, TENANT, "t")
+    assert thread is not None
+    assert thread.run_id == ids[-1]
+    assert [thread.run_id for thread in await thread_lists.list_threads(db.api, TENANT, limit=9)] == [ids[-1]]
+    for index, following in enumerate([*ids[1:], None]):
+        found = await threads.next_run(db.api, TENANT, "t", ids[index])
+        assert (found and found.id) == following
+    first = await threads.next_run(db.api, TENANT, "t")
+    assert first is not None
+    assert first.id == ids[0]
+
+
+async def test_a_run_takes_its_place_when_it_has_its_slot(db: Database) -> None:
+    """A statement that began before another run of the thread was born must not give the place of before that."""
+    late, others = birth(thread_id="t", slot="thread:t"), [birth(), birth()]
+    async with db.api.acquire() as holder:
+        transaction = holder.transaction()
+        await transaction.start()
+        query = "INSERT INTO slots (tenant, slot, run_id) VALUES ($1, 'thread:t', $2)"
+        await holder.execute(query, TENANT, others[0].run_id)
+        coming = asyncio.create_task(commit(db, late))
+        await until(lambda: waits_for_a_transaction(db))
+        for other in others:
+            await commit(db, other)
+        await transaction.rollback()
+    await coming
+    places = dict(await db.api.fetch("SELECT id, place FROM runs"))
+    assert places[late.run_id] > max(places[other.run_id] for other in others)
+
+
+async def waits_for_a_transaction(db: Database) -> bool:
+    return bool(await db.api.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted"))
