@@ -996,7 +996,7 @@ class Committer(Service):
         if loaded.state is not None:
             state = decode_state(loaded.state)
             hot.snapshot_bytes, hot.log_bytes = len(loaded.state), 0
-            self._grow(hot, len(loaded.state))
+            self._grow(hot, STATE_OVERHEAD_BYTES + len(loaded.state) - hot.bytes)
         pieces: list[tuple[int, list[e.AnyEvent]]] = []
         for row in loaded.rows:
             assert row.first_seq == state.seq + 1, f"run {hot.id}: the log jumps from {state.seq} to {row.first_seq}"
@@ -1077,6 +1077,7 @@ class Committer(Service):
         if hot.log_bytes > max(SNAPSHOT_BYTES_MIN, hot.snapshot_bytes):
             stored = encode_state(hot.state)
             hot.log_bytes, hot.snapshot_bytes = 0, len(stored)
+            self._grow(hot, STATE_OVERHEAD_BYTES + len(stored) - hot.bytes)  # not the whole log of a long life
             self._spawn(self._save_snapshot(hot.id, hot.state.seq, stored), "snapshot")
 
     async def _save_snapshot(self, run_id: UUID, seq: int, stored: bytes) -> None:
@@ -1089,13 +1090,13 @@ class Committer(Service):
     def _remember(self, hot: Hot) -> Hot:
         self._hot[hot.id] = hot
         hot.kept = True
-        self._grow(hot, STATE_OVERHEAD_BYTES)
+        self._grow(hot, STATE_OVERHEAD_BYTES + hot.snapshot_bytes + hot.log_bytes)
         return hot
 
     def _grow(self, hot: Hot, size: int) -> None:
-        hot.bytes += size
         if not hot.kept:
             return
+        hot.bytes += size
         self._cache_bytes += size
         for _ in range(EVICTION_TRIES):
             if self._cache_bytes <= self._cache_bytes_max:

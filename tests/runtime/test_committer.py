@@ -602,6 +602,25 @@ async def test_a_cold_load_equals_the_hot_state(make: Make) -> None:
     assert (cold.state, cold.version, cold.tenant) == (hot.state, hot.version, hot.tenant)
 
 
+async def test_a_run_weighs_as_much_as_its_state_however_long_it_lives(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committer, "SNAPSHOT_BYTES_MIN", 2_000)
+    a, b = await make(), await make()
+    run_id = (await start(a, LISTENING)).run_id
+    weights = []
+    for number in range(60):
+        await submit((a, b)[number // 20 % 2], run_id, note(str(number), "x" * 500))
+        for process in (a, b):
+            hots = process.committer._hot.values()
+            assert process.committer._cache_bytes == sum(hot.bytes for hot in hots)
+            weights += [
+                (hot.bytes, committer.STATE_OVERHEAD_BYTES + hot.snapshot_bytes + hot.log_bytes) for hot in hots
+            ]
+    assert all(counted == kept for counted, kept in weights)
+    assert max(counted for counted, _ in weights) < 60 * 500
+
+
 async def test_the_cache_is_bounded_and_what_was_evicted_is_found_again(make: Make) -> None:
     runtime = await make(cache_bytes_max=64 * 1024)
     run_ids = [(await start(runtime, ASKING)).run_id for _ in range(40)]
