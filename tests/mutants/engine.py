@@ -381,7 +381,7 @@ signals.bug(
 )
 signals.bug(
     "a run takes a signal from before it began",
-    ("if not taken and command.sent_at >= draft.state.started_at:", "if not taken:"),
+    ("(command.own or command.sent_at >= draft.state.started_at)", "True"),
 )
 signals.bug(
     "a signal is for the step that has waited least",

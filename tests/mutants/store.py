@@ -634,7 +634,7 @@ slots.bug(
 )
 slots.bug(
     "the newest run is stopped for the newest",
-    ("ORDER BY r.created_at DESC, r.id DESC OFFSET $4", "ORDER BY r.created_at, r.id OFFSET $4"),
+    ("ORDER BY r.place DESC, r.created_at DESC, r.id DESC OFFSET $4", "ORDER BY r.place OFFSET $4"),
     by=f"{_OF_SLOTS}::test_of_several_the_oldest_are_stopped_so_that_the_newest_have_slots",
 )
 slots.bug(
@@ -696,20 +696,34 @@ threads.bug(
 threads.bug(
     "a branch comes behind the run that was made before it",
     (
-        "before[run.id] = run.follows if run.branch_of is not None else own[n - 1].id if n else None",
-        "before[run.id] = own[n - 1].id if n else None",
+        "WHERE line.branch_of IS NOT NULL AND f.id = line.follows",
+        "WHERE false AND f.id = line.follows",
     ),
+    ("WHERE line.branch_of IS NULL AND e.tenant", "WHERE e.tenant"),
 )
-threads.bug("the messages of children are left out", ("            below[root].append(run.id)\n", ""))
-threads.bug("grandchildren are left out", ("            roots[run.id] = root\n", ""))
+threads.bug("the messages of children are left out", ("c.thread_id = $2\n)", "false\n)"))
 threads.bug(
     "the line of a child is empty",
+    ("  UNION ALL SELECT r.id, r.parent_id FROM up JOIN runs r ON r.id = up.parent_id\n", ""),
+)
+threads.bug(
+    "messages come in the order of their runs' ids",
     (
-        "    while tip is not None and (parent := parents.get(tip)) is not None:\n        tip = parent\n",
-        "    tip = tip if parents.get(tip) is None else None\n",
+        "ORDER BY shown.back, shown.place DESC, shown.created_at DESC, shown.id DESC, m.n DESC",
+        "ORDER BY m.run_id, m.n DESC",
     ),
 )
-threads.bug("messages come in the order of their runs' ids", ("ORDER BY line.place, m.n", "ORDER BY m.run_id, m.n"))
+threads.bug(
+    "a line is in the order of a clock",
+    ("(e.place, e.created_at, e.id) < (line.place, line.created_at, line.id)", "e.created_at < line.created_at"),
+    ("ORDER BY e.place DESC, e.created_at", "ORDER BY e.created_at"),
+    by=f"{_READS}::test_a_clock_that_steps_back_does_not_change_the_order_of_a_thread",
+)
+threads.bug(
+    "a snapshot shows all of a thread",
+    ("WHERE line.back < $4\n", "WHERE true\n"),
+    by=f"{_READS}::test_a_snapshot_begins_with_the_window_and_shows_the_newest_messages",
+)
 threads.bug(
     "a turn is found in another tenant's thread",
     (
@@ -741,7 +755,10 @@ thread_lists = Room(
 thread_lists.bug(
     "a thread is listed once for each run",
     ("\n    WHERE r.id = (\n      SELECT n.id", "\n    WHERE r.id IN (\n      SELECT n.id"),
-    (" AND n.parent_id IS NULL\n      ORDER BY n.created_at DESC, n.id DESC LIMIT 1)", " AND n.parent_id IS NULL)"),
+    (
+        " AND n.parent_id IS NULL\n      ORDER BY n.place DESC, n.created_at DESC, n.id DESC LIMIT 1)",
+        " AND n.parent_id IS NULL)",
+    ),
 )
 thread_lists.bug("a thread is where its child run is", (" AND n.parent_id IS NULL\n      ORDER", "\n      ORDER"))
 thread_lists.bug(
@@ -782,7 +799,7 @@ feedback.bug(
 )
 feedback.bug(
     "of several messages with one id the oldest is meant",
-    ("m.id = $3 ORDER BY r.created_at DESC, r.id DESC", "m.id = $3 ORDER BY r.created_at, r.id"),
+    ("m.id = $3 ORDER BY r.place DESC, r.created_at DESC", "m.id = $3 ORDER BY r.place, r.created_at DESC"),
 )
 
 # --- workflows --------------------------------------------------------------------------------------------------------
