@@ -67,7 +67,8 @@ def decide(
         return Decision((), state, outcome, already=True)  # what was due comes with its timer
     children.tell_parent(draft, state)
     slots.tell_freed(draft, state)
-    return msgspec.structs.replace(draft.decision(outcome), undecided=undecided)
+    decision = draft.decision(outcome)
+    return msgspec.structs.replace(decision, undecided=True) if undecided else decision
 
 
 def as_of(plan: Plan, state: RunState, now: int, limits: Limits = DEFAULT_LIMITS) -> RunState:

@@ -13,6 +13,8 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -48,6 +50,12 @@ class Simulation:
         if Random(f"go back {seed}").random() < 0.3:
             self.faults.add("go_back")
         limits = TIGHT if "tight_limits" in self.faults else Limits()
+        if Random(f"short log {seed}").random() < 0.2:
+            self.faults.add("short_log")
+            chosen = Random(f"how short {seed}")
+            limits = msgspec.structs.replace(
+                limits, run_events=chosen.choice([40, 80, 150]), waits=chosen.choice([1, 2, 1000])
+            )
         run_id = UUID(int=self.random.getrandbits(128), version=4)
         self.play = Play(self.plan, run_id=run_id, limits=limits, start=False, decide=self._decide)
         self.states: list[RunState] = [self.play.state]
@@ -351,6 +359,8 @@ class Simulation:
                 self.states.append(self.play.state)
             elif self.play.state.ended:
                 self.reached["end." + self.play.status] += 1
+                if self.play.state.error is not None and self.play.state.error.code.startswith("limit."):
+                    self.reached[self.play.state.error.code] += 1
                 return
             elif not self.honest():
                 raise AssertionError(f"the run is {self.play.status}, and nothing can move it")

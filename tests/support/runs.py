@@ -30,7 +30,7 @@ from hai_flow.engine.jobs import (
     wake_at,
 )
 from hai_flow.engine.people import may_decide
-from hai_flow.engine.retry import UNDO_RETRY
+from hai_flow.engine.retry import LOG_FULL, UNDO_RETRY
 from hai_flow.engine.snapshot import decode_state, encode_state
 from hai_flow.engine.state import RunState, evolve, fold, in_cleanup, is_inside
 
@@ -380,6 +380,12 @@ class Book:
             case e.IterationStarted():
                 self._check_room(state, event.path)
             case e.RunFailed() | e.RunFinished():
+                if (
+                    isinstance(event, e.RunFailed)
+                    and event.error.code == LOG_FULL
+                    and "cut off, too" in event.error.message
+                ):
+                    self.spared = True
                 self._check_cleaned_up(state, undone=isinstance(event, e.RunFailed))
                 self._check_undo_told(state, event)
             case e.RunStopped():
