@@ -9,13 +9,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 OURS: Final = "hai_flow"
-COUNTED: Final = (asyncio.Future, threading.Thread)
 _MANY: Final = (list, tuple, set, frozenset, deque)
 
 
@@ -54,7 +52,7 @@ def _is_counted(value: object) -> bool:
         return not value.cancelled() and not str(getattr(value._callback, "__module__", "")).startswith("asyncpg")
     module = type(value).__module__.split(".")
     # Rows that were read live in the variables of whoever read them last, and nobody else keeps them uncounted.
-    return (module[0] == OURS and module[1:2] != ["store"]) or isinstance(value, COUNTED)
+    return (module[0] == OURS and module[1:2] != ["store"]) or isinstance(value, asyncio.Future)
 
 
 def _kept(value: object) -> str:

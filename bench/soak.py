@@ -43,7 +43,6 @@ QUIET_SECONDS: Final = 30.0
 BOUNDS: Final = {
     "ToolThreads._idle": IDLE_MAX,
     "objects of hai_flow.steps.threads._Thread": IDLE_MAX,
-    "objects of threading.Thread": IDLE_MAX,
 }
 WORKFLOW: Final = b"""\
 hai: flow/v1
