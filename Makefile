@@ -1,6 +1,6 @@
 # The same words everywhere: here, in CI and in the documentation. Everything but `help` makes .venv first if needed.
 
-.PHONY: help check test test-browsers mutants bench soak docs lock
+.PHONY: help check test test-browsers mutants bench bench-scale soak docs lock
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -21,6 +21,10 @@ mutants: ## Put bugs into a copy of the project, see that tests fail (docs/mutan
 bench: ## Measure the system on this machine
 	python3 cli.py install
 	.venv/bin/python -m bench
+
+bench-scale: ## What a million waiting runs cost an idle worker; fails where a statement looks through them
+	python3 cli.py install
+	.venv/bin/python -m bench.scale
 
 soak: ## 100,000 short runs in one process, which must not keep anything of them
 	python3 cli.py install

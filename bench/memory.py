@@ -35,9 +35,9 @@ async def measure(dsn: str, *, few: int = FEW, many: int = MANY, readings: int =
     async with running(dsn, QUESTION) as engine:
         for _ in range(STARTED):
             await engine.start_run()
-    await _copy_runs(dsn, few)
+    await copy_runs(dsn, few)
     beside_few = [_resident_bytes(dsn) for _ in range(readings)]
-    await _copy_runs(dsn, many)
+    await copy_runs(dsn, many)
     beside_many = [_resident_bytes(dsn) for _ in range(readings)]
     return {
         "suspended_memory_ratio": median(beside_many) / median(beside_few),
@@ -46,7 +46,7 @@ async def measure(dsn: str, *, few: int = FEW, many: int = MANY, readings: int =
     }
 
 
-async def _copy_runs(dsn: str, total: int) -> None:
+async def copy_runs(dsn: str, total: int) -> None:
     """Copy the rows of the started runs under new ids until there are `total` runs."""
     connection = await asyncpg.connect(dsn)
     try:

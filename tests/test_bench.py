@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
+import asyncpg
 import pytest
 
-from bench import fanout, language, memory, resume, throughput
+from bench import fanout, language, memory, resume, scale, throughput
 from bench.__main__ import KEYS, reported, table
 from tests.support.postgres import Server
 
@@ -30,3 +33,43 @@ async def test_a_report_has_every_key(postgres_server: Server) -> None:
     assert all(report[key] > 0 for key in KEYS)
     assert all(key in table(report) for key in KEYS)
     assert measured["throughput"]["log_rows_per_step"] == pytest.approx(1.1)  # ten steps in eleven commits
+
+
+@pytest.mark.timeout(120)
+async def test_the_bench_at_scale_explains_what_an_idle_worker_sends(postgres_server: Server) -> None:
+    with postgres_server.database() as dsn, postgres_server.database() as few:
+        report = await scale.measure(dsn, few, count=400, few=100, seconds=0.5)
+    assert all(report[key] > 0 for key in scale.KEYS)
+    assert all(key in scale.table(report) for key in scale.KEYS)
+    assert report["faults"] == [], "no table is big"
+    sent = " ".join(each["statement"] for each in report["recurring"])
+    for part in (
+        "UPDATE runs r SET worker",
+        "FROM outbox",
+        "FROM signals",
+        "schedules",
+        "sweeps",
+        "slot_waiters",
+        "fires",
+    ):
+        assert part in sent, part
+
+
+async def test_a_plan_that_reads_a_big_table_through_is_a_fault(database_url: str) -> None:
+    connection = await asyncpg.connect(database_url)
+
+    async def faults(query: str) -> list[str]:
+        answer = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}")
+        return scale.faults(json.loads(answer)[0]["Plan"], {"signals"})
+
+    await connection.execute(
+        "INSERT INTO signals (tenant, id, type, data) "
+        "SELECT '00000000-0000-0000-0000-000000000001', n::text, 't', '1' FROM generate_series(1, 6000) n"
+    )
+    assert await faults("SELECT count(*) FROM signals") == ["reads all of signals"]
+    await connection.execute("SET enable_seqscan = off")
+    (walk,) = await faults("SELECT data FROM signals ORDER BY tenant, id")
+    assert walk == "reads 6,000 rows of signals"
+    assert await faults("SELECT data FROM signals ORDER BY tenant, id LIMIT 10") == []
+    assert await faults("SELECT count(*) FROM runs") == []
+    await connection.close()

@@ -1085,6 +1085,9 @@ SUMMARY_COLUMNS: Final = (
 )
 
 
+_OF_RUN: Final = ", ".join(f"r.{column}" for column in SUMMARY_COLUMNS.split(", "))
+
+
 async def get_run(connection: Connection | Pool, tenant: UUID, run_id: UUID) -> RunRow | None:
     """The run, if it is the tenant's."""
     query = f"SELECT {SUMMARY_COLUMNS}, input, result FROM runs WHERE id = $1 AND tenant = $2"
@@ -1106,27 +1109,37 @@ async def list_runs(
 
     Of the status `needs_attention` are also runs that nobody can read, whatever their own status is.
     """
-    arguments: list[Any] = [tenant, limit]
-    conditions = ["tenant = $1"]
+    arguments: list[Any] = [tenant, limit, None if statuses is None else sorted(set(statuses))]
+    conditions = ["r.tenant = $1"]
 
     def demand(condition: str, *values: Any) -> None:
         numbers = range(len(arguments) + 1, len(arguments) + 1 + len(values))
         arguments.extend(values)
         conditions.append(condition.format(*(f"${number}" for number in numbers)))
 
-    if statuses is not None:
-        unreadable = " OR unreadable IS NOT NULL" if "needs_attention" in statuses else ""
-        demand("(status = ANY({}::text[])" + unreadable + ")", statuses)
     if workflow is not None:
-        demand("workflow_name = {}", workflow)
+        demand("r.workflow_name = {}", workflow)
     if thread_id is not None:
-        demand("thread_id = {}", thread_id)
+        demand("r.thread_id = {}", thread_id)
     if before is not None:
-        demand("(created_at, id) < ({}, {})", *before)
-    query = (
-        f"SELECT {SUMMARY_COLUMNS}, input, result FROM runs WHERE {' AND '.join(conditions)} "
-        "ORDER BY created_at DESC, id DESC LIMIT $2"
-    )
+        demand("(r.created_at, r.id) < ({}, {})", *before)
+
+    def page(*more: str) -> str:
+        found = f"SELECT r.* FROM runs r WHERE {' AND '.join((*conditions, *more))}"
+        return f"({found} ORDER BY r.created_at DESC, r.id DESC LIMIT $2)"
+
+    if statuses is None:
+        pages = page("$3::text[] IS NULL")
+    else:
+        # A page of each status, of which the newest are taken: looked for together, a page of few runs among many
+        # others is a walk through all of those, and one of many among few a sort of them.
+        of_each = page("r.status = wanted.status")
+        pages = f"(SELECT r.* FROM unnest($3::text[]) AS wanted(status) CROSS JOIN LATERAL {of_each} r)"
+        if "needs_attention" in statuses:
+            pages += f" UNION ALL {page('r.unreadable IS NOT NULL', 'r.status <> ALL ($3)')}"
+    query = f"""
+    SELECT {_OF_RUN}, r.input, r.result FROM ({pages}) r ORDER BY r.created_at DESC, r.id DESC LIMIT $2
+    """
     return [RunRow(*row) for row in await connection.fetch(query, *arguments)]
 
 

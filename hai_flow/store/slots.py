@@ -132,13 +132,14 @@ async def leave_queue(pool: Pool, tenant: UUID, key: str, run_id: UUID) -> None:
 
 
 # As many seats as the run wants that has come last: it is of the newest version. OFFSET 0: as many waiting runs are
-# looked at, in their order, as there are free slots for; a join over all of them would read the whole queue.
+# looked at, in their order, as there are free slots for; a join over all of them would read the whole queue. count(*),
+# not EXISTS: that the planner turns into a join as well, here with all slots.
 _SEAT: Final = """
 WITH free AS MATERIALIZED (
   SELECT k.slot, row_number() OVER (ORDER BY k.k) AS n
   FROM (SELECT k, $2 || '#' || k AS slot FROM generate_series(1, (
     SELECT seats FROM slot_waiters WHERE tenant = $1 AND key = $2 ORDER BY queued_at DESC, run_id DESC LIMIT 1)) k) k
-  WHERE NOT EXISTS (SELECT FROM slots s WHERE s.tenant = $1 AND s.slot = k.slot)
+  WHERE (SELECT count(*) = 0 FROM slots s WHERE s.tenant = $1 AND s.slot = k.slot)
 ), waiting AS MATERIALIZED (
   SELECT run_id, row_number() OVER () AS n FROM (
     SELECT w.run_id FROM (
@@ -155,7 +156,7 @@ _SEATED: Final = """
 SELECT s.run_id, s.slot, r.status
 FROM generate_series(1, (
   SELECT seats FROM slot_waiters WHERE tenant = $1 AND key = $2 ORDER BY queued_at DESC, run_id DESC LIMIT 1)) k
-JOIN slots s ON s.tenant = $1 AND s.slot = $2 || '#' || k
+CROSS JOIN LATERAL (SELECT run_id, slot FROM slots WHERE tenant = $1 AND slot = $2 || '#' || k OFFSET 0) s
 JOIN slot_waiters w ON w.tenant = $1 AND w.key = $2 AND w.run_id = s.run_id
 JOIN runs r ON r.id = w.run_id
 ORDER BY w.queued_at, w.run_id
@@ -242,7 +243,7 @@ SELECT keys.tenant, keys.key, EXISTS (
   SELECT FROM generate_series(1, (
     SELECT seats FROM slot_waiters w WHERE w.tenant = keys.tenant AND w.key = keys.key
     ORDER BY queued_at DESC, run_id DESC LIMIT 1)) k
-  WHERE NOT EXISTS (SELECT FROM slots s WHERE s.tenant = keys.tenant AND s.slot = keys.key || '#' || k))
+  WHERE (SELECT count(*) = 0 FROM slots s WHERE s.tenant = keys.tenant AND s.slot = keys.key || '#' || k))
 FROM keys ORDER BY keys.n
 """
 

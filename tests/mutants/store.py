@@ -443,12 +443,12 @@ runs.bug(
 )
 runs.bug(
     "the runs of all tenants are listed",
-    ('conditions = ["tenant = $1"]', 'conditions = ["$1::uuid IS NOT NULL"]'),
+    ('conditions = ["r.tenant = $1"]', 'conditions = ["$1::uuid IS NOT NULL"]'),
     by=f"{_READS}::test_runs_are_listed_newest_first_in_pages_and_by_filter",
 )
 runs.bug(
     "a page begins with the last run of the page before",
-    ('demand("(created_at, id) < ({}, {})", *before)', 'demand("(created_at, id) <= ({}, {})", *before)'),
+    ('demand("(r.created_at, r.id) < ({}', 'demand("(r.created_at, r.id) <= ({}'),
     by=f"{_READS}::test_runs_are_listed_newest_first_in_pages_and_by_filter",
 )
 runs.bug(
@@ -630,7 +630,7 @@ slots.bug(
 )
 slots.bug(
     "a taken slot counts as free",
-    ("\n  WHERE NOT EXISTS (SELECT FROM slots s WHERE s.tenant = $1 AND s.slot = k.slot)\n)", "\n)"),
+    ("\n  WHERE (SELECT count(*) = 0 FROM slots s WHERE s.tenant = $1 AND s.slot = k.slot)\n)", "\n)"),
 )
 slots.bug(
     "the newest run is stopped for the newest",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -12,7 +13,7 @@ import pytest
 
 from hai_flow.store import runs, slots, sweeps
 from hai_flow.store.database import CommitUnknown, Database, Fault, classify
-from hai_flow.store.runs import CommandRow, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
+from hai_flow.store.runs import CommandRow, Entry, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
 from hai_flow.store.sweeps import Page
 from tests.store.conftest import LEASE, STRANGER, TENANT, birth, chunks, commit, decision, load, now, worker
 from tests.support.waiting import until
@@ -521,3 +522,36 @@ async def test_a_sweep_goes_on_where_any_process_stopped_and_no_sooner_than_it_i
 async def test_an_unknown_run_loses_and_is_not_loaded(db: Database) -> None:
     assert await commit(db, decision(uuid4(), 1)) == [None]
     assert await runs.load_runs(db.engine, [uuid4()], [0], 1) == {}
+
+
+# --- what a commit writes -------------------------------------------------------------------------------------------
+
+
+async def test_of_a_run_that_is_held_only_the_last_commit_writes_its_indexes(db: Database) -> None:
+    """No index holds what a step changes (a heap-only update): the others cost one entry in none of seven."""
+    me = await worker(db)
+    start = birth()
+    async with db.lane() as connection:
+
+        async def committed(*entries: Entry) -> None:
+            assert len((await runs.commit(connection, entries, me, now())).won) == len(entries)
+
+        await committed(start)
+        for version in range(1, 6):
+            await committed(decision(start.run_id, version, status="running", cut=True))
+            await committed(chunks(start.run_id, version))
+        assert await updates(connection, 10) == (10, 10)
+        await committed(decision(start.run_id, 6, status="finished", busy=False))
+        assert await updates(connection, 11) == (11, 10)
+
+
+async def updates(connection: Any, sent: int) -> tuple[int, int]:
+    """How many updates of runs there were, and how many of them wrote no index, as soon as all are counted."""
+
+    async def counted() -> tuple[int, int] | None:
+        await connection.execute("SELECT pg_stat_force_next_flush()")
+        query = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'runs'"
+        found: tuple[int, int] = tuple(await connection.fetchrow(query))
+        return found if found[0] == sent else None
+
+    return await until(counted)
