@@ -44,7 +44,7 @@ from hai_flow.engine.state import TERMINAL_STATUSES, RunState, evolve, fold
 from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable
 from hai_flow.runtime.service import Clock, Service
 from hai_flow.store import runs
-from hai_flow.store.database import FAILURES, Database, Fault, classify
+from hai_flow.store.database import FAILURES, Database, Fault, classify, sqlstate_of
 from hai_flow.store.projection import rows_of
 
 if TYPE_CHECKING:
@@ -57,9 +57,12 @@ Begin: TypeAlias = c.Start | c.Fork
 log = structlog.get_logger(__name__)
 
 LOSSES_BEFORE_ALONE: Final = 3
+LOCKED: Final = "55P03"  # what a statement is refused with that has waited too long for a row
 RETRIES_MAX: Final = 3  # of one batch, before it is halved: one locked row must not stop the others for ever
 APART_SECONDS_MIN: Final = 0.1  # before a run is loaded apart from the others; doubled at each failure
 APART_SECONDS_MAX: Final = 5.0
+LOAD_ROWS_MAX: Final = 256  # commits of one run that are in memory at once while it is loaded
+FOLDED_AT_ONCE: Final = 2000  # events; then the loop has a turn for others
 STOP_SECONDS: Final = 20.0
 CLOCK_SECONDS: Final = 5.0  # the database's clock is read at least so often
 ANSWER_SECONDS: Final = 30.0  # who asks a database that is away is told so after this, at the next failure
@@ -692,7 +695,7 @@ class Committer(Service):
             hot.known.update(draft.commands)
         hot.log_bytes += draft.bytes
         hot.run_bytes += draft.bytes
-        self._grow(hot, draft.bytes)
+        self._weigh(hot)
         if draft.undecided is not None:
             hot.asks.appendleft(draft.undecided)
         if first_seq == hot.state.seq + 1:
@@ -748,6 +751,8 @@ class Committer(Service):
     async def _failed(self, batch: _Batch, error: Exception) -> list[_Batch]:
         """What is to be sent again of a batch that failed. Its runs that are not in it are dealt with."""
         fault, drafts = classify(error), batch.drafts
+        if sqlstate_of(error) == LOCKED and len(drafts) > 1 and (free := await self._unlocked(drafts)) is not None:
+            return free
         if fault is Fault.RETRY and (batch.tries < RETRIES_MAX):
             await asyncio.sleep(0.01)
             return [_Batch(drafts, batch.tries + 1)]
@@ -765,6 +770,26 @@ class Committer(Service):
             return [_Batch(drafts[:middle]), _Batch(drafts[middle:])]
         self._condemn(drafts[0], error)
         return []
+
+    async def _unlocked(self, drafts: list[_Draft]) -> list[_Batch] | None:
+        """What is to be sent again of a batch that has waited for a row which somebody holds. Those whose rows are held
+        are taken alone, each with a connection of its own: to wait for them again would make all others wait as long.
+        None: none of them is held now."""
+        try:
+            async with self.database.engine.acquire() as connection:
+                held = await runs.locked_runs(connection, [draft.hot.id for draft in drafts if draft.hot.exists])
+        except FAILURES as error:
+            log.warning("locks_unknown", error=str(error) or repr(error))
+            return None
+        if not held:
+            return None
+        free = [draft for draft in drafts if draft.hot.id not in held]
+        for draft in drafts:
+            if draft.hot.id in held:
+                self._give_back(draft)
+                draft.hot.losses = LOSSES_BEFORE_ALONE
+                self._load_again(draft.hot)
+        return [_Batch(free)] if free else []
 
     def _load_again(self, hot: Hot) -> None:
         hot.loaded_at = -1.0
@@ -911,10 +936,21 @@ class Committer(Service):
                 self._give_up(hot, error)
         return []
 
-    async def _load_apart(self, hot: Hot) -> None:
-        """Load a run whose load failed alone for a reason that may pass, until it has passed: meanwhile the loader
-        serves the others."""
-        pause = APART_SECONDS_MIN
+    def _without_long(self, batch: list[Hot], found: Mapping[UUID, runs.Loaded]) -> list[Hot]:
+        """Those of a batch that can be taken in at once. Who has a long log to fold is loaded apart."""
+        left = []
+        for hot in batch:
+            loaded = found.get(hot.id)
+            if loaded is not None and loaded.rows and loaded.rows[-1].last_seq < loaded.seq:
+                hot.taken = False
+                self._spawn(self._load_apart(hot, 0.0), "load a run apart")
+            else:
+                left.append(hot)
+        return left
+
+    async def _load_apart(self, hot: Hot, pause: float = APART_SECONDS_MIN) -> None:
+        """Load a run that takes long, or whose load failed alone for a reason that may pass, until it has passed:
+        meanwhile the loader serves the others."""
         while True:
             await asyncio.sleep(pause)
             try:
@@ -927,7 +963,7 @@ class Committer(Service):
                     return
                 log.warning("load_failed", run_id=str(hot.id), error=str(error) or repr(error))
                 self._tell_who_waits_too_long([hot])
-            pause = min(2 * pause, APART_SECONDS_MAX)
+            pause = min(max(2 * pause, APART_SECONDS_MIN), APART_SECONDS_MAX)
 
     async def _load(self, batch: list[Hot]) -> None:
         began = time.monotonic()
@@ -937,7 +973,10 @@ class Committer(Service):
                 await runs.refence_runs(connection, self.worker_id, refence)
             for hot in batch:
                 hot.refence = False
-            found = await runs.load_runs(connection, [hot.id for hot in batch], [hot.state.seq for hot in batch], ABI)
+            ids, seqs = [hot.id for hot in batch], [hot.state.seq for hot in batch]
+            found = await runs.load_runs(connection, ids, seqs, ABI, LOAD_ROWS_MAX)
+            if len(batch) > 1:
+                batch = self._without_long(batch, found)
             await self._look_up(connection, batch, found)
         faults: dict[UUID, Exception] = {}
         for hot in batch:
@@ -992,27 +1031,38 @@ class Committer(Service):
                 plan = await self._find_plan(loaded.tenant, loaded.workflow)
             except DefinitionError as error:
                 raise Unreadable(f"its workflow is nothing that this release can perform: {error}") from error
-        state = hot.state
+        state, snapshot_bytes, log_bytes = hot.state, hot.snapshot_bytes, hot.log_bytes
         if loaded.state is not None:
-            state = decode_state(loaded.state)
-            hot.snapshot_bytes, hot.log_bytes = len(loaded.state), 0
-            self._grow(hot, STATE_OVERHEAD_BYTES + len(loaded.state) - hot.bytes)
-        pieces: list[tuple[int, list[e.AnyEvent]]] = []
-        for row in loaded.rows:
-            assert row.first_seq == state.seq + 1, f"run {hot.id}: the log jumps from {state.seq} to {row.first_seq}"
-            events = e.decode_events(row.events)
-            state = fold(state, events)
-            pieces.append((row.first_seq, events))
-            hot.log_bytes += len(row.events)
-            self._grow(hot, len(row.events))
+            state, snapshot_bytes, log_bytes = decode_state(loaded.state), len(loaded.state), 0
+        rows = loaded.rows
+        while rows:
+            for row in rows:
+                if state.seq // FOLDED_AT_ONCE < row.last_seq // FOLDED_AT_ONCE:
+                    await asyncio.sleep(0)  # a long log must not keep the loop from everything else
+                found = f"run {hot.id}: the log jumps from {state.seq} to {row.first_seq}"
+                assert row.first_seq == state.seq + 1, found
+                events = e.decode_events(row.events)
+                state = fold(state, events)
+                log_bytes += len(row.events)
+                self._tell_commit(hot, row.first_seq, events)
+            rows = await self._read_on(hot.id, state.seq, loaded.seq)
         assert state.seq == loaded.seq, f"run {hot.id}: the log ends at {state.seq}, the run says {loaded.seq}"
         assert state.sha256 == loaded.workflow.hex(), f"run {hot.id}: the log and the run name different workflows"
         self._hold(hot, loaded.worker, loaded.fence)
         hot.state, hot.exists, hot.missing = state, True, False
         hot.run_bytes = loaded.log_bytes
         hot.tenant, hot.version, hot.plan = loaded.tenant, loaded.version, plan
-        for first_seq, events in pieces:
-            self._tell_commit(hot, first_seq, events)
+        hot.snapshot_bytes, hot.log_bytes = snapshot_bytes, log_bytes
+        self._weigh(hot)
+        self._snapshot_if_due(hot)  # whoever loads it next need not fold all this again
+
+    async def _read_on(self, run_id: UUID, seq: int, end: int) -> list[runs.LogRow]:
+        """What a load left of a long log, up to the seq that the run had then."""
+        if seq >= end:
+            return []
+        async with self.database.engine.acquire() as connection:
+            rows = await runs.read_log(connection, run_id, seq, LOAD_ROWS_MAX)
+        return [row for row in rows if row.last_seq <= end]
 
     async def _take_alone(self, hot: Hot) -> None:
         """The fourth try of a run that lost three times: lock the row, load, decide, the same commit (H1)."""
@@ -1077,7 +1127,7 @@ class Committer(Service):
         if hot.log_bytes > max(SNAPSHOT_BYTES_MIN, hot.snapshot_bytes):
             stored = encode_state(hot.state)
             hot.log_bytes, hot.snapshot_bytes = 0, len(stored)
-            self._grow(hot, STATE_OVERHEAD_BYTES + len(stored) - hot.bytes)  # not the whole log of a long life
+            self._weigh(hot)
             self._spawn(self._save_snapshot(hot.id, hot.state.seq, stored), "snapshot")
 
     async def _save_snapshot(self, run_id: UUID, seq: int, stored: bytes) -> None:
@@ -1090,8 +1140,13 @@ class Committer(Service):
     def _remember(self, hot: Hot) -> Hot:
         self._hot[hot.id] = hot
         hot.kept = True
-        self._grow(hot, STATE_OVERHEAD_BYTES + hot.snapshot_bytes + hot.log_bytes)
+        self._weigh(hot)
         return hot
+
+    def _weigh(self, hot: Hot) -> None:
+        """Count the run in the cache as what its state takes, nearly: its last snapshot and the log since. To measure
+        it would cost as much as a snapshot; those come often enough that this is at most about twice as much."""
+        self._grow(hot, STATE_OVERHEAD_BYTES + hot.snapshot_bytes + hot.log_bytes - hot.bytes)
 
     def _grow(self, hot: Hot, size: int) -> None:
         if not hot.kept:

@@ -891,19 +891,26 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (
   SELECT array_agg(last_seq ORDER BY last_seq) AS last_seqs, array_agg(first_seq ORDER BY last_seq) AS firsts,
     array_agg(events ORDER BY last_seq) AS events
-  FROM log WHERE run_id = r.id AND last_seq > greatest(w.have_seq, coalesce(s.seq, 0)) AND last_seq <= r.seq) l ON true
+  FROM (SELECT last_seq, first_seq, events FROM log
+    WHERE run_id = r.id AND last_seq > greatest(w.have_seq, coalesce(s.seq, 0)) AND last_seq <= r.seq
+    ORDER BY last_seq LIMIT $4) AS x) l ON true
 """
 
 
 async def load_runs(
-    connection: Connection | Pool, run_ids: Sequence[UUID], have_seqs: Sequence[int], abi: int
+    connection: Connection | Pool,
+    run_ids: Sequence[UUID],
+    have_seqs: Sequence[int],
+    abi: int,
+    rows_max: int | None = None,
 ) -> dict[UUID, Loaded]:
     """The runs, each from the seq that the caller has already (0: from the beginning) (STORE G).
 
     One statement, one moment. A run that does not exist is not in the result. `abi` is the version of the state's
-    encoding that the caller reads: snapshots of another are passed over.
+    encoding that the caller reads: snapshots of another are passed over. `rows_max`: of each run's log so many commits
+    at most, its oldest; `read_log` has the others.
     """
-    rows = await connection.fetch(_LOAD, run_ids, have_seqs, [abi] * len(run_ids))
+    rows = await connection.fetch(_LOAD, run_ids, have_seqs, [abi] * len(run_ids), rows_max)
     return {row[0]: _loaded(row) for row in rows}
 
 
@@ -934,6 +941,14 @@ async def load_run_at(connection: Connection | Pool, tenant: UUID, run_id: UUID,
     """
     row = await connection.fetchrow(_LOAD_AT, tenant, run_id, seq, abi)
     return None if row is None else _loaded(row)
+
+
+_UNLOCKED: Final = "SELECT id FROM runs WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED"
+
+
+async def locked_runs(connection: Connection | Pool, run_ids: Collection[UUID]) -> set[UUID]:
+    """Those of `run_ids` whose rows somebody holds locked in this moment (or that do not exist)."""
+    return set(run_ids) - {row[0] for row in await connection.fetch(_UNLOCKED, run_ids)}
 
 
 @contextlib.asynccontextmanager

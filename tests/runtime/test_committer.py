@@ -13,7 +13,9 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine import snapshot
 from hai_flow.engine.decide import Limits
+from hai_flow.engine.snapshot import encode_state
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime import LOCAL_TENANT, Runtime, committer
 from hai_flow.runtime.committer import Chunk, Outcome
@@ -632,3 +634,106 @@ async def test_the_cache_is_bounded_and_what_was_evicted_is_found_again(make: Ma
     for run_id in run_ids[1:]:
         await submit(runtime, run_id, c.Terminate(by="user:local"))
     assert runtime.committer._cache_bytes == sum(hot.bytes for hot in runtime.committer._hot.values()) == 0
+
+
+async def test_the_cache_counts_what_a_state_takes_and_not_what_its_log_has_become(make: Make) -> None:
+    a, b, other = await make(), await make(cache_bytes_max=400 * 1024), await make()
+    run_id = (await start(a, LISTENING)).run_id
+    for number in range(60):
+        await asyncio.gather(*(submit(b, run_id, note(f"{number}/{n}", "x" * 1000)) for n in range(10)))
+    hot = b.committer.peek(run_id)
+    assert hot is not None
+    assert sum([len(e.encode_events([event])) for event in (await log_of_run(a, run_id))]) > 600_000
+    size = len(encode_state(hot.state))
+    assert size < hot.bytes < 2 * size + 2 * committer.SNAPSHOT_BYTES_MIN
+    others = [(await start(b, ASKING)).run_id for _ in range(5)]
+    assert all(b.committer.peek(each) is not None for each in (run_id, *others)), "nobody was evicted for it"
+    await until(lambda: a.database.api.fetchval("SELECT count(*) FROM snapshots WHERE run_id = $1", run_id))
+    other.committer.refresh(run_id)
+    cold = other.committer.peek(run_id)
+    assert cold is not None
+    await other.committer.settled([cold])
+    assert size < cold.bytes < 2 * size + 2 * committer.SNAPSHOT_BYTES_MIN
+
+
+async def log_of_run(runtime: Runtime, run_id: UUID) -> list[e.Event]:
+    async with runtime.database.api.acquire() as connection:
+        return await log_of(connection, run_id)
+
+
+async def test_a_long_log_is_loaded_in_pieces_apart_from_the_others_and_leaves_a_snapshot(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = await make(), await make()
+    long, short = [(await start(a, LISTENING)).run_id for _ in range(2)]
+    for number in range(40):
+        await submit(a, long, note(str(number), "x" * 2000))
+    await until(lambda: eye.fetchval("SELECT count(*) FROM snapshots"))
+    await eye.execute("UPDATE snapshots SET abi = 0")  # as if another release had written them
+    monkeypatch.setattr(committer, "LOAD_ROWS_MAX", 7)
+    monkeypatch.setattr(committer, "FOLDED_AT_ONCE", 10)
+    real, read, order = runs.read_log, [], []
+
+    async def counted(connection: Any, run_id: UUID, *rest: Any) -> Any:
+        rows = await real(connection, run_id, *rest)
+        read.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(runs, "read_log", counted)
+    got = await asyncio.gather(*(_in_order(order, submit(b, each, note("s"))) for each in (long, short)))
+    assert order == [got[1].run_id, got[0].run_id], "the short one did not wait for the long one"
+    assert len(read) >= 5
+    assert max(read) == 7
+    a_hot, b_hot = a.committer.peek(long), b.committer.peek(long)
+    assert a_hot is not None
+    assert b_hot is not None
+    a.committer.refresh(long)
+    await a.committer.settled([a_hot])
+    assert a_hot.state == b_hot.state
+    assert b_hot.state.seq == await eye.fetchval("SELECT seq FROM runs WHERE id = $1", long)
+    await eye.execute("UPDATE snapshots SET abi = 0")
+    other = await make()
+    other.committer.refresh(long)
+    await until(lambda: eye.fetchval("SELECT seq FROM snapshots WHERE abi = $1", snapshot.ABI))
+
+
+async def _in_order(order: list[UUID], asked: Any) -> Outcome:
+    outcome: Outcome = await asked
+    order.append(outcome.run_id)
+    return outcome
+
+
+async def test_a_run_whose_row_is_locked_makes_its_batch_wait_once(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await make()
+    locked, *others = [(await start(runtime, LISTENING)).run_id for _ in range(16)]
+    real, waited = runs.commit, 0
+
+    async def counted(connection: Any, entries: Any, *rest: Any) -> Any:
+        nonlocal waited
+        try:
+            return await real(connection, entries, *rest)
+        except asyncpg.LockNotAvailableError:
+            waited += 1
+            raise
+
+    alone, lock_run = [], runs.lock_run
+
+    def taken_alone(connection: Any, run_id: UUID, *rest: Any) -> Any:
+        alone.append(run_id)
+        return lock_run(connection, run_id, *rest)
+
+    monkeypatch.setattr(runs, "commit", counted)
+    monkeypatch.setattr(runs, "lock_run", taken_alone)
+    async with eye.transaction():
+        await eye.execute("SELECT FROM runs WHERE id = $1 FOR UPDATE", locked)
+        asked = asyncio.create_task(submit(runtime, locked, note("s")))
+        await asyncio.gather(*(submit(runtime, run_id, note("s")) for run_id in others))
+        assert waited == 1
+        await asyncio.gather(*(submit(runtime, run_id, note("t")) for run_id in others))
+        await until(lambda: len(alone) == 2)
+        assert waited == 1, "who is known to be locked waits alone"
+        assert not asked.done()
+    assert (await asked).seq
+    assert set(alone) == {locked}
