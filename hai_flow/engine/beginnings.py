@@ -107,7 +107,7 @@ def _begin_effect(draft: Draft, step: Step, verb: Call | Http | Llm | Agent | Ru
         draft.started(step, timed=False, args=args, key=_idempotency_key(draft, step))
         people.open_gate(draft, step, gate, args)
         return
-    attempt = known.attempt + 1 if known else 1
+    attempt = known.next_attempt if known else 1
     draft.started(step, args=args, key=_idempotency_key(draft, step), attempt=attempt)
     _attempt_begun(draft, step, args)
 
@@ -141,7 +141,7 @@ def _begin_attempt(draft: Draft, step: Step, known: StepState) -> None:
     if not known.attempt:
         args = people.check_gate(draft, step)
     timeout = None if step.timeout is None else draft.milliseconds(step.timeout, step)
-    draft.emit(e.AttemptStarted, path=step.path, attempt=known.attempt + 1, timeout=timeout)
+    draft.emit(e.AttemptStarted, path=step.path, attempt=known.next_attempt, timeout=timeout)
     _attempt_begun(draft, step, args)
 
 

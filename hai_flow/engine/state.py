@@ -118,8 +118,9 @@ class LoopState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
 class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
     """One step instance.
 
-    `attempt` counts tries of its effect, `failures` those that failed, `lost` those lost in a row; `asked` counts the
-    pendings it ever opened, `rounds` how often it was done before this time (and undone, or done by a handler that runs
+    `attempt` counts tries of its effect, `failures` those that failed, `lost` those lost in a row; `past` are those
+    before its gate asked anew, since when `attempt` is 0 until somebody approves; `asked` counts the pendings it ever
+    opened, `rounds` how often it was done before this time (and undone, or done by a handler that runs
     once more after a Retry); `key` is its idempotency key where it is not the default.
     `timeout` is that of a block, kept so that a Retry can start its clock anew. `handler` is the list inside it that
     goes on, or went on last; `handled` says that a `catch` took its error, `caught` that one has begun, `cleaned` that
@@ -135,6 +136,7 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     attempt: int = 0
     failures: int = 0
     lost: int = 0
+    past: int = 0
     asked: int = 0
     args: str | None = None
     output: Json = None
@@ -156,6 +158,11 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     left: int = 0
     dropped: int = 0
     winner: str | None = None
+
+    @property
+    def next_attempt(self) -> int:
+        """The number of the effect's next attempt. None is ever given twice."""
+        return max(self.attempt, self.past) + 1
 
 
 class Timer(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -847,6 +854,7 @@ def _step_started(state: RunState, event: e.StepStarted) -> RunState:
         event.verb,
         event.turn,
         event.attempt,
+        past=0 if event.attempt or before is None else max(before.attempt, before.past),
         asked=before.asked if before else 0,
         args=event.args,
         # a gate that was passed stays passed, as long as it is for the same arguments

@@ -86,6 +86,38 @@ def test_a_retry_behind_a_gate_that_was_passed_does_not_ask_again() -> None:
     assert len(run.of(e.PendingOpened)) == 1
 
 
+def test_a_retry_of_a_gate_whose_deadline_rejected_asks_again_and_performs_nothing_before() -> None:
+    run = Play(gated(policy(expiry=Expiry("reject"))))
+    run.advance(HOUR)
+    assert run.status == "failed"
+    run.retry()
+    assert (run.open, run.status, run.asking) == ({}, "waiting", {PATH})
+    decide(run, BOB)
+    assert run.open == {PATH: 1}
+
+
+def test_arguments_that_an_undo_has_changed_are_asked_about_again() -> None:
+    run = Play("""
+        steps:
+          - id: deal
+            try:
+              - {id: quote, call: t.quote, undo: {call: t.forget}}
+              - {id: pay, call: t.pay, with: {amount: "${{ steps.quote.output }}"}, approval: {from: anyone}}
+        """)
+    for amount in (5, 5, 9):
+        run.succeed("deal/quote", amount)
+        if run.asking:
+            run.answer("deal/pay", by="user:bob", decision="approve")
+        assert run.open == {"deal/pay": run.attempt("deal/pay")}
+        run.fail("deal/pay", retriable=False)
+        run.succeed("deal/quote/~undo")
+        run.retry()
+    asked = [event.args for event in run.of(e.PendingOpened)]
+    assert asked == ['{"amount":5}', '{"amount":9}']
+    assert [event.attempt for event in run.of(e.AttemptStarted)] == [1, 3], "no number is given twice"
+    run.replayed()
+
+
 def test_an_option_of_the_author_skips_the_rest_of_the_iteration_and_the_loop_asks_again() -> None:
     decided = Hole("steps", lambda steps: steps["gate"]["approval"]["decision"] != "revise")
     decided.steps = frozenset({"gate"})
@@ -203,6 +235,18 @@ def test_a_late_result_does_not_undo_what_an_operator_decided() -> None:
     with pytest.raises(Rejected) as refusal:
         run.succeed(PATH, attempt=1)
     assert refusal.value.code == "attempt_closed"
+
+
+def test_a_late_result_of_an_earlier_attempt_does_not_settle_the_doubt_about_a_later_one() -> None:
+    run = Play(AT_MOST_ONCE)
+    run.lose(PATH)
+    decide(run, who("local"), "again")
+    run.lose(PATH)
+    with pytest.raises(Rejected) as refusal:
+        run.succeed(PATH, attempt=1)
+    assert (refusal.value.code, run.asking) == ("attempt_closed", {PATH})
+    run.succeed(PATH, attempt=2)
+    assert run.status == "finished"
 
 
 def test_nothing_but_an_approval_ever_falls_through_to_the_next_step() -> None:
