@@ -82,11 +82,6 @@ people.bug(
     ),
 )
 people.bug(
-    "votes of an earlier stage decide in a stage that nobody can decide",
-    ("decision = None if rules.fault else ballot.verdict(rules, pending)", "decision = ballot.verdict(rules, pending)"),
-    by=(f"{_T}approvals_time.py", f"{_T}approvals_random.py"),
-)
-people.bug(
     "reminders are those of the first stage for ever",
     (
         "due = max(draft.now, pending.since + delays[pending.reminded])",
@@ -100,7 +95,7 @@ people.bug(
 people.bug(
     "a late result settles the doubt about another attempt",
     ('or found.opened.kind != "doubt" or state.steps[path].attempt != attempt:', 'or found.opened.kind != "doubt":'),
-    by=(f"{_T}answers.py", f"{_T}failing.py", f"{_T}stopping.py"),
+    by=f"{_T}approvals_in_runs.py",
 )
 people.bug(
     "of two different answers to one question in one request the first counts",

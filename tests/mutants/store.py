@@ -734,6 +734,7 @@ threads.bug(
 threads.bug(
     "of two turns with one client's id the other one is meant",
     ("ORDER BY COALESCE(t.body_sha = $4, false) DESC,", "ORDER BY COALESCE(t.body_sha = $4, false),"),
+    by=f"{_READS}::test_of_several_turns_with_one_client_s_id_that_of_the_same_body_is_meant_else_the_newest",
 )
 threads.bug(
     "the thread has seen what came behind the event",
@@ -837,7 +838,7 @@ workflows.bug(
 
 # --- schedules and event triggers -------------------------------------------------------------------------------------
 
-triggers = Room("hai_flow/store/triggers.py", _OF_TRIGGERS)
+triggers = Room("hai_flow/store/triggers.py", "tests/store/test_schedules.py")
 triggers.bug(
     "publishing anew begins every schedule anew",
     (

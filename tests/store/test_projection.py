@@ -1,14 +1,17 @@
-"""The row of a pending follows what is asked: edits, escalations, pauses and moves to another version."""
+"""Rows follow the log: those of pendings what is asked, of turns and messages what is said."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 
 from hai_flow import values
+from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine import people
-from hai_flow.store.projection import rows_of
-from hai_flow.store.runs import PendingRow
+from hai_flow.store.projection import rows_of, thread_entry
+from hai_flow.store.runs import PendingRow, TurnRow
 from tests.support.people import DAY, HOUR, Asked, approving, escalate, gated, policy, who
 from tests.support.runs import Play
 
@@ -61,3 +64,93 @@ def test_every_vote_is_a_row_with_its_voter() -> None:
     ask.vote(ANN)
     (vote,) = rows_of(ask.log[-1:], ask.state)["votes"]
     assert (vote.pending_id, vote.principal) == (ask.id, "user:ann")
+
+
+# --- turns and the thread ---------------------------------------------------------------------------------------------
+
+SAYING = """
+input: {type: object}
+tools:
+  pick: {frontend: {description: Pick one., parameters: {type: object, additionalProperties: true}}}
+steps:
+  - say: hello
+  - {id: chosen, call: pick, with: {a: 1}}
+  - say: goodbye
+"""
+
+
+def rows_after(run: Play) -> dict[str, Any]:
+    """What the run's last commit writes beside the log."""
+    return rows_of(run.last, run.state)
+
+
+def position(run: Play, kind: type[e.Event], number: int = 0) -> int:
+    """Where the last commit has its `number`-th event of that kind, counted from 1."""
+    return [place for place, event in enumerate(run.last, 1) if isinstance(event, kind)][number]
+
+
+def test_a_turn_says_where_it_begins_and_ends_and_which_post_has_opened_it() -> None:
+    run = Play(SAYING, start=False)
+    run.start(turn=c.Turn(wire_run_id="w1", dialect="hai", body_sha="0a0b"))
+    first, last = position(run, e.TurnStarted), position(run, e.TurnEnded)
+    assert rows_after(run)["turns"] == [TurnRow(1, first, last, "w1", b"\x0a\x0b")]
+    run.answer("chosen", result="x")
+    assert rows_after(run)["turns"] == [
+        TurnRow(2, position(run, e.TurnStarted), position(run, e.TurnEnded), None, None)
+    ]
+
+
+def test_a_turn_that_ends_in_a_later_commit_says_only_its_end() -> None:
+    run = Play("steps: [{id: a, call: t.f}]")
+    assert [(row.n, row.last) for row in rows_after(run)["turns"]] == [(1, None)]
+    run.succeed("a")
+    assert rows_after(run)["turns"] == [TurnRow(1, None, position(run, e.TurnEnded))]
+
+
+def test_messages_and_calls_are_rows_of_the_thread_that_read_back_as_they_are() -> None:
+    run = Play(SAYING, start=False)
+    run.start(messages=(e.UserMessage("m1", "user", "hi"), e.UserMessage("m2", "user", "there")))
+    rows = rows_after(run)["messages"]
+    assert [(row.n, row.role) for row in rows] == [(0, "user"), (1, "user"), (2, "assistant"), (3, "tool")]
+    posted, said = position(run, e.MessagesChanged), position(run, e.MessageEnded)
+    assert [row.position for row in rows] == [posted, posted, said, position(run, e.ToolCallEnded)]
+    assert [thread_entry(row.role, row.body) for row in rows] == [
+        run.state.messages["m1"], run.state.messages["m2"], run.state.messages[rows[2].id],
+        run.state.tool_calls[rows[3].id],
+    ]  # fmt: skip
+    call = rows[3].id
+    run.answer("chosen", result="x")
+    resolved, goodbye = rows_after(run)["messages"]
+    assert (resolved.n, resolved.id, resolved.position) == (3, call, position(run, e.ToolCallResolved))
+    assert thread_entry(resolved.role, resolved.body) == run.state.tool_calls[call]
+    assert (goodbye.n, goodbye.role) == (4, "assistant")
+
+
+def test_a_commit_that_nobody_looks_up_writes_no_rows() -> None:
+    run = Play("steps: [{id: a, call: t.f, retry: {max: 1, every: 1h}}]")
+    run.lose("a")
+    assert rows_after(run) == {}
+    run.succeed("a")
+    assert {name for name, rows in rows_after(run).items() if rows} == {"turns"}
+
+
+def test_a_pending_without_a_deadline_has_none_in_its_row() -> None:
+    run = Play("steps: [{id: ask, call: pick, with: {}}]")
+    (row,) = rows_after(run)["pendings"]
+    (opened,) = run.of(e.PendingOpened)
+    assert row.deadline == (None if opened.deadline is None else values.instant(opened.deadline))
+    blank = msgspec.structs.replace(run.state.pendings[row.id].opened, deadline=None)
+    pendings = run.state.pendings.set(row.id, msgspec.structs.replace(run.state.pendings[row.id], opened=blank))
+    (row,) = rows_of([opened], msgspec.structs.replace(run.state, pendings=pendings))["pendings"]
+    assert row.deadline is None
+
+
+def test_what_a_fork_has_copied_is_the_other_runs_to_be_asked_and_answered() -> None:
+    run = Play("steps: [{id: gate, approve: {title: Go?, from: anyone, quorum: 3}}]", start=False)
+    run.start(turn=c.Turn(wire_run_id="w1", body_sha="0a"))
+    run.answer("gate", by="user:x", decision="approve")
+    fork = run.fork(run.state.seq, {"gate": {"decision": "approve"}}, by="user:y")
+    rows = rows_after(fork)
+    assert [(row.wire_run_id, row.body_sha) for row in rows["turns"]] == [(None, None)] * len(rows["turns"])
+    assert [(row.pending_id, row.principal) for row in rows["votes"]] == [(fork.pending("gate"), "user:y")]
+    assert [row.id for row in rows["pendings"]] == [fork.pending("gate")]

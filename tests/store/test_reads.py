@@ -143,6 +143,22 @@ async def test_a_thread_is_its_runs_in_order_with_their_messages(db: Database) -
     assert await threads.turns_of_run(db.api, TENANT, entries[1].run_id) == [turn]
 
 
+async def test_of_several_turns_with_one_client_s_id_that_of_the_same_body_is_meant_else_the_newest(
+    db: Database,
+) -> None:
+    entries = [
+        birth(thread_id="t", turns=[TurnRow(1, first=1, last=1, wire_run_id="w", body_sha=body)])
+        for body in (b"a", b"b", None)
+    ]
+    for entry in entries:
+        await commit(db, entry)
+    a, b, newest = (entry.run_id for entry in entries)
+    for body, found in ((b"a", a), (b"b", b), (b"c", newest), (None, newest)):
+        turn = await threads.turn_of_wire_run(db.api, TENANT, "t", "w", body)
+        assert turn is not None
+        assert turn.run_id == found, body
+
+
 async def test_a_thread_that_was_branched_leaves_out_what_came_after_the_branch(db: Database) -> None:
     def run(name: str, **born: Any) -> Entry:
         return birth(thread_id="t", messages=[MessageRow(0, name, "user", b"{}", 1)], **born)
@@ -157,6 +173,10 @@ async def test_a_thread_that_was_branched_leaves_out_what_came_after_the_branch(
     child = run("c", parent_id=second.run_id, parent_path="x")
     await commit(db, child)
     assert await shown() == "abc"
+    grandchild = run("x", parent_id=child.run_id, parent_path="x")
+    await commit(db, grandchild)
+    assert await shown() == "abcx"
+    assert await shown(grandchild) == "a"
     behind = run("d", branch=Branch(first.run_id, first.run_id))
     await commit(db, behind, birth())  # one that is no branch, in the same statement
     assert await shown() == "ad"
@@ -169,9 +189,9 @@ async def test_a_thread_that_was_branched_leaves_out_what_came_after_the_branch(
     assert await shown(fork) == ""
     back = run("g", branch=Branch(second.run_id, second.run_id))
     await commit(db, back)
-    assert await shown() == "abcg"
+    assert await shown() == "abcxg"
     assert await threads.line(db.api, TENANT, "t", back.run_id) == [first.run_id, second.run_id, back.run_id]
-    assert await threads.message_ids(db.api, TENANT, "t", second.run_id) == [(m, "user") for m in "abc"]
+    assert await threads.message_ids(db.api, TENANT, "t", second.run_id) == [(m, "user") for m in "abcx"]
     assert await threads.unseen(db.api, TENANT, "t", ["a", "d", "f", "z"]) == {"z"}
     assert await threads.unseen(db.api, TENANT, "t", ["a", "b", "d"], behind=(second.run_id, 1)) == {"d"}
     assert await threads.unseen(db.api, TENANT, "t", ["a", "b"], behind=(second.run_id, 0)) == {"b"}
@@ -222,6 +242,8 @@ async def test_a_published_workflow_never_changes_and_the_highest_is_the_latest(
     seven = await workflows.workflow_version(db.api, TENANT, "w", 7)
     assert seven is not None
     assert (seven.source, seven.dev) == (b"dev 7", False)
+    again = await publish(7, b"dev 7", dev=True)
+    assert not again.dev, "loading from disk what is published makes no dev copy of it"
     versions = await workflows.versions_of_workflow(db.api, TENANT, "w")
     assert [(each.version, each.dev) for each in versions] == [(7, False), (2, False), (1, False), (7, True)]
     assert [each.version for each in await workflows.list_workflows(db.api, TENANT)] == [7]

@@ -127,6 +127,29 @@ async def test_what_nobody_can_take_any_more_is_forgotten(db: Database) -> None:
     assert [row[0] for row in await db.api.fetch("SELECT id FROM signals ORDER BY id")] == ["due", "since"]
 
 
+async def test_what_is_on_its_way_is_not_forgotten(db: Database) -> None:
+    await keep(db, "yet to be offered")
+    ended = birth()
+    await commit(db, ended)
+    await commit(db, decision(ended.run_id, 1, status="failed", busy=False))
+    await signals.subscribe(db.api, TENANT, ended.run_id, "again", types("paid"), 3)  # it is being retried
+    await signals.subscribe(db.api, TENANT, ended.run_id, "before", types("paid"), 2)
+    await signals.forget_subscriptions(db.api)
+    await signals.forget_signals(db.api, kept_for=AT_ONCE)
+    assert [row[0] for row in await db.api.fetch("SELECT id FROM signals")] == ["yet to be offered"]
+    assert [row[0] for row in await db.api.fetch("SELECT path FROM subscriptions")] == ["again"]
+
+
+async def test_older_signals_of_a_type_that_nobody_has_offered_yet_are_found(db: Database) -> None:
+    first, second, third = await keep(db, "s1"), await keep(db, "s2"), await keep(db, "s3")
+    await keep(db, "s4", "shipped")
+    last = await keep(db, "s5")
+    await signals.settle_signal(db.api, second)
+    await signals.put_off_signal(db.api, third, ["somebody"], AT_ONCE)
+    assert await signals.unsettled_before(db.api, last) == [first]
+    assert await signals.unsettled_before(db.api, first) == []
+
+
 async def test_signals_of_a_type_become_visible_in_the_order_of_their_places(db: Database) -> None:
     """Who has read up to a place must never find another one before it, whichever commit takes long."""
     run_id = uuid4()
