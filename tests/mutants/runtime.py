@@ -482,7 +482,7 @@ committer.bug(
 )
 committer.bug(
     "a commit of unknown outcome is taken for one that did not happen",
-    ("        if fault is Fault.UNKNOWN or installation or (", "        if installation or ("),
+    ("        if _away(error) or (fault is Fault.RETRY", "        if (fault is Fault.RETRY"),
     by=f"{_COMMITTER}::test_after_a_commit_of_unknown_outcome_the_answer_is_the_first_outcome",
 )
 committer.bug(
@@ -733,11 +733,7 @@ worker.bug(
 )
 worker.bug(
     "a heart beats for a stuck loop",
-    (
-        "                if time.monotonic() - self._answered > self._config.lease_seconds / 2:\n"
-        "                    continue  # the loop is stuck: let the lease end\n",
-        "",
-    ),
+    ("stuck = sent - self._worked > self._config.lease_seconds / 2", "stuck = False"),
 )
 worker.bug(
     "a lease is safe up to its very end",
@@ -774,8 +770,8 @@ worker.bug(
 worker.bug(
     "a process that takes a new id keeps what it held",
     (
-        "        heart, self._heart = self._heart, None\n        self.committer.forget_claims()\n        if heart",
-        "        heart, self._heart = self._heart, None\n        if heart",
+        "        self.committer.forget_claims()\n        self._claims.clear()\n        if heart",
+        "        self._claims.clear()\n        if heart",
     ),
     by=f"{_WORKER}::test_who_could_not_renew_takes_a_new_id_and_performs_nothing_under_the_old_one",
 )
