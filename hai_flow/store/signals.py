@@ -270,7 +270,7 @@ WITH page AS MATERIALIZED (
   RETURNING true
 )
 SELECT count(*) OVER (), (SELECT count(*) FROM gone), run_id::text, path, type FROM page
-ORDER BY run_id DESC, path DESC, type DESC LIMIT 1
+ORDER BY page.run_id DESC, page.path DESC, page.type DESC LIMIT 1
 """
 # Nobody who waits now, or will, could take them: they were sent before the oldest of the tenant's runs started.
 _FORGET_SIGNALS: Final = """
@@ -290,7 +290,7 @@ WITH page AS MATERIALIZED (
   RETURNING true
 )
 SELECT count(*) OVER (), (SELECT count(*) FROM gone), tenant::text, id FROM page
-ORDER BY tenant DESC, id DESC LIMIT 1
+ORDER BY page.tenant DESC, page.id DESC LIMIT 1
 """
 _NIL: Final = UUID(int=0)
 

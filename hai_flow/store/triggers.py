@@ -254,8 +254,8 @@ WITH page AS MATERIALIZED (
     SELECT place FROM page WHERE outcome IS NOT NULL AND fire_at < now() - $4::interval))
   RETURNING true
 )
-SELECT count(*) OVER (), (SELECT count(*) FROM gone), schedule_id::text, fire_at FROM page
-ORDER BY schedule_id DESC, fire_at DESC LIMIT 1
+SELECT count(*) OVER (), (SELECT count(*) FROM gone), schedule_id::text, fire_at::text FROM page
+ORDER BY page.schedule_id DESC, page.fire_at DESC LIMIT 1
 """
 
 

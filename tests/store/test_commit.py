@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
 
-from hai_flow.store import runs, slots, sweeps
+from hai_flow.store import runs, slots, sweeps, triggers
 from hai_flow.store.database import CommitUnknown, Database, Fault, classify
 from hai_flow.store.runs import CommandRow, Entry, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
 from hai_flow.store.sweeps import Page
@@ -522,6 +523,22 @@ async def test_a_sweep_goes_on_where_any_process_stopped_and_no_sooner_than_it_i
 async def test_an_unknown_run_loses_and_is_not_loaded(db: Database) -> None:
     assert await commit(db, decision(uuid4(), 1)) == [None]
     assert await runs.load_runs(db.engine, [uuid4()], [0], 1) == {}
+
+
+async def test_old_firings_are_forgotten_through_all_pages(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (triggers, sweeps):
+        monkeypatch.setattr(module, "PAGE_ROWS", 2)
+    insert = """
+    INSERT INTO fires SELECT $1, now() - $2::interval - n * interval '1 h', $1, 'started' FROM generate_series(1, 5) n
+    """
+    for age in (timedelta(days=8), timedelta(0)):
+        await db.api.execute(insert, uuid4(), age)
+    removed = 0
+    for _ in range(5):
+        removed += await sweeps.sweep(db.api, "fires", timedelta(0), partial(triggers.forget_fires, db.api)) or 0
+        await db.api.execute("UPDATE sweeps SET due_at = now()")
+    assert removed == 5
+    assert await db.api.fetchval("SELECT count(*) FROM fires") == 5
 
 
 # --- what a commit writes -------------------------------------------------------------------------------------------
