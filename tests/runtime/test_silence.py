@@ -33,6 +33,7 @@ from tests.support.proxy import Proxy
 from tests.support.waiting import until
 
 QUICK = Deadlines(connect_seconds=3.0, acquire_seconds=1.5, statement_seconds=1.5, probe_seconds=0.3, close_seconds=1.0)
+ECHOING = TOOLS + "steps:\n  - {id: one, call: fx.echo, with: {value: 1}}\n"  # writes nothing anywhere itself
 NOTING = TOOLS + "steps:\n  - {id: one, call: fx.note, with: {n: 1}}\n  - {id: two, call: fx.note, with: {n: 2}}\n"
 
 
@@ -225,7 +226,7 @@ async def test_a_database_that_was_read_only_for_a_while_is_written_to_again(
     proxy: Proxy, make: Make, eye: Connection
 ) -> None:
     runtime = await make(performs=True, dsn=proxy.dsn, deadlines=QUICK, lease_seconds=30.0, heartbeat_seconds=0.5)
-    plan = await published(runtime, NOTING)
+    plan = await published(runtime, ECHOING)
     await begin(runtime, plan)
     name = await eye.fetchval("SELECT quote_ident(current_database())")
     await eye.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
