@@ -24,6 +24,8 @@ JSON Schema, literal · steps = list of steps · sel = selector or list: `user:i
 `!` = must be there · `= x` = default.
 """
 
+_SECOND_CASE: Final = "\n  - name: shipped in the second round"
+
 _RULES: Final = """\
 ## Names in expressions
 
@@ -55,6 +57,27 @@ Status of a step: `pending running waiting finished skipped failed stopped undon
   map`, `int double string bool timestamp duration type`, `split join replace trim lowerAscii upperAscii substring
   format`, `math.*`.
 - There are not: `and or not`, `??`, `length`, `sum`, `sort`, `len`, `is`, filters with `|`, Jinja's `{{ }}`.
+
+## What else one has to know
+
+- **Error codes** for `catch` and `retry`: `tool.failed tool.unavailable tool.invalid_arguments tool.invalid_result
+  tool.expired tool.declined http.status http.connection http.expect llm.rate_limited llm.timeout llm.invalid_output
+  agent.max_turns approval.rejected approval.expired ask.expired wait_for.expired repeat.exhausted step.timeout
+  step.lost state.invalid run.failed run.stopped limit.*`; `tool.*` is all of a kind, `*` all. Your own come from
+  `fail: {code: stock.empty, message: ...}`.
+- **A Python tool** is a module: with `tools: {shop: {python: acme.shop}}`, `call: shop.refund` calls `acme.shop.refund`
+  with `with` as keyword arguments; what it returns (JSON) is the output; `raise StepError("why", code="shop.limit",
+  retriable=False)` from `hai_flow` is an error of that code. It reads the environment itself.
+- **Who may decide**: those whom `from` matches, but not the requester of the run, unless `from` names `requester` or
+  `anyone` (or `exclude: []` says so). `quorum: 2` are two different people. The first rejection ends it.
+- **A decision** has a `reason` that may be null: guard it, `if: steps.x.approval.reason != null`.
+- **An agent** asks the requester before each call of a tool with `effect: write` that has no entry in its `approvals`;
+  `approvals: {mail.send: none}` asks nobody, `{mail.send: {from: role:lead}}` others. `read` tools are called at once.
+- **`reduce: append`** makes `set: {log: "x"}` add one element; the value is the element, not a list.
+- **`index`** is the number of the iteration, from 0, in `for_each` and `repeat`.
+- **Forms** (`ask.form`, `approve.form`) are JSON Schema with `properties`; holes only in `default enum const title
+  description minimum maximum`. The answer is `steps.ID.output` of an `ask`, `steps.ID.approval.values` else.
+- **Wait until** something is so: `repeat` with `max`, `until` and a `wait` in its steps; for an event `wait_for`.
 
 ## Do
 
@@ -141,3 +164,7 @@ def _examples() -> Iterator[str]:
     names: tuple[TemplateName, ...] = ("revise", "loop")
     for name in names:
         yield f"```yaml\n{template(name).workflow}```\n"
+    yield "## Tests\n"
+    yield "`revise.test.yaml` beside `revise.flow.yaml`; `hai-flow test` plays it, effects mocked, people scripted:\n"
+    tests = template(names[0]).tests
+    yield f"```yaml\n{tests[: tests.index(_SECOND_CASE)].rstrip()}\n```\n"

@@ -80,7 +80,7 @@ _FIXED: Final[dict[str, Json]] = {
 }
 
 ENVELOPE: Final[dict[str, Json]] = _closed_object(
-    decision={}, reason={}, values={}, edits={}, votes={}, expired={}, escalations={}
+    decision={}, reason={"type": ["string", "null"]}, values={}, edits={}, votes={}, expired={}, escalations={}
 )
 
 
@@ -279,6 +279,17 @@ class Names:
         schema = self._look_at(value).schema
         found = schema.get("type") if isinstance(schema, Mapping) else None
         return found if isinstance(found, str) else None
+
+    def may_be_null(self, value: Json) -> str | None:
+        """The path that `value` consists of as one hole, if null may be there and nothing around has excluded that."""
+        hole = _only_hole(value)
+        chain = _whole_path(hole.source, self.scanned_roots()) if hole else None
+        if chain is None or chain.path[0] not in self.roots or self._is_known(chain.path, frozenset()):
+            return None
+        look = self.types.look(chain.path)
+        types = look.schema.get("type") if isinstance(look.schema, Mapping) else None
+        nullable = look.last_optional or (isinstance(types, list) and "null" in types)
+        return cel.spell(chain.path) if nullable else None
 
     def _look_at(self, value: Json) -> Look:
         hole = _only_hole(value)
@@ -523,6 +534,11 @@ def _shown(tree: cel.Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards
             return one | other if outcome == (tree.function == "_&&_") else one & other
         case cel.Call(function="_==_" | "_!=_", arguments=(left, right)) if outcome == (tree.function == "_==_"):
             return _shown_by_status(left, right, chains) or _shown_by_status(right, left, chains)
+        case cel.Call(function="_==_" | "_!=_", arguments=(left, cel.Const(value=None))):
+            chain = chains.get(id(left))
+            return (
+                frozenset([chain.path]) if chain is not None and outcome == (tree.function == "_!=_") else frozenset()
+            )
         case _:
             return frozenset()
 

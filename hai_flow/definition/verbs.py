@@ -388,13 +388,22 @@ class Verbs(Approvals, Declarations):
         for key, item in value.items():
             self._check_target(key, (*at, key), pointer_form=key.startswith("/"))
             pairs.append((key, self.template(item, (*at, key), names)))
-            self._check_value(key, item, (*at, key))
+            self._check_value(key, item, (*at, key), names)
         return plan.Set(assign=tuple(pairs))
 
-    def _check_value(self, name: str, value: Json, at: Path) -> None:
-        """A literal value against the variable's type."""
+    def _check_value(self, name: str, value: Json, at: Path, names: Names) -> None:
+        """A literal value against the variable's type; of a hole, whether it may be null."""
         variable = self.state.get(name)
-        if variable is None or any("${{" in text for _, text in texts(value, ())):
+        if variable is None:
+            return
+        nullable = names.may_be_null(value)
+        if nullable is not None and not _takes_null(variable):
+            message = (
+                f"`{nullable}` may be null, which the state `{name}` does not take; give the step "
+                f"`if: {nullable} != null`, or set a value in its place"
+            )
+            self.reader.warning(at, "set.nullable", message)
+        if any("${{" in text for _, text in texts(value, ())):
             return
         schema = variable.schema
         if variable.reduce == "append":
@@ -519,6 +528,14 @@ class Verbs(Approvals, Declarations):
             self.reader.error(
                 at, "fail.reserved_code", f"codes that begin with `{prefix}` are the engine's own; choose another"
             )
+
+
+def _takes_null(variable: plan.StateVariable) -> bool:
+    """Whether a `set` of null fits: replacing the variable, or as one more element."""
+    if variable.reduce is None:
+        return not variable.schema.findings(None)
+    items = variable.schema.raw.get("items")
+    return variable.reduce != "append" or not isinstance(items, Mapping) or not JsonSchema(items).findings(None)
 
 
 def _function_fault(tool: plan.Tool, function: str, call: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib import resources
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,9 @@ from hai_flow.authoring.grammar import grammar
 from hai_flow.authoring.scaffold import TEMPLATES, TemplateName, template
 from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.definition.document import parse
+from hai_flow.definition.pieces import KNOWN_CODES
 from hai_flow.definition.reference import SHAPES, VERBS
+from hai_flow.testing.loading import Loader
 
 
 def test_every_template_has_tests_and_none_is_forgotten() -> None:
@@ -29,7 +32,7 @@ def test_a_template_is_without_findings_under_any_name(name: TemplateName) -> No
 
 def test_the_page_for_models_is_short_and_tells_every_verb_and_key() -> None:
     page = grammar()
-    assert page.count("\n") <= 250
+    assert page.count("\n") <= 300
     for verb in VERBS:
         assert f"| `{verb}: " in page
     for name in ("document", "step"):
@@ -40,7 +43,25 @@ def test_the_page_for_models_is_short_and_tells_every_verb_and_key() -> None:
 
 
 def test_the_workflows_on_the_page_are_without_findings() -> None:
-    documents = re.findall(r"```yaml\n(.*?)```", grammar(), re.DOTALL)
+    *documents, _ = re.findall(r"```yaml\n(.*?)```", grammar(), re.DOTALL)
     assert len(documents) == 2
     for document in documents:
         assert check_workflow(document.encode()) == []
+
+
+def test_the_examples_on_the_page_do_what_its_tests_say(tmp_path: Path) -> None:
+    """Each workflow of the page is a template, whose tests play it; the tests of the page are played here."""
+    *documents, tests = re.findall(r"```yaml\n(.*?)```", grammar(), re.DOTALL)
+    assert documents == [template("revise").workflow, template("loop").workflow]
+    (tmp_path / "revise.flow.yaml").write_text(documents[0])
+    (tmp_path / "revise.test.yaml").write_text(tests)
+    suite = Loader().load(tmp_path / "revise.test.yaml")
+    results = [suite.run(case) for case in suite.cases]
+    assert [(len(results), failure) for result in results for failure in result.failures] == []
+    assert results
+
+
+def test_the_codes_on_the_page_are_those_of_the_engine() -> None:
+    listed = re.search(r"\*\*Error codes\*\*.*?: `(.*?)`", grammar(), re.DOTALL)
+    assert listed is not None
+    assert set(listed[1].split()) <= KNOWN_CODES | {"limit.*"}

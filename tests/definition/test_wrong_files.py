@@ -356,6 +356,8 @@ SILENT: Final[list[Case]] = [
     ("steps: [{call: mail.send, approval: {from: anyone}, catch: [«{steps: [{say: a}]}]}]\n", "?catch.rejection", "on_reject"),
     ("steps: [{call: mail.send, approval: {from: anyone}, «on_reject: [{say: a}]}]\n", "?decision.raises", "`return`"),
     ("steps: [{call: mail.send, approval: {from: anyone}, on_decision: {«reject: [{say: a}]}}]\n", "?decision.raises", "`return`"),
+    ("steps: [{id: a, approve: {title: a, from: anyone}}, {set: {log: «'${{ steps.a.output.reason }}'}}]\n", "?set.nullable", "if: steps.a.output.reason != null"),
+    ("steps: [{set: {status: «'${{ input.note }}'}}]\n", "?set.nullable", "`input.note` may be null"),
     (HEAD + "models: {m: {provider: «opnai, model: x}}\nsteps: [{say: a}]\n", "?model.provider", "did you mean `openai`?"),
     (HEAD + "tools: {t: {mcp: 'https://a', auth: «{whatever}}}\nsteps: [{say: a}]\n", "?auth.kind", "bearer: TOKEN"),
     (HEAD + "tools: {t: {mcp: 'https://a', auth: {basic: «x}}}\nsteps: [{say: a}]\n", "?auth.kind", "basic: {user: ..., password: ...}"),
