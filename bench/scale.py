@@ -200,13 +200,13 @@ async def _now_and_then(runtime: Runtime) -> None:
     await runtime._sweeper.tidy()
     await runtime.triggers._tidy()
     await runtime.slots.sweep()
-    ids = [row[0] for row in await pool.fetch("SELECT id FROM runs LIMIT $1", FOLLOWED)]
+    ids = [row[0] for row in await pool.fetch("SELECT id FROM runs ORDER BY id LIMIT $1", FOLLOWED)]
     await runs.poll_versions(pool, ids)
     await threads.newest_places(pool, [(LOCAL_TENANT, str(id)) for id in ids])
     assert runtime.worker is not None, "the runtime performs"
     assert runtime.worker.id is not None, "it has just idled"
     await runs.heartbeat(engine, runtime.worker.id, timedelta(seconds=30))
-    key = await pool.fetchrow("SELECT tenant, key FROM slot_waiters LIMIT 1")
+    key = await pool.fetchrow("SELECT tenant, key FROM slot_waiters ORDER BY tenant, key LIMIT 1")
     if key is not None:
         await slots.seat_waiters(pool, key[0], key[1])
 
