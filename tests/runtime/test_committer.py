@@ -107,7 +107,7 @@ async def test_who_lost_three_times_takes_the_run_alone_and_wins(
     async def late(connection: Any, entries: Any, worker_id: Any, at: Any) -> runs.Committed:
         """B moves the run right before A's commit: as long as A does not lock it."""
         nonlocal robbed
-        if robbed < 3 and not connection.is_in_transaction() and asyncio.current_task() in a.committer._tasks:
+        if robbed < 10 and not connection.is_in_transaction() and asyncio.current_task() in a.committer._tasks:
             robbed += 1
             await submit(b, run_id, note(f"b{robbed}"))
         return await real(connection, entries, worker_id, at)
@@ -392,6 +392,83 @@ async def test_a_result_that_the_database_refuses_needs_attention_while_all_othe
     await submit(runtime, outcomes[5].run_id, c.Retry(by="user:local"))
     await until(lambda: is_now(runtime, outcomes[5].run_id, "finished"))
     await check_all(eye)
+
+
+async def test_a_run_that_the_database_refuses_is_alone_in_it(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = await make()
+    bad, *others = [(await start(runtime, LISTENING)).run_id for _ in range(9)]
+    real = runs.commit
+
+    async def refused(connection: Any, entries: Any, *rest: Any) -> runs.Committed:
+        if any(entry.run_id == bad for entry in entries):
+            raise asyncpg.DataError("a value that no column takes")
+        return await real(connection, entries, *rest)
+
+    monkeypatch.setattr(runs, "commit", refused)
+    asked = (submit(runtime, run_id, note("s")) for run_id in (*others[:4], bad, *others[4:]))
+    got = await asyncio.gather(*asked, return_exceptions=True)
+    assert isinstance(got.pop(4), StoreError)
+    assert all(isinstance(each, Outcome) for each in got)
+
+
+async def test_nothing_is_published_before_its_commit_has_returned(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = await make()
+    run_id = (await start(runtime, LISTENING)).run_id
+    real, happened = runs.commit, []
+
+    async def watched(*given: Any) -> runs.Committed:
+        done = await real(*given)
+        await asyncio.sleep(0)
+        happened.append("committed")
+        return done
+
+    monkeypatch.setattr(runs, "commit", watched)
+    monkeypatch.setattr(runtime.committer, "on_commit", lambda hot, first, events: happened.append("published"))
+    await submit(runtime, run_id, note("s"))
+    assert happened == ["committed", "published"]
+
+
+async def test_chunks_that_others_wrote_in_between_are_folded_before_a_decision(make: Make) -> None:
+    a, b = await make(performs=True), await make()
+    run_id = (await start(a, GATED)).run_id
+    await until(lambda: effects.begun)
+    assert (await submit(b, run_id, c.Resume(by="user:local"))).already  # B knows the run as it is
+    ours, theirs = a.committer.peek(run_id), b.committer.peek(run_id)
+    assert ours is not None
+    assert theirs is not None
+    a.committer.stream(ours, [Chunk("msg_1", "wait", 1, 0, "said meanwhile")])
+    await a.committer.settled([ours])
+    await submit(b, run_id, c.Pause(by="user:local"))
+    await b.committer.settled([theirs])
+    assert "msg_1" in theirs.state.messages
+    assert theirs.state == await state_of(a, run_id)
+
+
+async def test_after_a_commit_of_unknown_outcome_the_fence_is_raised_before_the_run_is_loaded(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, GATED)).run_id
+    await until(lambda: effects.begun)
+    real, happened = runs.commit, []
+
+    async def cut_off(connection: Any, entries: Any, *rest: Any) -> runs.Committed:
+        if not happened:
+            happened.append("cut off")
+            raise CommitUnknown("the connection broke")
+        return await real(connection, entries, *rest)
+
+    monkeypatch.setattr(runs, "commit", cut_off)
+    for name in ("refence_runs", "load_runs"):
+        statement = getattr(runs, name)
+
+        async def noted(*given: Any, name: str = name, statement: Any = statement) -> Any:
+            happened.append(name)
+            return await statement(*given)
+
+        monkeypatch.setattr(runs, name, noted)
+    await submit(runtime, run_id, c.Pause(by="user:local"))
+    assert happened[:3] == ["cut off", "refence_runs", "load_runs"]
 
 
 async def test_a_command_that_the_database_refuses_is_an_error_for_who_sent_it_and_for_nobody_else(

@@ -45,6 +45,18 @@ async def test_entries_in_any_order_are_told_their_own_outcome(db: Database) -> 
     assert [won and won.seq for won in outcome] == [i + 2 if i != 7 else None for i in range(20)]
 
 
+async def test_rows_are_locked_in_the_order_of_their_ids_whatever_the_order_of_the_entries(db: Database) -> None:  # B8
+    starts = [birth() for _ in range(8)]
+    await commit(db, *starts)
+    first, *others = sorted(start.run_id for start in starts)
+    async with db.api.acquire() as holder, holder.transaction():
+        await holder.execute("SELECT FROM runs WHERE id = $1 FOR UPDATE", first)
+        sent = asyncio.create_task(commit(db, *(decision(run_id, 1) for run_id in (*reversed(others), first))))
+        await somebody_waits_for_a_lock(db)
+        assert await runs.locked_runs(db.api, [first, *others]) == {first}, "it waits before it holds any of the others"
+    assert None not in await sent
+
+
 async def test_a_log_row_says_which_events_it_holds_and_the_chain_covers_them(db: Database) -> None:
     start = birth(n=2, events=b"[1,2]")
     await commit(db, start)
