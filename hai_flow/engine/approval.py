@@ -218,11 +218,22 @@ def _choice_given(opened: PendingOpened, answer: PendingAnswer) -> dict[str, Jso
     return _spelled(opened, raw)
 
 
+_WORDS: Final = {
+    **dict.fromkeys(("true", "confirmed", "approved", "yes"), ballot.APPROVE),
+    **dict.fromkeys(("false", "rejected", "denied", "cancelled", "canceled", "no"), ballot.REJECT),
+}
+"""What frontends answer `confirmAction` with that know only that something is to be confirmed, in any case."""
+
+
 def _spelled(opened: PendingOpened, raw: Json) -> dict[str, Json]:
-    if raw is True or raw == "true":
-        return {"decision": "approve"}
-    if raw is False or raw == "false":
-        return {"decision": "reject"}
+    if raw is True:
+        return {"decision": ballot.APPROVE}
+    if raw is False:
+        return {"decision": ballot.REJECT}
+    if isinstance(raw, str):
+        word = raw.strip().lower()
+        if word in _WORDS and word not in opened.options:  # an author's own option is chosen as a decision only
+            return {"decision": _WORDS[word]}
     if isinstance(raw, dict):
         if "decision" in raw:
             return raw
@@ -232,7 +243,7 @@ def _spelled(opened: PendingOpened, raw: Json) -> dict[str, Json]:
         if approved is True or approved is False or approved in ("true", "false"):  # but not 1, which equals True
             rest = {key: item for key, item in raw.items() if key != "approved"}
             return {"decision": "approve" if approved is True or approved == "true" else "reject", **rest}
-    raise refused(opened, "expected true, false, {approved}, or {decision, reason?, values?, edits?, digest?}.")
+    raise refused(opened, "expected yes, no, {approved}, or {decision, reason?, values?, edits?, digest?}.")
 
 
 # --- doubts -----------------------------------------------------------------------------------------------------------

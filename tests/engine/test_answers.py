@@ -58,17 +58,20 @@ APPROVALS: list[dict[str, Any]] = [
     {"content": "true"}, {"content": '"true"'}, {"content": '{"approved": true}'}, {"content": '{"approved": "true"}'},
     {"result": True}, {"result": "true"}, {"result": {"approved": True}}, {"decision": "approve"},
     {"content": '{"decision": "approve", "reason": "fine"}'}, {"result": {"approved": True, "reason": "fine"}},
+    {"content": "confirmed"}, {"content": '"Confirmed"'}, {"content": "APPROVED"}, {"content": "yes\n"}, {"result": "Yes"},
 ]  # fmt: skip
 REJECTIONS: list[dict[str, Any]] = [
     {"content": "false"}, {"content": '"false"'}, {"content": '{"approved": false}'}, {"result": False},
     {"result": {"approved": "false"}}, {"decision": "reject", "reason": "no"}, {"content": '{"status": "cancelled"}'},
+    {"content": "rejected"}, {"content": '"Denied"'}, {"content": "cancelled"}, {"content": "CANCELED"}, {"content": "no"},
 ]  # fmt: skip
 NEITHER: list[dict[str, Any]] = [
-    {"content": "yes"}, {"content": "1"}, {"content": '{"approved": 1}'}, {"content": '{"approved": null}'},
+    {"content": "yes?"}, {"content": "ok"}, {"content": "not confirmed"}, {"content": '["yes"]'}, {"content": "1"}, {"content": '{"approved": 1}'}, {"content": '{"approved": null}'},
     {"content": ""}, {"content": "null"}, {"content": "[true]"}, {"content": '{"decision": "maybe"}'},
     {"content": '{"decision": ["approve"]}'}, {"content": '{"approved": true, "as": "admin"}'},
     {"content": '{"approved": true, "reason": 7}'}, {"decision": "approve", "values": {"n": 1}}, {"values": {}},
     {"decision": "approve", "reason": "a\x00b"}, {"error": "no"}, {"result": 0}, {"result": 1.0}, {},
+    {"content": '{"decision": "confirmed"}'}, {"content": '{"approved": "yes"}'},
 ]  # fmt: skip
 
 
@@ -92,6 +95,17 @@ def test_anything_else_is_refused_and_the_question_is_still_open(spelled: dict[s
     refusal = refusal_of(play, "gate", **spelled)
     assert (refusal.status, refusal.code) == (422, "answer.invalid")
     assert play.asking == {"gate"}
+
+
+@pytest.mark.parametrize("word", ["confirmed", "no"])
+def test_a_word_that_is_an_option_of_the_authors_is_no_spelling_of_another_one(word: str) -> None:
+    play = Play(
+        "steps: [{id: gate, approve: {title: Go?, from: anyone, options: [approve, %s, reject]}, on_decision: {%s: [{return: 1}]}}]"
+        % ((word,) * 2)
+    )
+    assert refusal_of(play, "gate", content=word).status == 422
+    play.answer("gate", decision=word)
+    assert play.state.steps["gate"].approval["decision"] == word
 
 
 def test_the_envelope_tells_who_decided_what_and_when() -> None:

@@ -132,14 +132,14 @@ approval.bug(
 )
 approval.bug(
     "1 approves, since it equals true",
-    ("if raw is True or raw ==", "if raw == True or raw =="),
+    ("    if raw is True:\n", "    if raw == True:\n"),
     ("approved is True or approved is False or approved in", "approved in (True, False) or approved in"),
 )
 approval.bug(
     "what is not understood approves",
     (
-        '    raise refused(opened, "expected true, false, {approved}',
-        '    return {"decision": "approve"}\n    raise refused(opened, "expected true, false, {approved}',
+        '    raise refused(opened, "expected yes, no, {approved}',
+        '    return {"decision": "approve"}\n    raise refused(opened, "expected yes, no, {approved}',
     ),
 )
 approval.bug("a rejection may edit", ("if edits is not None and decision != ballot.APPROVE:", "if False:"))
