@@ -48,8 +48,9 @@ class AgentInput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(body: bytes, limits: Limits, *, resumes: bool = False) -> AgentInput:
-    """The RunAgentInput in `body`. `resumes`: with what AG-UI adds to it. Raises `Rejected`: 413 beyond a limit, 400
-    not JSON, 422 with every finding."""
+    """The RunAgentInput in `body`. `resumes`: with what AG-UI adds to it, and its names also as `snake_case`.
+
+    Raises `Rejected`: 413 beyond a limit, 400 not JSON, 422 with every finding."""
     return _Reader(limits, resumes).read(body)
 
 
@@ -142,6 +143,8 @@ class _Reader:
         document = load(body, self._limits)
         if not isinstance(document, dict):
             raise _invalid([{"path": "", "message": "expected a JSON object, a RunAgentInput"}])
+        if self._resumes:
+            document = self._camel(document, _OF_THE_INPUT)
         messages = self._records(document, "messages", self._limits.messages_max)
         tools = self._records(document, "tools", self._limits.tools_max)
         found = AgentInput(
@@ -159,6 +162,29 @@ class _Reader:
         )
         if self._findings:
             raise _invalid(self._findings)
+        return found
+
+    def _camel(self, record: dict[str, Json], names: _Names, at: _Place = ()) -> dict[str, Json]:
+        """`record` with its names as the protocol spells them. Clients in Python may post the names of their models,
+        which AG-UI's official ones read too. Both at once must say the same: readers disagree on which one counts."""
+        found = dict(record)
+        for name, inside in names.items():
+            snake = _snake(name)
+            if snake != name and (value := found.pop(snake, None)) is not None:
+                if found.get(name) is None:
+                    found[name] = value
+                elif found[name] != value:
+                    self._find(f"is {name} too, and they differ; send one of them", *at, snake)
+            if inside is None:
+                continue
+            value = found.get(name)
+            if isinstance(value, dict):
+                found[name] = self._camel(value, inside, (*at, name))
+            elif isinstance(value, list):
+                found[name] = [
+                    self._camel(item, inside, (*at, name, number)) if isinstance(item, dict) else item
+                    for number, item in enumerate(value)
+                ]
         return found
 
     def _resuming(self, document: dict[str, Json]) -> dict[str, Any]:
@@ -317,3 +343,23 @@ def _upgraded(part: dict[str, Json]) -> dict[str, Json]:
 
 
 _Place: TypeAlias = tuple[str | int, ...]
+
+
+class _Names(dict[str, "_Names | None"]):
+    """The names of a record that are more than one word, and those under which records stand that have such names."""
+
+
+_PART: Final = _Names(mimeType=None, source=_Names(mimeType=None))
+_OF_THE_INPUT: Final = _Names(
+    threadId=None,
+    runId=None,
+    parentRunId=None,
+    protocolVersion=None,
+    forwardedProps=None,
+    messages=_Names(toolCallId=None, content=_PART),
+    resume=_Names(interruptId=None),
+)
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", name)

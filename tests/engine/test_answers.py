@@ -58,15 +58,18 @@ APPROVALS: list[dict[str, Any]] = [
     {"content": "true"}, {"content": '"true"'}, {"content": '{"approved": true}'}, {"content": '{"approved": "true"}'},
     {"result": True}, {"result": "true"}, {"result": {"approved": True}}, {"decision": "approve"},
     {"content": '{"decision": "approve", "reason": "fine"}'}, {"result": {"approved": True, "reason": "fine"}},
-    {"content": "confirmed"}, {"content": '"Confirmed"'}, {"content": "APPROVED"}, {"content": "yes\n"}, {"result": "Yes"},
+    {"content": "confirmed"}, {"content": '"Confirmed"'}, {"content": "APPROVED"}, {"content": "yes\n"},
+    {"result": "Yes"},
 ]  # fmt: skip
 REJECTIONS: list[dict[str, Any]] = [
     {"content": "false"}, {"content": '"false"'}, {"content": '{"approved": false}'}, {"result": False},
     {"result": {"approved": "false"}}, {"decision": "reject", "reason": "no"}, {"content": '{"status": "cancelled"}'},
-    {"content": "rejected"}, {"content": '"Denied"'}, {"content": "cancelled"}, {"content": "CANCELED"}, {"content": "no"},
+    {"content": "rejected"}, {"content": '"Denied"'}, {"content": "cancelled"}, {"content": "CANCELED"},
+    {"content": "no"},
 ]  # fmt: skip
 NEITHER: list[dict[str, Any]] = [
-    {"content": "yes?"}, {"content": "ok"}, {"content": "not confirmed"}, {"content": '["yes"]'}, {"content": "1"}, {"content": '{"approved": 1}'}, {"content": '{"approved": null}'},
+    {"content": "yes?"}, {"content": "ok"}, {"content": "not confirmed"}, {"content": '["yes"]'},
+    {"content": "1"}, {"content": '{"approved": 1}'}, {"content": '{"approved": null}'},
     {"content": ""}, {"content": "null"}, {"content": "[true]"}, {"content": '{"decision": "maybe"}'},
     {"content": '{"decision": ["approve"]}'}, {"content": '{"approved": true, "as": "admin"}'},
     {"content": '{"approved": true, "reason": 7}'}, {"decision": "approve", "values": {"n": 1}}, {"values": {}},
@@ -100,8 +103,8 @@ def test_anything_else_is_refused_and_the_question_is_still_open(spelled: dict[s
 @pytest.mark.parametrize("word", ["confirmed", "no"])
 def test_a_word_that_is_an_option_of_the_authors_is_no_spelling_of_another_one(word: str) -> None:
     play = Play(
-        "steps: [{id: gate, approve: {title: Go?, from: anyone, options: [approve, %s, reject]}, on_decision: {%s: [{return: 1}]}}]"
-        % ((word,) * 2)
+        f"steps: [{{id: gate, approve: {{title: Go?, from: anyone, options: [approve, {word}, reject]}}, "
+        f"on_decision: {{{word}: [{{return: 1}}]}}}}]"
     )
     assert refusal_of(play, "gate", content=word).status == 422
     play.answer("gate", decision=word)

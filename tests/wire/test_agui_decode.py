@@ -6,7 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from hai_flow.errors import Rejected
 from hai_flow.wire.agui import decode
 from hai_flow.wire.dialect import Limits, Posted, ResumeEntry
 
@@ -62,3 +64,57 @@ def test_a_question_whose_id_is_none_of_ours_is_answered_by_nobody(id: Any) -> N
 @pytest.mark.parametrize("command", ["restart", ["resume"], 1, None, {}])
 def test_an_applications_own_command_is_no_fault(command: Any) -> None:
     assert posted({"command": command}).resume == ()
+
+
+def decoded(body: dict[str, Any]) -> Posted:
+    return decode(json.dumps(body).encode(), LIMITS)
+
+
+CAMEL: dict[str, Any] = {
+    "threadId": "t",
+    "runId": "r",
+    "parentRunId": "p",
+    "protocolVersion": "1.0",
+    "forwardedProps": {"workflow": "w", "input": {"file_name": "a"}},
+    "messages": [
+        {"id": "u", "role": "user", "content": [{"type": "binary", "mimeType": "image/png", "url": "http://a"}]},
+        {"id": "v", "role": "user", "content": [{"type": "image", "source": {"type": "url", "mimeType": "image/png"}}]},
+        {"id": "a", "role": "tool", "toolCallId": "call_1", "content": "done"},
+    ],
+    "resume": [{"interruptId": "call_2", "status": "resolved", "payload": {"editedArgs": {"file_name": 1}}}],
+}
+SNAKE: dict[str, Any] = {
+    "thread_id": "t",
+    "run_id": "r",
+    "parent_run_id": "p",
+    "protocol_version": "1.0",
+    "forwarded_props": {"workflow": "w", "input": {"file_name": "a"}},
+    "messages": [
+        {"id": "u", "role": "user", "content": [{"type": "binary", "mime_type": "image/png", "url": "http://a"}]},
+        {
+            "id": "v",
+            "role": "user",
+            "content": [{"type": "image", "source": {"type": "url", "mime_type": "image/png"}}],
+        },
+        {"id": "a", "role": "tool", "tool_call_id": "call_1", "content": "done"},
+    ],
+    "resume": [{"interrupt_id": "call_2", "status": "resolved", "payload": {"editedArgs": {"file_name": 1}}}],
+}
+
+
+def test_names_may_be_spelled_as_the_python_models_spell_them() -> None:
+    assert replace(decoded(SNAKE), body_sha="") == replace(decoded(CAMEL), body_sha="")
+    assert replace(decoded({**CAMEL, **SNAKE}), body_sha="") == replace(decoded(CAMEL), body_sha="")
+
+
+def test_both_spellings_of_a_name_must_say_the_same() -> None:
+    messages = [{"id": "a", "role": "tool", "toolCallId": "call_1", "tool_call_id": "call_2", "content": "done"}]
+    with pytest.raises(Rejected) as refusal:
+        decoded({**CAMEL, "thread_id": "other", "messages": messages})
+    assert refusal.value.status == 422
+    assert [each["path"] for each in refusal.value.findings] == ["/thread_id", "/messages/0/tool_call_id"]
+
+
+def test_a_name_that_is_null_is_absent_in_either_spelling() -> None:
+    assert decoded({**CAMEL, "parent_run_id": None}).parent_run_id == "p"
+    assert decoded({**CAMEL, "parentRunId": None, "parent_run_id": "p"}).parent_run_id == "p"
