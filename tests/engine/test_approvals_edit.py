@@ -383,3 +383,12 @@ def test_a_late_result_of_the_very_attempt_settles_the_doubt() -> None:
     assert found is not None
     ask.do(lambda draft, step: people.settle_doubt(draft, found))
     assert ask.refusal(OPERATOR, "again").status == 409
+
+
+def test_a_rejection_of_what_was_edited_since_still_counts() -> None:
+    ask = Asked(gated(policy(edit=True, quorum=3, reject_when=2)), args={"n": 1})
+    ask.vote(who("ann", "boss"), "reject")
+    ask.vote(who("bob", "boss"), edits={"n": 2})
+    assert ask.is_open
+    ask.vote(who("eve", "boss"), "reject")
+    assert ask.pending.status == "reject"

@@ -385,3 +385,30 @@ def test_an_exposed_child_tells_what_it_was_given_and_what_it_gave() -> None:
     untold.succeed("look", {"found": 1})
     untold.deliver()
     assert untold.parent.of(e.CustomEmitted) == []
+
+
+def test_a_stop_spares_the_child_that_cleans_up() -> None:
+    play = Play("""
+        steps:
+          - id: b
+            try: [{id: work, run: checks}, {id: more, call: t.f}]
+            finally: [{id: clean, run: checks}]
+        """)
+    stopped = play.stop()
+    assert [message.kind for message in stopped.outbox] == ["stop"]
+    play = Play("""
+        steps:
+          - id: b
+            try: [{id: work, call: t.f}]
+            finally: [{id: clean, run: checks}]
+        """)
+    play.fail("b/work", retriable=False)
+    assert set(play.state.children) == {"b/~finally/clean"}
+    assert [message.kind for message in play.stop().outbox] == []
+
+
+def test_a_child_has_the_time_of_its_step_and_not_what_its_parent_had_used_before() -> None:
+    play = Play("steps: [{id: first, call: t.f}, {id: sub, run: checks, timeout: 10m}]")
+    play.now += 4 * MINUTE
+    (born,) = play.succeed("first").outbox
+    assert born.body["timeout"] == 10 * MINUTE

@@ -277,3 +277,25 @@ def test_two_suspects_run_one_after_the_other() -> None:
     assert len(play.open) == 1
     play.succeed(next(iter(play.open)))
     assert play.status == "finished"
+
+
+def test_what_may_happen_only_once_is_not_tried_again_unless_its_own_step_says_so() -> None:
+    head = "defaults: {retry: {max: 3, every: 10s, jitter: false}}\n"
+    play = Play(head + "steps: [{id: a, call: t.f, delivery: at_most_once}]")
+    play.fail("a", "tool.unavailable")
+    assert (play.status, play.timers) == ("failed", [])
+    play = Play(head + "steps: [{id: a, call: t.f}]")
+    play.fail("a", "tool.unavailable")
+    assert play.timers == [("a", "retry", 10 * SECOND)]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_message_that_an_attempt_was_streaming_ends_with_it_as_cut_off(lost: bool) -> None:
+    play = retried("{max: 1}")
+    play.happened(e.MessageStarted, message_id="m-1", path="a")
+    if lost:
+        play.lose("a")
+    else:
+        play.fail("a", "tool.unavailable")
+    assert [(ended.message_id, ended.aborted) for ended in play.of(e.MessageEnded)] == [("m-1", True)]
+    assert not play.state.open_messages

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hai_flow.engine import events as e
-from hai_flow.engine.loops import ITEMS_MAX, index_of, next_iteration
+from hai_flow.engine.loops import ITEMS_BYTES_MAX, ITEMS_MAX, index_of, next_iteration
 from hai_flow.engine.state import LoopState
 from tests.support.runs import MINUTE, Play
 
@@ -306,6 +306,17 @@ def test_a_list_has_at_most_ten_thousand_items() -> None:
     assert (play.error.code, play.error.path) == ("expression.too_large", "each")
     assert "at most 10000 items, found 10001" in play.error.message
     assert play.open == {}
+
+
+def test_items_have_at_most_a_megabyte() -> None:
+    text = (
+        "input: {type: object, properties: {list: {type: array}}}\n"
+        'steps: [{id: each, for_each: {items: "${{ input.list }}", steps: [{wait: {for: 1d}}]}}]'
+    )
+    brackets = len('[{"v":""}]')
+    assert Play(text, input={"list": [{"v": "x" * (ITEMS_BYTES_MAX - brackets)}]}).state.error is None
+    play = Play(text, input={"list": [{"v": "x" * (ITEMS_BYTES_MAX - brackets + 1)}]})
+    assert (play.error.code, play.error.path) == ("expression.too_large", "each")
 
 
 def test_truth_is_no_name_of_an_iteration() -> None:

@@ -136,3 +136,20 @@ def test_a_pointer_reads_back_as_it_was_written(parts: list[str]) -> None:
 )
 def test_true_is_not_one_but_one_is_one_point_zero(left: Any, right: Any, same: bool) -> None:
     assert same_json(left, right) is same
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "remove", "path": "/0/x"},
+        {"op": "remove", "path": "/1"},
+        {"op": "remove", "path": "/10"},
+        {"op": "replace", "path": "/10", "value": "ten"},
+        {"op": "add", "path": "/11", "value": "eleven"},
+        {"op": "add", "path": "/0/x", "value": 9},
+    ],
+    ids=str,
+)
+def test_what_stands_behind_in_a_list_stays(operation: dict[str, Any]) -> None:
+    document = [{"x": 1}, {"y": 2}, *range(9)]
+    assert apply_patch(document, [operation]) == jsonpatch.apply_patch(copy.deepcopy(document), [operation])

@@ -200,3 +200,11 @@ def test_what_asks_something_of_an_ended_run_is_refused_with_what_stands(ask: ob
         ask(play, "x")
     assert (refusal.value.status, refusal.value.code) == (409, "run_ended")
     assert refusal.value.winner == {"status": "finished", "seq": play.state.seq}
+
+
+def test_what_fell_due_while_the_run_was_paused_happens_as_of_when_it_is_resumed() -> None:
+    play = Play("steps: [{id: w, wait: {for: 10m}}, {id: a, call: t.f}]")
+    play.pause()
+    play.now += 60 * MINUTE
+    play.resume()
+    assert {event.at for event in play.last} == {play.now}

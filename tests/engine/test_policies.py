@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from hai_flow.engine import events as e
 from hai_flow.engine.ballot import Rules, rules_of
 from hai_flow.engine.draft import EVENT_BYTES_MAX
+from hai_flow.engine.state import PendingState
 from tests.support.people import DAY, HOUR, REQUESTER, Asked, approving, asking, escalate, failure, lit, policy
 
 BOARD = {"board": ("user:ann", "user:bob", "user:joe"), "wide": ("user:ann", "group:staff")}
@@ -113,3 +115,13 @@ def test_every_selector_by_which_somebody_is_let_in_or_counted_is_looked_for_in_
     )
     assert first.selectors() == ("role:boss", "user:ann", "user:bob", "role:cfo", "role:sre")
     assert first.exclusions() == ("role:intern", "group:staff")
+
+
+def test_a_question_of_a_release_that_kept_no_rules_has_those_that_need_none() -> None:
+    opened = e.PendingOpened(at=0, id="p", path="a", kind="tool", digest="")
+    assert rules_of(PendingState(opened)) == Rules()
+
+
+def test_whoever_falls_under_one_of_several_exclusions_may_not_vote() -> None:
+    found = rules(("role:board",), exclude=["user:bob", "role:intern", "user:joe"]).people
+    assert found == {"user:ann": ("role:board",)}

@@ -705,3 +705,22 @@ def test_a_limit_is_caught_only_by_its_name() -> None:
     text = "limits: {steps: 1}\nsteps: [{id: a, say: one}, {id: b, say: two, catch: [{%s steps: [{return: ok}]}]}]"
     assert Play(text % "").status == "failed"
     assert Play(text % "errors: [limit.steps],").status == "failed", "the handler's step is one too many as well"
+
+
+def test_what_a_finally_has_done_is_not_undone_by_an_error_around_it() -> None:
+    play = Play("""
+        steps:
+          - id: outer
+            try:
+              - id: inner
+                try: [{id: work, call: t.f, undo: {call: t.back}}]
+                finally: [{id: note, call: t.note, undo: {call: t.unnote}}]
+              - {id: next, call: t.f}
+        """)
+    play.succeed("outer/inner/work")
+    play.succeed("outer/inner/~finally/note")
+    play.fail("outer/next", retriable=False)
+    assert set(play.open) == {"outer/inner/work/~undo"}
+    play.succeed("outer/inner/work/~undo")
+    assert (play.status, play.of(e.StepUndone)[0].path) == ("failed", "outer/inner/work")
+    assert len(play.of(e.StepUndone)) == 1

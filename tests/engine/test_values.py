@@ -196,3 +196,13 @@ def test_what_is_decided_twice_is_decided_alike() -> None:
         play.answer("q", content="x")
         play.fail("a")
     assert one.events == two.events
+
+
+def test_an_exposed_call_that_has_failed_for_good_is_not_resolved_again_behind_a_retry() -> None:
+    play = Play("steps: [{id: a, call: t.f, with: {n: 1}, expose: true}]")
+    play.fail("a", retriable=False)
+    assert play.status == "failed"
+    play.retry()
+    play.succeed("a", {"ok": True})
+    resolved = [event.tool_call_id for event in play.of(e.ToolCallResolved)]
+    assert len(resolved) == len(set(resolved)) == len(play.of(e.ToolCallStarted))

@@ -228,9 +228,9 @@ def _postgres(environment: dict[str, str]) -> Iterator[None]:
 
 
 class Cache:
-    """Results by what they depend on: the mutant, the source of its file, and the tests with their conftests.
+    """Results by what they depend on most: the mutant, the source of its file, and the tests.
 
-    Kept in a file, for the next run. A change elsewhere (of another module, of the tests' builders) is not noticed:
+    Kept in a file, for the next run. A change elsewhere (of another module, of fixtures and builders) is not noticed:
     `--fresh` runs all anew.
     """
 
@@ -262,7 +262,6 @@ class Cache:
         for test in mutant.tests:
             path = self._root / test.partition("::")[0]
             paths.update([path] if path.is_file() else path.rglob("*.py"))
-            paths.update(each / "conftest.py" for each in path.parents if each.is_relative_to(self._root))
         parts = [repr(mutant), *(self._hash(path) for path in sorted(paths))]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
