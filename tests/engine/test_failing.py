@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hai_flow.definition.plan import Retry
+from hai_flow.definition.plan import CatchClause, Retry
 from hai_flow.engine import events as e
-from hai_flow.engine.retry import delay, matches
+from hai_flow.engine.retry import catching, delay, matches
 from hai_flow.errors import Rejected
 from tests.support.runs import MINUTE, SECOND, Play
 
@@ -299,3 +299,31 @@ def test_a_message_that_an_attempt_was_streaming_ends_with_it_as_cut_off(lost: b
         play.fail("a", "tool.unavailable")
     assert [(ended.message_id, ended.aborted) for ended in play.of(e.MessageEnded)] == [("m-1", True)]
     assert not play.state.open_messages
+
+
+@pytest.mark.parametrize(
+    ("errors", "code", "caught"),
+    [
+        ((), "tool.failed", 0),
+        ((), "approval.rejected", None),
+        ((), "limit.steps", None),
+        ((), "undo.failed", None),
+        (("undo.failed", "*"), "undo.failed", None),
+        (("approval.rejected", "tool.*"), "tool.failed", 0),
+        (("approval.rejected", "tool.*"), "approval.rejected", 0),
+        (("limit.*",), "limit.steps", 0),
+        (("tool",), "tool.failed", None),
+        (("tool.failed.",), "tool.failed", None),
+    ],
+)
+def test_a_clause_catches_what_any_of_its_patterns_fits_but_never_what_could_not_be_undone(
+    errors: tuple[str, ...], code: str, caught: int | None
+) -> None:
+    found = catching([CatchClause(errors, "first")], code)
+    assert (None if found is None else found[0]) == caught
+
+
+def test_any_of_the_codes_of_a_retry_is_enough() -> None:
+    policy = Retry(3, errors=("http.connection", "tool.*"), every=1000, jitter=False)
+    waits = [delay(policy, 0, code, True, None, SEED) for code in ("http.connection", "tool.failed", "llm.timeout")]
+    assert waits == [1000, 1000, None]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hai_flow.engine import events as e
-from hai_flow.engine.ballot import Rules, rules_of
+from hai_flow.engine.ballot import Differs, Rules, combined, rules_of
 from hai_flow.engine.draft import EVENT_BYTES_MAX
 from hai_flow.engine.state import PendingState
 from tests.support.people import DAY, HOUR, REQUESTER, Asked, approving, asking, escalate, failure, lit, policy
@@ -125,3 +125,16 @@ def test_a_question_of_a_release_that_kept_no_rules_has_those_that_need_none() -
 def test_whoever_falls_under_one_of_several_exclusions_may_not_vote() -> None:
     found = rules(("role:board",), exclude=["user:bob", "role:intern", "user:joe"]).people
     assert found == {"user:ann": ("role:board",)}
+
+
+@pytest.mark.parametrize("rule", ["min", "max"])
+def test_values_that_can_not_be_ordered_have_no_extreme(rule: str) -> None:
+    with pytest.raises(Differs, match=f"n is combined by {rule}: expected values that can be ordered"):
+        combined(Rules(combine={"n": rule}), {}, [{"n": 1}, {"n": "x"}])
+
+
+def test_what_only_some_have_given_is_combined_of_those() -> None:
+    given = [{"a": 1, "b": True}, {"b": False, "c": "x"}, {}]
+    rules = Rules(combine={"a": "list", "b": "all", "c": "last"})
+    assert combined(rules, {}, given) == {"a": [1], "b": False, "c": "x"}
+    assert combined(rules, None, given) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -93,3 +94,38 @@ def test_a_run_without_concurrency_needs_no_slot() -> None:
     assert key_of(plan_of(plain), start, NOON) is None
     play = Play(plain)
     assert not play.succeed("a").outbox
+
+
+@pytest.mark.parametrize(("key", "fits"), [("x" * 500, True), ("x" * 501, False), ("a\x00b", False)])
+def test_a_key_has_at_most_500_characters_and_no_nul(key: str, fits: bool) -> None:
+    plan = plan_of(KEYED)
+    begin = c.Start(run_id=RUN, thread_id="t", requester="user:ann", input={"customer": key})
+    if fits:
+        assert key_of(plan, begin, NOON) == f"{plan.name}:{key}"
+        return
+    with pytest.raises(Rejected) as refused:
+        key_of(plan, begin, NOON)
+    assert (refused.value.status, refused.value.code) == (422, "concurrency.key")
+    assert f"found {len(key)}" in refused.value.detail
+
+
+def test_a_key_that_can_not_be_made_is_a_fault_of_the_request() -> None:
+    share = plan_of(KEYED.replace("input.customer }}", "string(1 / size(input.customer)) }}"))
+    with pytest.raises(Rejected) as refused:
+        key_of(share, c.Start(run_id=RUN, thread_id="t", requester="user:a", input={"customer": ""}), NOON)
+    assert refused.value.status == 422
+
+
+def test_a_run_that_has_ended_frees_its_slot_once() -> None:
+    play = queued()
+    assert len(sent(play.do(c.Terminate(by="user:ann")))) == 1
+    again = play.do(c.Terminate(by="user:ann"))
+    assert (again.already, sent(again)) == (True, [])
+
+
+def test_a_run_that_waits_and_whose_workflow_has_no_concurrency_any_more_waits_for_the_only_seat() -> None:
+    play = queued()
+    play.plan = replace(play.plan, concurrency=None)
+    play.pause()
+    ((kind, body),) = sent(play.resume())
+    assert (kind, body["seats"]) == ("await_slot", 1)

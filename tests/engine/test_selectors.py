@@ -54,6 +54,7 @@ def test_an_exclusion_may_name_the_editor() -> None:
         (["role:elsewhere"], None),
         (["group:finance"], None),
         (["anyone"], None),
+        (["group:board"], None),  # of the name of a role
     ],
 )
 def test_people_and_roles_that_list_people_can_be_listed(selectors: list[str], people: tuple[str, ...] | None) -> None:
@@ -89,7 +90,13 @@ def test_somebody_is_taken_for_somebody_with_roles_and_groups() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", "role:boss", "user:ann,user:bob", "ann", "user:ann,boss", "user:ann,for:bob"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "role:boss", "user:ann,user:bob", "ann", "user:ann,boss", "user:ann,for:bob", "user:ann,for=user:",
+        "user:ann,for=user:bob,for=user:joe", "user:ann,off=user:bob", "user:ann,for=role:boss",
+    ],
+)  # fmt: skip
 def test_whoever_is_not_exactly_one_user_is_nobody(text: str) -> None:
     with pytest.raises(NotASelector):
         acting_as(text)

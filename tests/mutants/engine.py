@@ -415,5 +415,5 @@ TARGETS: Final = (
     Target("hai_flow/engine/selectors.py", ("tests/engine/test_selectors.py", "tests/engine/test_approvals.py")),
     Target("hai_flow/engine/slots.py", ("tests/engine/test_queueing.py",)),
     Target("hai_flow/engine/starting.py", ("tests/engine/test_queueing.py", "tests/engine/test_values.py")),
-    Target("hai_flow/engine/snapshot.py", ("tests/engine/test_approvals.py",)),
+    Target("hai_flow/engine/snapshot.py", ("tests/engine/test_approvals.py", "tests/engine/test_vocabulary.py")),
 )

@@ -17,7 +17,7 @@ _WORKER: Final = "tests/runtime/test_worker.py"
 
 # --- fan-out ----------------------------------------------------------------------------------------------------------
 
-fanout = Room("hai_flow/runtime/fanout.py", _FANOUT)
+fanout = Room("hai_flow/runtime/fanout.py", "tests/runtime/test_feeds.py")
 fanout.bug(
     "a feed accepts a gap",
     ("        if first_seq > feed.head + 1:\n            self._read_later(feed)\n            return\n", ""),
@@ -69,6 +69,7 @@ fanout.bug(
 fanout.bug(
     "a stream goes on behind its end",
     ("_news(pieces[:last], last=last is not None)", "_news(pieces, last=False)"),
+    by=f"{_FANOUT}::test_a_follower_resumes_after_every_seq_without_gap_or_repetition",
 )
 fanout.bug(
     "only the first two hundred followers are told",
@@ -459,7 +460,7 @@ committer.bug(
         "            self._tell_commit(hot, first_seq, draft.events)\n            self._snapshot",
         "            self._snapshot",
     ),
-    by=(f"{_FANOUT}::test_only_committed_events_are_published", _COMMITTER),
+    by=f"{_COMMITTER}::test_nothing_is_published_before_its_commit_has_returned",
 )
 committer.bug(
     "who asked is answered before the commit",
@@ -475,10 +476,12 @@ committer.bug(
         "        if first_seq == hot.state.seq + 1:\n            hot.state, hot.loaded_at",
         "        if True:\n            hot.state, hot.loaded_at",
     ),
+    by=f"{_COMMITTER}::test_chunks_that_others_wrote_in_between_are_folded_before_a_decision",
 )
 committer.bug(
     "after an unknown outcome the fence is not raised",
     ("                draft.hot.refence = draft.hot.mine\n", ""),
+    by=f"{_COMMITTER}::test_after_a_commit_of_unknown_outcome_the_fence_is_raised_before_the_run_is_loaded",
 )
 committer.bug(
     "a commit of unknown outcome is taken for one that did not happen",
@@ -492,6 +495,7 @@ committer.bug(
         "            return [_Batch(drafts[:middle]), _Batch(drafts[middle:])]\n",
         "            for draft in drafts:\n                self._condemn(draft, error)\n            return []\n",
     ),
+    by=f"{_COMMITTER}::test_a_run_that_the_database_refuses_is_alone_in_it",
 )
 committer.bug(
     "half of a batch that was refused is forgotten",
@@ -506,6 +510,7 @@ committer.bug(
 committer.bug(
     "a decision is taken alone as if it were fresh for ever",
     ("                hot.loaded_at = min(hot.loaded_at, began)\n", ""),
+    by=f"{_COMMITTER}::test_who_lost_three_times_takes_the_run_alone_and_wins",
 )
 committer.bug(
     "who lost decides again on the state that lost",
@@ -523,10 +528,15 @@ committer.bug(
 committer.bug(
     "the commands of an entry that lost come back in the other order",
     ("        hot.asks.extendleft(reversed(draft.asks))\n", "        hot.asks.extendleft(draft.asks)\n"),
+    by=f"{_COMMITTER}::test_many_commands_for_one_run_from_three_processes_all_land_in_one_gapless_log",
 )
 committer.bug(
     "the chunks of an entry that lost are forgotten",
     ("        hot.chunks.extendleft(reversed(draft.chunks))\n", ""),
+    by=(
+        f"{_COMMITTER}::test_chunks_that_others_wrote_in_between_are_folded_before_a_decision",
+        f"{_COMMITTER}::test_chunks_of_a_holder_that_was_fenced_off_are_dropped",
+    ),
 )
 committer.bug(
     "a refusal is given from a state that may be stale",
@@ -539,6 +549,10 @@ committer.bug(
         "return self._outcome(hot, decision, draft.state, True) if fresh else None",
         "return self._outcome(hot, decision, draft.state, True)",
     ),
+    by=(
+        f"{_COMMITTER}::test_what_only_another_process_has_opened_can_be_answered_through_this_one",
+        f"{_COMMITTER}::test_a_refusal_is_based_on_what_others_have_committed",
+    ),
 )
 committer.bug(
     "a state proves fresh what came after it was loaded",
@@ -548,6 +562,11 @@ committer.bug(
 committer.bug(
     "a run that was not looked for is unknown",
     ("return _unknown_run(hot) if hot.loaded_at >= ask.arrived else None", "return _unknown_run(hot)"),
+    by=(
+        f"{_COMMITTER}::test_another_tenant_is_told_that_there_is_no_such_run",
+        f"{_COMMITTER}::test_a_run_that_does_not_exist_is_404_and_may_start_later",
+        f"{_COMMITTER}::test_what_only_another_process_has_opened_can_be_answered_through_this_one",
+    ),
 )
 committer.bug(
     "another tenant's command is carried out",
@@ -565,6 +584,7 @@ committer.bug(
         "if landed or not hot.mine or draft.state.attempts.get(chunk.path) != chunk.attempt:",
         "if landed or not hot.mine:",
     ),
+    by=f"{_COMMITTER}::test_chunks_of_a_holder_that_was_fenced_off_are_dropped",
 )
 committer.bug(
     "chunks of a run that others hold are sent",
@@ -572,14 +592,17 @@ committer.bug(
         "if landed or not hot.mine or draft.state.attempts.get(chunk.path) != chunk.attempt:",
         "if landed or draft.state.attempts.get(chunk.path) != chunk.attempt:",
     ),
+    by=f"{_COMMITTER}::test_chunks_of_a_holder_that_was_fenced_off_are_dropped",
 )
 committer.bug(
     "chunks that have landed are written again",
     ("if landed or not hot.mine or draft", "if not hot.mine or draft"),
+    by=f"{_COMMITTER}::test_after_a_commit_of_unknown_outcome_the_fence_is_raised_before_the_run_is_loaded",
 )
 committer.bug(
     "a chunk that is older than the state goes back in time",
     ("            at = max(self.now_ms(), draft.state.at)\n", "            at = self.now_ms()\n"),
+    by="tests/runtime/test_clock.py",
 )
 committer.bug(
     "every claim counts as fresh",
@@ -600,6 +623,10 @@ committer.bug(
 committer.bug(
     "who looks on stops who writes",
     ('            log.error("publishing_failed", run_id=str(hot.id), exc_info=error)\n', "            raise\n"),
+    by=(
+        f"{_FANOUT}::test_an_encoder_that_fails_ends_its_own_streams_and_no_commit",
+        f"{_FANOUT}::test_a_place_is_told_of_news_and_one_that_fails_keeps_nobody_from_them",
+    ),
 )
 committer.bug(
     "a fault in one run's decision stops its lane",
@@ -618,10 +645,18 @@ committer.bug(
 committer.bug(
     "a run that others have moved while a batch was in flight is not loaded",
     ("            hot.stale = True\n", "            pass\n"),
+    by=(
+        f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
+        f"{_WORKER}::test_a_run_that_a_heartbeat_does_not_name_any_more_is_dropped_and_its_attempts_end",
+    ),
 )
 committer.bug(
     "a run that somebody has moved is not loaded again",
     ("        elif hot.loaded_at < 0:\n            self.refresh(hot.id)\n", ""),
+    by=(
+        f"{_COMMITTER}::test_chunks_that_others_wrote_in_between_are_folded_before_a_decision",
+        f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
+    ),
 )
 committer.bug(
     "a result that can't be stored is tried for ever",
@@ -652,15 +687,17 @@ committer.bug(
 committer.bug(
     "a run that is busy is due by its timers too",
     ("due = None if busy or ended else wake_at(state)", "due = None if ended else wake_at(state)"),
+    by=(f"{_WORKER}::test_streaming_under_a_timer_does_not_pile_up_wakes", "tests/runtime/test_memory.py"),
 )
 committer.bug(
     "what a decision cuts off may still be written",
     ("            cut=draft.cut,\n", ""),
+    by=f"{_COMMITTER}::test_chunks_of_a_holder_that_was_fenced_off_are_dropped",
 )
 committer.bug(
     "a run that waits for time is never due",
     ("wake_at=None if due is None else values.instant(due),", "wake_at=None,"),
-    by=(f"{_COMMITTER}", "tests/runtime/test_worker.py"),
+    by=f"{_COMMITTER}::test_what_was_due_while_nobody_worked_is_committed_before_an_answer_within_the_bounds_of_a_commit",
 )
 committer.bug(
     "a stop forgets what was asked before it",
@@ -687,6 +724,7 @@ committer.bug(
         "if oldest is hot or oldest.queued or oldest.wants or oldest.mine:",
         "if oldest is hot or oldest.queued or oldest.wants:",
     ),
+    by=f"{_COMMITTER}::test_the_cache_is_bounded_and_what_was_evicted_is_found_again",
 )
 committer.bug(
     "the cache has no bounds",

@@ -20,6 +20,7 @@ runs = Room("hai_flow/store/runs.py", "tests/store/test_claims.py", "tests/store
 runs.bug(
     "entries go out unsorted",
     ("numbers = sorted(range(len(entries)), key=keys.__getitem__)", "numbers = list(range(len(entries)))"),
+    by=f"{_COMMIT}::test_rows_are_locked_in_the_order_of_their_ids_whatever_the_order_of_the_entries",
 )
 runs.bug(
     "a run may be in a batch twice",

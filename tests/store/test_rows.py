@@ -20,18 +20,6 @@ async def somebody_waits(db: Database) -> bool:
     return bool(await db.api.fetchval(query))
 
 
-async def test_rows_are_locked_in_the_order_of_run_ids_whatever_the_order_of_the_entries(db: Database) -> None:
-    low, high = UUID(int=1), UUID(int=2)
-    await commit(db, birth(low), birth(high))
-    async with db.lane() as blocker, blocker.transaction():
-        await blocker.execute("SELECT FROM runs WHERE id = $1 FOR NO KEY UPDATE", low)
-        batch = asyncio.create_task(commit(db, decision(high, 1), decision(low, 1)))
-        await until(lambda: somebody_waits(db))
-        # It waits for the first row, so it has not locked the second one: two batches never wait for each other.
-        await db.api.execute("SELECT FROM runs WHERE id = $1 FOR NO KEY UPDATE NOWAIT", high)
-    assert None not in await batch
-
-
 async def test_slots_are_taken_in_the_order_of_their_names_whatever_the_order_of_the_runs(db: Database) -> None:
     low, high = UUID(int=1), UUID(int=2)
     async with db.lane() as blocker, db.lane() as rival, blocker.transaction():
