@@ -22,6 +22,7 @@ _SELECTOR: Final = re.compile(r"(user|role|group):.+|requester|anyone")
 _CHANNEL: Final = re.compile(r"[a-z][a-z0-9_+-]*(:\S.*)?")
 _HOLED: Final = ("default", "enum", "const", "title", "description", "minimum", "maximum")
 _COMBINE: Final = ("same", "min", "max", "first", "last", "list", "any", "all")
+_REASONS: Final = ("required", "optional")
 _OUTCOMES: Final[dict[Kind, tuple[str, ...]]] = {
     "approve": ("reject", "fail", "approve"),
     "approval": ("reject", "fail", "approve"),
@@ -102,6 +103,7 @@ class Approvals(Pieces):
             exclude = self._selectors(fields["exclude"], (*at, "exclude"), names, extra=("editor",), empty=True)
         quorum = self._quorum(fields, at)
         options = self._options(fields, at)
+        reasons = self._reasons(fields, at, options)
         self._check_combine(fields, at, schema)
         self._check_reject_when(fields, at)
         self._check_deciders(kind, fields, at, quorum)
@@ -117,6 +119,7 @@ class Approvals(Pieces):
             edit=tuple(edit) if isinstance(edit, list) else edit,
             form=form,
             combine=fields.get("combine", {}),
+            reasons=reasons,
             notify=notify,
             remind=remind,
             escalations=escalations,
@@ -160,6 +163,19 @@ class Approvals(Pieces):
             elif fault := name_fault(option):
                 self.reader.error((*at, index), "name.invalid", f"an option: {fault}")
         return tuple(options)
+
+    def _reasons(self, fields: Mapping[str, Json], at: Path, options: Sequence[str]) -> frozenset[str]:
+        """The options whose answer must say why."""
+        reasons = fields.get("reasons", {})
+        for option, word in reasons.items():
+            place = (*at, "reasons", option)
+            if option not in options:
+                hint = suggestion(option, options) or f"; it has {', '.join(options)}"
+                self.reader.error(place, "reasons.unknown", f"there is no option `{option}`{hint}", key=True)
+            elif word not in _REASONS:
+                message = f"expected `required` or `optional`, found {kind_of(word)}"
+                self.reader.error(place, "reasons.word", message)
+        return frozenset(option for option, word in reasons.items() if word == "required")
 
     # -- form ------------------------------------------------------------------------------------------------------
 

@@ -411,6 +411,7 @@ class _ApprovalShape(_PersonShape):
     options: list[str] = Field(default_factory=list)
     form: dict[str, Any] = Field(default_factory=dict)
     combine: dict[str, Any] = Field(default_factory=dict)
+    reasons: dict[str, Any] = Field(default_factory=dict)
 
 
 class ApproveParametersShape(_ApprovalShape):

@@ -184,7 +184,8 @@ class Policy:
 
     `from_` and `exclude` render to lists of selectors, once, at opening; `exclude` None = the requester, unless `from`
     has `requester` or `anyone`. `form` renders to a JSON Schema (holes in it are filled at opening); None = no form.
-    `edit` True = every argument may be edited. `escalations` come one after the other, then `expiry`.
+    `edit` True = every argument may be edited. `escalations` come one after the other, then
+    `expiry`. `reasons`: the options whose answer must say why.
     """
 
     from_: Template
@@ -197,6 +198,7 @@ class Policy:
     edit: bool | tuple[str, ...] = False
     form: Template | None = None
     combine: Mapping[str, str] = field(default_factory=dict)
+    reasons: frozenset[str] = frozenset()
     notify: tuple[Template, ...] = ()
     remind: tuple[Duration, ...] = ()
     escalations: tuple[Escalate, ...] = ()

@@ -152,7 +152,8 @@ _POLICY: Final = (
         default="[approve, reject]", example="[approve, revise, reject]"),
 )  # fmt: skip
 _FORM: Final = Key(
-    "form", SCHEMA, "a form that goes with the answer; holes are allowed in `default enum const title description "
+    "form", SCHEMA, "a form that goes with the answer (only an approval must fill in what is `required`); holes are "
+    "allowed in `default enum const title description "
     "minimum maximum`",
     example="{type: object, required: [cost_center], properties: {cost_center: {type: string}}}",
 )  # fmt: skip
@@ -160,6 +161,10 @@ _COMBINE: Final = Key(
     "combine", _map(_enum("same", "min", "max", "first", "last", "list", "any", "all"), "any"),
     "how the answers of several people become one, by property of the form; `same` refuses a differing answer",
     default="same", example="{amount: min}",
+)  # fmt: skip
+_REASONS: Final = Key(
+    "reasons", _map(_enum("required", "optional"), "any"),
+    "by option: whether the answer must say why", default="optional", example="{reject: required}",
 )  # fmt: skip
 _ON_DEADLINE: Final = Key(
     "on_deadline",
@@ -406,7 +411,7 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
         _TITLE_OF_PENDING, _MESSAGE,
         Key("evidence", ANY, "what is decided on: rendered once, shown, and hashed into every vote",
             example='{eur: "${{ steps.convert.output.eur }}"}'),
-        _FROM, *_POLICY, _FORM, _COMBINE, _NOTIFY, _REMIND, _DEADLINE, _ON_DEADLINE, _PAUSE_CLOCK,
+        _FROM, *_POLICY, _REASONS, _FORM, _COMBINE, _NOTIFY, _REMIND, _DEADLINE, _ON_DEADLINE, _PAUSE_CLOCK,
     )),
     Shape("approval", "`approval`", (
         Key("when", CEL, "ask only if true; sees the arguments as `args`", default="true",
@@ -414,7 +419,7 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
         Key("title", TEXT, "the question in one line", default="made from the call",
             example='"Refund ${{ args.amount }}?"'),
         Key("message", TEXT, "Markdown below the title", default="made from the call", example="Please look twice."),
-        _FROM, *_POLICY,
+        _FROM, *_POLICY, _REASONS,
         Key("edit", _either(BOOLEAN, _list(LITERAL)), "arguments that a decider may replace (`true` = all)",
             default="false",
             example="[subject, body]"),

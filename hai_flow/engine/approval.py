@@ -67,7 +67,7 @@ def read_answer(pending: PendingState, tool: FrontendTool | None, answer: Pendin
     elif opened.kind == "doubt":
         outcome, value, reason = _settlement(opened, answer)
     else:
-        outcome, value, reason, edits = _choice(opened, answer)
+        outcome, value, reason, edits = _choice(pending, answer)
     args = None if edits is None else _edited(pending, tool, edits)
     sha = sha256(_sorted.encode([outcome, value, reason, edits])).hexdigest()
     if args == opened.args:
@@ -169,7 +169,8 @@ def _object_in(opened: PendingOpened, text: str) -> dict[str, Json]:
 _CHOICE_KEYS: Final = ("decision", "reason", "values", "edits", "digest")
 
 
-def _choice(opened: PendingOpened, answer: PendingAnswer) -> tuple[str, Json, str | None, dict[str, Json] | None]:
+def _choice(pending: PendingState, answer: PendingAnswer) -> tuple[str, Json, str | None, dict[str, Json] | None]:
+    opened = pending.opened
     given = _choice_given(opened, answer)
     decision, reason = given.get("decision"), given.get("reason")
     unknown = given.keys() - set(_CHOICE_KEYS)
@@ -180,20 +181,34 @@ def _choice(opened: PendingOpened, answer: PendingAnswer) -> tuple[str, Json, st
     if reason is not None and not isinstance(reason, str):
         raise refused(opened, "expected the reason as text.")
     _demand_digest(opened, given.get("digest"))
-    chosen, edits, form = given.get("values"), given.get("edits"), form_of(opened)
+    edits = given.get("edits")
     if edits is not None and decision != ballot.APPROVE:
         raise refused(opened, f"edits are part of an approval, found them with {decision}.")
     if edits is not None and not isinstance(edits, dict):
         raise refused(opened, "expected the edits as an object: argument name or JSON Pointer, and its new value.")
-    if decision == ballot.APPROVE and form is not None:
-        chosen = _valid(opened, form, form.with_defaults({} if chosen is None else chosen))
-        if not isinstance(chosen, dict):
-            raise refused(opened, "expected the values of the form as an object.")
-    elif chosen is not None:
-        if form is None:
+    if decision in ballot.rules_of(pending).reasons and not (reason or "").strip():
+        raise refused(opened, f"{decision} needs a reason: say why in `reason`.")
+    return decision, _chosen_values(opened, decision, given.get("values")), reason, edits or None
+
+
+def _chosen_values(opened: PendingOpened, decision: str, given: Json) -> Json:
+    """The values that go with a choice. An approval fills in the whole form; with any other option what is given must
+    fit, but nothing must be: a form asks for what an approval needs."""
+    form = form_of(opened)
+    if form is None:
+        if given is not None:
             raise refused(opened, "values were sent, but this approval has no form.")
-        chosen = None  # the values of a rejection decide nothing
-    return decision, chosen, reason, edits or None
+        return None
+    if decision == ballot.APPROVE:
+        chosen = _valid(opened, form, form.with_defaults({} if given is None else given))
+    elif given is None:
+        return None
+    else:
+        loose = {name: part for name, part in form.raw.items() if name != "required"}
+        chosen = _valid(opened, _compiled(values.dumps(loose)), given)
+    if not isinstance(chosen, dict):
+        raise refused(opened, "expected the values of the form as an object.")
+    return chosen
 
 
 def _choice_given(opened: PendingOpened, answer: PendingAnswer) -> dict[str, Json]:

@@ -29,8 +29,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
     `people` are those of `from` that may vote, if they can be listed, with the selectors that each could match;
     `everyone` is whom `quorum: all` means. Both are fixed when the stage is worked out, at opening. `asks_requester`:
-    who started the run is surely among those who may vote. `fault` says why nobody can ever decide. `escalations` are
-    the stages to come, each with all that stays from the one before.
+    who started the run is surely among those who may vote. `fault` says why nobody can ever decide. `reasons` are
+    the options whose answer must say why. `escalations` are the stages to come, each with all that stays from
+    the one before.
     """
 
     from_: tuple[str, ...] = msgspec.field(name="from", default=())
@@ -44,6 +45,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     fault: str = ""
     edit: bool | tuple[str, ...] = False
     combine: dict[str, str] = {}
+    reasons: tuple[str, ...] = ()
     notify: tuple[str, ...] = ()
     remind: tuple[int, ...] = ()
     pause_clock: Literal["run", "stop"] = "run"
@@ -208,6 +210,7 @@ def needed(pending: PendingState) -> dict[str, Json]:
         "exclude": list(rules.exclude),
         "quorum": rules.quorum,
         "reject_when": rules.reject_when,
+        "reasons": list(rules.reasons),
         "people": None if rules.people is None else [id for id in rules.people if id not in spent],
         "votes": [_vote_shown(rules, vote, pending.opened.digest) for vote in pending.votes],
         "missing": {"people": lacking.people, "seats": dict(lacking.seats), "names": list(lacking.names)},

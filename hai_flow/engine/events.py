@@ -24,7 +24,7 @@ from hai_flow.errors import Unreadable
 # no cycle (their values are JSON). Looking through them was a quarter of all the time of a step.
 Json: TypeAlias = Any
 
-ABI: Final = 1
+ABI: Final = 2
 """The vocabulary of the log that this release writes. Raise it with every change of it, in form or in meaning, that the
 release before can't read: a new type, a new field. A run keeps the highest under which it was written; processes of a
 release that has a lower one pass it over."""

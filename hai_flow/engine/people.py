@@ -567,9 +567,9 @@ def _vote(draft: Draft, step: Step, id: str, reading: Reading, by: c.Principal, 
 def _decided(draft: Draft, step: Step, pending: PendingState, decision: str, vote: e.VoteCast) -> None:
     """`vote` has decided."""
     rules = rules_of(pending)
-    given = _values(rules, pending) if decision == ballot.APPROVE else None
-    result = ballot.envelope(pending, decision, vote.reason, given)
     turned = decision == ballot.REJECT and vote.decision != ballot.REJECT
+    given = _values(rules, pending) if decision == ballot.APPROVE else None if turned else vote.values
+    result = ballot.envelope(pending, decision, vote.reason, given)
     message = "The quorum can't be reached any more." if turned else vote.reason or f"Rejected by {vote.by}."
     _close(
         draft,

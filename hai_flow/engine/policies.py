@@ -57,6 +57,7 @@ def _first_stage(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json
         deadline=milliseconds(draft, step, policy.deadline, roots),
         edit=policy.edit,
         combine=dict(policy.combine),
+        reasons=tuple(sorted(policy.reasons)),
         notify=_texts(draft, step, policy.notify or draft.plan.default_notify, roots),
         remind=_delays(draft, step, policy.remind, roots),
         pause_clock=policy.pause_clock,

@@ -50,11 +50,15 @@ def _schema(opened: e.PendingOpened) -> Json:
     if opened.kind == "ask":
         return opened.schema
     reason = {"type": "string"}
-    if opened.schema is None and not _may_edit(opened) and set(opened.options) <= {"approve", "reject"}:
+    why = (opened.policy or {}).get("reasons")
+    if opened.schema is None and not why and not _may_edit(opened) and set(opened.options) <= {"approve", "reject"}:
         properties: dict[str, Json] = {"approved": {"type": "boolean"}, "reason": reason}
         return {"type": "object", "properties": properties, "required": ["approved"]}
     properties = {"decision": {"type": "string", "enum": list(opened.options)}, "reason": reason}
     schema: dict[str, Json] = {"type": "object", "properties": properties, "required": ["decision"]}
+    if why:  # these need a reason
+        schema["if"] = {"properties": {"decision": {"enum": why}}}
+        schema["then"] = {"required": ["reason"]}
     if opened.schema is not None:
         form = dict(opened.schema)
         if "$defs" in form:  # its references count from the root

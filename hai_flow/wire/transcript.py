@@ -68,6 +68,7 @@ def question_args(opened: e.PendingOpened) -> str:
         "tool": opened.tool,
         "arguments": None if opened.args is None else values.loads(opened.args),
         "options": list(opened.options) or None,
+        "reasons": (opened.policy or {}).get("reasons"),
         "form": opened.schema,
         "deadline": opened.deadline,
         "digest": opened.digest,

@@ -296,6 +296,8 @@ PEOPLE: Final[list[Case]] = [
     ("steps: [{call: mail.send, with: {to: a, body: b}, approval: {from: anyone, edit: [«boddy]}}]\n", "approval.edit", "did you mean `body`?"),
     ("steps: [{call: mail.send, approval: «true}]\n", "shape.value", "{from: role:manager}"),
     ("steps: [{call: mail.send, approval: {from: anyone, when: «amount > 5}}]\n", "expression.unknown_name", "did you mean `input.amount`?"),
+    ("steps: [{approve: {title: a, from: anyone, reasons: {«aprove: required}}}]\n", "reasons.unknown", "did you mean `approve`"),
+    ("steps: [{approve: {title: a, from: anyone, reasons: {reject: «always}}}]\n", "reasons.word", "`required` or `optional`"),
     ("steps: [{approve: {title: a, from: anyone, combine: {«x: min}, form: {properties: {y: {type: number}}}}}]\n", "combine.unknown", "it has y"),
     ("steps: [{approve: {title: a, from: anyone, combine: {y: «average}, form: {properties: {y: {type: number}}}}}]\n", "combine.word", "same, min"),
     ("steps: [{approve: {title: a, from: anyone, combine: {y: «min}, form: {properties: {y: {type: string}}}}}]\n", "combine.type", "`type: number`"),

@@ -132,10 +132,55 @@ def test_the_values_of_an_approval_must_fit_its_form(values: Any) -> None:
     assert refusal_of(play, "gate", decision="approve", values=values).code == "answer.invalid"
 
 
-def test_the_values_of_a_rejection_decide_nothing() -> None:
-    play = Play(APPROVE_FORM)
-    play.answer("gate", decision="reject", values={"n": "wrong"})
-    assert play.state.steps["gate"].output["values"] is None
+REVISE = """
+steps:
+  - id: gate
+    approve:
+      title: Go?
+      from: anyone
+      options: [approve, revise, reject]
+      reasons: {revise: required}
+      form: {type: object, required: [n], properties: {n: {type: integer}, note: {type: string}}}
+    on_decision:
+      revise: [{return: "${{ steps.gate.approval.values }}"}]
+"""
+
+
+@pytest.mark.parametrize("decision", ["revise", "reject"])
+def test_every_option_keeps_its_values_and_needs_not_all_of_the_form(decision: str) -> None:
+    play = Play(REVISE)
+    play.answer("gate", decision=decision, reason="shorter", values={"note": "page 2"})
+    envelope = play.state.steps["gate"].approval
+    assert envelope["values"] == envelope["votes"][0]["values"] == {"note": "page 2"}
+
+
+def test_without_values_an_option_has_none() -> None:
+    play = Play(REVISE)
+    play.answer("gate", decision="revise", reason="shorter")
+    assert play.state.steps["gate"].approval["values"] is None
+    assert play.state.output is None
+
+
+@pytest.mark.parametrize("decision", ["revise", "reject"])
+def test_what_another_option_fills_in_must_fit_the_form(decision: str) -> None:
+    play = Play(REVISE)
+    assert refusal_of(play, "gate", decision=decision, reason="x", values={"n": "wrong"}).code == "answer.invalid"
+    assert refusal_of(play, "gate", decision=decision, reason="x", values=7).code == "answer.invalid"
+
+
+@pytest.mark.parametrize("reason", [None, "", "  "])
+def test_an_option_that_needs_a_reason_is_refused_without_one(reason: str | None) -> None:
+    play = Play(REVISE)
+    assert "say why" in str(refusal_of(play, "gate", decision="revise", reason=reason))
+    assert refusal_of(play, "gate", content='{"decision": "revise"}').status == 422
+    play.answer("gate", decision="reject")  # which needs none
+
+
+def test_a_rejection_by_no_needs_its_reason_too() -> None:
+    play = Play("steps: [{id: gate, approve: {title: Go?, from: anyone, reasons: {reject: required}}}]")
+    assert "say why" in str(refusal_of(play, "gate", content="false"))
+    play.answer("gate", content='{"approved": false, "reason": "too dear"}')
+    assert play.state.steps["gate"].output["reason"] == "too dear"
 
 
 @pytest.mark.parametrize(

@@ -303,11 +303,11 @@ def test_an_edit_begins_the_values_anew() -> None:
     assert ask.envelope["values"]["n"] == 2
 
 
-def test_values_come_from_approvals_alone() -> None:
+def test_a_rejection_shows_its_own_values_and_none_of_the_approvals() -> None:
     ask = Asked(approving(policy(form=FORM, quorum=2)))
-    ask.vote(ANN, values={"n": 1})
-    ask.vote(BOB, "reject", values={"n": "wrong"})
-    assert ask.envelope["values"] is None
+    ask.vote(ANN, values={"n": 1, "m": 3})
+    ask.vote(BOB, "reject", values={"n": 2})
+    assert ask.envelope["values"] == {"n": 2}
 
 
 @pytest.mark.parametrize("kind", [approving, asking, gated])
