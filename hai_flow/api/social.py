@@ -29,6 +29,9 @@ from hai_flow.wire.social import SOCIAL, SocialEncoder, profile
 
 router = APIRouter(prefix="/api/v1/agent/runs", tags=["dialects"])
 
+_BEGINNING: Final = sse.Cursor("00000000-0000-0000-0000-000000000000", SOCIAL.encoding, 0, 0)
+"""The place before all runs of a thread: who listened first gets all of them, also after the connection was lost."""
+
 _STREAM: Final[dict[str, Any]] = {
     "description": "the thread's events, for as long as one listens",
     "content": {SOCIAL.framing.content_type: {"schema": {"type": "string"}}},
@@ -46,7 +49,7 @@ _HISTORY: Final[dict[str, Any]] = {
                     "status": {"type": ["string", "null"]},
                     "messages": {"type": "array", "items": {"type": "object"}},
                     "pendings": {"type": "array", "items": {"type": "object"}},
-                    "cursor": {"type": ["string", "null"]},
+                    "cursor": {"type": "string"},
                 },
             }
         }
@@ -62,7 +65,7 @@ async def get_thread_events(
     last_event_id: Annotated[str | None, Header(description="beats `after`")] = None,
 ) -> Response:
     """The thread's events, across its turns and runs, until one stops listening: those after a cursor, else from the
-    start of its newest turn. A thread without a run is silent until it has one."""
+    start of its newest turn. Of a thread without a run comes an empty MESSAGES_SNAPSHOT, then its first run."""
     thread = _Thread(access, thread_id)
     given = (last_event_id if last_event_id is not None else after) or None
     return await access.stream(lambda: thread.after(given), SOCIAL)
@@ -73,7 +76,7 @@ async def get_thread_history(thread_id: ThreadId, access: CurrentAccess) -> Resp
     """The thread's messages so far, what people are asked, and the cursor behind which the events go on."""
     last = await threads.last_run(access.pool, access.tenant, thread_id)
     if last is None:
-        state, earlier, cursor = RunState("", thread_id=thread_id), [], None
+        state, earlier, cursor = RunState("", thread_id=thread_id), [], str(_BEGINNING)
     else:
         state = await access.state(last.id)
         earlier = await earlier_entries(access, thread_id, last.id)
@@ -92,7 +95,10 @@ class _Thread:
     async def after(self, cursor: str | None) -> Pieces:
         """What comes after `cursor`, else the newest turn and what follows. Raises Rejected 400."""
         if cursor is None:
-            return self._from(await self._newest_turn())
+            start = await self._newest_turn()
+            return self._from(start, self._empty() if start is None else None)
+        if cursor == str(_BEGINNING):
+            return self._from(None)
         place, row = await self._place(cursor)
         if place.encoding != SOCIAL.encoding or not 0 < place.seq <= row.seq:
             return await self._reset()
@@ -108,6 +114,12 @@ class _Thread:
         if row is None or row.thread_id != self.thread_id or not ours:
             raise Rejected(400, "cursor.invalid", "expected a cursor of this thread's own stream.")
         return place, row
+
+    def _empty(self) -> Piece:
+        """What a thread without a run is: nothing, at a place that one can come back to."""
+        frames = SocialEncoder(profile(), RunState(self.thread_id, thread_id=self.thread_id)).messages_snapshot(0, ())
+        rendered = SOCIAL.framing.render(frames[0].data, frames[0].name, str(_BEGINNING))
+        return Piece(0, frames, rendered)
 
     async def _newest_turn(self) -> RunState | None:
         last = await self._last()
