@@ -13,7 +13,7 @@ that leaves servers behind and changes the machine (users, permissions). The rul
 - No TCP: a Unix socket in a directory of mode 0700 is the whole access control, so `trust` is safe.
 - PostgreSQL refuses root. As root it runs in a user namespace, where root's files belong to an ordinary uid;
   where the system forbids that, it runs as `nobody`. Nothing outside the directory is changed: no user, no
-  chmod.
+  chmod. Programs that `nobody` can't reach are copied to where it can (`reachable.py`).
 
 Standard library only, so that a bootstrap or a test helper can use it without dependencies. No SQL but CREATE
 DATABASE.
@@ -45,6 +45,7 @@ from typing import Self
 from urllib.parse import quote
 
 from hai_flow.errors import StoreError
+from hai_flow.reachable import reachable_directory
 
 MAJOR_MIN = 15
 PORT = 5432
@@ -105,8 +106,8 @@ elif identity != "self":
     os.setgroups([])
     os.setgid(gid)
     os.setuid(uid)
-    # The directory and the binaries may lie where only root may go (/root is 0700): keep that one right of
-    # root's, CAP_DAC_OVERRIDE, as an ambient capability. Where it is not to be had, the check below says so.
+    # The directory may lie where only root may go (/root is 0700): keep that one right of root's,
+    # CAP_DAC_OVERRIDE, as an ambient capability. Where it is not to be had, the check below says so.
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     libc.capset(header, (ctypes.c_uint32 * 6)(2, 2, 2, 0, 0, 0))
     prctl(47, 2, 1, 0, 0)  # PR_CAP_AMBIENT, RAISE
@@ -131,6 +132,14 @@ class Binaries:
     def path(self, program: str) -> str:
         """The absolute path of `program`."""
         return str(self.directory / program)
+
+    def reachable_as(self, identity: str) -> Binaries:
+        """These programs where `identity` can execute them: PostgreSQL asks that with its user's own rights, without
+        those that the launcher keeps. Raises StoreError."""
+        if ":" not in identity:
+            return self
+        uid, gid = map(int, identity.split(":"))
+        return Binaries(reachable_directory(self.directory, uid, gid), self.major)
 
 
 def find_binaries(preferred: Path | None = None, *, major: int | None = None) -> Binaries:
@@ -364,22 +373,12 @@ class EmbeddedPostgres:
         # Beside and renamed: a kill in the middle must not leave half a cluster that looks like one.
         half = self.directory / f"data.tmp-{secrets.token_hex(6)}"
         half.mkdir(mode=0o700)
-        command = [
-            binaries.path("initdb"),
-            "-D",
-            str(half),
-            "-U",
-            "postgres",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--locale=C",
-        ]
+        options = ["-D", str(half), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"]
         if not self._durable:
-            command.append("--no-sync")
+            options.append("--no-sync")
         for identity in self._identities(half):
             self._give(half, identity)
+            command = [binaries.reachable_as(identity).path("initdb"), *options]
             initdb = self._spawn(command, identity, half, signal.SIGKILL)
             code = initdb.wait(START_SECONDS_MAX)
             if code != _NO_NAMESPACE:
@@ -394,14 +393,15 @@ class EmbeddedPostgres:
         socket_dir = self._choose_socket_dir()
         settings = {**_SETTINGS, **({} if self._durable else _VOLATILE_SETTINGS)}
         settings["unix_socket_directories"] = '"' + str(socket_dir).replace('"', '""') + '"'
-        command = [binaries.path("postgres"), "-D", str(self.data)]
+        options = ["-D", str(self.data)]
         for name, value in settings.items():
-            command += ["-c", f"{name}={value}"]
+            options += ["-c", f"{name}={value}"]
         for identity in self._identities(self.data):
             self._prepare_socket_dir(socket_dir, identity)
             self._give(self.data, identity)
             for stale in (self.data / "postmaster.pid", *socket_dir.glob(".s.PGSQL.*")):
                 stale.unlink(missing_ok=True)
+            command = [binaries.reachable_as(identity).path("postgres"), *options]
             self._server = self._spawn(command, identity, self.data, signal.SIGINT)
             while self._server.poll() is None:
                 status = _read_status(self.data)

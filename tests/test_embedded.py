@@ -17,8 +17,10 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from hai_flow import reachable
 from hai_flow.embedded import EmbeddedPostgres, find_binaries
 from hai_flow.errors import StoreError
+from hai_flow.reachable import reachable_directory
 
 ROOT = Path(__file__).resolve().parents[1]
 DEBIAN = Path("/usr/lib/postgresql/15/bin")
@@ -106,6 +108,10 @@ def processes_in(directory: Path) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def everything_in(directory: Path) -> list[Path]:
+    return list(directory.rglob("*"))
 
 
 def mode_of(path: Path) -> int:
@@ -326,6 +332,85 @@ def test_root_without_user_namespaces_runs_it_as_nobody_even_below_a_private_dir
     assert mode_of(directory.parent) == 0o700
     with embedded(directory) as postgres:  # the cluster stays nobody's, namespaces or not
         assert Path(f"/proc/{postgres.pid}").stat().st_uid != 0
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Path:
+    """PostgreSQL's programs in a wheel's layout below a folder that only root may enter."""
+    wheel = find_binaries().directory.parent
+    root = tmp_path / "root"
+    root.mkdir(mode=0o700)
+    shutil.copytree(wheel, root / wheel.parent.name / wheel.name)
+    libraries = wheel.parent.parent / f"{wheel.parent.name}.libs"
+    if libraries.is_dir():
+        shutil.copytree(libraries, root / libraries.name)
+    return root / wheel.parent.name / wheel.name / "bin"
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The first place for copies of programs. The next one is `second` beside it."""
+    with tempfile.TemporaryDirectory(prefix="hai-") as parent:
+        first, second = Path(parent, "first"), Path(parent, "second")
+        for each in (Path(parent), first, second):
+            each.mkdir(exist_ok=True)
+            each.chmod(0o755)
+        monkeypatch.setattr(tempfile, "tempdir", str(first))
+        monkeypatch.setattr(reachable, "PLACES", (str(second),))
+        yield first
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root needs another identity")
+async def test_root_without_user_namespaces_runs_programs_that_only_root_can_reach(
+    directory: Path, private: Path, place: Path
+) -> None:
+    modes = {path: mode_of(path) for path in (private, *private.parents)}
+    with embedded(directory, user_namespace=False, binaries=private) as postgres:
+        postgres.ensure_database()
+        assert await execute(postgres, "SELECT 1") == 1
+        program = Path(os.readlink(f"/proc/{postgres.pid}/exe"))
+        assert program.is_relative_to(place)
+    assert {path: mode_of(path) for path in modes} == modes
+    assert {(path.stat().st_uid, mode_of(path) & 0o022) for path in everything_in(place)} == {(0, 0)}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root needs another identity")
+def test_a_copy_of_the_programs_is_used_again_and_made_again_when_it_was_changed(private: Path, place: Path) -> None:
+    first = reachable_directory(private, UNPRIVILEGED, UNPRIVILEGED)
+    made = first.stat().st_ino
+    assert reachable_directory(private, UNPRIVILEGED, UNPRIVILEGED).stat().st_ino == made
+    for spoil in (
+        lambda: (first / "postgres").write_text("#!/bin/sh\n"),
+        lambda: (first / "postgres").unlink(),
+        lambda: (first / "postgres").chmod(0o777),
+        lambda: os.chown(first / "postgres", UNPRIVILEGED, UNPRIVILEGED),
+        lambda: first.chmod(0o777),
+    ):
+        spoil()
+        assert reachable_directory(private, UNPRIVILEGED, UNPRIVILEGED) == first
+        assert first.stat().st_ino != made
+        assert (first / "postgres").read_bytes() == (private / "postgres").read_bytes()
+        assert (first.stat().st_uid, mode_of(first / "postgres")) == (0, 0o755)
+        made = first.stat().st_ino
+    assert len(list(place.iterdir())) == 1
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root needs another identity")
+def test_a_copy_that_somebody_else_planted_is_not_used(private: Path, place: Path) -> None:
+    copy = reachable_directory(private, UNPRIVILEGED, UNPRIVILEGED)
+    planted = next(place.iterdir())
+    os.chown(planted, UNPRIVILEGED, UNPRIVILEGED)
+    assert copy.is_relative_to(planted)
+    elsewhere = reachable_directory(private, UNPRIVILEGED, UNPRIVILEGED)
+    assert elsewhere.is_relative_to(place.with_name("second"))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root needs another identity")
+def test_a_place_where_others_could_replace_the_copy_is_not_used(private: Path, place: Path) -> None:
+    place.chmod(0o777)
+    elsewhere = reachable_directory(private, UNPRIVILEGED, UNPRIVILEGED)
+    assert elsewhere.is_relative_to(place.with_name("second"))
+    assert not list(place.iterdir())
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else; as a normal user all tests are it")
