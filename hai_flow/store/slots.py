@@ -162,12 +162,13 @@ JOIN runs r ON r.id = w.run_id
 ORDER BY w.queued_at, w.run_id
 """
 # Commits say of a run that it began with its slot; those of the release before did not, so the run is asked as well.
-# One that was paused in the queue waits still.
+# One that was paused in the queue waits still. The slot of its thread (`runs.slot`) a run has from its birth to its
+# end, also in the queue: only by that release can it look like a promise.
 _KEY: Final = "regexp_replace(s.slot, '#[0-9]+$', '')"
 _BEGAN: Final = f"""EXISTS (
-  SELECT FROM runs r WHERE r.id = s.run_id AND r.status <> 'queued' AND r.status NOT IN {_ENDED}
-    AND NOT (r.status = 'paused' AND EXISTS (
-      SELECT FROM slot_waiters w WHERE w.tenant = s.tenant AND w.key = {_KEY} AND w.run_id = s.run_id)))"""
+  SELECT FROM runs r WHERE r.id = s.run_id AND r.status NOT IN {_ENDED} AND (r.slot = s.slot
+    OR r.status <> 'queued' AND NOT (r.status = 'paused' AND EXISTS (
+      SELECT FROM slot_waiters w WHERE w.tenant = s.tenant AND w.key = {_KEY} AND w.run_id = s.run_id))))"""
 _TAKE_BACK: Final = f"""
 DELETE FROM slots s
 WHERE s.tenant = $1 AND s.slot = ANY ($2::text[]) AND s.promised_until <= now() AND NOT {_BEGAN}

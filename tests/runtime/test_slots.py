@@ -177,6 +177,20 @@ async def test_the_sweep_admits_whom_a_dead_process_left_seated_and_frees_what_i
     assert await eye.fetchval("SELECT count(*) FROM slots WHERE run_id = $1", second) == 2
 
 
+async def test_a_run_in_the_queue_keeps_its_thread_though_the_release_before_made_that_slot_a_promise(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make()
+    first, second = await begin(runtime, keyed()), await begin(runtime, keyed(), thread="t")
+    await eye.execute("UPDATE slots SET promised_until = now() WHERE slot = 'thread:t'")  # by the column's default
+    await runtime.slots.sweep()
+    with pytest.raises(Rejected, match="another run is active in thread t"):
+        await begin(runtime, keyed(), "c2", thread="t")
+    await settle(runtime, first)
+    await until(lambda: is_now(runtime, second, "waiting"))
+    assert await eye.fetchval("SELECT promised_until IS NULL FROM slots WHERE slot = 'thread:t'")
+
+
 class Delay:
     """Holds back every commit of a process until it is opened."""
 
