@@ -83,7 +83,7 @@ class Runtime(Service):
         self.toolbox.load()
         self.database = await Database.open(
             self.dsn,
-            engine_connections=settings.lanes + 3,
+            engine_connections=settings.lanes + 4,  # loads, claims, a run loaded apart, one taken alone
             listen_dsn=settings.database_direct_url,
             behind_pooler=settings.database_pooled,
             deadlines=self.deadlines,

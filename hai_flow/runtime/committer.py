@@ -228,6 +228,7 @@ class Committer(Service):
         self._lanes = [_Lane() for _ in range(lanes)]
         self._loads = _Lane()
         self._apart = asyncio.Semaphore(1)  # of the runs that are loaded apart from the others, one at once
+        self._alone = asyncio.Semaphore(1)  # of those that wait for the lock of their row
         self._hints: set[str] = set()
         self._unclaimed = False
         self._hint = asyncio.Event()
@@ -470,7 +471,7 @@ class Committer(Service):
 
     def worked_at(self) -> float:
         """Since when (monotonic) something has been waiting without any lane, or the loader, getting on; now, if
-        nothing has."""
+        nothing has. What could not be committed waits in its lane, also while it is loaded again."""
         return min((lane.since for lane in (*self._lanes, self._loads) if lane.busy), default=time.monotonic())
 
     async def _run_batch(self, lane: _Lane, connection: Connection) -> None:
@@ -668,11 +669,15 @@ class Committer(Service):
             try:
                 done = await runs.commit(connection, batch.entries, self.worker_id, self.now())
             except Exception as error:
-                if not _away(error):
-                    lane.since = time.monotonic()
+                fault = classify(error)
+                if fault is Fault.UNKNOWN:
+                    lane.failed.update(draft.hot for draft in batch.drafts)
+                elif fault is not Fault.INSTALLATION:
+                    lane.got_on()
                 batches.extendleft(reversed(await self._failed(batch, error)))
                 continue
-            lane.since = now = time.monotonic()
+            lane.got_on()
+            now = time.monotonic()
             self.clock.read(values.milliseconds(done.db_now), began, now)
             for number, draft in enumerate(batch.drafts):
                 self._conclude(draft, done.won.get(number), began)
@@ -764,6 +769,7 @@ class Committer(Service):
                 self._give_back(draft)
                 draft.hot.refence = draft.hot.mine
                 self._load_again(draft.hot)
+            self._tell_who_waits_too_long(draft.hot for draft in drafts)
             return []
         if len(drafts) > 1:
             middle = len(drafts) // 2
@@ -891,6 +897,7 @@ class Committer(Service):
 
     def _leave(self, hot: Hot) -> None:
         hot.queued = hot.taken = False
+        self._lane(hot).failed.discard(hot)
         self._queued -= 1
         self._released.set()
 
@@ -1065,7 +1072,13 @@ class Committer(Service):
         return [row for row in rows if row.last_seq <= end]
 
     async def _take_alone(self, hot: Hot) -> None:
-        """The fourth try of a run that lost three times: lock the row, load, decide, the same commit (H1)."""
+        """The fourth try of a run that lost three times, or whose row is locked: one such run at once, else those that
+        wait for locks would take all connections."""
+        async with self._alone:
+            await self._commit_alone(hot)
+
+    async def _commit_alone(self, hot: Hot) -> None:
+        """Lock the row, load, decide, the same commit (H1)."""
         draft: _Draft | None = None
         released = False
         began = time.monotonic()
@@ -1186,7 +1199,8 @@ class _Lane:
     """Runs in the order in which they first had something to say.
 
     `hand` is what was taken and is not dealt with yet, `drafts` what was made of it. `since`: when the lane last got on
-    with its work, or got some (monotonic).
+    with its work, or got some (monotonic). `failed` are those whose commits got no answer since: they are loaded again,
+    and that they come back from there is no new work.
     """
 
     def __init__(self) -> None:
@@ -1195,13 +1209,19 @@ class _Lane:
         self.hand: list[Hot] = []
         self.drafts: list[_Draft] = []
         self.since = 0.0
+        self.failed: set[Hot] = set()
 
     @property
     def busy(self) -> bool:
-        return bool(self.waiting or self.hand)
+        return bool(self.waiting or self.hand or self.failed)
+
+    def got_on(self) -> None:
+        """The database has answered, if only with a refusal."""
+        self.since = time.monotonic()
+        self.failed.clear()
 
     def add(self, hot: Hot) -> None:
-        if not self.waiting and not self.hand:
+        if not self.busy:
             self.since = time.monotonic()
         hot.taken = False
         self.waiting.append(hot)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -814,3 +815,32 @@ async def test_a_run_whose_row_is_locked_makes_its_batch_wait_once(
         assert not asked.done()
     assert (await asked).seq
     assert set(alone) == {locked}
+
+
+async def test_many_locked_rows_take_one_connection_of_those_that_others_need(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await make(lanes=1)
+    locked = [(await start(runtime, LISTENING)).run_id for _ in range(12)]
+    at_once, most, lock_run = 0, 0, runs.lock_run
+
+    @contextlib.asynccontextmanager
+    async def counted(*given: Any) -> AsyncIterator[Any]:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        try:
+            async with lock_run(*given) as loaded:
+                yield loaded
+        finally:
+            at_once -= 1
+
+    monkeypatch.setattr(runs, "lock_run", counted)
+    async with eye.transaction():
+        await eye.execute("SELECT FROM runs WHERE id = ANY ($1) FOR UPDATE", locked)
+        asked = [asyncio.create_task(submit(runtime, run_id, note("s"))) for run_id in locked]
+        await until(lambda: at_once)
+        assert (await submit(runtime, (await start(runtime, LISTENING)).run_id, note("t"))).seq
+        assert not any(each.done() for each in asked)
+    await asyncio.gather(*asked)
+    assert most == 1

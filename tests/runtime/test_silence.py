@@ -124,6 +124,53 @@ async def test_who_can_commit_nothing_loses_its_lease_though_its_heart_could_bea
     await check_all(eye)
 
 
+async def test_who_can_load_but_not_commit_loses_its_lease_and_claims_nothing(
+    proxy: Proxy, make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 600.0)
+    a = await make(performs=True, dsn=proxy.dsn, deadlines=QUICK)
+    run_id = (await start(a, GATED)).run_id
+    await until(lambda: effects.begun)
+    proxy.fatal = b"INSERT INTO log"
+    cut_lines(proxy)
+    pausing = asyncio.create_task(a.committer.submit(run_id, LOCAL_TENANT, c.Pause(by="user:local")))
+    b = await make(performs=True)
+    await until(lambda: len(effects.begun) == 2)
+    assert [attempt for _, _, attempt in effects.begun] == [1, 2]
+    await until(lambda: hands(a).id is None)
+    assert not hands(a)._works
+    proxy.fatal = None
+    await proxy_heals(proxy)
+    await asyncio.wait_for(pausing, 30)
+    await until(lambda: hands(a).id)
+    await b.committer.submit(run_id, LOCAL_TENANT, c.Resume(by="user:local"))
+    effects.gate.set()
+    await until(lambda: is_now(b, run_id, "finished"))
+    await check_all(eye)
+
+
+async def test_who_asks_for_what_can_never_be_committed_is_told_so(
+    proxy: Proxy, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 0.5)
+    runtime = await make(dsn=proxy.dsn, deadlines=QUICK)
+    run_id = (await start(runtime, LISTENING)).run_id
+    proxy.fatal = b"INSERT INTO log"
+    cut_lines(proxy)
+    with pytest.raises(StoreError, match="has not answered for a while"):
+        await asyncio.wait_for(runtime.committer.submit(run_id, LOCAL_TENANT, note("lost")), 30)
+    await until(lambda: not runtime.committer._queued)
+    assert not any(lane.busy for lane in runtime.committer._lanes), "nothing waits, so nothing is stuck"
+    proxy.fatal = None
+    await proxy_heals(proxy)
+
+
+def cut_lines(proxy: Proxy) -> None:
+    """New lines for everybody but the heart, which prepare their statements anew."""
+    for line in proxy.lines("hai-flow"):
+        line.cut()
+
+
 async def test_a_process_whose_commits_get_no_answer_claims_nothing_more(proxy: Proxy, make: Make) -> None:
     slow = Deadlines(statement_seconds=3600.0)
     runtime = await make(performs=True, dsn=proxy.dsn, deadlines=slow, lease_seconds=600.0, heartbeat_seconds=0.5)

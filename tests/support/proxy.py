@@ -41,6 +41,7 @@ class Line:
         for event in self._open.values():
             event.set()
         self.delay_seconds = 0.0
+        self.fatal: bytes | None = None
 
     def swallow(self, *directions: Direction) -> None:
         """Lose everything from now on, in these directions or in both."""
@@ -91,6 +92,8 @@ class Line:
                 if self.delay_seconds:
                     await asyncio.sleep(self.delay_seconds)
                 await self._open[direction].wait()
+                if self.fatal is not None and self.fatal in data:
+                    self.swallow()
                 if direction not in self._swallows:
                     self._writers[direction].write(data)
                     await self._writers[direction].drain()
@@ -139,7 +142,8 @@ class Upstream:
 class Proxy:
     """The proxy in front of the server of `dsn`. `silent`: whether it accepts new connections and says nothing.
 
-    `pooler`: it refuses settings from its clients, as PgBouncer does.
+    `pooler`: it refuses settings from its clients, as PgBouncer does. `fatal`: new lines are swallowed when these bytes
+    come, as where what is large is lost on the way, and nothing else.
     """
 
     def __init__(self, dsn: str, *, pooler: bool = False) -> None:
@@ -148,6 +152,7 @@ class Proxy:
         self._carrying: dict[asyncio.Task[None], Line] = {}
         self.accepted = 0
         self.silent = False
+        self.fatal: bytes | None = None
 
     async def __aenter__(self) -> Proxy:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -184,6 +189,7 @@ class Proxy:
         assert task is not None
         self.accepted += 1
         line = self._carrying[task] = Line(writer, pooler=self._pooler)
+        line.fatal = self.fatal
         if self.silent:
             line.swallow()
         with contextlib.suppress(asyncio.CancelledError):  # the test is over; asyncio's streams would log it
