@@ -152,19 +152,14 @@ async def end_promises(eye: Connection) -> None:
 
 
 async def test_the_sweep_admits_whom_a_dead_process_left_seated_and_frees_what_it_took_for_nobody(
-    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+    make: Make, eye: Connection
 ) -> None:
     runtime = await make()
     first, second = await begin(runtime, keyed()), await begin(runtime, keyed())
     await until(lambda: waiters(eye))
     workflow = (await state_of(runtime, first)).workflow
-
-    async def nobody(*arguments: Any) -> None:
-        raise ConnectionError("the process died")
-
-    monkeypatch.setattr(runtime.slots, "admit", nobody)
+    await runtime.courier.stop()  # who would admit the next one has died
     await settle(runtime, first)
-    monkeypatch.undo()
     seated = await slots.seat_waiters(runtime.database.api, LOCAL_TENANT, f"{workflow}:c1")
     assert [(seat.run_id, seat.status) for seat in seated] == [(second, "queued")]
     await end_promises(eye)
