@@ -22,7 +22,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 # Nothing but the measured events is sent, each in a commit of its own.
-SETTINGS: Final = {"HAI_FLOW_PORT": "0", "HAI_FLOW_CHUNK_FLUSH_SECONDS": "0.01", "HAI_FLOW_KEEPALIVE_SECONDS": "300"}
+SETTINGS: Final = {
+    "HAI_FLOW_PORT": "0",
+    "HAI_FLOW_CHUNK_FLUSH_SECONDS": "0.01",
+    "HAI_FLOW_KEEPALIVE_SECONDS": "300",
+    "HAI_FLOW_STREAMS_MAX": "100000",
+    "HAI_FLOW_STREAMS_PEER_MAX": "100000",
+}
 
 
 async def ours(dsn: str) -> None:

@@ -231,6 +231,20 @@ class Settings:
     # -- requests and streams
 
     request_bytes_max: int = _whole("The most bytes in a request's body.", _MIB, _KIB, 256 * _MIB)
+    streams_max: int = _whole(
+        "The most streams that one process has open. Those who only follow get three quarters of them; the rest is "
+        "kept for requests that start or answer something.",
+        3000,
+        1,
+        1_000_000,
+    )
+    streams_peer_max: int = _whole(
+        "The most of them for clients of one address, likewise shared. All who come over loopback have one address; so "
+        "have all who come by a reverse proxy whose X-Forwarded-For is not believed: docs/security.md.",
+        1500,
+        1,
+        1_000_000,
+    )
     messages_max: int = _whole("The most messages of history in a request.", 500, 1, 100_000)
     keepalive_seconds: float = _seconds("After how much silence a stream sends a keep-alive.", 15.0, 0.1, 300.0)
     follower_stall_seconds: float = _seconds(

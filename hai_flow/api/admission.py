@@ -1,35 +1,70 @@
-"""How much this process takes on at a time. What is beyond is refused before anything is stored (PROMISES P12)."""
+"""How much this process takes on at a time. What is beyond is refused before anything is stored.
+
+Streams have places: so many in all, and so many for the clients of one address, so that no client takes them all. Most
+who hold one only follow. They get three quarters of the places; the rest is kept for requests that do something, which
+must not be refused because others watch.
+"""
 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
 from hai_flow.errors import Rejected
+from hai_flow.settings import Settings
 
-STREAMS_MAX: Final = 1000
 COMMANDS_MAX: Final = 2000
+KEPT_FOR_POSTS: Final = 4  # one place in so many
 
 
 class Admission:
     """Counts open streams and commands that wait for their commit."""
 
-    def __init__(self, streams_max: int = STREAMS_MAX, commands_max: int = COMMANDS_MAX) -> None:
+    def __init__(self, streams_max: int = 3000, streams_peer_max: int = 1500, commands_max: int = COMMANDS_MAX) -> None:
         self.streams = 0
         self.commands = 0
-        self._streams_max = streams_max
         self._commands_max = commands_max
+        self._followers = 0
+        self._streams_of: Counter[str] = Counter()
+        self._followers_of: Counter[str] = Counter()
+        self._all = _Share(streams_max)
+        self._of_a_peer = _Share(streams_peer_max)
 
-    def open_stream(self) -> None:
+    @classmethod
+    def of(cls, settings: Settings) -> Admission:
+        """What the settings allow."""
+        return cls(settings.streams_max, settings.streams_peer_max)
+
+    def place(self, peer: str) -> StreamPlace:
+        """The place of a stream that is about to begin. `peer` is the address of its client."""
+        return StreamPlace(self, peer)
+
+    def open_stream(self, peer: str, *, follows: bool) -> None:
         """Take one of the places for streams. Raises Rejected 429 if there is none."""
-        if self.streams >= self._streams_max:
-            raise Rejected(429, "streams_busy", f"this server has {self.streams} streams open, the most it may have.")
+        if follows:
+            self._admit_follower(peer)
+        elif self.streams >= self._all.most:
+            raise _busy(f"this server has {self.streams} streams open, the most it may have.")
+        elif self._streams_of[peer] >= self._of_a_peer.most:
+            raise _busy(f"your address has {self._streams_of[peer]} streams open, the most that one may have.")
         self.streams += 1
+        self._streams_of[peer] += 1
+        self._count_followers(peer, int(follows))
 
-    def close_stream(self) -> None:
+    def turn_follower(self, peer: str) -> None:
+        """Count an open stream among those that only follow. Raises Rejected 429 if there is no place for one more."""
+        self._admit_follower(peer, counted=1)
+        self._count_followers(peer, 1)
+
+    def close_stream(self, peer: str, *, follows: bool) -> None:
         """Give the place back."""
         self.streams -= 1
+        self._streams_of[peer] -= 1
+        self._count_followers(peer, -int(follows))
+        if not self._streams_of[peer]:
+            del self._streams_of[peer], self._followers_of[peer]
 
     @contextlib.contextmanager
     def command(self) -> Iterator[None]:
@@ -41,3 +76,58 @@ class Admission:
             yield
         finally:
             self.commands -= 1
+
+    def _admit_follower(self, peer: str, *, counted: int = 0) -> None:
+        streams = self.streams - counted
+        if streams >= self._all.most or self._followers >= self._all.followers:
+            raise _busy(f"this server has {streams} streams open; no place is left for those who only follow.")
+        streams = self._streams_of[peer] - counted
+        if streams >= self._of_a_peer.most or self._followers_of[peer] >= self._of_a_peer.followers:
+            raise _busy(f"your address has {streams} streams open; no place is left for those that only follow.")
+
+    def _count_followers(self, peer: str, more: int) -> None:
+        self._followers += more
+        self._followers_of[peer] += more
+
+
+class StreamPlace:
+    """One request's place among the streams: none until it is taken, none once it is left."""
+
+    __slots__ = ("_admission", "_follows", "_peer", "_taken")
+
+    def __init__(self, admission: Admission, peer: str) -> None:
+        self._admission = admission
+        self._peer = peer
+        self._taken = self._follows = False
+
+    def take(self, *, follows: bool) -> None:
+        """`follows`: the request asks for nothing but to see what happens. Raises Rejected 429."""
+        assert not self._taken, "a request has one stream"
+        self._admission.open_stream(self._peer, follows=follows)
+        self._taken, self._follows = True, follows
+
+    def only_follows(self) -> None:
+        """The request turned out to do nothing: its stream, if it has one, is a follower's. Raises Rejected 429."""
+        if self._taken and not self._follows:
+            self._admission.turn_follower(self._peer)
+            self._follows = True
+
+    def leave(self) -> None:
+        """Give it back. May be called again."""
+        if self._taken:
+            self._taken = False
+            self._admission.close_stream(self._peer, follows=self._follows)
+
+
+class _Share:
+    """How many places there are, and how many of them those may have who only follow."""
+
+    __slots__ = ("followers", "most")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.followers = most - most // KEPT_FOR_POSTS
+
+
+def _busy(detail: str) -> Rejected:
+    return Rejected(429, "streams_busy", detail)

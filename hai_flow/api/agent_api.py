@@ -77,13 +77,15 @@ async def _process(body: bytes, access: Access, request: Request, workflow: str 
     asked = agent_api.read(body, limits_of(access.settings), uuid4().hex)
     conversation = Conversation(access, AGENT_API, asked.posted, workflow)
     if not asked.stream:
-        return await _whole(access, request, conversation)
+        return await _whole(request, conversation)
     sequence = Sequence()
 
     async def begin() -> Pieces:
         return _counted(sequence, await conversation.pieces())
 
-    return await access.stream(begin, AGENT_API, lambda: _rendered(sequence, last_words(access, AGENT_API)))
+    return await access.stream(
+        begin, AGENT_API, lambda: _rendered(sequence, last_words(access, AGENT_API)), follows=False
+    )
 
 
 async def _counted(sequence: Sequence, pieces: Pieces) -> Pieces:
@@ -97,10 +99,9 @@ def _rendered(sequence: Sequence, frames: Iterable[Frame]) -> bytes:
     return b"".join(sse.event_bytes(agent_api.numbered(frame, sequence.next())) for frame in frames)
 
 
-async def _whole(access: Access, request: Request, conversation: Conversation) -> Response:
-    """The last object of the stream alone. It takes a stream's place while it waits: 429 where there is none. Who goes
-    away meanwhile gives the place back; the run goes on."""
-    access.admission.open_stream()
+async def _whole(request: Request, conversation: Conversation) -> Response:
+    """The last object of the stream alone. It streams nothing, so it takes no stream's place while it waits. Who goes
+    away meanwhile is waited for no longer; the run goes on."""
     coming = asyncio.ensure_future(_last_frame(conversation))
     leaving = asyncio.ensure_future(_gone(request))
     try:
@@ -112,7 +113,6 @@ async def _whole(access: Access, request: Request, conversation: Conversation) -
         coming.cancel()
         leaving.cancel()
         await asyncio.gather(coming, leaving, return_exceptions=True)
-        access.admission.close_stream()
     if last is None or not last.terminal:
         raise Rejected(503, "closing", "the server is shutting down; ask again.")
     return Response(agent_api.numbered(last, 0), media_type="application/json")

@@ -66,7 +66,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     )
     app.state.runtime = runtime
     app.state.settings = settings
-    app.state.admission = Admission()
+    app.state.admission = Admission.of(settings)
     app.state.act_as = act_as
     app.state.publishing = settings.publish or (act_as and not settings.allow_remote and is_loopback(settings.host))
     problems.install(app)

@@ -102,16 +102,16 @@ async def _accept(socket: WebSocket) -> None:
 
 
 async def _served(connection: _Connection, stream_type: str) -> None:
-    admission = connection.access.admission
+    place = connection.access.place
     try:
-        admission.open_stream()
+        place.take(follows=True)
     except Rejected as rejected:
         await connection.refuse(rejected, CLOSE_ERROR)
         return
     try:
         await connection.run(stream_type)
     finally:
-        admission.close_stream()
+        place.leave()
 
 
 class _Stalled(Exception):

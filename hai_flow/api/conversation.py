@@ -82,7 +82,7 @@ async def converse(body: bytes, access: Access, dialect: Dialect, workflow: str 
 async def respond(posted: Posted, access: Access, dialect: Dialect, workflow: str | None = None) -> Response:
     """The same for a POST that is decoded already."""
     conversation = Conversation(access, dialect, posted, workflow)
-    return await access.stream(conversation.pieces, dialect, farewell(access, dialect))
+    return await access.stream(conversation.pieces, dialect, farewell(access, dialect), follows=False)
 
 
 async def attach(posted: Posted, access: Access, dialect: Dialect, workflow: str | None = None) -> Response:
@@ -108,6 +108,7 @@ class Conversation:
         last = await self._last_run()
         turn = await self._turn()
         if turn is not None and not await self._continues(turn, last):
+            self.access.place.only_follows()
             return await self._replay(turn)
         if last is not None and (parent := await self._earlier_turn(last)) is not None:
             return await self._branch(parent, last)
@@ -117,6 +118,7 @@ class Conversation:
         if last is not None and (answers := await self._answers(last, stale=not messages)):
             return await self._answer(last, answers, messages)
         if not messages:
+            self.access.place.only_follows()
             return await self._attach(last)
         if active is not None:
             raise await self._busy(active)
@@ -275,6 +277,7 @@ class Conversation:
         elif messages:
             raise self._busy_with(base.id, there)
         else:
+            self.access.place.only_follows()
             return await self._attach(last)
         self.access.runtime.committer.rehearse(begin, birth.plan)
         if last.status not in TERMINAL_STATUSES:

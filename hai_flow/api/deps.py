@@ -11,7 +11,8 @@ from uuid import UUID
 from fastapi import Depends, Header, Path, Request
 from starlette.requests import HTTPConnection
 
-from hai_flow.api.admission import Admission
+from hai_flow.api import peers
+from hai_flow.api.admission import Admission, StreamPlace
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, read_body
 from hai_flow.api.stream import EventStream, Pieces
 from hai_flow.engine import commands as c
@@ -85,6 +86,7 @@ class Access:
     runtime: Runtime
     settings: Settings
     admission: Admission
+    place: StreamPlace  # of the stream that answers it, if one does
     publishing: bool  # whether this server takes workflows over the network
 
     @property
@@ -157,15 +159,20 @@ class Access:
         return self.runtime.fanout.follow(UUID(start.run_id), dialect, profile, start, last=last)
 
     async def stream(
-        self, begin: Callable[[], Awaitable[Pieces]], dialect: Dialect, farewell: Callable[[], bytes] = bytes
+        self,
+        begin: Callable[[], Awaitable[Pieces]],
+        dialect: Dialect,
+        farewell: Callable[[], bytes] = bytes,
+        *,
+        follows: bool = True,
     ) -> EventStream:
         """The response that streams what `begin` gives, framed as the dialect is. Its place is taken first: 429 before
-        anything is stored."""
-        self.admission.open_stream()
+        anything is stored. `follows`: `begin` does nothing, so there may be no place where there is one for others."""
+        self.place.take(follows=follows)
         try:
             pieces = await begin()
         except BaseException:
-            self.admission.close_stream()
+            self.place.leave()
             raise
         return EventStream(
             pieces,
@@ -173,13 +180,19 @@ class Access:
             keepalive_seconds=self.settings.keepalive_seconds,
             stall_seconds=self.settings.follower_stall_seconds,
             farewell=farewell,
-            closed=self.admission.close_stream,
+            closed=self.place.leave,
         )
 
 
 def get_access(request: HTTPConnection, principal: Annotated[Principal, Depends(get_principal)]) -> Access:
     state = request.app.state
-    return Access(principal, state.runtime, state.settings, state.admission, state.publishing)
+    place = state.admission.place(peer_of(request))
+    return Access(principal, state.runtime, state.settings, state.admission, place, state.publishing)
+
+
+def peer_of(request: HTTPConnection) -> str:
+    """The network address that a request comes from: its connection's, or what a trusted proxy says it is."""
+    return "" if request.client is None else peers.peer(request.client.host)
 
 
 async def get_body(request: Request) -> bytes:

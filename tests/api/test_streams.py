@@ -497,13 +497,14 @@ class Peer:
 
 
 def stream_of(pieces: Any, admission: Admission) -> EventStream:
-    admission.open_stream()
+    place = admission.place("127.0.0.1")
+    place.take(follows=True)
     return EventStream(
         pieces,
         keepalive_seconds=10,
         stall_seconds=0.01,
         farewell=lambda: b"data: farewell\n\n",
-        closed=admission.close_stream,
+        closed=place.leave,
     )
 
 

@@ -88,7 +88,8 @@ async def _main(dsn: str, admission: dict[str, Any]) -> None:
         for path in sorted((ROOT / "workflows").glob("*.flow.yaml")):
             await runtime.catalog.publish(LOCAL_TENANT, path.read_bytes(), path.name)
         app = create_app(settings, runtime, act_as=True)
-        app.state.admission = Admission(**admission)
+        if admission:
+            app.state.admission = Admission(**admission)
         await serve(app, runtime, settings, started=lambda url: print(url, flush=True))
 
 
