@@ -55,8 +55,9 @@ Status of a step: `pending running waiting finished skipped failed stopped undon
   a step that has `if`, or is inside a `switch`, a handler, a `while` loop or a `join: any`.
 - There are: `&& || ! == != < in ?:`, `size contains startsWith endsWith matches`, `has all exists exists_one filter
   map`, `int double string bool timestamp duration type`, `split join replace trim lowerAscii upperAscii substring
-  format`, `math.*`.
-- There are not: `and or not`, `??`, `length`, `sum`, `sort`, `len`, `is`, filters with `|`, Jinja's `{{ }}`.
+  format`, `math.*`, `rows.map(r, r.amount).sum()`, `rows.sort_by(r, r.name)`, `rows.group_by(r, r.team)` (a list of
+  `{key, items}`), `now.format_time("%d.%m.%Y %H:%M", "Europe/Berlin")`.
+- There are not: `and or not`, `??`, `length`, `sort`, `len`, `is`, filters with `|`, Jinja's `{{ }}`.
 
 ## What else one has to know
 

@@ -7,6 +7,8 @@ What is done here and why:
   JSON Schema. Only what an expression reads is converted, and none of the library's traps with dotted variables apply.
   The variable's name is padded to the length of the path, so columns in error messages stay right.
 * An integer literal beside a double is widened (`< 100` becomes `< 100.0`).
+* `rows.sort_by(r, r.name)` is read as the loop `rows.map(r, [r.name, r])` with a function behind it, and so is
+  `group_by`: their places stay those of the source, and they count as loops.
 * A loop over a map runs over its sorted keys, and a map that comes out has its keys sorted: the library has them in an
   order of chance, which differs from one evaluation to the next.
 * Before evaluation an upper bound of every intermediate size is computed from the operands: the library itself bounds
@@ -21,13 +23,14 @@ import datetime
 import math
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_math, ext_optional, ext_strings
 
+from hai_flow.definition import functions
 from hai_flow.definition.cel_tree import (
     Call,
     Comprehension,
@@ -40,6 +43,7 @@ from hai_flow.definition.cel_tree import (
     children,
     is_empty,
     read_tree,
+    rebuilt,
     walk,
 )
 from hai_flow.values import INTEGER_MAX, NotJson, check, dumps, instant
@@ -95,9 +99,37 @@ def _in_order(value: Any) -> Any:
 
 
 _IN_ORDER: Final = "in_order__"  # a function for rewritten sources alone
-_ORDERED: Final = cel.CelExtension(
-    "hai_flow", [cel.FunctionDecl(_IN_ORDER, [cel.Overload(_IN_ORDER, cel.Type.DYN, [cel.Type.DYN], True, _in_order)])]
-)
+_PAIRED: Final = {"sort_by": functions.sorted_by, "group_by": functions.grouped_by}
+SORTED: Final = "sort_by__"  # behind the loop that a `sort_by` is, in rewritten sources and their trees
+
+
+def _in_utc(moment: datetime.datetime, pattern: str) -> str:
+    return functions.format_time(moment, pattern, "UTC")
+
+
+def _declared() -> Iterator[cel.FunctionDecl]:
+    """The functions that CEL does not have."""
+    kinds = cel.Type
+    yield cel.FunctionDecl(_IN_ORDER, [cel.Overload(_IN_ORDER, kinds.DYN, [kinds.DYN], True, _in_order)])
+    for name, compute in _PAIRED.items():
+        pairs = [kinds.List(kinds.DYN)]
+        yield cel.FunctionDecl(f"{name}__", [cel.Overload(f"{name}__", kinds.List(kinds.DYN), pairs, True, compute)])
+    # each may be written as a function of its first operand, or behind it
+    forms = ((False, ""), (True, "_of"))
+    numbers = [kinds.List(kinds.DYN)]
+    yield cel.FunctionDecl(
+        "sum", [cel.Overload(f"sum{end}", kinds.DOUBLE, numbers, member, functions.total) for member, end in forms]
+    )
+    shown: list[cel.Overload] = []
+    for member, end in forms:
+        time = [kinds.TIMESTAMP, kinds.STRING]
+        shown.append(cel.Overload(f"format_utc{end}", kinds.STRING, time, member, _in_utc))
+        zoned = [*time, kinds.STRING]
+        shown.append(cel.Overload(f"format_time{end}", kinds.STRING, zoned, member, functions.format_time))
+    yield cel.FunctionDecl("format_time", shown)
+
+
+_ORDERED: Final = cel.CelExtension("hai_flow", list(_declared()))
 _SYNTAX: Final = cel.NewEnv(extensions=list(_EXTENSIONS))
 
 
@@ -107,20 +139,108 @@ def parse(source: str) -> Tree:
         raise Faults([Fault(0, "expression.too_long", "expected an expression of at most 4 KiB; compute it in a tool")])
     if not source.strip():
         raise Faults([Fault(0, "expression.syntax", "expected an expression, found nothing")])
+    macros = _macros(source)
     try:
-        serialized = _SYNTAX.compile(source, disable_check=True).serialize()
+        serialized = _SYNTAX.compile(_as_maps(source, macros), disable_check=True).serialize()
     except Exception as error:  # pybind raises RuntimeError, TypeError or SystemError
         raise Faults(_habits(source) or _faults(str(error), source, ())) from None
     try:
         tree = read_tree(serialized)
     except RecursionError:
         raise Faults([Fault(0, "expression.too_deep", "the expression is nested too deeply; use a tool")]) from None
+    if macros:
+        tree = _paired(tree, {macro.opens: macro.name for macro in macros})
     loops = [node for node in walk(tree) if isinstance(node, Comprehension) and not is_empty(node.range)]
     if len(loops) > COMPREHENSIONS_MAX:
         offset = sorted(loop.offset for loop in loops)[COMPREHENSIONS_MAX]
         message = f"expected at most {COMPREHENSIONS_MAX} of all, exists, filter and map in one expression; use a tool"
         raise Faults([Fault(offset, "expression.comprehensions", message)])
     return tree
+
+
+# -- sort_by and group_by ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Macro:
+    """`.sort_by(x, body)`: offsets in the source of the name, the bracket that opens, the body, and the one that
+    closes."""
+
+    name: str
+    begins: int
+    opens: int
+    variable: str
+    body: int
+    closes: int
+
+
+def _macros(source: str) -> list[_Macro]:
+    """The calls of `sort_by` and `group_by`, in the order in which they close. Raises `Faults` for one without its two
+    arguments."""
+    if not any(name in source for name in _PAIRED):
+        return []
+    found: list[_Macro] = []
+    around: list[tuple[int, str, int, list[int]]] = []  # of each open bracket: offset, name before it, its, commas
+    before: list[tuple[str, int]] = [("", 0), ("", 0)]
+    for token in _TOKEN.finditer(source):
+        word, at = token.group(), token.start()
+        if not word.strip() or word.startswith("//"):
+            continue
+        if word in ("(", "[", "{"):
+            name, begins = before[1] if word == "(" and before[0][0] == "." else ("", 0)
+            around.append((at, name, begins, []))
+        elif word == "," and around:
+            around[-1][3].append(at)
+        elif word in (")", "]", "}") and around:
+            opens, name, begins, commas = around.pop()
+            if name in _PAIRED and len(commas) != 1:
+                message = f"write rows.{name}(r, r.name): a word for each item, and what is asked of it"
+                raise Faults([Fault(begins, "expression.syntax", message)])
+            if name in _PAIRED:
+                found.append(_Macro(name, begins, opens, source[opens + 1 : commas[0]].strip(), commas[0] + 1, at))
+        before = [before[1], (word, at)]
+    return found
+
+
+def _as_maps(source: str, macros: Sequence[_Macro]) -> str:
+    """The source with each of these calls named `map`, in which nothing moves."""
+    for macro in macros:
+        source = source[: macro.begins] + "map".ljust(len(macro.name)) + source[macro.begins + len(macro.name) :]
+    return source
+
+
+def _paired(tree: Tree, names: Mapping[int, str]) -> Tree:
+    """The tree with what these loops (by the offset of their bracket) give paired with its item, and the function that
+    takes the pairs behind them."""
+
+    def change(node: Tree) -> Tree:
+        if not isinstance(node, Comprehension) or node.offset not in names:
+            return node
+        step = node.step
+        assert isinstance(step, Call), "a map adds to its accumulator"
+        added, listed = step.arguments
+        assert isinstance(listed, Listing), "one element at a time"
+        pair = Listing(listed.offset, (*listed.elements, Name(node.offset, node.variable)))
+        loop = replace(node, step=replace(step, arguments=(added, replace(listed, elements=(pair,)))))
+        return Call(node.offset, f"{names[node.offset]}__", loop, ())
+
+    return rebuilt(tree, change)
+
+
+class _Insertion(NamedTuple):
+    """A text that comes into a source at an offset; `rank` orders those that come in at the same."""
+
+    offset: int
+    rank: int
+    text: str
+
+
+def _pairings(macros: Sequence[_Macro]) -> Iterator[_Insertion]:
+    """What to insert so that a loop named `map` gives pairs, and the function takes them."""
+    for macro in macros:
+        yield _Insertion(macro.body, 4, "[")
+        yield _Insertion(macro.closes, 3, f", {macro.variable}]")
+        yield _Insertion(macro.closes + 1, 1, f".{macro.name}__()")
 
 
 # -- messages of the library ---------------------------------------------------------------------------------------
@@ -168,8 +288,12 @@ _HINTS: Final = {
     "some": "use exists(x, ...)",
     "any": "use exists(x, ...)",
     "every": "use all(x, ...)",
-    "sum": "there is no sum; let a tool compute it",
-    "sort": "there is no sort; let a tool do it",
+    "sort": "write rows.sort_by(r, r.name)",
+    "sorted": "write rows.sort_by(r, r.name)",
+    "sort_by": "write rows.sort_by(r, r.name)",
+    "group_by": "write rows.group_by(r, r.team)",
+    "groupBy": "write rows.group_by(r, r.team)",
+    "strftime": 'write format_time(t, "%Y-%m-%d", "Europe/Berlin")',
     "bind": "cel.bind is not part of flow/v1; use a `set` step",
     "lower": "use lowerAscii()",
     "upper": "use upperAscii()",
@@ -430,7 +554,7 @@ _ARITHMETIC: Final = frozenset(("_+_", "_-_", "_*_", "_/_"))
 _COMPARISON: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_"))
 _RETURNS: Final = {
     "double": "double", "int": "int", "size": "int", "math.ceil": "double", "math.floor": "double",
-    "split": "list:string",
+    "split": "list:string", "sum": "double",
 }  # fmt: skip
 
 
@@ -575,12 +699,15 @@ def compile_tree(
     bindings = _bindings(chains, kind_at, _variable_names(frozenset(taken)), keyed)
     by_use = {(binding.path, binding.keys): binding for binding in bindings}
     bound = {id(chain.node): by_use[chain.path, id(chain.node) in keyed] for chain in chains}
-    rewritten = source
+    macros = _macros(source)
+    rewritten = _as_maps(source, macros)
     for chain in chains:
         rewritten = _replaced(rewritten, chain, bound[id(chain.node)].name)
     widening = _Widening({node: binding.bound_kind for node, binding in bound.items()}, source, keyed)
     widening.type_of(tree, {})
-    inserted = sorted([*((end, ".0") for end in widening.ends), *_orderings(source, widening.loops)])
+    widened = (_Insertion(end, 0, ".0") for end in widening.ends)
+    insertions = sorted([*widened, *_orderings(source, widening.loops), *_pairings(macros)])
+    inserted = [(each.offset, each.text) for each in insertions]
     for offset, text in reversed(inserted):
         rewritten = rewritten[:offset] + text + rewritten[offset:]
     environment = _environment(tuple((binding.name, binding.bound_kind) for binding in bindings))
@@ -598,12 +725,12 @@ def compile_tree(
 _MACRO: Final = re.compile(r"\.(?:\s|//[^\n]*\n)*[A-Za-z_]\w*(?:\s|//[^\n]*\n)*$")
 
 
-def _orderings(source: str, loops: set[int]) -> Iterator[tuple[int, str]]:
+def _orderings(source: str, loops: set[int]) -> Iterator[_Insertion]:
     """What to insert before each of these loops (by the offset of its `(`), so that a map is run through in order."""
     for offset in loops:
         macro = _MACRO.search(source, 0, offset)
         assert macro is not None, "a loop is written as a call of what it runs over"
-        yield macro.start(), f".{_IN_ORDER}()"
+        yield _Insertion(macro.start(), 2, f".{_IN_ORDER}()")
 
 
 def _bindings(
@@ -1017,6 +1144,8 @@ class _Growth:
         if call.function == "matches":  # it makes nothing, but its work is a product
             return Size(self._allow(math.prod(part.total for part in parts) // _MATCH_SHARE + 1))
         total = sum(part.total for part in parts) + 32
+        if call.function == "format_time":
+            total *= 8  # the longest names of days and months
         if call.function in _PRODUCTS:
             total += parts[0].total * sum(part.total for part in parts[1:])
             if call.function == "format":

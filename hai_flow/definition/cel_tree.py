@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 Json: TypeAlias = Any
@@ -233,6 +233,29 @@ def read_tree(serialized: bytes) -> Tree:
 def is_empty(tree: Tree) -> bool:
     """Whether `tree` is the literal `[]`."""
     return isinstance(tree, Listing) and not tree.elements
+
+
+def rebuilt(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
+    """`tree` with `change` made to each of its nodes, parts first."""
+    match tree:
+        case Select():
+            tree = replace(tree, operand=rebuilt(tree.operand, change))
+        case Call():
+            target = None if tree.target is None else rebuilt(tree.target, change)
+            tree = replace(tree, target=target, arguments=tuple(rebuilt(each, change) for each in tree.arguments))
+        case Listing():
+            tree = replace(tree, elements=tuple(rebuilt(each, change) for each in tree.elements))
+        case Mapped():
+            entries = (
+                (None if key is None else rebuilt(key, change), rebuilt(each, change)) for key, each in tree.entries
+            )
+            tree = replace(tree, entries=tuple(entries))
+        case Comprehension():
+            range_, start, condition, step, result = (rebuilt(part, change) for part in children(tree))
+            tree = replace(tree, range=range_, start=start, condition=condition, step=step, result=result)
+        case _:
+            pass
+    return change(tree)
 
 
 def walk(tree: Tree) -> Iterator[Tree]:

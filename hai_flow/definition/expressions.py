@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from hai_flow.definition import cel
 from hai_flow.definition.cel import Chain, ExpressionError, Fault, Faults, Kind, Program, Segment
 from hai_flow.definition.document import Path, shorten, suggestion
+from hai_flow.definition.functions import pattern_fault, zone_fault
 from hai_flow.definition.holes import end_of_hole
 from hai_flow.definition.schemas import resolve
 
@@ -503,6 +504,7 @@ def _compile(source: str, names: Names) -> tuple[Program, _Scanned, list[Fault]]
         Fault(message.offset, "expression.syntax", f"`{message.type_name}{{...}}` is not a type of flow/v1")
         for message in found.messages
     ]
+    faults += _time_faults(scanned.tree)
     doubts = _Doubts(source, scanned, names)
     faults += doubts.faults
     if faults:
@@ -510,6 +512,17 @@ def _compile(source: str, names: Names) -> tuple[Program, _Scanned, list[Fault]]
         raise Faults(sorted(unique.values(), key=lambda fault: fault.offset))
     kinds = tuple((chain.path, names.types.kind(chain.path)) for chain in found.chains)
     return _program(source, roots, kinds), scanned, doubts.doubts
+
+
+def _time_faults(tree: cel.Tree) -> Iterator[Fault]:
+    """Literal patterns and time zones of `format_time` that are none."""
+    for node in cel.walk(tree):
+        if isinstance(node, cel.Call) and node.function == "format_time":
+            for operand, fault_of in zip(node.operands[1:], (pattern_fault, zone_fault), strict=False):
+                literal = operand.value if isinstance(operand, cel.Const) else None
+                fault = fault_of(literal) if isinstance(literal, str) else None
+                if fault is not None:
+                    yield Fault(operand.offset, "expression.format_time", fault)
 
 
 # Codes of doubts: warnings, not errors.
@@ -610,6 +623,8 @@ class _Doubts:
         if path is not None and path[0].name in items:
             outer = items[path[0].name]
             return _look_inside(outer, (path[0].name, *path[1]))
+        if isinstance(tree, cel.Call) and tree.function == cel.SORTED and isinstance(tree.target, cel.Comprehension):
+            return self._look(tree.target.range, items)
         if isinstance(tree, cel.Comprehension) and _is_filter(tree):
             return self._look(tree.range, items)
         return Look({})
