@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from hai_flow.agent_api import Sequence
 from hai_flow.api.bodies import limits_of
 from hai_flow.api.conversation import Conversation
-from hai_flow.api.deps import Access, CurrentAccess, Pieces, RawBody
+from hai_flow.api.deps import Access, CurrentAccess, JsonBody, Pieces
 from hai_flow.api.following import last_words
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.errors import Rejected
@@ -62,13 +62,13 @@ _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
 
 
 @router.post("/process", response_model=None, openapi_extra=_BODY, responses=_RESPONSES)
-async def post_process(body: RawBody, access: CurrentAccess, request: Request) -> Response:
+async def post_process(body: JsonBody, access: CurrentAccess, request: Request) -> Response:
     """Agent API: start a run, answer what it waits for, or attach to it."""
     return await _process(body, access, request, None)
 
 
 @router.post("/workflows/{name}/process", response_model=None, openapi_extra=_BODY, responses=_RESPONSES)
-async def post_workflow_process(name: str, body: RawBody, access: CurrentAccess, request: Request) -> Response:
+async def post_workflow_process(name: str, body: JsonBody, access: CurrentAccess, request: Request) -> Response:
     """Agent API, for one workflow."""
     return await _process(body, access, request, name)
 

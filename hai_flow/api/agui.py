@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse, Response
 import hai_flow
 from hai_flow.api.bodies import limits_of
 from hai_flow.api.conversation import RUN_AGENT_INPUT, respond, streamed
-from hai_flow.api.deps import Access, CurrentAccess, RawBody
+from hai_flow.api.deps import Access, CurrentAccess, JsonBody
 from hai_flow.api.problems import documented
 from hai_flow.wire.agui import AGUI, PROTOCOL, decode
 from hai_flow.wire.agui_capabilities import capabilities
@@ -34,7 +34,7 @@ async def answer(body: bytes, access: Access, accept: str, workflow: str | None 
 @router.post(
     "/send-message", name="post_message", response_model=None, openapi_extra=RUN_AGENT_INPUT, responses=_RESPONSES
 )
-async def post_agui(body: RawBody, access: CurrentAccess, accept: Accept = "") -> Response:
+async def post_agui(body: JsonBody, access: CurrentAccess, accept: Accept = "") -> Response:
     """AG-UI: start a run, answer what it waits for, or attach to it. The response streams one turn."""
     return await answer(body, access, accept)
 
@@ -53,7 +53,7 @@ async def post_agui(body: RawBody, access: CurrentAccess, accept: Accept = "") -
     openapi_extra=RUN_AGENT_INPUT,
     responses=_RESPONSES,
 )
-async def post_workflow_agui(name: str, body: RawBody, access: CurrentAccess, accept: Accept = "") -> Response:
+async def post_workflow_agui(name: str, body: JsonBody, access: CurrentAccess, accept: Accept = "") -> Response:
     """AG-UI, for one workflow."""
     return await answer(body, access, accept, name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import structlog
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 
 import hai_flow
@@ -31,7 +31,7 @@ from hai_flow.api import (
     workflows,
 )
 from hai_flow.api.admission import Admission
-from hai_flow.api.deps import CurrentAccess
+from hai_flow.api.deps import CurrentAccess, known_parameters
 from hai_flow.api.guard import Guard
 from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
@@ -60,6 +60,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
         version=hai_flow.__version__,
         description="Declarative workflows that wait for people, in PostgreSQL.",
         docs_url=None,
+        dependencies=[Depends(known_parameters)],
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,

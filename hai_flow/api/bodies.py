@@ -7,7 +7,7 @@ route alike.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Final
 
 from fastapi import Request
@@ -21,6 +21,8 @@ from hai_flow.wire import agent_input
 from hai_flow.wire.dialect import Limits
 
 BODY_SECONDS_MAX: Final = 60.0
+JSON: Final = "application/json"
+YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", JSON)
 NO_CONTROL_CHARACTERS: Final = r"^[^\x00-\x1f\x7f]*$"
 
 
@@ -53,6 +55,19 @@ async def read_body(request: Request, bytes_max: int, seconds_max: float = BODY_
         detail = f"the request's body did not arrive within {seconds_max:g} seconds."
         raise Rejected(408, "body.slow", detail) from None
     return b"".join(pieces)
+
+
+def demand_media_type(request: Request, body: bytes, wanted: Collection[str]) -> None:
+    """Raises Rejected 415 unless the body is declared as one of `wanted`, the first of which is named as the remedy.
+
+    What a page of another origin may send without asking (a form, plain text, nothing at all) is none of them.
+    """
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if body and media_type not in wanted:
+        expected, *others = wanted
+        more = f" (or {', '.join(others)})" if others else ""
+        message = f"expected Content-Type: {expected}{more}, found {media_type[:60]!r}."
+        raise Rejected(415, "body.not_json" if expected == JSON else "body.media_type", message)
 
 
 def _too_large(bytes_max: int) -> Rejected:
@@ -91,7 +106,5 @@ async def _checked(request: Request) -> Request:
     body = await read_body(request, limits.body_bytes_max)
     if not body:
         return _CheckedRequest(request, body, None)
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
-        raise Rejected(415, "body.not_json", f"expected Content-Type: application/json, found {media_type[:60]!r}.")
+    demand_media_type(request, body, (JSON,))
     return _CheckedRequest(request, body, agent_input.load(body, limits))

@@ -118,6 +118,8 @@ class Conversation:
         if last is not None and (answers := await self._answers(last, stale=not messages)):
             return await self._answer(last, answers, messages)
         if not messages:
+            if last is None and (answer := self._newest_answer()) is not None:
+                await self._refuse_foreign(answer)
             self.access.place.only_follows()
             return await self._attach(last)
         if active is not None:
@@ -179,12 +181,12 @@ class Conversation:
             return ()
         state = await self.access.state(last.id)
         answers = self._open_answers(state, stale=stale)
-        if answers or not posted.history or posted.history[-1][1] != "tool":
+        newest = self._newest_answer()
+        if answers or newest is None:
             return answers
-        newest = posted.tool_messages[-1]
         if newest.tool_call_id in state.pendings:
             return (_told(newest),)
-        if newest in ours and newest.tool_call_id not in state.tool_calls:
+        if newest.tool_call_id not in state.tool_calls:
             await self._refuse_foreign(newest)
         return ()
 
@@ -194,6 +196,13 @@ class Conversation:
         answered = {each.id for each in resumed}
         open_ids = set(state.open_pendings.values()) - answered
         return (*resumed, *(_told(each) for each in self._call_answers() if each.tool_call_id in open_ids))
+
+    def _newest_answer(self) -> ToolMessage | None:
+        """The answer to what could be a pending of ours that the posted history ends with, if it does."""
+        if not self.posted.history or self.posted.history[-1][1] != "tool":
+            return None
+        newest = self.posted.tool_messages[-1]
+        return newest if run_of_pending(newest.tool_call_id) is not None else None
 
     def _call_answers(self) -> list[ToolMessage]:
         """The posted answers to what could be a pending of ours."""

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from uuid import UUID
 
 from fastapi import Depends, Header, Path, Request
+from fastapi.routing import APIRoute
 from starlette.requests import HTTPConnection
 
 from hai_flow.api import peers
 from hai_flow.api.admission import Admission, StreamPlace
-from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, read_body
+from hai_flow.api.bodies import JSON, NO_CONTROL_CHARACTERS, YAML, demand_media_type, read_body
 from hai_flow.api.stream import EventStream, Pieces
+from hai_flow.definition.document import suggestion
 from hai_flow.engine import commands as c
 from hai_flow.engine.decide import as_of
 from hai_flow.engine.jobs import next_due
@@ -62,7 +64,9 @@ def get_principal(
         ),
     ] = None,
 ) -> Principal:
-    """Who asks. Raises Rejected 403 and 422."""
+    """Who asks. Raises Rejected 400, 403 and 422."""
+    if len(request.headers.getlist("HAI-Act-As")) > 1:
+        raise Rejected(400, "header_twice", "expected at most one HAI-Act-As.")
     if act_as is None:
         return Principal(c.LOCAL_PRINCIPAL, LOCAL_TENANT)
     settings: Settings = request.app.state.settings
@@ -195,9 +199,48 @@ def peer_of(request: HTTPConnection) -> str:
     return "" if request.client is None else peers.peer(request.client.host)
 
 
-async def get_body(request: Request) -> bytes:
-    """The body's bytes, for routes that read it themselves."""
-    return await read_body(request, request.app.state.settings.request_bytes_max)
+async def get_json_body(request: Request) -> bytes:
+    """The body's bytes, declared as JSON, for routes that read it themselves. Raises Rejected 415."""
+    body = await read_body(request, request.app.state.settings.request_bytes_max)
+    demand_media_type(request, body, (JSON,))
+    return body
+
+
+async def get_workflow_body(request: Request) -> bytes:
+    """A workflow document's bytes: YAML, or JSON, which is YAML too. Raises Rejected 415."""
+    body = await read_body(request, request.app.state.settings.request_bytes_max)
+    demand_media_type(request, body, YAML)
+    return body
+
+
+async def known_parameters(request: HTTPConnection) -> None:
+    """Refuse query parameters that an operation of ours does not have: who misspells one would get another answer than
+    asked for. Raises Rejected 422.
+
+    Protocols are not ours to be strict with: their clients may send more than they need.
+    """
+    if not request.url.path.startswith("/v1/") or not request.query_params:
+        return
+    known = sorted(_query_names(request.scope["route"]))
+    found = [
+        {"path": f"/query/{name}", "message": f"there is no such parameter{suggestion(name, known)}"}
+        for name in request.query_params
+        if name not in known
+    ]
+    if found:
+        has = f" This operation has {', '.join(known)}." if known else " This operation has none."
+        detail = "; ".join(f"{each['path']}: {each['message']}" for each in found)
+        raise Rejected(422, "request.invalid", f"{detail}.{has}", findings=found)
+
+
+def _query_names(route: APIRoute) -> frozenset[str]:
+    names: set[str] = set()
+    left = [route.dependant]
+    while left:
+        dependant = left.pop()
+        names.update(parameter.alias for parameter in dependant.query_params)
+        left.extend(dependant.dependencies)
+    return frozenset(names)
 
 
 def get_command_key(
@@ -215,7 +258,8 @@ def get_command_key(
 
 
 CurrentAccess: TypeAlias = Annotated[Access, Depends(get_access)]
-RawBody: TypeAlias = Annotated[bytes, Depends(get_body)]
+JsonBody: TypeAlias = Annotated[bytes, Depends(get_json_body)]
+WorkflowBody: TypeAlias = Annotated[bytes, Depends(get_workflow_body)]
 CommandKey: TypeAlias = Annotated[str | None, Depends(get_command_key)]
 # A client names its threads freely; also with slashes in them, which a proxy may have decoded on the way.
 ThreadId: TypeAlias = Annotated[str, Path(min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)]

@@ -96,7 +96,7 @@ async def get_feedback(
     "/{kind}/{subject_id:path}",
     response_model=None,
     responses={
-        **documented(404, 409, 415, *WITH_BODY),
+        **documented(404, 409, *WITH_BODY),
         200: {"model": shapes.Feedback, "description": "it stands, instead of what you said before"},
         201: {"model": shapes.Feedback, "description": "it stands"},
     },

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header
 from fastapi.responses import Response
 
 from hai_flow.api.conversation import RUN_AGENT_INPUT, converse, streamed
-from hai_flow.api.deps import CurrentAccess, RawBody
+from hai_flow.api.deps import CurrentAccess, JsonBody
 from hai_flow.wire.hai import HAI
 
 router = APIRouter(tags=["dialects"])
@@ -18,14 +18,14 @@ _RESPONSES: Final = streamed(HAI)
 
 
 @router.post("/awp", response_model=None, openapi_extra=RUN_AGENT_INPUT, responses=_RESPONSES)
-async def post_awp(body: RawBody, access: CurrentAccess, accept: Annotated[str, Header()] = "") -> Response:
+async def post_awp(body: JsonBody, access: CurrentAccess, accept: Annotated[str, Header()] = "") -> Response:
     """HAI: start a run, answer what it waits for, or attach to it. The response streams one turn."""
     return await converse(body, access, HAI.accepted(accept))
 
 
 @router.post("/workflows/{name}/awp", response_model=None, openapi_extra=RUN_AGENT_INPUT, responses=_RESPONSES)
 async def post_workflow_awp(
-    name: str, body: RawBody, access: CurrentAccess, accept: Annotated[str, Header()] = ""
+    name: str, body: JsonBody, access: CurrentAccess, accept: Annotated[str, Header()] = ""
 ) -> Response:
     """HAI, for one workflow."""
     return await converse(body, access, HAI.accepted(accept), name)
@@ -49,7 +49,7 @@ def alias_routes(aliases: Iterable[str]) -> APIRouter:
 
 
 def _aliased(workflow: str | None) -> Callable[..., Awaitable[Response]]:
-    async def post_alias(body: RawBody, access: CurrentAccess, accept: Annotated[str, Header()] = "") -> Response:
+    async def post_alias(body: JsonBody, access: CurrentAccess, accept: Annotated[str, Header()] = "") -> Response:
         return await converse(body, access, HAI.accepted(accept), workflow)
 
     return post_alias

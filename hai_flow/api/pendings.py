@@ -81,7 +81,7 @@ async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
 @router.post(
     "/{pending_id}/decide",
     response_model=None,
-    responses={**documented(404, 409, 410, 415, *WITH_BODY), 200: {"model": shapes.DecidedPending}},
+    responses={**documented(404, 409, 410, *WITH_BODY), 200: {"model": shapes.DecidedPending}},
 )
 async def decide_pending(pending_id: str, body: DecideBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Answer. The first valid answer stands: the same one again is 200, a different one 409 with the winner."""

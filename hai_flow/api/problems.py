@@ -51,7 +51,7 @@ _MEANINGS: Final = {
     409: "it is not the time for it; `winner` says what stands",
     410: "too late: its deadline has passed",
     413: "more than a request may hold",
-    415: "not JSON",
+    415: "not declared as what is expected: JSON, or YAML for a workflow",
     421: "a Host that is not ours",
     422: "read, but wrong; `findings` lists what",
     429: "too much at once; nothing was stored",
@@ -59,7 +59,7 @@ _MEANINGS: Final = {
     503: "not now; where a command was sent, its outcome is unknown: repeat it with the same id",
 }
 ALWAYS: Final = (400, 403, 421, 422, 429, 500, 503)
-WITH_BODY: Final = (408, 413)
+WITH_BODY: Final = (408, 413, 415)
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -43,7 +43,7 @@ class ReasonBody(Body):
     status_code=201,
     response_model=None,
     responses={
-        **documented(404, 409, 415, *WITH_BODY),
+        **documented(404, 409, *WITH_BODY),
         200: {"model": shapes.Run, "description": "this key has started it before"},
         201: {"model": shapes.Run, "description": "it is started"},
     },
@@ -130,7 +130,7 @@ async def get_snapshot(
 # --- control ------------------------------------------------------------------------------------------------------
 
 _CONTROL: dict[int | str, dict[str, Any]] = {
-    **documented(404, 409, 415, *WITH_BODY),
+    **documented(404, 409, *WITH_BODY),
     200: {"model": shapes.ControlledRun},
 }
 

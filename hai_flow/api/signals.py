@@ -32,7 +32,7 @@ class SignalBody(Body):
 
 def _documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {
-        **documented(409, 415, *statuses, *WITH_BODY),
+        **documented(409, *statuses, *WITH_BODY),
         200: {"model": shapes.Signal, "description": "it has been sent before"},
         201: {"model": shapes.Signal, "description": "it is stored"},
     }

@@ -16,7 +16,7 @@ from hai_flow.api.views import received_view
 router = APIRouter(prefix="/v1/events", tags=["events"], route_class=CheckedRoute)
 
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    **documented(409, 415, *WITH_BODY),
+    **documented(409, *WITH_BODY),
     200: {"model": shapes.ReceivedEvent, "description": "it has been sent before"},
     201: {"model": shapes.ReceivedEvent, "description": "it is stored; `runs` says what it started"},
 }

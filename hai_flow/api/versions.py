@@ -59,7 +59,7 @@ async def diff_versions(
 @router.post(
     "/{name}/migrate",
     response_model=None,
-    responses={**documented(404, 409, 415, *WITH_BODY), 200: {"model": shapes.Migration}},
+    responses={**documented(404, 409, *WITH_BODY), 200: {"model": shapes.Migration}},
 )
 async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Let runs of one version go on with another one, from where they stand. Each moves, or stays with every reason.

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Response
 
 from hai_flow.api import shapes
-from hai_flow.api.deps import CurrentAccess, RawBody
+from hai_flow.api.deps import CurrentAccess, WorkflowBody
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.views import workflow_view
 from hai_flow.definition.compiler import check_workflow
@@ -30,7 +30,7 @@ YAML_BODY: dict[str, Any] = {
     responses={**documented(403, 409, *WITH_BODY), 201: {"model": shapes.PublishedWorkflow}},
 )
 async def publish_workflow(
-    source: RawBody,
+    source: WorkflowBody,
     access: CurrentAccess,
     dev: Annotated[bool, Query(description="a copy under `version+sha8` that may be replaced")] = False,
 ) -> dict[str, Any]:
@@ -49,7 +49,7 @@ async def publish_workflow(
     openapi_extra=YAML_BODY,
     responses={**documented(*WITH_BODY), 200: {"model": shapes.Validation}},
 )
-async def validate_workflow(source: RawBody) -> dict[str, Any]:
+async def validate_workflow(source: WorkflowBody) -> dict[str, Any]:
     """Check the YAML document in the body without storing it: every finding at once."""
     findings = [finding.as_dict() for finding in check_workflow(source, "<workflow>")]
     return {"valid": all(finding["severity"] != "error" for finding in findings), "findings": findings}

@@ -260,7 +260,9 @@ class _Reader:
         return ToolMessage(str(message.get("id")), call, content, error)
 
     def _joined(self, at: _Place, parts: list[Json]) -> str | None:
-        """The text of content parts. An answer with anything else in it stays JSON text: nothing of it is lost."""
+        """The text of content parts. An answer with parts of another kind stays JSON text: nothing of it is lost."""
+        if not all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in parts):
+            self._find("expected text or a list of content parts, each an object with a type", *at, "content")
         texts = [
             part["text"]
             for part in parts

@@ -7,11 +7,13 @@ from typing import Any
 
 import httpx2
 import pytest
+from starlette.datastructures import Headers
 
 from hai_flow.api.deps import get_principal
 from hai_flow.errors import Rejected
 from hai_flow.settings import Settings
 from tests.api.test_rest import Checked, code, http, start, wait_for_end, wait_for_pendings
+from tests.support.server import YAML
 
 __all__ = ["http"]
 
@@ -32,7 +34,7 @@ def decide(http: Checked, id: str, who: str, **body: Any) -> httpx2.Response:
 
 
 def test_two_different_people_with_the_role_approve(http: Checked) -> None:
-    assert http.post("/v1/workflows", content=TWO_EYES).status_code == 201
+    assert http.post("/v1/workflows", content=TWO_EYES, headers=YAML).status_code == 201
     run = start(http, "two_eyes")
     (pending,) = wait_for_pendings(http, run["id"])
     id = pending["id"]
@@ -52,7 +54,7 @@ def test_two_different_people_with_the_role_approve(http: Checked) -> None:
 
 
 def test_who_starts_a_run_as_somebody_is_its_requester(http: Checked) -> None:
-    assert http.post("/v1/workflows", content=TWO_EYES).status_code in (200, 201)
+    assert http.post("/v1/workflows", content=TWO_EYES, headers=YAML).status_code in (200, 201)
     run = http.post("/v1/runs", json={"workflow": "two_eyes"}, headers={"HAI-Act-As": "user:eve,role:boss"}).json()
     assert run["started_by"] == "user:eve"
     (pending,) = wait_for_pendings(http, run["id"])
@@ -74,7 +76,7 @@ def test_a_server_that_others_can_reach_or_that_is_none_for_development_believes
     believing = settings.get("act_as", True)
     given = {name: value for name, value in settings.items() if name != "act_as"}
     app = SimpleNamespace(state=SimpleNamespace(settings=Settings(**given), act_as=believing))
-    request: Any = SimpleNamespace(app=app)
+    request: Any = SimpleNamespace(app=app, headers=Headers())
     with pytest.raises(Rejected) as refusal:
         get_principal(request, "user:ann,role:boss")
     assert (refusal.value.status, refusal.value.code) == (403, "act_as.forbidden")

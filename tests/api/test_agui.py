@@ -13,7 +13,7 @@ import pytest
 from hai_flow.wire.agui_protobuf import encoded
 from tests.support.agui_client import AguiClient, cancelled, resolved
 from tests.support.hai_client import HaiClient, answer, unique, user
-from tests.support.server import ServerProcess
+from tests.support.server import YAML, ServerProcess
 from tests.support.waiting import until
 
 VERSIONS = pytest.mark.parametrize("version", ["1.0", "0"])
@@ -92,7 +92,7 @@ steps:
 @pytest.fixture(scope="module", autouse=True)
 def workflows(server: ServerProcess) -> None:
     for text in (GATED, HIDDEN, FORM, MIXED, OTHERS, BRIEF):
-        assert httpx2.post(f"{server.url}/v1/workflows", content=text).status_code in (200, 201)
+        assert httpx2.post(f"{server.url}/v1/workflows", content=text, headers=YAML).status_code in (200, 201)
 
 
 def runs_of(http: httpx2.Client, client: AguiClient) -> list[dict[str, Any]]:
@@ -418,9 +418,7 @@ PROTO = "application/vnd.ag-ui.event+proto"
 def test_a_peer_of_1_0_may_have_protobuf(server: ServerProcess) -> None:
     client = AguiClient(server.url, workflow="weather")
     body = client.body(user())
-    binary = httpx2.post(
-        client.url, content=json.dumps(body), headers={"Accept": f"{PROTO}, text/event-stream"}, timeout=30
-    )
+    binary = httpx2.post(client.url, json=body, headers={"Accept": f"{PROTO}, text/event-stream"}, timeout=30)
     assert binary.headers["content-type"] == PROTO
     text = client.send(body)  # the same turn again
     data = binary.content

@@ -10,7 +10,7 @@ from websockets.sync.client import connect
 from tests.support.aui_client import AuiClient
 from tests.support.hai_client import HaiClient, answer, unique, user
 from tests.support.postgres import Server
-from tests.support.server import ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, serving
 
 
 def test_a_message_starts_a_run_and_its_end_ends_the_stream(server: ServerProcess) -> None:
@@ -78,7 +78,7 @@ def test_the_state_that_a_page_rebuilds_is_the_runs_own(server: ServerProcess, h
           - repeat: {max: 5, steps: [{set: {count: "${{ state.count + 1 }}", log: "n${{ index }}"}}]}
           - set: [{op: replace, path: /count, value: 42}]
     """
-    assert http.post("/v1/workflows", content=source).status_code in (200, 201)
+    assert http.post("/v1/workflows", content=source, headers=YAML).status_code in (200, 201)
     session = unique("s")
     client = AuiClient(server.url, "aui_counting", session_id=session, message="go")
     assert client.ended() == 1000

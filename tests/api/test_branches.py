@@ -15,7 +15,7 @@ from tests.support.agui_client import AguiClient, AguiStream, resolved
 from tests.support.aui_client import AuiClient
 from tests.support.hai_client import HaiClient, Live, answer, unique, user
 from tests.support.postgres import Server
-from tests.support.server import ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, serving
 from tests.support.waiting import until
 
 TRIP = """
@@ -90,7 +90,7 @@ steps:
 @pytest.fixture(scope="module", autouse=True)
 def workflows(server: ServerProcess) -> None:
     for text in (TRIP, PICK, TWO_VOTES, WORDY):
-        published = httpx2.post(f"{server.url}/v1/workflows", content=text)
+        published = httpx2.post(f"{server.url}/v1/workflows", content=text, headers=YAML)
         assert published.status_code in (200, 201), published.text
 
 
@@ -215,7 +215,7 @@ def test_a_run_that_is_at_work_is_stopped_for_a_branch(server: ServerProcess, ht
 def test_the_process_that_stops_a_run_for_a_branch_dies(postgres_server: Server) -> None:
     with postgres_server.database() as dsn, ThreadPoolExecutor(1) as pool:
         with serving(dsn) as process, httpx2.Client(base_url=process.url) as http:
-            assert http.post("/v1/workflows", content=STUBBORN).status_code == 201
+            assert http.post("/v1/workflows", content=STUBBORN, headers=YAML).status_code == 201
             client = AguiClient(process.url)
             client.post(user("one"), run_id="one", forwardedProps={"workflow": "weather"})
             body = client.body(user("two"), run_id="two", forwardedProps={"workflow": "stubborn_branch"})

@@ -18,7 +18,7 @@ from hai_flow.embedded import EmbeddedPostgres
 from hai_flow.store import migrations
 from tests.support.hai_client import HaiClient, answer, unique, user
 from tests.support.postgres import run_apart
-from tests.support.server import ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, serving
 
 
 def runs_of(http: httpx2.Client, client: HaiClient) -> list[dict[str, Any]]:
@@ -377,7 +377,7 @@ steps:
 def test_an_answer_while_a_turn_is_open_attaches_under_its_own_run_id(
     server: ServerProcess, http: httpx2.Client
 ) -> None:
-    assert http.post("/v1/workflows", content=SLOW_RACE).status_code == 201
+    assert http.post("/v1/workflows", content=SLOW_RACE, headers=YAML).status_code == 201
     client = HaiClient(server.url, workflow="race")
     with client.open(user()) as live:
         events = live.until("TOOL_CALL_END")

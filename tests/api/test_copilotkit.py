@@ -13,6 +13,8 @@ from tests.support.hai_client import answer, parse, unique, user
 from tests.support.server import ServerProcess
 from tests.support.wire_lint import lint_agui
 
+JSON = {"Content-Type": "application/json"}
+
 SINGLE = pytest.mark.parametrize("single", [False, True])
 
 
@@ -38,7 +40,7 @@ class Page:
         if self.single:
             return httpx2.post(self.base, json={"method": "agent/stop", "params": params, **body})
         url = f"{self.base}/agent/{self.agent}/stop/{self.thread_id}"
-        return httpx2.post(url, content=json.dumps(body["body"]) if body else b"")
+        return httpx2.post(url, content=json.dumps(body["body"]) if body else b"", headers=JSON)
 
     def _stream(self, method: str, body: dict[str, Any]) -> AguiStream:
         headers = {"Accept": "text/event-stream"}
@@ -139,7 +141,7 @@ def test_an_agent_that_is_none_is_not_found(server: ServerProcess, single: bool,
     ],
 )
 def test_what_is_no_call_is_refused(server: ServerProcess, body: bytes) -> None:
-    response = httpx2.post(f"{server.url}/cpk", content=body)
+    response = httpx2.post(f"{server.url}/cpk", content=body, headers=JSON)
     assert response.status_code in (400, 422)
     assert response.json()["code"].startswith("body.")
 

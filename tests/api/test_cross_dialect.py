@@ -13,7 +13,7 @@ from tests.support.agent_client import AgentClient, approval, output, say
 from tests.support.agui_client import AguiClient, resolved
 from tests.support.aui_client import AuiClient
 from tests.support.hai_client import HaiClient, Live, answer, unique, user
-from tests.support.server import ServerProcess
+from tests.support.server import YAML, ServerProcess
 
 TOOL, DECISION = "confirmAction", "decision"
 """What the run asks: the result of a frontend's tool, or an approval."""
@@ -191,7 +191,7 @@ PARTIES: dict[str, type[Any]] = {"hai": Hai, "agui": Agui, "social": Social, "au
 @pytest.fixture(scope="module", autouse=True)
 def published(server: ServerProcess) -> None:
     for source in WORKFLOWS.values():
-        assert httpx2.post(f"{server.url}/v1/workflows", content=source).status_code in (200, 201)
+        assert httpx2.post(f"{server.url}/v1/workflows", content=source, headers=YAML).status_code in (200, 201)
 
 
 @pytest.mark.parametrize("what", [TOOL, DECISION])

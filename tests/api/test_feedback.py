@@ -21,7 +21,7 @@ from tests.api.test_rest import FAILING, Checked, code, http, start, wait_for_en
 from tests.support.agui_client import AguiClient, resolved
 from tests.support.hai_client import HaiClient, answer, unique, user
 from tests.support.postgres import Server, run_apart
-from tests.support.server import ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, serving
 from tests.support.waiting import until
 
 __all__ = ["http"]
@@ -129,7 +129,7 @@ def test_the_messages_of_a_thread_come_in_pages(server: ServerProcess, http: Che
 
 
 def test_a_thread_that_has_said_nothing_has_no_messages_and_no_feedback(http: Checked) -> None:
-    http.post("/v1/workflows", content=FAILING.format(name="silent"))
+    http.post("/v1/workflows", content=FAILING.format(name="silent"), headers=YAML)
     run = wait_for_end(http, start(http, "silent", thread_id=unique("thread"))["id"])
     for path in ("messages", "feedback"):
         assert http.get(f"/v1/threads/{run['thread_id']}/{path}").json() == {"items": [], "next_cursor": None}
@@ -265,7 +265,7 @@ steps:
 
 async def test_what_a_child_run_said_and_asked_is_of_its_parents_thread(http: Checked) -> None:
     for source in (CHILD, PARENT):
-        assert http.post("/v1/workflows", content=source).status_code == 201
+        assert http.post("/v1/workflows", content=source, headers=YAML).status_code == 201
     thread_id = unique("thread")
     parent = start(http, "parent_of_asking", thread_id=thread_id)
 

@@ -21,7 +21,7 @@ from tests.support.agent_client import AgentClient, approval, output
 from tests.support.aui_client import AuiClient
 from tests.support.hai_client import unique, user
 from tests.support.postgres import Server
-from tests.support.server import ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, serving
 from tests.support.waiting import until
 
 BOUNDED = settings(
@@ -62,7 +62,7 @@ REQUEST = st.fixed_dictionaries(
 @BOUNDED
 @given(REQUEST | some("input", "stream", "session_id") | ANYTHING)
 def test_no_request_to_the_agent_api_is_a_fault(http: httpx2.Client, body: Any) -> None:
-    answer = http.post("/workflows/weather/process", content=json.dumps(body).encode())
+    answer = http.post("/workflows/weather/process", json=body)
     assert answer.status_code < 500, (body, answer.text)
 
 
@@ -212,7 +212,7 @@ async def _tell_all(server: ServerProcess, reader: AuiClient, session: str) -> N
             "hai: flow/v1\nname: loud\nversion: 1\nsteps:\n"
             "  - repeat: {max: 60, steps: [{say: '${{ thread.message + thread.message + thread.message }}'}]}\n"
         )
-        assert (await http.post("/v1/workflows", content=source)).status_code in (200, 201)
+        assert (await http.post("/v1/workflows", content=source, headers=YAML)).status_code in (200, 201)
         body = {"threadId": session, "runId": "r1", "messages": [user("x" * 100_000)]}
         async with http.stream("POST", "/workflows/loud/awp", json=body) as started:
             assert started.status_code == 200

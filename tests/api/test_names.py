@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.api.test_rest import Checked, code, http, start, wait_for_end, wait_for_pendings
 from tests.support.hai_client import HaiClient, unique, user
-from tests.support.server import ServerProcess
+from tests.support.server import YAML, ServerProcess
 
 __all__ = ["http"]
 
@@ -23,7 +23,9 @@ PARENT = "steps:\n  - {id: child, run: CHILD@1}\noutput: ${{ steps.child.output 
 
 
 def publish(http: Checked, name: str, body: str) -> None:
-    answer = http.post("/v1/workflows", content=f"hai: flow/v1\nname: {name}\nversion: 1\n{body}".encode())
+    answer = http.post(
+        "/v1/workflows", content=f"hai: flow/v1\nname: {name}\nversion: 1\n{body}".encode(), headers=YAML
+    )
     assert answer.status_code == 201, answer.text
 
 

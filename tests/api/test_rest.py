@@ -17,7 +17,7 @@ from fastapi.openapi.models import OpenAPI
 from hai_flow.store import migrations
 from tests.support.hai_client import parse, unique
 from tests.support.postgres import run_apart
-from tests.support.server import ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, serving
 
 
 class Checked(httpx2.Client):
@@ -99,16 +99,16 @@ steps:
 
 def test_a_workflow_is_published_once_and_never_changes(http: Checked) -> None:
     source = FAILING.format(name="published").encode()
-    first = http.post("/v1/workflows", content=source)
+    first = http.post("/v1/workflows", content=source, headers=YAML)
     assert first.status_code == 201
-    assert http.post("/v1/workflows", content=source).json() == first.json()
-    changed = http.post("/v1/workflows", content=source + b"# changed\n")
+    assert http.post("/v1/workflows", content=source, headers=YAML).json() == first.json()
+    changed = http.post("/v1/workflows", content=source + b"# changed\n", headers=YAML)
     assert code(changed) == (409, "workflow_exists")
     assert changed.json()["winner"] == {"name": "published", "version": 1}
     shown = http.get("/v1/workflows/published@1").json()
     assert shown["source"].encode() == http.get("/v1/workflows/published/source").content == source
     assert "published" in [each["name"] for each in http.get("/v1/workflows").json()["items"]]
-    copy = http.post("/v1/workflows", content=source + b"# a copy\n", params={"dev": "true"})
+    copy = http.post("/v1/workflows", content=source + b"# a copy\n", params={"dev": "true"}, headers=YAML)
     assert copy.json()["dev"] is True
     assert http.get(f"/v1/workflows/published@1+{copy.json()['sha256'][:8]}").json()["dev"] is True
 
@@ -117,17 +117,17 @@ def test_a_workflow_is_published_once_and_never_changes(http: Checked) -> None:
     "source", [b"", b"\xff\xfe", b"hai: flow/v1\n", b"a: 1\na: 2", b"\x00", b"- " * 5000, b"a: &a [*a]"]
 )
 def test_a_wrong_workflow_is_refused_with_findings(http: Checked, source: bytes) -> None:
-    refused = http.post("/v1/workflows", content=source)
+    refused = http.post("/v1/workflows", content=source, headers=YAML)
     assert code(refused) == (422, "definition.invalid")
     assert refused.json()["findings"]
-    checked = http.post("/v1/workflows/validate", content=source).json()
+    checked = http.post("/v1/workflows/validate", content=source, headers=YAML).json()
     assert checked["valid"] is False
     assert checked["findings"] == refused.json()["findings"]
 
 
 def test_a_right_workflow_is_valid_and_validating_stores_nothing(http: Checked) -> None:
     source = FAILING.format(name="unseen")
-    assert http.post("/v1/workflows/validate", content=source).json()["valid"] is True
+    assert http.post("/v1/workflows/validate", content=source, headers=YAML).json()["valid"] is True
     assert code(http.get("/v1/workflows/unseen")) == (404, "workflow_unknown")
 
 
@@ -252,7 +252,7 @@ def test_a_run_is_terminated_at_once(http: Checked) -> None:
 
 
 def test_a_failed_run_is_tried_again(http: Checked) -> None:
-    assert http.post("/v1/workflows", content=FAILING.format(name="failing")).status_code == 201
+    assert http.post("/v1/workflows", content=FAILING.format(name="failing"), headers=YAML).status_code == 201
     run = wait_for_end(http, start(http, "failing")["id"])
     assert (run["status"], run["error"]["code"], run["error"]["message"]) == ("failed", "mine.broken", "it broke")
     assert re.fullmatch(r"\d{4}-.*Z", run["error"]["at"])
@@ -292,7 +292,7 @@ steps:
 
 
 def test_all_kinds_of_questions_are_decided_once(http: Checked) -> None:
-    published = http.post("/v1/workflows", content=FORM)
+    published = http.post("/v1/workflows", content=FORM, headers=YAML)
     assert published.status_code == 201, published.text
     run = start(http, "form")
     asked = f"/v1/pendings/{wait_for_pendings(http, run['id'])[0]['id']}"

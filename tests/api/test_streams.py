@@ -21,7 +21,7 @@ from hai_flow.wire import sse
 from tests.support import wire_lint
 from tests.support.hai_client import HaiClient, answer, parse, unique, user
 from tests.support.postgres import Server
-from tests.support.server import ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, serving
 
 SSE = {"accept": "text/event-stream"}
 
@@ -276,7 +276,7 @@ def test_limits_of_streams_and_of_those_who_read_nothing(impatient: ServerProces
             data += next(pieces)
     with httpx2.Client(base_url=impatient.url, timeout=30) as http:
         no_streams(http)
-        published = http.post("/v1/workflows", content=WORDY)
+        published = http.post("/v1/workflows", content=WORDY, headers=YAML)
         assert published.status_code == 201, published.text
         wordy = http.post("/v1/runs", json={"workflow": "wordy", "input": {"text": "x" * 200_000}}).json()
         whole = http.get(f"/v1/runs/{wordy['id']}/events", headers=SSE).content
@@ -313,7 +313,7 @@ steps:
 
 def begin_gated(http: httpx2.Client, chars: int) -> tuple[str, str]:
     """A run that says twelve texts of that length once its pending is answered; its id, and the pending's."""
-    published = http.post("/v1/workflows", content=GATED)
+    published = http.post("/v1/workflows", content=GATED, headers=YAML)
     assert published.status_code in (200, 201), published.text
     run_id = http.post("/v1/runs", json={"workflow": "gated", "input": {"text": "x" * chars}}).json()["id"]
     (opened,) = [event for event in events_of(http, run_id) if event["type"] == "pending_opened"]

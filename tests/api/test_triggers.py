@@ -12,7 +12,7 @@ import pytest
 
 from tests.api.test_rest import Checked
 from tests.support.hai_client import HaiClient, unique, user
-from tests.support.server import ServerProcess
+from tests.support.server import YAML, ServerProcess
 
 ASKING = "steps:\n  - {id: sure, ask: {title: Sure?, from: anyone, form: {properties: {ok: {type: boolean}}}}}\n"
 STEPS = "steps:\n  - {id: done, return: done}\n"
@@ -32,7 +32,9 @@ def http(server: ServerProcess) -> Iterator[Checked]:
 def publish(http: Checked, body: str) -> str:
     """Publish a workflow of its own name; the name."""
     name = unique("flow").replace("-", "_")
-    response = http.post("/v1/workflows", content=f"hai: flow/v1\nname: {name}\nversion: 1\n{body}".encode())
+    response = http.post(
+        "/v1/workflows", content=f"hai: flow/v1\nname: {name}\nversion: 1\n{body}".encode(), headers=YAML
+    )
     assert response.status_code == 201, response.text
     return name
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.api.test_rest import Checked, code, start, wait_for_end, wait_for_pendings
 from tests.support.hai_client import unique
-from tests.support.server import ServerProcess
+from tests.support.server import YAML, ServerProcess
 
 FLOW = """
 hai: flow/v1
@@ -29,7 +29,7 @@ def http(server: ServerProcess) -> Iterator[Checked]:
 
 def publish(http: Checked, name: str, version: int, title: str = "Sure?", **query: Any) -> dict[str, Any]:
     source = FLOW.format(name=name, version=version, title=title).encode()
-    response = http.post("/v1/workflows", content=source, params=query)
+    response = http.post("/v1/workflows", content=source, params=query, headers=YAML)
     assert response.status_code == 201, response.text
     return response.json()
 
@@ -47,7 +47,7 @@ def test_any_unused_number_may_be_published_and_the_highest_is_the_latest(http: 
     assert start(http, name)["version"]["version"] == 5
     assert start(http, f"{name}@3")["version"]["version"] == 3
     other = FLOW.format(name=name, version=3, title="Other?").encode()
-    assert code(http.post("/v1/workflows", content=other)) == (409, "workflow_exists")
+    assert code(http.post("/v1/workflows", content=other, headers=YAML)) == (409, "workflow_exists")
 
 
 def test_a_run_keeps_the_version_that_was_the_latest_when_it_started(http: Checked) -> None:
@@ -147,7 +147,7 @@ steps:
   - try:
       - call: files.no_such_function
 """
-    refused = http.post("/v1/workflows", content=source)
+    refused = http.post("/v1/workflows", content=source, headers=YAML)
     assert code(refused) == (422, "definition.invalid")
     found = [(each["line"], each["column"], each["message"]) for each in refused.json()["findings"]]
     assert found == [

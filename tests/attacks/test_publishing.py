@@ -20,6 +20,7 @@ from hai_flow.store import workflows
 from tests.runtime.conftest import is_now
 from tests.support.commands import started
 from tests.support.ledger import log_of
+from tests.support.server import YAML
 from tests.support.waiting import until
 
 SHELL = """
@@ -50,7 +51,7 @@ def test_a_module_of_the_machine_is_refused_when_it_is_published(
     http: httpx2.Client, module: str, call: str, query: dict[str, str]
 ) -> None:
     source = SHELL.format(module=module, call=call, cmd="id")
-    refused = http.post("/v1/workflows", content=source, params=query)
+    refused = http.post("/v1/workflows", content=source, params=query, headers=YAML)
     assert refused.status_code == 422
     assert [each["code"] for each in refused.json()["findings"]] == ["step.unavailable"]
     assert http.get("/v1/workflows/shell").status_code == 404
@@ -88,7 +89,7 @@ def test_a_server_takes_no_workflow_over_the_network_unless_it_is_told_to(databa
         settings = {"HAI_FLOW_DATABASE_URL": database_url, **setting}
         with started(tmp_path / "log", "serve", "--port", "0", **settings) as server:
             url = server.wait_for(r"Serving (http://\S+)")[1]
-            answer = httpx2.post(f"{url}/v1/workflows", content=harmless)
+            answer = httpx2.post(f"{url}/v1/workflows", content=harmless, headers=YAML)
             assert answer.status_code == status
             if status == 403:
                 assert answer.json()["code"] == "publishing_off"

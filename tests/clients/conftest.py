@@ -11,7 +11,7 @@ import pytest
 from tests.clients import rig
 from tests.clients.ag_ui import Agent
 from tests.support.postgres import Server
-from tests.support.server import ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, serving
 
 HERE = Path(__file__).resolve().parent
 
@@ -20,7 +20,7 @@ def publish_flows(url: str) -> None:
     """Publish the workflows of these tests."""
     with httpx2.Client(base_url=url) as http:
         for flow in sorted((HERE / "flows").glob("*.flow.yaml")):
-            published = http.post("/v1/workflows", content=flow.read_bytes())
+            published = http.post("/v1/workflows", content=flow.read_bytes(), headers=YAML)
             assert published.status_code in (200, 201), published.text
 
 

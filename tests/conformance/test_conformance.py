@@ -16,7 +16,7 @@ from hai_flow.cli import app
 from hai_flow.conformance import CATALOGUE
 from tests.conformance.faulty import endpoint
 from tests.support.postgres import Server
-from tests.support.server import ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, serving
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,7 +39,7 @@ steps:
 @pytest.fixture(scope="module")
 def server(postgres_server: Server) -> Iterator[ServerProcess]:
     with postgres_server.database() as dsn, serving(dsn) as process:
-        assert httpx2.post(f"{process.url}/v1/workflows", content=GATED).status_code == 201
+        assert httpx2.post(f"{process.url}/v1/workflows", content=GATED, headers=YAML).status_code == 201
         yield process
         assert "Traceback" not in process.log, process.log
 

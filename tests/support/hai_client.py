@@ -147,7 +147,9 @@ class HaiClient:
 
     def send(self, body: Any) -> Stream:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        response = httpx2.post(self.url, content=content, headers={"accept": self.accept}, timeout=30)
+        response = httpx2.post(
+            self.url, content=content, headers={"accept": self.accept, "content-type": "application/json"}, timeout=30
+        )
         if response.status_code == 200:
             assert response.headers["content-type"] == self.accept
         return _checked(response.status_code, response.content, binary=self.accept == BINARY)

@@ -18,6 +18,7 @@ from typing import Any
 from tests.support import effects
 
 ROOT = Path(__file__).resolve().parents[2]
+YAML = {"Content-Type": "application/yaml"}
 
 # Quick where production is patient: what a killed process held is free again soon.
 QUICK = {"HAI_FLOW_LEASE_SECONDS": "2", "HAI_FLOW_HEARTBEAT_SECONDS": "0.5", "HAI_FLOW_POLL_SECONDS": "0.2"}
