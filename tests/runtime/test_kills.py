@@ -16,6 +16,7 @@ import pytest
 
 from tests.support import effects
 from tests.support.ledger import check_all, check_effects
+from tests.support.proxy import Proxy
 from tests.support.skewed import SkewedServer
 from tests.support.waiting import until
 from tests.support.workers import LEASE_SECONDS, Nursery, alive
@@ -154,6 +155,45 @@ async def test_workers_that_die_and_stop_under_a_clock_that_jumps_lose_nothing_a
     print(f"seed {seed}: {await check_effects(eye)} effects, {retried} of them again, {dict(faults)}")
     assert retried, "no fault met an attempt in flight: the test tests nothing"
     await eye.close()
+
+
+@pytest.mark.timeout(240)
+async def test_lines_that_fall_silent_and_sessions_that_become_read_only_lose_nothing_and_repeat_nothing(
+    database_url: str, eye: Connection
+) -> None:
+    """The lines of workers, one by one or all of one at once; two workers have none that ever fails."""
+    seed = int(os.environ.get("HAI_FLOW_TEST_SEED") or random.randrange(10**9))
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    database = await eye.fetchval("SELECT current_database()")
+    async with Proxy(database_url) as proxy:
+        with Nursery(proxy.dsn) as unlucky, Nursery(database_url) as healthy:  # their processes do not share a line
+            victims = [unlucky.fork("hasty worker") for _ in range(2)]
+            healthy.fork("hasty worker")
+            healthy.fork("start 9 70")
+            await until(lambda: finished(eye), 30)
+            for number in range(16):
+                await asyncio.sleep(chance.uniform(0.1, 0.5))  # the fault's own moment, not a wait for a fact
+                lines = [line for line in proxy.lines() if line.name.startswith("hai-flow")]
+                fault = ("one silent", "all silent", "cut", "read-only")[number % 4]
+                if fault == "read-only":
+                    await eye.execute(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
+                chosen = lines if fault == "all silent" else chance.sample(lines, min(2, len(lines)))
+                for line in chosen:
+                    if "silent" in fault:
+                        line.swallow(*chance.choice([(), ("to server",), ("to client",)]))
+                    else:
+                        line.cut(reset=chance.random() < 0.5)
+                if fault == "read-only":  # those who come back meanwhile are, and stay so
+                    await until(
+                        lambda known=lines: any(line.begun.is_set() for line in proxy.lines() if line not in known), 10
+                    )
+                    await eye.execute(f"ALTER DATABASE {database} RESET default_transaction_read_only")
+            assert all(alive(victim) for victim in victims), f"seed {seed}: a worker died by itself"
+            await all_finish(eye, 70, 90)
+    retried = await eye.fetchval("SELECT count(*) FROM effects WHERE attempt > 1")
+    print(f"seed {seed}: {await check_effects(eye)} effects, {retried} of them again")
+    assert retried, "no fault met an attempt in flight: the test tests nothing"
 
 
 async def test_backends_terminated_in_mid_commit_leave_no_run_behind(database_url: str, eye: Connection) -> None:

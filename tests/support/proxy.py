@@ -61,7 +61,7 @@ class Line:
         """End it for both sides, in order or by a reset."""
         for writer in self._writers.values():
             line = writer.get_extra_info("socket")
-            if reset and line is not None and line.family != socket.AF_UNIX:
+            if reset and line is not None and line.family != socket.AF_UNIX and line.fileno() >= 0:
                 line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 writer.transport.abort()
             else:

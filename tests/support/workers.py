@@ -2,7 +2,8 @@
 
     python -m tests.support.workers DSN
 
-On stdin: "worker", "deaf worker" (hears no hints) or "start SECONDS COUNT"; on stdout: the pid of the new process.
+On stdin: "worker", "deaf worker" (hears no hints), "hasty worker" (gives up soon on a silent database)
+or "start SECONDS COUNT"; on stdout: the pid of the new process.
 No web framework belongs into a worker, so it asserts that none was imported. When stdin closes, everyone dies.
 """
 
@@ -16,12 +17,14 @@ import subprocess
 import sys
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 from hai_flow import runtime
 from hai_flow.engine import commands as c
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.committer import Birth, derived_run_id
 from hai_flow.settings import Settings
+from hai_flow.store.database import Deadlines
 from tests.support import effects
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,10 +42,20 @@ def fast() -> Settings:
     )
 
 
-async def perform(dsn: str) -> None:
+HASTY: Final = Deadlines(
+    connect_seconds=2.0,
+    acquire_seconds=1.0,
+    statement_seconds=1.0,
+    line_seconds=1.0,
+    probe_seconds=0.5,
+    close_seconds=0.5,
+)
+
+
+async def perform(dsn: str, deadlines: Deadlines | None = None) -> None:
     assert not {"fastapi", "starlette", "uvicorn"} & sys.modules.keys(), "a worker has no web framework"
     effects.write_to(dsn)
-    async with Runtime(dsn, fast(), performs=True).lifespan():
+    async with Runtime(dsn, fast(), performs=True, deadlines=deadlines).lifespan():
         await asyncio.Event().wait()
 
 
@@ -132,7 +145,8 @@ def nurse(dsn: str) -> None:
             if words[0] == "deaf":
                 runtime.HINT_CHANNEL = "a_channel_on_which_nobody_speaks"
             starts = words[0] == "start"
-            work = start_runs(dsn, float(words[1]), int(words[2])) if starts else perform(dsn)
+            deadlines = HASTY if words[0] == "hasty" else None
+            work = start_runs(dsn, float(words[1]), int(words[2])) if starts else perform(dsn, deadlines)
             asyncio.run(work)
             os._exit(0)
         children.append(pid)
