@@ -14,6 +14,8 @@ from hai_flow.cli.terminal import clean, compact, indented
 Json: TypeAlias = Any
 EventJson: TypeAlias = dict[str, Json]
 
+TRACE: Final = "tool.trace"  # the warning that tells where a tool failed; the engine's name for it
+
 # Steps that show themselves by what they do: a message, a change of state, the end.
 _SILENT_VERBS: Final = ("say", "set", "return", "switch", "emit")
 # What says nothing that another event does not say better.
@@ -205,7 +207,11 @@ class Narrator:
             self.line(f"⏲ {event['path']}: waits until {event['due']}", "cyan")
 
     def _warning_raised(self, event: EventJson) -> None:
-        self.line(f"warning {event['code']}: {event['message']}", "yellow")
+        if event["code"] == TRACE:
+            self.line(f"✗ {event['path']} raised:", "red")
+            self.line(indented(event["message"]), "dim")
+        else:
+            self.line(f"warning {event['code']}: {event['message']}", "yellow")
 
 
 def question_of(pending: EventJson) -> str:

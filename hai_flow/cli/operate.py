@@ -14,7 +14,7 @@ from rich.text import Text
 
 from hai_flow.cli.answers import fields_of
 from hai_flow.cli.client import Server
-from hai_flow.cli.follow import Narrator, question_of
+from hai_flow.cli.follow import TRACE, Narrator, question_of
 from hai_flow.cli.terminal import (
     Problem,
     UsageError,
@@ -115,27 +115,45 @@ def runs(
 def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
     """One run: where it stands, what it did, what it waits for."""
 
-    async def work(api: Server) -> tuple[Json, Json]:
+    async def work(api: Server) -> tuple[Json, Json, dict[str, str]]:
         run_id = await api.run_id(run)
         found = await api.get(f"/v1/runs/{run_id}")
         try:
-            return found, await api.get(f"/v1/runs/{run_id}/snapshot")
+            snapshot = await api.get(f"/v1/runs/{run_id}/snapshot")
         except Problem as problem:
             if problem.body.get("code") != "run_unreadable":
                 raise
-            return {**found, "unreadable": found["unreadable"] or problem.body["detail"]}, None
+            return {**found, "unreadable": found["unreadable"] or problem.body["detail"]}, None, {}
+        return found, snapshot, await _traces(api, run_id, snapshot["steps"])
 
-    found, snapshot = ask(server, as_json, work)
+    found, snapshot, traces = ask(server, as_json, work)
     if as_json:
-        print_json({**found, "snapshot": snapshot})
+        print_json({**found, "snapshot": snapshot, "traces": traces})
         return
     _show_facts(found, snapshot)
     if snapshot is None:
         return
     _show_steps(snapshot["steps"])
+    for path, trace in traces.items():
+        say(f"{path} raised:", "red")
+        say(indented(trace), "dim")
     waiting = [pending for pending in snapshot["pendings"] if pending["status"] == "open"]
     for pending in waiting:
         _show_question(pending)
+
+
+async def _traces(api: Server, run_id: str, steps: dict[str, Json]) -> dict[str, str]:
+    """Where the tools of the steps that failed did so for the last time, by the step's path."""
+    failed = {path for path, step in steps.items() if step.get("error")}
+    found: dict[str, str] = {}
+    seq: int | None = 0 if failed else None
+    while seq is not None:
+        page = await api.get(f"/v1/runs/{run_id}/events", after=seq, limit=1000)
+        for event in page["items"]:
+            if event["type"] == "warning_raised" and event["code"] == TRACE and event["path"] in failed:
+                found[event["path"]] = event["message"]
+        seq = page["next_cursor"]
+    return found
 
 
 def _standing(run: Json) -> str:

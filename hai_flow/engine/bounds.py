@@ -20,6 +20,8 @@ from hai_flow.engine.retry import LOG_FULL
 from hai_flow.engine.state import NEAR, Ending, RunState, in_cleanup
 
 TOO_MANY_WAITS: Final = "limit.waits"
+TRACE: Final = "tool.trace"
+TRACES_UNTIL: Final = 0.1
 WARN_AT: Final = 0.8
 CUT_AT: Final = 1.25
 
@@ -67,6 +69,13 @@ def keep(draft: Draft) -> None:
     elif share >= 1 and not _is_over(state):
         error = draft.error(LOG_FULL, _length(draft), "")
         endings.end(draft, draft.step(""), Ending("failed", error=error, reason="the run's log is full"))
+
+
+def keep_trace(draft: Draft, step: Step, trace: str | None) -> None:
+    """Note where a tool failed, as long as that does not bring the run near the bound of its log: a list may have
+    thousands of items that all fail in the same place."""
+    if trace is not None and used(draft.state, draft.log_bytes, draft.limits) < TRACES_UNTIL:
+        draft.emit(e.WarningRaised, code=TRACE, message=trace, path=step.path)
 
 
 def _length(draft: Draft) -> str:

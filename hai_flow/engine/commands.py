@@ -87,7 +87,8 @@ class StepSucceeded(Command, frozen=True):
 
 
 class StepFailed(Command, frozen=True):
-    """`retriable` None: as the code says. `retry_after` is in milliseconds. `ended_at` as in `StepSucceeded`."""
+    """`retriable` None: as the code says. `retry_after` is in milliseconds. `ended_at` as in `StepSucceeded`. `trace`:
+    where in its code the tool failed, for operators; kept beside the error, which workflows and frontends may show."""
 
     path: str
     attempt: int
@@ -97,6 +98,7 @@ class StepFailed(Command, frozen=True):
     data: Json = None
     retry_after: int | None = None
     ended_at: int | None = None
+    trace: str | None = None
 
 
 class StepLost(Command, frozen=True):

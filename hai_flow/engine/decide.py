@@ -139,6 +139,7 @@ def _step_failed(draft: Draft, command: c.StepFailed) -> Json:
     step = _outcome_of(draft, command.path, command.attempt)
     retriable = command.code in RETRIABLE if command.retriable is None else command.retriable
     error = draft.error(command.code, command.message, step.path, command.data, retriable=retriable)
+    bounds.keep_trace(draft, step, command.trace)
     if step.path in draft.state.attempts:
         endings.attempt_failed(draft, step, error, command.retry_after)
     else:  # it was in doubt, and is never tried again by itself

@@ -38,6 +38,7 @@ from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.committer import Chunk, Committer, Hot
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.steps.runner import Attempt, Registry
+from hai_flow.steps.trace import trace_of
 from hai_flow.store import runs
 from hai_flow.store.database import SETTINGS, Database, Session
 
@@ -518,10 +519,13 @@ class Worker(Service):
                 raise
             return _failed(path, number, StepError("The run is being stopped.", code=CANCELLED, retriable=False))
         except StepError as error:
-            return _failed(path, number, error)
+            cause = error.__cause__
+            if cause is not None:
+                log.warning("tool_failed", run_id=str(hot.id), path=path, exc_info=cause)
+            return _failed(path, number, error, cause)
         except Exception as error:
-            log.info("tool_raised", run_id=str(hot.id), path=path, exc_info=error)
-            return _failed(path, number, StepError(f"{type(error).__name__}: {error}"))
+            log.warning("tool_raised", run_id=str(hot.id), path=path, exc_info=error)
+            return _failed(path, number, StepError(f"{type(error).__name__}: {error}"), error)
 
     def _flush(self, hot: Hot, path: str, attempt: int, message: _Message) -> None:
         """Hand what was streamed since the last time to the committer, in chunks of bounded size."""
@@ -538,7 +542,9 @@ class Worker(Service):
             message.chunks += len(chunks)
 
 
-def _failed(path: str, attempt: int, error: StepError) -> c.StepFailed:
+def _failed(path: str, attempt: int, error: StepError, raised: BaseException | None = None) -> c.StepFailed:
+    """What is reported of a failed attempt. `raised`: what the tool raised where it did not mean to, whose place in the
+    code is told."""
     return c.StepFailed(
         path=path,
         attempt=attempt,
@@ -547,6 +553,7 @@ def _failed(path: str, attempt: int, error: StepError) -> c.StepFailed:
         retriable=error.retriable,
         data=error.data,
         retry_after=None if error.retry_after is None else int(error.retry_after * 1000),
+        trace=None if raised is None else trace_of(raised),
     )
 
 

@@ -198,3 +198,18 @@ def test_dev_starts_everything_tells_what_to_try_and_stops_cleanly(tmp_path: Pat
         assert dev.output.endswith("Stopping.\nStopped.\n")
         assert "Traceback" not in dev.output
     assert not (tmp_path / "data" / "data" / "postmaster.pid").exists()
+
+
+def test_where_a_tool_failed_is_shown_with_its_run(database_url: str, tmp_path: Path) -> None:
+    (tmp_path / "till.py").write_text("def sell():\n    raise ValueError('the till is locked')\n")
+    flow = "hai: flow/v1\nname: shop\nversion: 1\ntools: {till: {python: till}}\nsteps: [{id: sale, call: till.sell}]\n"
+    (tmp_path / "shop.flow.yaml").write_text(flow)
+    failed = run("run", "shop.flow.yaml", folder=tmp_path, HAI_FLOW_DATABASE_URL=database_url)
+    assert failed.returncode == 1, failed.stderr
+    assert "raise ValueError('the till is locked')" in failed.stdout
+    run_id = re.search(r"run (\S+)", failed.stderr)
+    assert run_id is not None
+    with started(tmp_path / "log", "serve", "--port", "0", HAI_FLOW_DATABASE_URL=database_url) as server:
+        url = server.wait_for(r"Serving (http://\S+)").group(1)
+        shown = run("show", run_id[1], HAI_FLOW_URL=url)
+    assert re.search(r'sale raised:\n.*File "\S+till.py", line 2, in sell', shown.stdout, re.DOTALL), shown.stdout

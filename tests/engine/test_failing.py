@@ -6,6 +6,8 @@ import pytest
 
 from hai_flow.definition.plan import CatchClause, Retry
 from hai_flow.engine import events as e
+from hai_flow.engine.bounds import TRACE
+from hai_flow.engine.draft import Limits
 from hai_flow.engine.retry import catching, delay, matches
 from hai_flow.errors import Rejected
 from tests.support.runs import MINUTE, SECOND, Play
@@ -327,3 +329,20 @@ def test_any_of_the_codes_of_a_retry_is_enough() -> None:
     policy = Retry(3, errors=("http.connection", "tool.*"), every=1000, jitter=False)
     waits = [delay(policy, 0, code, True, None, SEED) for code in ("http.connection", "tool.failed", "llm.timeout")]
     assert waits == [1000, 1000, None]
+
+
+def test_where_a_tool_failed_is_noted_beside_the_error_and_workflows_do_not_see_it() -> None:
+    play = Play("steps: [{try: [{id: a, call: t.f, retry: {max: 0}}], catch: [{steps: [{say: '${{ error }}'}]}]}]")
+    (path,) = play.open
+    play.fail(path, "tool.failed", "It broke.", trace="File till.py, line 7")
+    warned = [event for event in play.events if isinstance(event, e.WarningRaised)]
+    assert [(event.code, event.path, event.message) for event in warned] == [(TRACE, path, "File till.py, line 7")]
+    told = [event for event in play.events if not isinstance(event, e.WarningRaised)]
+    assert "till.py" not in repr(told)
+    assert "till.py" not in repr(play.state)
+
+
+def test_traces_do_not_fill_a_log() -> None:
+    play = Play("steps: [{id: a, call: t.f, retry: {max: 0}}]", limits=Limits(run_events=20))
+    play.fail("a", trace="File till.py, line 7")
+    assert not any(isinstance(event, e.WarningRaised) and event.code == TRACE for event in play.events)

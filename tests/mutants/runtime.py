@@ -873,7 +873,7 @@ worker.bug(
 worker.bug(
     "an effect that raises hangs its run",
     (
-        '            log.info("tool_raised", run_id=str(hot.id), path=path, exc_info=error)\n            return',
+        '            log.warning("tool_raised", run_id=str(hot.id), path=path, exc_info=error)\n            return',
         "            raise\n            return",
     ),
 )

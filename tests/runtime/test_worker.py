@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -222,3 +223,20 @@ async def test_text_in_one_piece_of_a_megabyte_becomes_chunks_of_bounded_size(ma
     pieces = [event.content for event in await log_of(eye, run_id) if isinstance(event, e.MessageChunk)]
     assert "".join(pieces) == "x" * 200_000
     assert max(map(len, pieces)) <= 16 * 1024
+
+
+async def test_where_a_tool_raised_is_in_the_log_and_in_the_runs_own(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    body = TOOLS + "steps:\n  - {id: s, call: fx.breaks, retry: {max: 0}}\n"
+    with capture_logs() as logged:
+        run_id = (await start(runtime, body)).run_id
+        await until(lambda: is_now(runtime, run_id, "failed"))
+    assert [(entry["event"], entry["log_level"]) for entry in logged if entry.get("path") == "s"] == [
+        ("tool_raised", "warning")
+    ]
+    events = await log_of(eye, run_id)
+    traces = [event for event in events if isinstance(event, e.WarningRaised)]
+    assert [(event.code, event.path) for event in traces] == [("tool.trace", "s")]
+    assert "effects.py" in traces[0].message
+    assert 'raise ValueError("the till is locked")' in traces[0].message
+    assert "hai_flow/runtime" not in traces[0].message

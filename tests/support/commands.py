@@ -25,11 +25,11 @@ def environment(**settings: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), **settings}
 
 
-def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, folder: Path = ROOT, **settings: str) -> subprocess.CompletedProcess[str]:
     """A command that ends by itself. It has no terminal."""
     return subprocess.run(
         command(*arguments),
-        cwd=ROOT,
+        cwd=folder,
         env=environment(**settings),
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -125,3 +125,8 @@ async def flood() -> AsyncIterator[object]:
     """A lot of text in one piece."""
     yield "x" * 200_000
     yield {"done": True}
+
+
+@tool
+async def breaks() -> None:
+    raise ValueError("the till is locked")

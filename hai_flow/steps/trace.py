@@ -1,0 +1,38 @@
+"""Where in a tool's code it failed, for those who operate it: a traceback of bounded length, without local variables.
+
+It holds what the exceptions say and lines of source, nothing that a variable held. It is told to operators alone (the
+log of the run over REST): no frontend's protocol has it.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+CHARS_MAX: Final = 3_000
+FRAMES_MAX: Final = 10  # of each exception in the chain, those nearest to where it was raised
+
+_PACKAGE: Final = Path(__file__).resolve().parents[1]
+_OURS: Final = tuple(str(_PACKAGE / room) for room in ("runtime", "steps"))
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+
+
+def trace_of(error: BaseException) -> str:
+    """The traceback of what a tool raised, at most CHARS_MAX characters: of a longer one the end. Never raises."""
+    try:
+        told = traceback.TracebackException(type(error), error, _in_the_tool(error.__traceback__), limit=-FRAMES_MAX)
+        text = _UNSTORABLE.sub("\ufffd", "".join(told.format()).rstrip())
+    except Exception as fault:  # an exception's text is code of the tool's, too
+        text = f"{type(error).__name__} (its traceback can't be shown: {type(fault).__name__})"
+    return text if len(text) <= CHARS_MAX else "…" + text[1 - CHARS_MAX :]
+
+
+def _in_the_tool(found: TracebackType | None) -> TracebackType | None:
+    """The traceback without our own frames, by which the tool was called. All of it, if there are no others."""
+    inner = found
+    while inner is not None and inner.tb_frame.f_code.co_filename.startswith(_OURS):
+        inner = inner.tb_next
+    return found if inner is None else inner
