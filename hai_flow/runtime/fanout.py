@@ -29,6 +29,7 @@ import structlog
 from hai_flow.engine import events as e
 from hai_flow.engine.snapshot import ABI, decode_state
 from hai_flow.engine.state import RunState, fold
+from hai_flow.errors import Unreadable
 from hai_flow.runtime.committer import Committer, Hot
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.store import runs
@@ -87,7 +88,7 @@ class _Ring:
     pieces: deque[Piece] = field(default_factory=deque)
     bytes: int = 0
     places: dict[Place, None] = field(default_factory=dict)
-    broken: bool = False  # its encoder failed: who follows must come back
+    broken: bool = False  # its encoder failed, or the log can't be read on: who follows must come back
     _telling: Iterator[Place] | None = None
     _again: bool = False
     _newest: tuple[int, int, News] | None = None  # what was taken last: its two ends, and it
@@ -370,10 +371,22 @@ class Fanout(Service):
                     self._accept(feed, row.first_seq, e.decode_events(row.events))
                 if len(rows) < READ_ROWS and not feed.read_again:
                     return
+        except Unreadable as error:  # the same each time; who comes back is told so, or finds a release that can
+            log.warning("streams_unreadable", run_id=str(feed.run_id), error=str(error))
+            self._break_off(feed)
         except Exception as error:  # the poll tries again
             log.warning("read_failed", run_id=str(feed.run_id), error=str(error))
         finally:
             feed.reading = False
+
+    def _break_off(self, feed: _Feed) -> None:
+        """Nothing more can be told of this run here: its streams say their farewell, each with its cursor."""
+        rings, feed.rings = list(feed.rings.values()), {}
+        for ring in rings:
+            ring.broken = True
+            ring.wake()
+        feed.moved.set()  # who still reads the log finds out alone
+        feed.moved = asyncio.Event()
 
     async def _run_polls(self) -> None:
         """The poll is the truth, hints make it quick: read whatever is ahead of its feed."""

@@ -14,7 +14,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.state import RunState, evolve
-from hai_flow.errors import Rejected
+from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime import LOCAL_TENANT, Runtime, committer, fanout
 from hai_flow.runtime.fanout import FanoutConfig, Following, Lagging, Piece
 from hai_flow.store import runs
@@ -61,6 +61,30 @@ async def test_followers_in_two_processes_see_every_event_of_the_log_once_and_in
     seen = await asyncio.wait_for(asyncio.gather(*followers), 20)
     events = await log_of(eye, run_id)
     assert seen == [list(range(1, len(events) + 1))] * 4
+
+
+async def test_streams_of_a_run_that_a_newer_release_goes_on_with_end_and_can_be_resumed(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = await make(), await make()
+    run_id = (await start(new, GATED)).run_id
+    follower = follow(old, await state_of(old, run_id))
+    while await follower.catch_up() is not None:
+        pass
+    waiting = asyncio.ensure_future(anext(follower))
+    encode = e.encode_events
+    monkeypatch.setattr(e, "encode_events", lambda events: encode(events).replace(b'"type"', b'"novelty":1,"type"', 1))
+    await nudge(new, run_id, 0)
+    with pytest.raises(Lagging):
+        await asyncio.wait_for(waiting, 20)
+    assert run_id not in old.fanout._feeds, "nobody asks for it at each poll"
+    with pytest.raises(Unreadable, match="novelty"):
+        await state_of(old, run_id)
+    await eye.execute(
+        "UPDATE log SET events = convert_to(replace(convert_from(events, 'UTF8'), '\"novelty\":1,', ''), 'UTF8')"
+    )
+    seen = [piece.seq for piece in await anext(follow(old, await state_of(old, run_id, 1)))]
+    assert seen == list(range(2, (await state_of(old, run_id)).seq + 1))
 
 
 async def test_a_follower_resumes_after_every_seq_without_gap_or_repetition(make: Make) -> None:
