@@ -619,7 +619,7 @@ class SignalsAwaited(Event, frozen=True):
     types: tuple[str, ...]
 
 
-class Heard(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class Heard(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
     """What a run knows of the signals of a type: of those for everybody up to the place `to_all`, and of its own up to
     the place `own`, it has taken each that is not `left`."""
 
