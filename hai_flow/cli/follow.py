@@ -17,7 +17,7 @@ EventJson: TypeAlias = dict[str, Json]
 TRACE: Final = "tool.trace"  # the warning that tells where a tool failed; the engine's name for it
 
 # Steps that show themselves by what they do: a message, a change of state, the end.
-_SILENT_VERBS: Final = ("say", "set", "return", "switch", "emit")
+_SILENT_VERBS: Final = ("say", "set", "break", "continue", "return", "switch", "emit")
 # What says nothing that another event does not say better.
 _SILENT: Final = frozenset(
     {

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from hai_flow.definition import plan
 from hai_flow.definition.document import Path, suggestion
-from hai_flow.definition.outline import Clause, Draft, Frame, always_ends
+from hai_flow.definition.outline import LEAVING, Clause, Draft, Frame, always_ends, loop_around
 from hai_flow.definition.pieces import Pieces
 
 Json: TypeAlias = Any
@@ -46,15 +46,28 @@ class _Linter:
     def _step(self, step: Draft) -> None:
         if step.verb == "return" and (loop := _loop_around(step)) is not None:
             message = (
-                f"`return` ends the whole run, not the iteration of `{loop.id}`; use `if` to skip the rest of an "
-                f"iteration"
+                f"`return` ends the whole run, not the iteration of `{loop.id}`; `continue` skips the rest of an "
+                f"iteration, `break` leaves the loop"
             )
             self.reader.warning((*step.at, "return"), "return.in_for_each", message, key=True)
+        if step.verb in LEAVING:
+            self._leaving(step)
         if step.verb in ("parallel", "for_each"):
             self._writes_at_once(step)
         self._cleanup(step)
         self._delivery(step)
         self._decisions(step)
+
+    def _leaving(self, step: Draft) -> None:
+        if loop_around(step.chain) is not None:
+            return
+        body = next((frame.body for frame in reversed(step.chain) if frame.body in ("~undo", "~finally")), None)
+        message = f"`{step.verb}` stands inside of a `for_each` or `repeat`, and there is none around it"
+        if body is not None:
+            message = f"`{step.verb}` can't leave a `{body[1:]}`: what cleans up runs to its end; move the loop into it"
+        elif step.verb == "break":
+            message += "; `return` ends the run"
+        self.reader.error((*step.at, step.verb), f"{step.verb}.no_loop", message, key=True)
 
     # -- cleaning up -----------------------------------------------------------------------------------------------
 

@@ -280,6 +280,14 @@ class ReturnShape(_StepShape):
     return_: Any = Field(alias="return")
 
 
+class BreakShape(_StepShape):
+    break_: Literal[True] = Field(alias="break")
+
+
+class ContinueShape(_StepShape):
+    continue_: Literal[True] = Field(alias="continue")
+
+
 class FailShape(_StepShape):
     fail: str | dict[str, Any]
 
@@ -525,6 +533,8 @@ STEP_SHAPES: Final[dict[str, type[_StepShape]]] = {
     "repeat": RepeatShape,
     "wait": WaitShape,
     "wait_for": WaitForShape,
+    "break": BreakShape,
+    "continue": ContinueShape,
     "return": ReturnShape,
     "fail": FailShape,
 }

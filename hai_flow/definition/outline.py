@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from hai_flow.definition import model
 from hai_flow.definition.document import Path, kind_of, suggestion
@@ -32,6 +32,11 @@ class Frame:
     @property
     def is_handler(self) -> bool:
         return self.body.startswith("~")
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether this is the body of a loop."""
+        return self.body == "" and self.owner is not None and self.owner.verb in ("for_each", "repeat")
 
     @property
     def is_item(self) -> bool:
@@ -101,13 +106,35 @@ class Clause:
     steps: list[Draft]
 
 
+LEAVING: Final = ("break", "continue")
+
+
+def loop_around(chain: Chain) -> Frame | None:
+    """The body of the loop that a `break` or `continue` at this place would leave; None where none can be left: a
+    `finally` and an `undo` run to their end."""
+    for frame in reversed(chain):
+        if frame.body in ("~finally", "~undo"):
+            return None
+        if frame.is_loop:
+            return frame
+    return None
+
+
+def leaving(loop: Draft) -> Iterator[Draft]:
+    """Each `break` and `continue` that leaves this loop or a round of it."""
+    for step in loop.inside():
+        if step.verb in LEAVING and (frame := loop_around(step.chain)) is not None and frame.owner is loop:
+            yield step
+
+
 def always_ends(steps: Sequence[Draft]) -> bool:
-    """Whether nothing can come behind this list: a `return` or `fail` in it is reached for certain."""
+    """Whether nothing can come behind this list: a `return`, `fail`, `break` or `continue` in it is reached for
+    certain."""
     return any("if" not in step.fields and _ends(step) for step in steps)
 
 
 def _ends(step: Draft) -> bool:
-    if step.verb in ("return", "fail"):
+    if step.verb in ("return", "fail", *LEAVING):
         return True
     if step.catch:
         return False
@@ -123,7 +150,8 @@ def _ends(step: Draft) -> bool:
             has_default = bool(cases) and isinstance(cases[-1], Mapping) and "default" in cases[-1]
             return has_default and all(always_ends(steps) for steps in bodies)
         case "repeat":
-            return bool(bodies) and "while" not in step.params and always_ends(bodies[0])
+            left = any(leaving(step))
+            return bool(bodies) and "while" not in step.params and not left and always_ends(bodies[0])
         case _:
             return False
 
@@ -361,6 +389,7 @@ _OTHER_WORDS = {
     "delay": "wait", "timer": "wait", "tool": "call", "action": "call", "uses": "call", "request": "http",
     "branch": "switch", "case": "switch", "else": "switch", "choose": "switch", "raise": "fail", "throw": "fail",
     "error": "fail", "assign": "set", "human": "approve", "input": "ask", "workflow": "run", "call_workflow": "run",
+    "next": "continue", "leave": "break",
     "exit": "return", "end": "return", "stop": "return", "event": "wait_for", "signal": "wait_for",
 }  # fmt: skip
 

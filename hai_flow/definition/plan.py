@@ -403,6 +403,20 @@ class Return:
 
 
 @dataclass(frozen=True, slots=True)
+class Break:
+    """Ends the loop around. `iteration` is the path of the loop's body (`rollout[]`)."""
+
+    iteration: str
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Ends the iteration around, whose body is at the path `iteration`."""
+
+    iteration: str
+
+
+@dataclass(frozen=True, slots=True)
 class Fail:
     message: Template
     code: str = "fail"
@@ -411,7 +425,7 @@ class Fail:
 
 Verb: TypeAlias = (
     Call | Http | Llm | Agent | Run | Say | Emit | Ask | Approve | Set | Switch | Parallel | Try | ForEach | Repeat
-    | Iteration | Wait | WaitFor | Return | Fail
+    | Iteration | Wait | WaitFor | Break | Continue | Return | Fail
 )  # fmt: skip
 EFFECTS: tuple[type, ...] = (Call, Http, Llm, Agent, Run)
 BLOCKS: tuple[type, ...] = (Switch, Parallel, Try, ForEach, Repeat, Iteration)

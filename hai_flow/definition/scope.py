@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from hai_flow.definition.document import Document, suggestion
-from hai_flow.definition.outline import Chain, Draft, Frame, Outline, always_ends
+from hai_flow.definition.outline import LEAVING, Chain, Draft, Frame, Outline, always_ends, leaving
 
 END: Final = 1 << 30  # an order behind every step
 _ALL_MEMBERS: Final = ("output", "error", "approval")
@@ -104,10 +104,12 @@ class Place(Mapping[str, str]):
         if self.before is not None and any(frame.owner is self.before for frame in target.chain):
             return "no iteration has run before the first one"
         for frame in inside:
-            reason = _frame_reason(frame)
+            reason = _frame_reason(frame) or _left_before(frame.owner, target)
             if reason is not None:
                 return reason
-        return _step_reason(target, member, elsewhere=bool(inside) or self.at_end)
+        loop = self.chain[-1].owner if self.at_end and self.chain else None
+        skipped = _left_before(loop, target, verbs=("continue",))
+        return skipped or _step_reason(target, member, elsewhere=bool(inside) or self.at_end)
 
     def __getitem__(self, key: str) -> str:
         reason = self.get(key)
@@ -191,6 +193,14 @@ def _frame_reason(frame: Frame) -> str | None:
     if _is_caught(owner):
         return f"`{owner.id}` around it has a `catch`"
     return None
+
+
+def _left_before(loop: Draft | None, target: Draft, *, verbs: Sequence[str] = LEAVING) -> str | None:
+    """Why a round of the loop may have ended before `target`, which is inside."""
+    if loop is None or loop.verb not in ("for_each", "repeat"):
+        return None
+    step = next((step for step in leaving(loop) if step.verb in verbs and step.order < target.order), None)
+    return None if step is None else f"a `{step.verb}` before it may have skipped it"
 
 
 def _step_reason(target: Draft, member: str, *, elsewhere: bool) -> str | None:

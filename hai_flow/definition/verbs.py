@@ -17,7 +17,7 @@ from hai_flow.definition.declarations import Declarations
 from hai_flow.definition.document import Path, kind_of, shorten, suggestion
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.names import WORKFLOW
-from hai_flow.definition.outline import Draft
+from hai_flow.definition.outline import Draft, loop_around
 from hai_flow.definition.pieces import CODE, RESERVED_PREFIXES, Record, is_hole, texts
 from hai_flow.definition.schemas import JsonSchema
 
@@ -65,6 +65,11 @@ class Verbs(Approvals, Declarations):
                 return self._wait(value, at, names)
             case "wait_for":
                 return self._wait_for(value, at, names)
+            case "break" | "continue":
+                frame = loop_around(draft.chain)
+                if frame is None:  # the lint says so
+                    return None
+                return plan.Break(frame.parent) if draft.verb == "break" else plan.Continue(frame.parent)
             case "return":
                 return plan.Return(self.template(value, at, names))
             case _:

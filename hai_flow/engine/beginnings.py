@@ -16,7 +16,9 @@ from hai_flow.definition.plan import (
     Agent,
     Approve,
     Ask,
+    Break,
     Call,
+    Continue,
     Emit,
     Fail,
     ForEach,
@@ -391,6 +393,21 @@ def _begin_return(draft: Draft, step: Step, verb: Return) -> None:
     endings.end(draft, draft.step(""), Ending("finished", value, reason="the run returned"), of=step)
 
 
+def _begin_break(draft: Draft, step: Step, verb: Break) -> None:
+    _leave(draft, step, Ending("left", reason="the loop was left"))
+
+
+def _begin_continue(draft: Draft, step: Step, verb: Continue) -> None:
+    _leave(draft, step, Ending("next", reason="the rest of the iteration is skipped"))
+
+
+def _leave(draft: Draft, step: Step, ending: Ending) -> None:
+    draft.started(step)
+    draft.pure_steps += 1
+    draft.emit(e.StepFinished, path=step.path)
+    endings.end(draft, endings.iteration_around(draft, step), ending, of=step)
+
+
 def _begin_fail(draft: Draft, step: Step, verb: Fail) -> None:
     message = draft.text(verb.message, step)
     data = None if verb.data is None else draft.render(verb.data, step)
@@ -414,6 +431,8 @@ _BEGINNINGS: Final[dict[type, Callable[[Draft, Step, Any], None]]] = {
     Emit: _begin_emit,
     Set: _begin_set,
     Wait: _begin_wait,
+    Break: _begin_break,
+    Continue: _begin_continue,
     Return: _begin_return,
     Fail: _begin_fail,
 }

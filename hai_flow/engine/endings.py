@@ -234,11 +234,16 @@ def _finally_ended(draft: Draft, owner: Step) -> None:
 
 def _option_handled(draft: Draft, step: Step) -> None:
     """The handler of an option of the author's own has ended: in a `repeat` the rest of the iteration is skipped."""
+    end(draft, iteration_around(draft, step), Ending("next", reason="the rest of the iteration is skipped"), of=step)
+
+
+def iteration_around(draft: Draft, step: Step) -> Step:
+    """The innermost iteration that the step is part of."""
     around = step
     while around.path and not isinstance(around.verb, Iteration):
         around = draft.step(around.parent)
-    assert around.path, "outside of a loop such a handler ends in return or fail"
-    end(draft, around, Ending("next", reason="the rest of the iteration is skipped"), of=step)
+    assert around.path, "only what stands in a loop leaves an iteration"
+    return around
 
 
 def _branch_ended(draft: Draft, parallel: Step, branch: str) -> None:
@@ -588,6 +593,20 @@ def _end_iteration(draft: Draft, iteration: Step, output: Json) -> None:
     _loop_on(draft, loop)
 
 
+def _leave_loop(draft: Draft, iteration: Step) -> None:
+    """A `break` in the iteration, in which nothing is open any more: it has finished, and so has its loop."""
+    loop = draft.step(iteration.parent)
+    draft.emit(e.IterationEnded, path=iteration.path, status="finished")
+    known = draft.state.steps[loop.path]
+    if known.ending is not None:  # the loop is being cut off as a whole
+        _settle(draft, loop)
+        return
+    assert known.loop is not None
+    count = known.loop.last + 1 - known.loop.begun
+    output = {"count": count} if isinstance(loop.verb, Repeat) else None
+    end(draft, loop, Ending("finished", output, reason=f"{iteration.path} left the loop"))
+
+
 def _next_of(draft: Draft, loop: Step) -> tuple[str, ...]:
     known = draft.state.steps[loop.path]
     assert known.loop is not None
@@ -666,7 +685,7 @@ def end(draft: Draft, step: Step, ending: Ending, *, of: Step | None = None) -> 
 
     `of`: a step inside that has ended itself, around which blocks are open with nothing left in them.
     """
-    undone = ending.outcome not in ("finished", "next")  # a `return` and a won race undo nothing
+    undone = ending.outcome not in ("finished", "next", "left")  # a `return` and a won race undo nothing
     cut(draft, step.path, ending.reason, around=() if of is None else (of.path,), undone=undone)
     if is_open_inside(draft, step.path):
         draft.emit(
@@ -684,6 +703,8 @@ def end(draft: Draft, step: Step, ending: Ending, *, of: Step | None = None) -> 
 def _apply(draft: Draft, step: Step, ending: Ending) -> None:
     if ending.outcome == "next":
         _end_iteration(draft, step, None)
+    elif ending.outcome == "left":
+        _leave_loop(draft, step)
     elif ending.outcome == "failed":
         assert ending.error is not None
         fail(draft, step, ending.error)

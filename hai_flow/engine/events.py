@@ -324,12 +324,12 @@ class StepEnding(Event, frozen=True):
     """The step is about to end as `outcome` says, once what is still open inside it has ended: `finally` lists that
     have to run, effects that were told to cancel. Nothing else inside it begins. Path "" is the document.
 
-    `outcome` "next" ends an iteration of a `repeat`, whose rest is skipped; "abandoned" is stopped without undo: a
-    branch that lost its race, or what was open when the run returned.
+    `outcome` "next" ends an iteration, whose rest is skipped, "left" the loop around it as well; "abandoned" is
+    stopped without undo: a branch that lost its race, or what was open when the run returned.
     """
 
     path: str
-    outcome: Literal["finished", "failed", "stopped", "abandoned", "next"]
+    outcome: Literal["finished", "failed", "stopped", "abandoned", "next", "left"]
     output: Json = None
     error: Error | None = None
     reason: str = ""

@@ -21,7 +21,7 @@ _VERBS_OF: Final[dict[Kind, tuple[str, ...]]] = {
     "message": ("say", "emit"),
     "state": ("set",),
     "time": ("wait", "wait_for"),
-    "end": ("return", "fail"),
+    "end": ("break", "continue", "return", "fail"),
     "block": ("switch", "for_each", "repeat", "parallel", "try"),
 }
 KINDS: Final[dict[str, Kind]] = {verb: kind for kind, verbs in _VERBS_OF.items() for verb in verbs}
@@ -50,7 +50,7 @@ class Node:
     @property
     def goes_on(self) -> bool:
         """Whether the next step of the list may be reached from here."""
-        return self.verb not in ("return", "fail") or bool(self.condition)
+        return KINDS[self.verb] != "end" or bool(self.condition)
 
 
 @dataclass(frozen=True, slots=True)

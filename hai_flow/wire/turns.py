@@ -18,7 +18,9 @@ from hai_flow.wire.dialect import Entry, Frame, Profile
 Json: TypeAlias = Any
 
 # Steps without an effect that anybody could watch (section 2.4).
-SILENT_VERBS: Final = frozenset({"say", "emit", "set", "switch", "try", "iteration", "return", "fail"})
+SILENT_VERBS: Final = frozenset(
+    {"say", "emit", "set", "switch", "try", "iteration", "break", "continue", "return", "fail"}
+)
 
 # LANGUAGE section 5: an author's own codes never begin with one of these.
 _RESERVED: Final = frozenset(

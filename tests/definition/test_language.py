@@ -365,3 +365,29 @@ def test_a_server_without_a_runner_refuses_each_step_that_needs_it() -> None:
         "`llm`",
     ]
     assert lacking(p, everything) == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "found"),
+    [
+        ("[{break: true}]", ["break.no_loop"]),
+        ("[{continue: true}]", ["continue.no_loop"]),
+        ("[{for_each: {items: [1], steps: [{say: a, finally: [{break: true}]}]}}]", ["break.no_loop"]),
+        ("[{say: a, finally: [{repeat: {max: 2, steps: [{break: true}]}}]}]", []),
+        ("[{repeat: {max: 2, steps: [{if: index > 0, break: true}, {return: 1}]}}, {say: a}]", []),
+        ("[{repeat: {max: 2, steps: [{break: true}, {say: b}]}}]", ["step.unreachable"]),
+        (
+            "[{repeat: {max: 2, until: steps.x.output == 1, steps: "
+            "[{if: index > 0, continue: true}, {id: x, call: t.f}]}}]",
+            ["expression.unguarded"],
+        ),
+        (
+            "[{repeat: {max: 2, steps: [{if: index > 0, break: true}, {id: x, call: t.f}]}}, "
+            "{say: '${{ string(steps.x.output) }}'}]",
+            ["expression.unguarded"],
+        ),
+    ],
+)
+def test_break_and_continue_stand_in_loops_and_what_they_skip_may_be_absent(steps: str, found: list[str]) -> None:
+    source = f"hai: flow/v1\nname: a\nversion: 1\ntools: {{t: {{python: a.b}}}}\nsteps: {steps}\n"
+    assert [finding.code for finding in check_workflow(source.encode())] == found

@@ -391,3 +391,157 @@ def test_a_retry_goes_on_in_the_iteration_of_a_repeat_that_failed() -> None:
     assert set(play.open) == {"r[1]/b"}
     play.succeed("r[1]/b")
     assert set(play.open) == {"r[2]/a"}
+
+
+# --- break and continue -----------------------------------------------------------------------------------------------
+
+
+def looped(steps: str, **settings: object) -> str:
+    more = "".join(f", {name}: {value}" for name, value in settings.items())
+    return (
+        f"steps: [{{id: each, for_each: {{items: [a, b, c, d]{more}, steps: [{steps}]}}}}, {{id: after, call: t.g}}]\n"
+        "output: ${{ steps.each.output.map(i, i.status) }}"
+    )
+
+
+LOOK = '{id: look, call: t.f}, {if: steps.look.output == "hit", break: true}, {id: on, call: t.h}'
+
+
+def test_break_ends_the_loop_and_later_items_never_begin() -> None:
+    play = Play(looped(LOOK))
+    play.succeed("each[a]/look", "miss")
+    play.succeed("each[a]/on")
+    play.succeed("each[b]/look", "hit")
+    assert set(play.open) == {"after"}
+    play.succeed("after")
+    assert play.output == ["finished", "finished", "stopped", "stopped"]
+    play.replayed()
+
+
+def test_break_stops_the_items_that_run_at_once_and_undoes_nothing() -> None:
+    paid = (
+        '{id: pay, call: t.p, undo: {call: t.u}}, {id: look, call: t.f}, {if: steps.look.output == "hit", break: true}'
+    )
+    play = Play(looped(paid, max_parallel=3))
+    for key in "abc":
+        play.succeed(f"each[{key}]/pay")
+    play.succeed("each[b]/look", "hit")
+    assert set(play.open) == {"after"}
+    play.succeed("after")
+    assert play.output == ["stopped", "finished", "stopped", "stopped"]
+    assert not play.of(e.StepUndone)
+    play.replayed()
+
+
+def test_continue_skips_the_rest_of_one_item() -> None:
+    play = Play(looped('{if: item != "c", continue: true}, {id: work, call: t.f}', output="1"))
+    assert set(play.open) == {"each[c]/work"}
+    play.succeed("each[c]/work")
+    play.succeed("after")
+    assert play.output == ["finished"] * 4
+    assert [item["output"] for item in play.state.steps["each"].output] == [None, None, 1, None]
+
+
+def test_break_in_a_repeat_asks_no_condition_and_counts_its_round() -> None:
+    play = Play(
+        "steps: [{id: again, repeat: {max: 9, until: 'false', steps: "
+        "[{say: x}, {if: index == 2, break: true}, {say: y}]}}]\n"
+        "output: ${{ steps.again.output.count }}"
+    )
+    assert (play.status, play.output) == ("finished", 3)
+    play.replayed()
+
+
+def test_continue_in_a_repeat_goes_on_behind_the_condition() -> None:
+    play = Play(
+        "steps: [{id: again, repeat: {max: 9, until: index == 3, steps: "
+        "[{if: 'true', continue: true}, {call: t.f}]}}]\n"
+        "output: ${{ steps.again.output.count }}"
+    )
+    assert (play.status, play.output) == ("finished", 4)
+
+
+def test_break_leaves_blocks_and_handlers_and_their_finally_runs_first() -> None:
+    play = Play(
+        """
+        steps:
+          - id: each
+            for_each:
+              items: [a, b]
+              steps:
+                - parallel:
+                    one:
+                      - try:
+                          - fail: no
+                        catch:
+                          - steps: [{switch: [{default: true, steps: [{break: true}]}]}]
+                        finally: [{id: tidy, call: t.f}]
+                    two: [{id: slow, call: t.g}]
+                - {id: never, call: t.h}
+          - {id: after, call: t.g}
+        """
+    )
+    assert [path.rpartition("/")[2] for path in play.open] == ["tidy"]
+    play.succeed(next(iter(play.open)))
+    assert set(play.open) == {"after"}
+    play.replayed()
+
+
+def test_break_leaves_the_innermost_loop_only() -> None:
+    play = Play(
+        """
+        steps:
+          - for_each:
+              items: [a, b]
+              steps:
+                - repeat: {max: 3, steps: [{break: true}]}
+                - {id: work, call: t.f}
+        """
+    )
+    assert set(play.open) == {"for_each#1[a]/work"}
+    play.succeed("for_each#1[a]/work")
+    assert set(play.open) == {"for_each#1[b]/work"}
+
+
+def test_two_items_that_leave_at_once_end_the_loop_once() -> None:
+    play = Play(looped("{id: look, call: t.f, finally: [{id: tidy, call: t.u}]}, {break: true}", max_parallel=2))
+    play.succeed("each[a]/look")
+    play.succeed("each[b]/look")
+    play.succeed("each[a]/look/~finally/tidy")
+    for path in [path for path in play.open if path != "after"]:
+        play.succeed(path)
+    play.succeed("after")
+    assert play.status == "finished"
+    play.replayed()
+
+
+def test_a_loop_that_was_left_begins_no_further_item_when_a_retry_comes_by() -> None:
+    play = Play(
+        """
+        steps:
+          - id: all
+            try:
+              - id: each
+                for_each:
+                  items: [a, b, c]
+                  steps:
+                    - {id: pay, call: t.p, undo: {call: t.u}}
+                    - {if: item == "b", break: true}
+              - {id: last, call: t.l}
+        """
+    )
+    play.succeed("all/each[a]/pay")
+    play.succeed("all/each[b]/pay")
+    play.fail("all/last")
+    play.succeed("all/each[b]/pay/~undo")
+    play.succeed("all/each[a]/pay/~undo")
+    assert play.status == "failed"
+    play.retry()
+    began = []
+    while play.status == "running" and play.open:
+        path = next(iter(play.open))
+        began.append(path)
+        play.succeed(path)
+    assert play.status == "finished"
+    assert not [path for path in began if "[c]" in path]
+    play.replayed()

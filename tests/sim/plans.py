@@ -36,6 +36,7 @@ class _Author:
         self.random = random
         self.count = 0
         self.simple = self.chance(0.5)  # no loops and nothing to clean up: so that people, time and races stay common
+        self.looping = 0  # loops around here that can be left
         self.cleaning = 0  # lists that clean up around here: they ask nobody, wait for nothing and never return
 
     def document(self) -> dict[str, Any]:
@@ -66,6 +67,8 @@ class _Author:
             flat += [self.pick, self.ask, self.approve, self.wait]
         if self.chance(0.12):
             flat = [self.fail, self.broken] if self.cleaning else [self.fail, self.end, self.broken]
+        if self.looping and self.chance(0.1):
+            flat, depth = [self.leave], 0
         blocks = [self.switch, self.parallel, self.parallel]
         if not self.simple:
             blocks += [self.try_, self.try_, self.for_each, self.for_each, self.repeat]
@@ -73,15 +76,23 @@ class _Author:
         step = {"id": f"s{self.count}", **verb(depth)}
         if self.chance(0.1):
             step["if"] = self.random.choice(["size(state.log) > 0", "1 / state.zero > 0"])
-        if depth and self.chance(0.4) and not {"return", "fail"} & step.keys():
+        ends = not step.keys().isdisjoint(("return", "fail", "break", "continue"))
+        if depth and self.chance(0.4) and not ends:
             step["catch"] = self.clauses(depth - 1)
-        if not self.simple and self.chance(0.15) and self.cleaning < 3 and not {"return", "fail"} & step.keys():
+        if (
+            not self.simple
+            and self.chance(0.15)
+            and self.cleaning < 3
+            and not {"return", "fail", "break", "continue"} & step.keys()
+        ):
             step["finally"] = self.clean_up()
         return step
 
     def clean_up(self) -> list[dict[str, Any]]:
         self.cleaning += 1
+        looping, self.looping = self.looping, 0
         steps = self.steps(self.random.choice([0, 0, 0, 1]))[:2]
+        self.looping = looping
         self.cleaning -= 1
         return steps
 
@@ -150,6 +161,16 @@ class _Author:
     def end(self, depth: int) -> dict[str, Any]:
         return {"return": {"early": True}}
 
+    def leave(self, depth: int) -> dict[str, Any]:
+        return {self.random.choice(["break", "continue"]): True}
+
+    def body(self, depth: int) -> list[dict[str, Any]]:
+        """The steps of a loop, which they may leave."""
+        self.looping += 1
+        steps = self.steps(depth)[:2]
+        self.looping -= 1
+        return steps
+
     def switch(self, depth: int) -> dict[str, Any]:
         cases: list[dict[str, Any]] = [{"when": "size(state.log) > 1", "steps": self.steps(depth - 1)}]
         if self.chance(0.7):
@@ -166,7 +187,7 @@ class _Author:
 
     def for_each(self, depth: int) -> dict[str, Any]:
         loop: dict[str, Any] = {"as": f"item{self.count}", "items": list(range(self.random.randint(0, 4)))}
-        loop["steps"] = self.steps(depth - 1)[:2]
+        loop["steps"] = self.body(depth - 1)
         if self.chance(0.5):
             loop["steps"].insert(0, {"id": f"read_{loop['as']}", "say": f"${{{{ {loop['as']} }}}}"})
         if self.chance(0.6):
@@ -180,7 +201,7 @@ class _Author:
         return {"for_each": loop, **self.block()}
 
     def repeat(self, depth: int) -> dict[str, Any]:
-        loop: dict[str, Any] = {"max": self.random.randint(1, 3), "steps": self.steps(depth - 1)[:2]}
+        loop: dict[str, Any] = {"max": self.random.randint(1, 3), "steps": self.body(depth - 1)}
         if self.chance(0.6):
             condition = self.random.choice(["size(state.log) > 2", "index > 0", "1 / state.zero > 0"])
             loop[self.random.choice(["while", "until"])] = condition
