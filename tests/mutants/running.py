@@ -19,6 +19,7 @@ import importlib
 import json
 import os
 import py_compile
+import resource
 import shutil
 import signal
 import sys
@@ -47,6 +48,7 @@ PRELOADED: Final = (
 )  # fmt: skip
 TEST_SECONDS: Final = 60  # longer than any test takes that is chosen here, also on a machine with much to do
 RUN_SECONDS: Final = 300
+MEMORY_MAX: Final = 2 * 1024**3
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,8 @@ def _become_pytest(
     try:
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        with contextlib.suppress(ValueError, OSError):  # a bug that fills the memory fails, and takes nobody along
+            resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_MAX, MEMORY_MAX))
         with output.open("wb") as file:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)

@@ -97,7 +97,7 @@ fanout.bug(
 fanout.bug(
     "a place does not move",
     ("            self.seq += len(news.pieces)\n", ""),
-    by=f"{_FANOUT}::test_followers_in_two_processes_see_every_event_of_the_log_once_and_in_order",
+    by="tests/runtime/test_feeds.py::test_each_place_takes_all_that_is_new_to_it_and_nothing_else",
 )
 fanout.bug(
     "a stream that is open at a close waits for ever",
@@ -116,7 +116,7 @@ fanout.bug(
 fanout.bug(
     "a follower that leaves stays in its ring",
     ("            del ring.places[self]\n", ""),
-    by=f"{_FANOUT}::test_a_follower_that_is_dropped_leaves_its_place",
+    by="tests/runtime/test_feeds.py::test_a_feed_and_a_ring_stay_until_their_last_follower_has_gone",
 )
 fanout.bug(
     "a follower that is dropped leaves its place behind",
@@ -162,10 +162,6 @@ fanout.bug(
         "            if everything:\n                due",
         "            if everything or self._wake.is_set():\n                due",
     ),
-)
-fanout.bug(
-    "a poll that fails ends all polls",
-    ('                log.warning("poll_failed", error=str(error))\n', "                raise\n"),
 )
 fanout.bug(
     "hints are not heard",
@@ -562,11 +558,7 @@ committer.bug(
 committer.bug(
     "a run that was not looked for is unknown",
     ("return _unknown_run(hot) if hot.loaded_at >= ask.arrived else None", "return _unknown_run(hot)"),
-    by=(
-        f"{_COMMITTER}::test_another_tenant_is_told_that_there_is_no_such_run",
-        f"{_COMMITTER}::test_a_run_that_does_not_exist_is_404_and_may_start_later",
-        f"{_COMMITTER}::test_what_only_another_process_has_opened_can_be_answered_through_this_one",
-    ),
+    by="tests/runtime/test_streaming.py::test_a_run_is_unknown_only_to_what_was_asked_before_it_was_looked_for",
 )
 committer.bug(
     "another tenant's command is carried out",
@@ -584,7 +576,7 @@ committer.bug(
         "if landed or not hot.mine or draft.state.attempts.get(chunk.path) != chunk.attempt:",
         "if landed or not hot.mine:",
     ),
-    by=f"{_COMMITTER}::test_chunks_of_a_holder_that_was_fenced_off_are_dropped",
+    by="tests/runtime/test_streaming.py::test_pieces_of_an_attempt_that_is_not_open_are_dropped",
 )
 committer.bug(
     "chunks of a run that others hold are sent",
@@ -592,12 +584,12 @@ committer.bug(
         "if landed or not hot.mine or draft.state.attempts.get(chunk.path) != chunk.attempt:",
         "if landed or draft.state.attempts.get(chunk.path) != chunk.attempt:",
     ),
-    by=f"{_COMMITTER}::test_chunks_of_a_holder_that_was_fenced_off_are_dropped",
+    by="tests/runtime/test_streaming.py::test_pieces_of_a_run_that_was_lost_meanwhile_are_dropped",
 )
 committer.bug(
     "chunks that have landed are written again",
     ("if landed or not hot.mine or draft", "if not hot.mine or draft"),
-    by=f"{_COMMITTER}::test_after_a_commit_of_unknown_outcome_the_fence_is_raised_before_the_run_is_loaded",
+    by="tests/runtime/test_streaming.py::test_a_piece_is_written_once_however_often_it_is_sent",
 )
 committer.bug(
     "a chunk that is older than the state goes back in time",
@@ -623,24 +615,7 @@ committer.bug(
 committer.bug(
     "who looks on stops who writes",
     ('            log.error("publishing_failed", run_id=str(hot.id), exc_info=error)\n', "            raise\n"),
-    by=(
-        f"{_FANOUT}::test_an_encoder_that_fails_ends_its_own_streams_and_no_commit",
-        f"{_FANOUT}::test_a_place_is_told_of_news_and_one_that_fails_keeps_nobody_from_them",
-    ),
-)
-committer.bug(
-    "a fault in one run's decision stops its lane",
-    (
-        "            except Exception as error:\n"
-        "                hot.asks.popleft()\n"
-        "                self._undecidable(hot, ask, error)\n"
-        "                continue\n",
-        "            except LookupError as error:\n"
-        "                hot.asks.popleft()\n"
-        "                self._undecidable(hot, ask, error)\n"
-        "                continue\n",
-    ),
-    by=f"{_COMMITTER}::test_a_fault_in_one_decision_does_not_stop_the_lane",
+    by="tests/runtime/test_promises.py::test_who_looks_on_stops_nobody_who_writes",
 )
 committer.bug(
     "a run that others have moved while a batch was in flight is not loaded",
@@ -692,12 +667,12 @@ committer.bug(
 committer.bug(
     "what a decision cuts off may still be written",
     ("            cut=draft.cut,\n", ""),
-    by=f"{_COMMITTER}::test_chunks_of_a_holder_that_was_fenced_off_are_dropped",
+    by="tests/runtime/test_promises.py::test_a_decision_that_cuts_an_attempt_off_raises_the_fence",
 )
 committer.bug(
     "a run that waits for time is never due",
     ("wake_at=None if due is None else values.instant(due),", "wake_at=None,"),
-    by=f"{_COMMITTER}::test_what_was_due_while_nobody_worked_is_committed_before_an_answer_within_the_bounds_of_a_commit",
+    by="tests/runtime/test_promises.py::test_a_run_that_waits_for_time_is_due_then",
 )
 committer.bug(
     "a stop forgets what was asked before it",
@@ -708,7 +683,7 @@ committer.bug(
         "        except TimeoutError:",
         "                pass\n        except TimeoutError:",
     ),
-    by="tests/runtime/test_service.py",
+    by="tests/runtime/test_promises.py::test_what_was_asked_before_a_stop_is_committed_and_answered",
 )
 committer.bug(
     "who was not answered at a stop waits for ever",
@@ -716,7 +691,7 @@ committer.bug(
         "            if not answer.done():\n                answer.set_exception(",
         "            if False:\n                answer.set_exception(",
     ),
-    by="tests/runtime/test_service.py",
+    by="tests/runtime/test_promises.py::test_who_can_not_be_answered_before_a_stop_ends_is_told_so",
 )
 committer.bug(
     "what this process holds is evicted from its cache",
@@ -772,6 +747,7 @@ worker.bug(
 worker.bug(
     "a heart beats for a stuck loop",
     ("stuck = sent - self._worked > self._config.lease_seconds / 2", "stuck = False"),
+    by="tests/runtime/test_silence.py::test_a_loop_that_is_stuck_loses_its_lease",
 )
 worker.bug(
     "a lease is safe up to its very end",
@@ -779,6 +755,7 @@ worker.bug(
         "return time.monotonic() < self._lease_until - self._config.heartbeat_seconds",
         "return time.monotonic() < self._lease_until",
     ),
+    by="tests/runtime/test_silence.py::test_nothing_is_begun_in_the_last_heartbeat_of_a_lease",
 )
 worker.bug(
     "a lease counts from the answer to its renewal",
@@ -854,6 +831,7 @@ worker.bug(
         "            if task is None or task.cancelling() or in_cleanup(path):\n",
         "            if task is None or task.cancelling():\n",
     ),
+    by="tests/runtime/test_performing.py::test_a_stop_leaves_alone_what_cleans_up",
 )
 worker.bug(
     "a stop tears an attempt out of its own cleaning up",
@@ -861,14 +839,17 @@ worker.bug(
         "            if task is None or task.cancelling() or in_cleanup(path):\n",
         "            if task is None or in_cleanup(path):\n",
     ),
+    by="tests/runtime/test_performing.py::test_a_stop_tells_an_effect_once_and_lets_it_tidy_up",
 )
 worker.bug(
     "a long stretch of decisions is not gone on with",
     ("            self.committer.tell(hot, c.Continue())\n", "            pass\n"),
+    by="tests/runtime/test_performing.py::test_a_stretch_of_decisions_that_is_longer_than_one_commit_is_gone_on_with",
 )
 worker.bug(
     "timers of held runs do not fire",
     ("                    self.committer.tell(hot, c.TimerFired())\n", "                    pass\n"),
+    by="tests/runtime/test_performing.py::test_the_timers_of_a_run_fire_while_it_is_held",
 )
 worker.bug(
     "an effect that raises hangs its run",
@@ -876,6 +857,7 @@ worker.bug(
         '            log.warning("tool_raised", run_id=str(hot.id), path=path, exc_info=error)\n            return',
         "            raise\n            return",
     ),
+    by="tests/runtime/test_performing.py::test_a_fault_of_ours_fails_the_step_and_hangs_no_run",
 )
 worker.bug(
     "the text that was streamed last is not written",
@@ -887,6 +869,7 @@ worker.bug(
 worker.bug(
     "chunks of a message begin to count anew",
     ("            message.chunks += len(chunks)\n", ""),
+    by="tests/runtime/test_performing.py::test_the_pieces_of_a_text_are_counted_through",
 )
 worker.bug(
     "a text in one piece becomes one chunk of any size",
@@ -906,7 +889,7 @@ worker.bug(
 worker.bug(
     "a retry after a while comes at once",
     ("int(error.retry_after * 1000)", "int(error.retry_after)"),
-    by=("tests/steps/test_python.py", _WORKER),
+    by="tests/runtime/test_performing.py::test_what_a_tool_says_of_its_failure_is_reported_with_its_pause_in_milliseconds",
 )
 
 # --- the clock --------------------------------------------------------------------------------------------------------

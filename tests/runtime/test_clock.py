@@ -97,6 +97,12 @@ def test_a_second_in_which_the_databases_clock_was_an_hour_ahead_is_over_with_it
     assert world.known == world.true - 1
 
 
+def test_time_passes_between_two_readings() -> None:
+    clock = Clock()
+    clock.read(EPOCH, 1.0, 2.0)
+    assert [clock.at(2.0), clock.at(2.25), clock.at(5.0)] == [EPOCH, EPOCH + 250, EPOCH + 3000]
+
+
 def test_nothing_is_known_before_the_first_reading() -> None:
     assert Clock().at(time.monotonic()) == 0
 

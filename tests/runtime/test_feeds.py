@@ -21,7 +21,7 @@ from tests.runtime.conftest import ASKING, Connection, Make, start, state_of
 from tests.support.ledger import log_of
 from tests.support.waiting import until
 
-NEVER = 1000.0
+NEVER = 60.0  # longer than any test waits
 PROFILE = Profile(dialect="log")
 OTHER = Profile(dialect="log", client_tools=frozenset({"x"}))
 
@@ -47,9 +47,8 @@ def seqs(of: Place) -> list[int]:
     return [piece.seq for piece in of.take().pieces]
 
 
-def alone(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process hears no hints, and its poll never comes."""
-    runtime.fanout.config = FanoutConfig(poll_seconds=NEVER)
+def deaf(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process hears no hints."""
     monkeypatch.setattr(runtime.fanout, "hint", lambda payload: None)
 
 
@@ -148,8 +147,8 @@ async def test_a_feed_and_a_ring_stay_until_their_last_follower_has_gone(make: M
 async def test_a_feed_reads_all_that_others_have_committed_page_by_page(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a, b = await make(), await make()
-    alone(b, monkeypatch)
+    a, b = await make(), await make(poll_seconds=NEVER)
+    deaf(b, monkeypatch)
     monkeypatch.setattr(fanout, "READ_ROWS", 1)
     run_id = (await start(a, ASKING)).run_id
     mine = await place(b, run_id)
@@ -164,8 +163,8 @@ async def test_a_feed_reads_all_that_others_have_committed_page_by_page(
 async def test_what_is_asked_for_while_a_feed_reads_is_read_as_well(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a, b = await make(), await make()
-    alone(b, monkeypatch)
+    a, b = await make(), await make(poll_seconds=NEVER)
+    deaf(b, monkeypatch)
     run_id = (await start(a, ASKING)).run_id
     await place(b, run_id)
     feed, real, reads = b.fanout._feeds[run_id], runs.read_log, 0
@@ -217,11 +216,11 @@ async def test_a_read_or_a_poll_that_fails_is_followed_by_another(make: Make, mo
 async def test_a_hint_makes_a_feed_read_and_after_a_lost_connection_all_of_them(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a, b = await make(), await make()
+    a, b = await make(), await make(poll_seconds=NEVER)
     hint = b.fanout.hint
     run_id = (await start(a, ASKING)).run_id
     await place(b, run_id)
-    alone(b, monkeypatch)
+    deaf(b, monkeypatch)
     for number, payload in enumerate((f"nonsense,{run_id}", EVERYTHING)):
         await pause(a, run_id, number)
         last = (await state_of(a, run_id)).seq
@@ -264,8 +263,8 @@ async def test_who_follows_a_run_that_had_ended_sees_what_a_retry_brought(make: 
 async def test_a_follower_that_has_seen_more_than_its_feed_makes_it_read(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a, b = await make(), await make()
-    alone(b, monkeypatch)
+    a, b = await make(), await make(poll_seconds=NEVER)
+    deaf(b, monkeypatch)
     run_id = (await start(a, ASKING)).run_id
     before = await state_of(b, run_id)
     mine = await place(b, run_id)

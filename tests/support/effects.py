@@ -94,6 +94,18 @@ async def gated(context: Context) -> str:
 
 
 @tool
+async def tidying(context: Context) -> str:
+    """Begins, and when it is told to end, tidies up until the test opens the gate."""
+    begun.append((context.run_id, context.path, context.attempt))
+    try:
+        await gate.wait()
+    except asyncio.CancelledError:
+        begun.append((context.run_id, "tidying up", context.attempt))
+        await gate.wait()
+    return "tidied up"
+
+
+@tool
 async def stubborn() -> None:
     """Goes on for a while after it was told to end."""
     try:

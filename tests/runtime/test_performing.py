@@ -1,0 +1,93 @@
+"""What a worker does for the runs that it holds: time, long stretches, faults, text, and what a stop leaves alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.errors import StepError
+from hai_flow.runtime import LOCAL_TENANT
+from hai_flow.runtime.worker import _failed
+from tests.runtime.conftest import ECHO, TEXT, TOOLS, Connection, Make, is_now, start, state_of
+from tests.support import effects
+from tests.support.ledger import log_of
+from tests.support.waiting import until
+
+STOP = c.Stop(by="user:local")
+
+
+async def test_a_stretch_of_decisions_that_is_longer_than_one_commit_is_gone_on_with(make: Make) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, "steps:\n  - repeat: {max: 500, steps: [{say: hi}]}\n")).run_id
+    await until(lambda: is_now(runtime, run_id, "finished"))
+
+
+async def test_the_timers_of_a_run_fire_while_it_is_held(make: Make) -> None:
+    runtime = await make(performs=True)
+    body = TOOLS + (
+        "steps:\n  - parallel:\n      held: [{id: held, call: fx.gated}]\n"
+        "      timed: [{wait: {for: 1s}}, {id: behind, say: now}]\n"
+    )
+    run_id = (await start(runtime, body)).run_id
+
+    async def said() -> bool:
+        steps = (await state_of(runtime, run_id)).steps
+        return any(path.endswith("/behind") and step.status == "finished" for path, step in steps.items())
+
+    await until(said)
+    assert not effects.gate.is_set()
+
+
+async def test_a_fault_of_ours_fails_the_step_and_hangs_no_run(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = await make(performs=True)
+    monkeypatch.setattr(type(runtime.registry), "runner_of", lambda self, step: 1 / 0)
+    run_id = (await start(runtime, ECHO)).run_id
+    await until(lambda: is_now(runtime, run_id, "failed"))
+    error = (await state_of(runtime, run_id)).error
+    assert error is not None
+    assert "ZeroDivisionError" in error.message
+
+
+async def test_the_pieces_of_a_text_are_counted_through(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, TEXT)).run_id
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    events = await log_of(eye, run_id)
+    pieces = [event for event in events if isinstance(event, e.MessageChunk)]
+    assert [piece.n for piece in pieces] == list(range(len(pieces)))
+    assert len(pieces) > 1
+
+
+async def test_a_stop_tells_an_effect_once_and_lets_it_tidy_up(make: Make) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, TOOLS + "steps:\n  - {id: work, call: fx.tidying}\n")).run_id
+    await until(lambda: effects.begun)
+    await runtime.committer.submit(run_id, LOCAL_TENANT, STOP)
+    await until(lambda: len(effects.begun) == 2)
+    hot = runtime.committer.peek(run_id)
+    assert hot is not None
+    runtime.committer.refresh(run_id)
+    await runtime.committer.settled([hot])
+    effects.gate.set()
+    await until(lambda: is_now(runtime, run_id, "stopped"))
+    assert (await state_of(runtime, run_id)).steps["work"].output == "tidied up"
+
+
+async def test_a_stop_leaves_alone_what_cleans_up(make: Make) -> None:
+    runtime = await make(performs=True)
+    body = TOOLS + ("steps:\n  - id: block\n    try: [{fail: no}]\n    finally: [{id: clean, call: fx.gated}]\n")
+    run_id = (await start(runtime, body)).run_id
+    await until(lambda: effects.begun)
+    await runtime.committer.submit(run_id, LOCAL_TENANT, STOP)
+    effects.gate.set()
+    await until(lambda: is_now(runtime, run_id, "stopped"))
+    assert (await state_of(runtime, run_id)).steps["block/~finally/clean"].output == "through the gate"
+
+
+def test_what_a_tool_says_of_its_failure_is_reported_with_its_pause_in_milliseconds() -> None:
+    told = _failed("a", 2, StepError("Slow down.", code="llm.rate_limited", retriable=True, data=[1], retry_after=2.5))
+    assert told == c.StepFailed(
+        path="a", attempt=2, code="llm.rate_limited", message="Slow down.", retriable=True, data=[1], retry_after=2500
+    )
+    assert _failed("a", 1, StepError("No.")).retry_after is None

@@ -1,0 +1,101 @@
+"""What becomes of a streamed piece of text: it is written once, while its attempt is open and its run is held."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.errors import Rejected
+from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.committer import Chunk, Hot, Outcome
+from hai_flow.store import runs
+from tests.runtime.conftest import ASKING, GATED, Connection, Make, start
+from tests.support import effects
+from tests.support.ledger import log_of
+from tests.support.waiting import until
+
+
+async def held(runtime: Runtime) -> Hot:
+    """A run that the process holds, with the attempt 1 of its step `wait` begun."""
+    run_id = (await start(runtime, GATED)).run_id
+    await until(lambda: effects.begun)
+    hot = runtime.committer.peek(run_id)
+    assert hot is not None
+    assert hot.mine
+    return hot
+
+
+async def pieces(eye: Connection, run_id: UUID) -> list[tuple[int, str]]:
+    return [(event.n, event.content) for event in await log_of(eye, run_id) if isinstance(event, e.MessageChunk)]
+
+
+async def streamed(runtime: Runtime, hot: Hot, *chunks: Chunk) -> None:
+    """Say that, and wait until nothing of it is on its way."""
+    runtime.committer.stream(hot, chunks)
+    await runtime.committer.settled([hot])
+
+
+async def test_a_piece_is_written_once_however_often_it_is_sent(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    hot = await held(runtime)
+    a, b, again = (Chunk("m", "wait", 1, n, text) for n, text in ((0, "a"), (1, "b"), (0, "A")))
+    await streamed(runtime, hot, a)
+    await streamed(runtime, hot, again, a, b)
+    assert await pieces(eye, hot.id) == [(0, "a"), (1, "b")]
+    events = await log_of(eye, hot.id)
+    assert sum(isinstance(event, e.MessageStarted) for event in events) == 1
+    assert [event.at for event in events] == sorted(event.at for event in events)
+
+
+async def test_pieces_of_an_attempt_that_is_not_open_are_dropped(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    hot = await held(runtime)
+    await streamed(runtime, hot, Chunk("m", "wait", 2, 0, "early"), Chunk("m", "elsewhere", 1, 0, "strange"))
+    assert await pieces(eye, hot.id) == []
+
+
+async def test_pieces_of_a_run_that_was_lost_meanwhile_are_dropped(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    hot = await held(runtime)
+    hot.chunks.append(Chunk("m", "wait", 1, 0, "late"))
+    hot.mine = False  # as a heartbeat says that comes before its lane
+    await runtime.committer.submit(hot.id, LOCAL_TENANT, c.Pause(by="user:local"))
+    assert await pieces(eye, hot.id) == []
+
+
+async def test_a_run_is_unknown_only_to_what_was_asked_before_it_was_looked_for(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = await make(), await make()
+    run_id, real = uuid4(), runs.load_runs
+    looked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(*given: Any) -> dict[UUID, runs.Loaded]:
+        found = await real(*given)
+        if run_id in given[1] and not looked.is_set():
+            looked.set()
+            await go_on.wait()
+        return found
+
+    async def paused() -> Outcome | int:
+        try:
+            return await a.committer.submit(run_id, LOCAL_TENANT, c.Pause(by="user:local"))
+        except Rejected as rejected:
+            return rejected.status
+
+    monkeypatch.setattr(runs, "load_runs", slow)
+    before = asyncio.create_task(paused())
+    await looked.wait()
+    await start(b, ASKING, run_id=run_id)
+    behind = asyncio.create_task(paused())
+    await asyncio.sleep(0)
+    go_on.set()
+    await before
+    found = await behind
+    assert isinstance(found, Outcome)
+    assert found.status == "paused"
