@@ -154,8 +154,8 @@ approval.bug(
 approval.bug(
     "values that do not fit the form are taken",
     (
-        "chosen = _valid(opened, form, form.with_defaults({} if chosen is None else chosen))",
-        "chosen = form.with_defaults({} if chosen is None else chosen)",
+        "chosen = _valid(opened, form, form.with_defaults({} if given is None else given))",
+        "chosen = form.with_defaults({} if given is None else given)",
     ),
 )
 approval.bug(

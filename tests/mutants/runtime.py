@@ -496,7 +496,7 @@ committer.bug(
 committer.bug(
     "half of a batch that was refused is forgotten",
     ("return [_Batch(drafts[:middle]), _Batch(drafts[middle:])]", "return [_Batch(drafts[:middle])]"),
-    by=f"{_COMMITTER}::test_a_result_that_the_database_refuses_needs_attention_while_all_others_go_on",
+    by=f"{_COMMITTER}::test_a_run_that_the_database_refuses_is_alone_in_it",
 )
 committer.bug(
     "a run that has lost three times is never taken alone",
@@ -506,7 +506,7 @@ committer.bug(
 committer.bug(
     "a decision is taken alone as if it were fresh for ever",
     ("                hot.loaded_at = min(hot.loaded_at, began)\n", ""),
-    by=f"{_COMMITTER}::test_who_lost_three_times_takes_the_run_alone_and_wins",
+    by="tests/runtime/test_freshness.py::test_commands_that_lost_come_again_in_their_order_and_what_was_taken_alone_grows_old",
 )
 committer.bug(
     "who lost decides again on the state that lost",
@@ -524,20 +524,17 @@ committer.bug(
 committer.bug(
     "the commands of an entry that lost come back in the other order",
     ("        hot.asks.extendleft(reversed(draft.asks))\n", "        hot.asks.extendleft(draft.asks)\n"),
-    by=f"{_COMMITTER}::test_many_commands_for_one_run_from_three_processes_all_land_in_one_gapless_log",
+    by="tests/runtime/test_freshness.py::test_commands_that_lost_come_again_in_their_order_and_what_was_taken_alone_grows_old",
 )
 committer.bug(
     "the chunks of an entry that lost are forgotten",
     ("        hot.chunks.extendleft(reversed(draft.chunks))\n", ""),
-    by=(
-        f"{_COMMITTER}::test_chunks_that_others_wrote_in_between_are_folded_before_a_decision",
-        f"{_COMMITTER}::test_chunks_of_a_holder_that_was_fenced_off_are_dropped",
-    ),
+    by="tests/runtime/test_streaming.py::test_pieces_that_lost_by_an_old_fence_are_sent_again_under_the_new_one",
 )
 committer.bug(
     "a refusal is given from a state that may be stale",
     ("            return rejected if fresh else None\n", "            return rejected\n"),
-    by=f"{_COMMITTER}::test_a_refusal_is_based_on_what_others_have_committed",
+    by="tests/runtime/test_freshness.py::test_an_answer_to_what_another_process_has_just_asked_is_taken",
 )
 committer.bug(
     "already so is said from a state that may be stale",
@@ -545,15 +542,12 @@ committer.bug(
         "return self._outcome(hot, decision, draft.state, True) if fresh else None",
         "return self._outcome(hot, decision, draft.state, True)",
     ),
-    by=(
-        f"{_COMMITTER}::test_what_only_another_process_has_opened_can_be_answered_through_this_one",
-        f"{_COMMITTER}::test_a_refusal_is_based_on_what_others_have_committed",
-    ),
+    by="tests/runtime/test_freshness.py::test_what_another_process_has_undone_is_not_so_already",
 )
 committer.bug(
     "a state proves fresh what came after it was loaded",
     ("fresh = draft.decides or hot.loaded_at >= ask.arrived or not hot.exists", "fresh = True"),
-    by=f"{_COMMITTER}::test_a_refusal_is_based_on_what_others_have_committed",
+    by="tests/runtime/test_freshness.py::test_an_answer_to_what_another_process_has_just_asked_is_taken",
 )
 committer.bug(
     "a run that was not looked for is unknown",
@@ -657,7 +651,7 @@ committer.bug(
 committer.bug(
     "a retry takes the slot that it needs from nobody",
     ('                fields["take_slot"] = _slot_of(hot)\n', "                pass\n"),
-    by=f"{_COMMITTER}::test_a_second_run_of_a_busy_thread_is_refused_and_so_is_a_retry",
+    by="tests/runtime/test_freshness.py::test_a_run_that_is_retried_has_its_thread_for_itself_again",
 )
 committer.bug(
     "a run that is busy is due by its timers too",
@@ -801,7 +795,7 @@ worker.bug(
         "            if path not in hot.tasks:\n                self._begin(hot, path, attempt)",
         "            if True:\n                self._begin(hot, path, attempt)",
     ),
-    by=f"{_WORKER}::test_more_attempts_than_slots_wait_and_all_are_performed_once",
+    by="tests/runtime/test_performing.py::test_the_timers_of_a_run_fire_while_it_is_held",
 )
 worker.bug(
     "an attempt that is closed goes on",
@@ -811,6 +805,7 @@ worker.bug(
         "                    performing.task.cancel()",
         "                del hot.tasks[path]",
     ),
+    by="tests/runtime/test_freshness.py::test_a_run_that_is_retried_has_its_thread_for_itself_again",
 )
 worker.bug(
     "a run that others hold is performed on",

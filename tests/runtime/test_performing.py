@@ -37,6 +37,7 @@ async def test_the_timers_of_a_run_fire_while_it_is_held(make: Make) -> None:
 
     await until(said)
     assert not effects.gate.is_set()
+    assert len(effects.begun) == 1, "what is being performed is not begun again with each commit"
 
 
 async def test_a_fault_of_ours_fails_the_step_and_hangs_no_run(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

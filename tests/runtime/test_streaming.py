@@ -52,6 +52,14 @@ async def test_a_piece_is_written_once_however_often_it_is_sent(make: Make, eye:
     assert [event.at for event in events] == sorted(event.at for event in events)
 
 
+async def test_pieces_that_lost_by_an_old_fence_are_sent_again_under_the_new_one(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    hot = await held(runtime)
+    hot.fence -= 1  # as if it had been raised, and the load that tells so were still on its way
+    await streamed(runtime, hot, Chunk("m", "wait", 1, 0, "a"))
+    assert await pieces(eye, hot.id) == [(0, "a")]
+
+
 async def test_pieces_of_an_attempt_that_is_not_open_are_dropped(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     hot = await held(runtime)
