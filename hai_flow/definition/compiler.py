@@ -209,6 +209,8 @@ class _Compiler(Verbs, Triggers):
             case "switch":
                 return _record(case={})
             case "parallel":
+                if type(draft.fields.get("join")) is int:
+                    return _record(winners={"type": "array", "items": _TEXT})
                 return _record(winner={})
             case "repeat":
                 return _record(count={"type": "integer"})
@@ -323,7 +325,7 @@ class _Compiler(Verbs, Triggers):
                 for steps in draft.blocks.values():
                     self._compile_list(steps, names)
                 branches = tuple((name, steps[0].path) for name, steps in draft.blocks.items() if steps)
-                return plan.Parallel(branches, draft.fields.get("join", "all"))
+                return plan.Parallel(branches, self._join(draft))
             case "try":
                 self._compile_list(draft.blocks[""], names)
                 return plan.Try(draft.blocks[""][0].path)
@@ -333,6 +335,15 @@ class _Compiler(Verbs, Triggers):
                 return self._repeat(draft, names)
             case _:
                 return self.verb(draft, names)
+
+    def _join(self, draft: Draft) -> Any:
+        join, count = draft.fields.get("join", "all"), len(draft.fields["parallel"])
+        if join in ("all", "any") if isinstance(join, str) else (type(join) is int and 1 <= join <= count):
+            return join
+        found = join if type(join) is int else kind_of(join)
+        message = f"expected `all`, `any` or a number from 1 to {count}, as there are branches, found {found}"
+        self.reader.error((*draft.at, "join"), "parallel.join", message)
+        return "all"
 
     def _switch(self, draft: Draft, names: Names) -> plan.Verb:
         cases: list[tuple[CompiledExpression | None, str]] = []

@@ -253,7 +253,7 @@ class SwitchShape(_BlockShape):
 
 class ParallelShape(_BlockShape):
     parallel: dict[str, Any] = Field(min_length=2, max_length=64)
-    join: Literal["all", "any"] = "all"
+    join: Any = "all"
 
 
 class TryShape(_BlockShape):

@@ -144,7 +144,7 @@ def _ends(step: Draft) -> bool:
             return always_ends(bodies[0]) if bodies else False
         case "parallel":
             ends = [always_ends(steps) for steps in bodies]
-            return all(ends) if step.fields.get("join") == "any" else any(ends)
+            return any(ends) if step.fields.get("join", "all") == "all" else all(ends)
         case "switch":
             cases = step.fields.get("switch", ())
             has_default = bool(cases) and isinstance(cases[-1], Mapping) and "default" in cases[-1]

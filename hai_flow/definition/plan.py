@@ -324,10 +324,15 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """Branch name -> path of its first step, in written order."""
+    """Branch name -> path of its first step, in written order. `join`: how many have to finish; `any` is the first."""
 
     branches: tuple[tuple[str, str], ...]
-    join: Literal["all", "any"] = "all"
+    join: Literal["all", "any"] | int = "all"
+
+    @property
+    def wanted(self) -> int | None:
+        """How many branches end the block by finishing; None where all of them have to."""
+        return {"all": None, "any": 1}[self.join] if isinstance(self.join, str) else self.join
 
 
 @dataclass(frozen=True, slots=True)

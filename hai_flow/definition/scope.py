@@ -184,8 +184,8 @@ def _frame_reason(frame: Frame) -> str | None:
         return f"it is in a handler ({owner.id if owner else 'of the document'}/{frame.body})"
     if owner.verb == "switch":
         return f"it is in a case of the switch `{owner.id}`"
-    if owner.verb == "parallel" and owner.fields.get("join") == "any":
-        return f"another branch of `{owner.id}` may have won"
+    if owner.verb == "parallel" and owner.fields.get("join", "all") != "all":
+        return f"other branches of `{owner.id}` may have won"
     if "while" in owner.params:
         return f"the loop `{owner.id}` may not run at all"
     if "if" in owner.fields:

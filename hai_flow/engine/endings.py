@@ -249,11 +249,18 @@ def iteration_around(draft: Draft, step: Step) -> Step:
 def _branch_ended(draft: Draft, parallel: Step, branch: str) -> None:
     assert isinstance(parallel.verb, Parallel)
     draft.emit(e.BranchEnded, path=parallel.path, branch=branch)
-    joined = draft.state.steps[parallel.path]
-    if parallel.verb.join == "any" and joined.winner is not None:
-        end(draft, parallel, Ending("finished", {"winner": joined.winner}, reason=f"branch {joined.winner} won"))
+    joined, wanted = draft.state.steps[parallel.path], parallel.verb.wanted
+    won = _finished_branches(draft, parallel, joined)[:wanted]
+    if wanted is not None and len(won) >= wanted:
+        output = {"winner": won[0]} if parallel.verb.join == "any" else {"winners": won}
+        end(draft, parallel, Ending("finished", output, reason=f"branch {', '.join(won)} won"))
     elif joined.left == 0:
         finish(draft, parallel, {"winner": None})
+
+
+def _finished_branches(draft: Draft, parallel: Step, joined: StepState) -> list[str]:
+    """The branches that have finished, the first first; not those that run again since a Retry."""
+    return [name for name in joined.winners if not is_open_inside(draft, f"{parallel.path}/{name}")]
 
 
 # --- a step fails -----------------------------------------------------------------------------------------------------
@@ -370,10 +377,12 @@ def _replacing(draft: Draft, path: str, error: e.Error) -> e.Error:
 
 def _branch_failed(draft: Draft, parallel: Step, branch: str, error: e.Error) -> None:
     assert isinstance(parallel.verb, Parallel)
-    if parallel.verb.join == "any" and error.code != UNDO_FAILED:
+    joined, wanted = draft.state.steps[parallel.path], parallel.verb.wanted
+    if wanted is not None and len(joined.winners) < wanted and error.code != UNDO_FAILED:
         draft.emit(e.BranchEnded, path=parallel.path, branch=branch, failed=True)
         joined = draft.state.steps[parallel.path]
-        if joined.dropped < joined.left:
+        finished = len(_finished_branches(draft, parallel, joined))
+        if finished + joined.left - joined.dropped >= wanted:
             return
     end(draft, parallel, Ending("failed", error=error, reason=f"branch {branch} failed"))
 

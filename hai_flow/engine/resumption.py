@@ -79,14 +79,22 @@ def _is_settled(plan: Plan, state: RunState, path: str) -> bool:
             continue
         if isinstance(step.verb, Iteration) and state.steps[step.path].status != "finished":
             return True
-        if around.winner not in (None, step.body) and _is_race(plan, path):
+        if _has_lost(plan, path, around, step.body):
             return True
     return False
 
 
-def _is_race(plan: Plan, path: str) -> bool:
+def _winners(verb: Parallel, known: StepState) -> tuple[str, ...]:
+    """The branches that have won the race; none where it goes on, or is none."""
+    wanted = verb.wanted
+    return () if wanted is None or len(known.winners) < wanted else known.winners[:wanted]
+
+
+def _has_lost(plan: Plan, path: str, known: StepState, branch: str) -> bool:
+    """Whether the step at `path` is a race that other branches have won."""
     verb = standing_at(plan, path).verb
-    return isinstance(verb, Parallel) and verb.join == "any"
+    won = _winners(verb, known) if isinstance(verb, Parallel) else ()
+    return bool(won) and branch not in won
 
 
 @dataclass(slots=True, frozen=True)
@@ -167,8 +175,8 @@ class _Walk:
         elif isinstance(verb, Try | Iteration) and (known.verb or not step.path):
             self.list_done(verb.first, frontier)
         elif isinstance(verb, Parallel) and known.verb:
-            won = known.winner if verb.join == "any" else None  # a race that is over goes on in the branch that won
-            wanted = [first for name, first in verb.branches if won in (None, name)]
+            won = _winners(verb, known)  # a race that is over goes on in the branches that won
+            wanted = [first for name, first in verb.branches if not won or name in won]
             going_on = [first for first in wanted if not self.list_done(first, frontier)]
             frontier.branches[step.path] = len(going_on)
         elif isinstance(verb, Repeat) and known.loop is not None and known.loop.last >= 0:

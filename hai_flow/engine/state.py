@@ -125,8 +125,8 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     `timeout` is that of a block, kept so that a Retry can start its clock anew. `handler` is the list inside it that
     goes on, or went on last; `handled` says that a `catch` took its error, `caught` that one has begun, `cleaned` that
     its `finally` has begun; `done` is its status before its own `finally` failed it. Of a parallel step: `left` counts
-    the branches that have not finished, `dropped` those of them that failed out of a `join: any`. `received`: the
-    signals that a `wait_for` has taken.
+    the branches that have not finished, `dropped` those of them that failed out of a race, `winners` those
+    that finished, the first first. `received`: the signals that a `wait_for` has taken.
     """
 
     status: StepStatus
@@ -157,7 +157,7 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     case: int | None = None
     left: int = 0
     dropped: int = 0
-    winner: str | None = None
+    winners: tuple[str, ...] = ()
 
     @property
     def next_attempt(self) -> int:
@@ -1070,10 +1070,11 @@ def _step_stopped(state: RunState, event: e.StepStopped) -> RunState:
 
 def _branch_ended(state: RunState, event: e.BranchEnded) -> RunState:
     step = state.steps[event.path]
+    others = tuple(each for each in step.winners if each != event.branch)
     if event.failed:
-        return _next(state, event, steps=_step(state, event.path, dropped=step.dropped + 1))
-    winner = step.winner or event.branch
-    return _next(state, event, steps=_step(state, event.path, left=step.left - 1, winner=winner))
+        return _next(state, event, steps=_step(state, event.path, dropped=step.dropped + 1, winners=others))
+    won = step.winners if event.branch in step.winners else (*others, event.branch)
+    return _next(state, event, steps=_step(state, event.path, left=step.left - 1, winners=won))
 
 
 # --- folds: what people see ---------------------------------------------------------------------------------------

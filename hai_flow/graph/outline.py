@@ -260,6 +260,8 @@ def _notes(raw: Mapping[str, Json], verb: str, value: Json) -> Iterator[str]:
         yield f"tools {', '.join(value['tools'])}"
     if verb == "for_each":
         yield from _spread(value)
+    if type(raw.get("join")) is int:
+        yield f"the first {raw['join']} branches to finish win"
     if raw.get("join") == "any":
         yield "the first branch to finish wins"
     effort = [f"{key} {text}" for key, text in _effort(raw)]

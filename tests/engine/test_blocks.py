@@ -224,3 +224,55 @@ def test_the_turn_stays_open_for_a_timer_that_is_near_and_ends_for_one_that_is_n
     play = Play("steps: [{wait: {for: 30s}}, {say: hi}]")
     play.advance(30 * SECOND)
     assert (play.status, len(play.of(e.TurnStarted))) == ("finished", 1)
+
+
+# --- as many branches as are wanted -----------------------------------------------------------------------------------
+
+TWO_OF_THREE = """
+steps:
+  - id: p
+    parallel:
+      a: [{id: x, call: t.a, undo: {call: t.u}}]
+      b: [{id: y, call: t.b}]
+      c: [{id: z, call: t.c}]
+    join: 2
+  - {id: after, call: t.d}
+output: ${{ steps.p.output }}
+"""
+
+
+def test_a_parallel_goes_on_when_as_many_branches_as_it_wants_have_finished() -> None:
+    play = Play(TWO_OF_THREE)
+    play.succeed("p/c/z")
+    assert set(play.open) == {"p/a/x", "p/b/y"}
+    play.succeed("p/a/x")
+    assert set(play.open) == {"after"}
+    assert play.state.steps["p/b/y"].status == "stopped"
+    play.succeed("after")
+    assert play.output == {"winners": ["c", "a"]}
+    assert not play.of(e.StepUndone)
+    play.replayed()
+
+
+def test_branches_may_fail_while_enough_are_left() -> None:
+    play = Play(TWO_OF_THREE)
+    play.fail("p/b/y")
+    assert set(play.open) == {"p/a/x", "p/c/z"}
+    play.fail("p/c/z")
+    assert (play.status, play.open) == ("failed", {}) or play.state.steps["p"].status == "failed"
+    play.replayed()
+
+
+def test_after_a_retry_the_branches_that_had_finished_still_count() -> None:
+    play = Play(TWO_OF_THREE.replace(", undo: {call: t.u}", ""))
+    play.succeed("p/a/x")
+    play.fail("p/b/y")
+    play.fail("p/c/z")
+    assert play.status == "failed"
+    play.retry()
+    assert set(play.open) == {"p/b/y", "p/c/z"}
+    play.succeed("p/c/z")
+    assert set(play.open) == {"after"}
+    play.succeed("after")
+    assert play.output == {"winners": ["a", "c"]}
+    play.replayed()

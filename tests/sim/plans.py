@@ -179,7 +179,8 @@ class _Author:
 
     def parallel(self, depth: int) -> dict[str, Any]:
         branches = {name: self.steps(depth - 1) for name in "abc"[: self.random.randint(2, 3)]}
-        join = {"join": "any"} if self.chance(0.4) else {}
+        drawn = self.random.random()
+        join = {"join": "any" if drawn < 0.28 else 2} if drawn < 0.4 else {}
         return {"parallel": branches, **join, **self.block()}
 
     def try_(self, depth: int) -> dict[str, Any]:
