@@ -756,7 +756,7 @@ class Committer(Service):
     async def _failed(self, batch: _Batch, error: Exception) -> list[_Batch]:
         """What is to be sent again of a batch that failed. Its runs that are not in it are dealt with."""
         fault, drafts = classify(error), batch.drafts
-        if sqlstate_of(error) == LOCKED and len(drafts) > 1 and (free := await self._unlocked(drafts)) is not None:
+        if sqlstate_of(error) == LOCKED and (free := await self._unlocked(drafts)) is not None:
             return free
         if fault is Fault.RETRY and (batch.tries < RETRIES_MAX):
             await asyncio.sleep(0.01)
@@ -1103,9 +1103,11 @@ class Committer(Service):
             if draft is not None:
                 if await self._failed(_Batch([draft]), error):  # nothing happened: the same again, from the beginning
                     self._give_back(draft)
+                    self._tell_who_waits_too_long([hot])
                     self._load_again(hot)
             elif _passing(error):
                 log.warning("take_alone_failed", run_id=str(hot.id), error=str(error))
+                self._tell_who_waits_too_long([hot])
                 self._load_again(hot)
             else:
                 self._give_up(hot, error)

@@ -817,6 +817,31 @@ async def test_a_run_whose_row_is_locked_makes_its_batch_wait_once(
     assert set(alone) == {locked}
 
 
+async def test_who_asks_a_run_whose_row_stays_locked_is_told_so(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 0.5)
+    runtime = await make()
+    run_id = (await start(runtime, LISTENING)).run_id
+    real, waited = runs.commit, 0
+
+    async def counted(connection: Any, entries: Any, *rest: Any) -> Any:
+        nonlocal waited
+        try:
+            return await real(connection, entries, *rest)
+        except asyncpg.LockNotAvailableError:
+            waited += 1
+            raise
+
+    monkeypatch.setattr(runs, "commit", counted)
+    async with eye.transaction():
+        await eye.execute("SELECT FROM runs WHERE id = $1 FOR UPDATE", run_id)
+        with pytest.raises(StoreError, match="has not answered for a while"):
+            await asyncio.wait_for(submit(runtime, run_id, note("s")), 40)
+    assert waited == 1, "its lane has others to serve"
+    assert (await submit(runtime, run_id, note("t"))).seq
+
+
 async def test_many_locked_rows_take_one_connection_of_those_that_others_need(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
