@@ -164,7 +164,7 @@ class _Session:
     async def _only_interrupt(self) -> str:
         last = await self.last_run()
         state = None if last is None else await self.access.state(last.id)
-        opened = [] if state is None else list(state.open_pendings.values())
+        opened = [] if state is None else [each.opened.id for each in state.open_questions]
         if len(opened) != 1:
             found = "none is" if not opened else f"{len(opened)} are"
             expected = "expected the interrupt that is answered, or in payload.message (text) what the user says"

@@ -149,7 +149,7 @@ class Conversation:
         if not self.posted.resume or last is None or turn.run_id != last.id or self._opened(turn):
             return False
         state = await self.access.state(last.id)
-        open_ids = set(state.open_pendings.values())
+        open_ids = {each.opened.id for each in state.open_questions}
         return any(entry.interrupt_id in open_ids for entry in self.posted.resume)
 
     def _opened(self, turn: threads.Turn) -> bool:
@@ -184,7 +184,7 @@ class Conversation:
         newest = self._newest_answer()
         if answers or newest is None:
             return answers
-        if newest.tool_call_id in state.pendings:
+        if newest.tool_call_id in state.questions:
             return (_told(newest),)
         if newest.tool_call_id not in state.tool_calls:
             await self._refuse_foreign(newest)
@@ -194,7 +194,7 @@ class Conversation:
         """What answers the questions that are open in `state`; `stale` as above, for those that `resume` repeats."""
         resumed = self._resumed(state, stale=stale) or []
         answered = {each.id for each in resumed}
-        open_ids = set(state.open_pendings.values()) - answered
+        open_ids = {each.opened.id for each in state.open_questions} - answered
         return (*resumed, *(_told(each) for each in self._call_answers() if each.tool_call_id in open_ids))
 
     def _newest_answer(self) -> ToolMessage | None:
@@ -216,7 +216,8 @@ class Conversation:
         entries = self.posted.resume
         if not entries:
             return None
-        known = {e.interrupt_id: state.pendings[e.interrupt_id] for e in entries if e.interrupt_id in state.pendings}
+        asked = state.questions
+        known = {e.interrupt_id: asked[e.interrupt_id] for e in entries if e.interrupt_id in asked}
         if len(known) < len(entries):
             unknown = [entry.interrupt_id for entry in entries if entry.interrupt_id not in known]
             log.warning("resume_ignored", thread_id=self.posted.thread_id, run_id=state.run_id, unknown=unknown[:20])
@@ -340,7 +341,7 @@ class Conversation:
         return self._busy_with(last.id, await self.access.state(last.id))
 
     def _busy_with(self, run_id: UUID, state: RunState) -> Rejected:
-        opened = [state.pendings[id].opened for id in state.open_pendings.values()]
+        opened = [each.opened for each in state.open_questions]
         return Rejected(
             409,
             "thread_waiting" if opened else "thread_busy",
@@ -425,16 +426,36 @@ class Conversation:
         self, last: RunSummary, answers: tuple[c.PendingAnswer, ...], messages: tuple[UserMessage, ...]
     ) -> Pieces:
         """The turn that the answers open, from its start; or, where they open none, what the thread is now."""
-        answer = self._answer_command(answers, messages)
         differs = await self._differs(last, messages)
         command_id = f"wire:{self.posted.wire_run_id}"
         if self.posted.resume:  # the runId may be that of the turn which asked
             command_id += f":{self.posted.body_sha[:32]}"
+        others = [each for each in answers if run_of_pending(each.id) != last.id]
+        before = await self.access.state(last.id) if others else RunState(str(last.id))
+        below = [each for each in others if each.id in before.relayed]  # else a fork has it of the run that it is of
+        own = tuple(each for each in answers if each not in below)
+        given = await self._answer_below(below, () if own else messages, command_id)
+        if below and not own:
+            if not given or before.turn_open or differs:
+                return await self._attach(last)
+            return self._follow(before)  # the turn that the answer opens there comes as soon as the run below says so
+        answer = self._answer_command(own, messages)
         outcome = await self._submit(last.id, answer, command_id=command_id)
         turn = None if outcome.already else await self._turn()
         if turn is None or differs or not self._opened(turn):
             return await self._attach(last)
         return await self._from_start(turn)
+
+    async def _answer_below(
+        self, answers: Sequence[c.PendingAnswer], messages: tuple[UserMessage, ...], command_id: str
+    ) -> bool:
+        """Answer what runs below the thread's own ask: each is decided by the run that asks. Whether any was new."""
+        given = False
+        for run_id, group in itertools.groupby(sorted(answers, key=lambda each: each.id), _asker):
+            answer = self._answer_command(tuple(group), () if given else messages)
+            outcome = await self._submit(run_id, answer, command_id=command_id)
+            given = given or not outcome.already
+        return given
 
     def _answer_command(self, answers: tuple[c.PendingAnswer, ...], messages: tuple[UserMessage, ...]) -> c.Answer:
         by, via = self.access.principal.who, self.access.principal.via(self.dialect.name)
@@ -496,6 +517,13 @@ class Conversation:
 
     def _profile(self) -> Profile:
         return with_wishes(self.posted.profile, self.access.settings)
+
+
+def _asker(answer: c.PendingAnswer) -> UUID:
+    """The run that asks what is answered."""
+    run_id = run_of_pending(answer.id)
+    assert run_id is not None, "only a pending of ours is answered"
+    return run_id
 
 
 def _told(message: ToolMessage) -> c.PendingAnswer:

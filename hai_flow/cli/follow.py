@@ -174,6 +174,17 @@ class Narrator:
     def _pending_voided(self, event: EventJson) -> None:
         self.line(f"! no answer is needed any more to {event['id']} {event.get('reason', '')}".rstrip(), "dim")
 
+    def _child_asked(self, event: EventJson) -> None:
+        """What is asked below is told as if it were asked here; what became of it, by its id."""
+        asked, status = event["opened"], event.get("status", "open")
+        if status != "open":
+            self.line(f"! {asked['path']}: {status}{_because(event)}", "bold")
+        elif not event.get("known"):
+            self._pending_opened(asked)
+
+    def _child_said(self, event: EventJson) -> None:
+        self.line(event["content"])
+
     # --- the run
 
     def _run_started(self, event: EventJson) -> None:

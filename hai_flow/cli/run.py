@@ -259,6 +259,8 @@ class Conversation:
         kind = event["type"]
         if kind in ("tool_call_resolved", "pending_decided", "pending_voided"):
             await self._take_back(event.get("tool_call_id") or event["id"])
+        if kind == "child_asked":
+            await self._take_asked(event)
         if kind == "pending_opened":
             self._open[event["id"]] = event
         elif kind in ("pending_decided", "pending_voided"):
@@ -268,6 +270,15 @@ class Conversation:
         self._status = _status_after(event) or self._status
         if not self._quiet:
             self._narrator.show(event)
+
+    async def _take_asked(self, event: dict[str, Json]) -> None:
+        """What a run below this one asks is asked here too."""
+        asked = event["opened"]
+        if event.get("status", "open") == "open":
+            self._open[asked["id"]] = asked
+        else:
+            await self._take_back(asked["id"])
+            self._open.pop(asked["id"], None)
 
     async def _take_back(self, pending_id: str) -> None:
         """Stop asking what somebody else has answered, or nobody needs to any more."""

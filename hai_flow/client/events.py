@@ -665,6 +665,37 @@ class ChildMoved(Event, frozen=True):
     working: bool
 
 
+class ChildAsked(Event, frozen=True):
+    """A question of the child run `run_id` of the step `path`, or of one below it, as it is now: so that the log of the
+    outermost run has all that its thread is asked. `opened.path` begins with `path`; who answers, answers the run that
+    the question's id names. `known`: it was told before. `opened` and `votes` as in the events of that run."""
+
+    path: str
+    run_id: str
+    opened: dict[str, Json]
+    status: str = "open"
+    by: str | None = None
+    value: Json = None
+    reason: str | None = None
+    edits: Json = None
+    votes: tuple[dict[str, Json], ...] = ()
+    known: bool = False
+
+
+class ChildSaid(Event, frozen=True):
+    """A whole message of a child run of the step with which `path` begins, or of one below it."""
+
+    path: str
+    message_id: str
+    content: str
+    kind: str = "text"
+    role: str = "assistant"
+    aborted: bool = False
+    block_id: str | None = None
+    layout: Json = None
+    style: Json = None
+
+
 class WarningRaised(Event, frozen=True):
     code: str
     message: str
@@ -681,7 +712,7 @@ AnyEvent: TypeAlias = (
     | PendingRestamped | PendingDecided | PendingVoided
     | StateChanged | TimerSet | TimerFired
     | SignalsAwaited | SignalReceived | ChildMoved | CustomEmitted | RawEmitted
-    | CollaborationStarted | CollaborationEnded | WarningRaised | UnknownEvent
+    | CollaborationStarted | CollaborationEnded | ChildAsked | ChildSaid | WarningRaised | UnknownEvent
 )  # fmt: skip
 
 EVENT_TYPES: Final[dict[str, type[Event]]] = {

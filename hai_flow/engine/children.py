@@ -3,7 +3,11 @@
 A parent and its child never share a commit. What one wants of the other goes through the outbox (STORE H5):
 
     parent -> child     start_child; pause, resume, stop, terminate as they come to the parent (`pass_down`)
-    child -> parent     child_moved when it begins to wait or goes on, child_ended at its end (`tell_parent`)
+    child -> parent     child_told what it asks and says, child_moved when it begins to wait or goes on, child_ended at
+                        its end (`tell_parent`)
+
+What is told goes on from parent to parent, so the log of the outermost run has all that its thread is asked
+(docs/decisions/0028). An answer goes to the run that asks, which the question's id names.
 
 The child's id is made from the parent's, the step's path and the number of its attempt. So a start that is delivered
 twice finds the child that is there, and a retry starts another one. `timeout` bounds the child's working time, so it is
@@ -34,6 +38,7 @@ DEPTH_MAX: Final = 8
 START: Final = "start_child"
 ENDED: Final = "child_ended"
 MOVED: Final = "child_moved"
+TOLD: Final = "child_told"
 TIMED_OUT: Final = "the timeout of its parent's step is over"
 _MOVING: Final = frozenset({"new", "running", "stopping"})
 
@@ -62,6 +67,8 @@ def command_of(kind: str, target: str, body: Json) -> c.Command | None:
             return msgspec.convert(body, c.ChildEnded)
         case "child_moved":
             return msgspec.convert(body, c.ChildMoved)
+        case "child_told":
+            return msgspec.convert(body, c.ChildTold)
         case "pause" | "resume" | "stop" | "terminate":
             told = msgspec.convert(body, _Told)
             if kind == "resume":
@@ -165,6 +172,33 @@ def moved(draft: Draft, command: c.ChildMoved) -> None:
     draft.emit(e.ChildMoved, path=step.path, working=command.working)
 
 
+def told(draft: Draft, command: c.ChildTold) -> None:
+    """The child, or one below it, asks people something, was answered, or has said something.
+
+    The turn in which that is told is opened, if there is none: what an answer leads to is seen by who gave it.
+    """
+    step = _awaited(draft, command.path, command.attempt)
+    if draft.state.parent is not None:
+        draft.posted = command.turn
+    if not draft.state.turn_open and draft.state.status in ("waiting", "paused", "needs_attention"):
+        draft.open_turn(c.Turn() if command.turn is None or draft.state.parent is not None else command.turn)
+    for event in command.told:
+        path = f"{step.path}/{event.path}"
+        if isinstance(event, e.ChildSaid):
+            _emit(draft, event, path=path)
+            continue
+        opened = msgspec.structs.replace(event.opened, path=f"{step.path}/{event.opened.path}")
+        known, child = opened.id in draft.state.relayed, draft.state.children[step.path]
+        _emit(draft, event, path=step.path, run_id=child, opened=opened, known=known)
+    if command.working is not None and (step.path in draft.state.idle) == command.working:
+        draft.emit(e.ChildMoved, path=step.path, working=command.working)
+
+
+def _emit(draft: Draft, event: e.ChildAsked | e.ChildSaid, **changes: Json) -> None:
+    fields = {name: getattr(event, name) for name in event.__struct_fields__ if name not in ("at", "turn")}
+    draft.emit(type(event), **{**fields, **changes})
+
+
 def start_anew(draft: Draft) -> None:
     """Of a fork: the children are those of the other run, so it starts its own."""
     for path, child in sorted(draft.state.children.items()):
@@ -204,16 +238,93 @@ def _between(draft: Draft, step: Step, verb: Run) -> dict[str, Json]:
 def tell_parent(draft: Draft, before: RunState) -> None:
     """What this decision means for the run's parent, if it has one. To be called when nothing follows any more."""
     state, parent = draft.state, draft.state.parent
-    if parent is None or state.status == before.status:
+    if parent is None:
         return
     place = {"path": parent.path, "attempt": parent.attempt}
+    was, works = before.status in _MOVING, state.status in _MOVING
+    news = _news(draft)
+    if news:
+        # Who has ended goes on, to its parent: what that makes of the end is of the same turn.
+        working = True if state.ended and not was else None if state.ended or was == works else works
+        turn = None if draft.posted is None else msgspec.to_builtins(draft.posted)
+        draft.send(TOLD, parent.run_id, {**place, "told": msgspec.to_builtins(news), "working": working, "turn": turn})
+    if state.status == before.status:
+        return
     if state.ended:
         error = None if state.error is None else msgspec.to_builtins(state.error)
         reason = "" if state.stop_reason is None else state.stop_reason
         outcome = {"status": state.status, "output": state.output, "error": error, "reason": reason}
         draft.send(ENDED, parent.run_id, {**place, **outcome})
-    elif (state.status in _MOVING) != (before.status in _MOVING):
-        draft.send(MOVED, parent.run_id, {**place, "working": state.status in _MOVING})
+    elif works != was and not news:
+        draft.send(MOVED, parent.run_id, {**place, "working": works})
+
+
+def _news(draft: Draft) -> list[e.ChildAsked | e.ChildSaid]:
+    """What this decision has asked and said, and what it was told itself, in order; each question once, as it is now.
+
+    A message that grows over several decisions is not told: its text is not to be read here (STORE H1).
+    """
+    news: dict[object, e.ChildAsked | e.ChildSaid] = {}
+    growing: dict[str, list[str]] = {}
+    for event in draft.events:
+        if isinstance(event, _OF_PENDINGS):
+            news[event.id] = _asked(draft.state, event.id)
+        elif isinstance(event, e.ChildAsked):
+            news[event.opened.id] = event
+        elif isinstance(event, e.ChildSaid):
+            news[event.message_id] = event
+        elif isinstance(event, e.MessageStarted):
+            growing[event.message_id] = []
+        elif isinstance(event, e.MessageChunk) and event.message_id in growing:
+            growing[event.message_id].append(event.content)
+        elif isinstance(event, e.MessageEnded) and event.message_id in growing:
+            news[event.message_id] = _said(draft.state, event, "".join(growing[event.message_id]))
+    return list(news.values())
+
+
+_OF_PENDINGS: Final = (
+    e.PendingOpened,
+    e.VoteCast,
+    e.PendingEdited,
+    e.PendingEscalated,
+    e.PendingRestamped,
+    e.PendingDecided,
+    e.PendingVoided,
+)
+
+
+def _asked(state: RunState, id: str) -> e.ChildAsked:
+    pending = state.pendings[id]
+    return e.ChildAsked(
+        at=state.at,
+        turn=pending.opened.turn,
+        path=pending.opened.path,
+        run_id=state.run_id,
+        opened=pending.opened,
+        status=pending.status,
+        by=pending.by,
+        value=pending.value,
+        reason=pending.reason,
+        edits=pending.edits,
+        votes=pending.votes,
+    )
+
+
+def _said(state: RunState, event: e.MessageEnded, content: str) -> e.ChildSaid:
+    message = state.messages[event.message_id]
+    return e.ChildSaid(
+        at=event.at,
+        turn=event.turn,
+        path=message.path or "",
+        message_id=message.id,
+        content=content,
+        kind=message.kind,
+        role=message.role,
+        aborted=event.aborted,
+        block_id=message.block_id,
+        layout=message.layout,
+        style=message.style,
+    )
 
 
 def time_out() -> c.Stop:

@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 
 from hai_flow.definition.plan import Plan
-from hai_flow.engine.events import Error, Event, Inherited, Parent, Pin, UserMessage
+from hai_flow.engine.events import ChildAsked, ChildSaid, Error, Event, Inherited, Parent, Pin, UserMessage
 
 Json: TypeAlias = Any
 
@@ -194,6 +194,20 @@ class ChildMoved(Command, frozen=True):
     working: bool
 
 
+class ChildTold(Command, frozen=True):
+    """What the child run of attempt `attempt` of the step `path`, or one below it, asks and says, with its own paths.
+
+    `working` as in `ChildMoved`, None: as before. `turn`: what the POST that led to it says of the turn that it would
+    open in the outermost run.
+    """
+
+    path: str
+    attempt: int
+    told: tuple[ChildAsked | ChildSaid, ...] = ()
+    working: bool | None = None
+    turn: Turn | None = None
+
+
 class ChildEnded(Command, frozen=True):
     """The child run of attempt `attempt` of the step `path` has ended as `status` says (finished, failed, stopped)."""
 
@@ -257,6 +271,6 @@ class Migrate(Command, frozen=True):
 
 
 AnyCommand: TypeAlias = (
-    Start | Fork | StepSucceeded | StepFailed | StepLost | Answer | Signal | ChildMoved | ChildEnded | TimerFired
-    | Continue | NeedAttention | Pause | Resume | Stop | Terminate | Retry | Migrate
+    Start | Fork | StepSucceeded | StepFailed | StepLost | Answer | Signal | ChildMoved | ChildTold | ChildEnded
+    | TimerFired | Continue | NeedAttention | Pause | Resume | Stop | Terminate | Retry | Migrate
 )  # fmt: skip

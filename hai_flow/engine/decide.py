@@ -184,8 +184,9 @@ def _answer(draft: Draft, command: c.Answer) -> Json:
         draft.already = True
         results = [people.answered(pending, reading, "already", pending.by) for pending, reading, _ in readings]
         return {"answers": results, "turn": draft.state.turn.n if draft.state.turn else None}
+    draft.posted = command.turn
     if not draft.state.turn_open:
-        draft.open_turn(command.turn)
+        draft.open_turn(command.turn if draft.state.parent is None else c.Turn())
     results = _take(draft, command, readings)
     return {"answers": results, "turn": draft.state.turn.n if draft.state.turn else None}
 
@@ -223,6 +224,12 @@ def _signal(draft: Draft, command: c.Signal) -> Json:
 
 def _child_moved(draft: Draft, command: c.ChildMoved) -> Json:
     children.moved(draft, command)
+    _go_on(draft)
+    return None
+
+
+def _child_told(draft: Draft, command: c.ChildTold) -> Json:
+    children.told(draft, command)
     _go_on(draft)
     return None
 
@@ -599,6 +606,7 @@ _RULES: Final[dict[type[c.Command], Callable[[Draft, Any], Json]]] = {
     c.Answer: _answer,
     c.Signal: _signal,
     c.ChildMoved: _child_moved,
+    c.ChildTold: _child_told,
     c.ChildEnded: _child_ended,
     c.TimerFired: _timer_fired,
     c.Continue: _continue,

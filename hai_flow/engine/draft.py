@@ -111,6 +111,7 @@ class Draft:
         self.evaluations = 0
         self.rendered_bytes = 0
         self.outbox: list[Message] = []
+        self.posted: c.Turn | None = None  # of a child: the turn that its outermost run opens for an answer
         self._steps: dict[str, Step] = {}
 
     def step(self, path: str) -> Step:

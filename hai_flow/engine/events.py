@@ -24,7 +24,7 @@ from hai_flow.errors import Unreadable
 # no cycle (their values are JSON). Looking through them was a quarter of all the time of a step.
 Json: TypeAlias = Any
 
-ABI: Final = 2
+ABI: Final = 3
 """The vocabulary of the log that this release writes. Raise it with every change of it, in form or in meaning, that the
 release before can't read: a new type, a new field. A run keeps the highest under which it was written; processes of a
 release that has a lower one pass it over."""
@@ -685,6 +685,37 @@ class ChildMoved(Event, frozen=True):
     working: bool
 
 
+class ChildAsked(Event, frozen=True):
+    """A question of the child run `run_id` of the step `path`, or of one below it, as it is now: so that the log of the
+    outermost run has all that its thread is asked. `opened.path` begins with `path`; who answers, answers the run that
+    the question's id names. `known`: it was told before."""
+
+    path: str
+    run_id: str
+    opened: PendingOpened
+    status: str = "open"
+    by: str | None = None
+    value: Json = None
+    reason: str | None = None
+    edits: Json = None
+    votes: tuple[VoteCast, ...] = ()
+    known: bool = False
+
+
+class ChildSaid(Event, frozen=True):
+    """A whole message of a child run of the step with which `path` begins, or of one below it."""
+
+    path: str
+    message_id: str
+    content: str
+    kind: str = "text"
+    role: str = "assistant"
+    aborted: bool = False
+    block_id: str | None = None
+    layout: Json = None
+    style: Json = None
+
+
 class WarningRaised(Event, frozen=True):
     code: str
     message: str
@@ -701,7 +732,7 @@ AnyEvent: TypeAlias = (
     | PendingRestamped | PendingDecided | PendingVoided
     | StateChanged | TimerSet | TimerFired
     | SignalsAwaited | SignalReceived | ChildMoved | CustomEmitted | RawEmitted
-    | CollaborationStarted | CollaborationEnded | WarningRaised
+    | CollaborationStarted | CollaborationEnded | ChildAsked | ChildSaid | WarningRaised
 )  # fmt: skip
 
 EVENT_TYPES: tuple[type[Event], ...] = AnyEvent.__args__  # type: ignore[attr-defined]

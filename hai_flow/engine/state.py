@@ -23,6 +23,7 @@ from typing import Any, Final, Literal, TypeAlias
 import immutables
 import msgspec
 
+from hai_flow import values
 from hai_flow.engine import events as e
 from hai_flow.engine.patch import apply_patch
 
@@ -193,6 +194,14 @@ class PendingState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, fo
     escalations: tuple[e.PendingEscalated, ...] = ()
 
 
+class RelayedState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
+    """A question of a run below this one: of the child `run_id` of the step `path`, or further down."""
+
+    path: str
+    run_id: str
+    pending: PendingState
+
+
 class MessageState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
     """A message of the run in the order of its `n`. `chunks` counts what was appended to `content`."""
 
@@ -289,6 +298,7 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     heard: Map[str, e.Heard] = Map()  # by type: how far all signals were taken, but for a few
     subscriptions: Map[str, tuple[str, ...]] = Map()  # steps that wait for signals -> their types
     children: Map[str, str] = Map()  # steps that wait for a child run -> its id
+    relayed: Map[str, RelayedState] = Map()  # what the children, and those below them, ask people: pending id ->
     idle: tuple[str, ...] = ()  # those of them whose child waits for something itself
     ready: tuple[str, ...] = ()
     inside: Map[str, tuple[str, ...]] = Map()  # iteration -> the steps that are kept of it
@@ -317,12 +327,34 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
         return self.status in TERMINAL_STATUSES
 
     @property
+    def questions(self) -> Mapping[str, PendingState]:
+        """What people were asked: by the run itself, and by the runs below it. What a child asks that nobody waits for
+        any more needs no answer."""
+        if not self.relayed:
+            return self.pendings
+        below = {id: _heeded(each, self.children.get(each.path)) for id, each in self.relayed.items()}
+        return {**self.pendings, **below}
+
+    @property
+    def open_questions(self) -> list[PendingState]:
+        """Those of them that are open, in the order in which they were asked."""
+        opened = [each for each in self.questions.values() if each.status == "open"]
+        return sorted(opened, key=lambda each: (each.opened.at, each.opened.id))
+
+    @property
     def turn_open(self) -> bool:
         return self.turn is not None and self.turn.open
 
     def worked_at(self, now: int) -> int:
         """Milliseconds that the run has spent in status running, as of `now`: the clock of `timeout`."""
         return self.worked if self.running_since is None else self.worked + max(0, now - self.running_since)
+
+
+def _heeded(relayed: RelayedState, child: str | None) -> PendingState:
+    pending = relayed.pending
+    if pending.status != "open" or relayed.run_id == child:
+        return pending
+    return msgspec.structs.replace(pending, status="voided", reason="nobody waits for the run that asked it")
 
 
 _ESCAPES: Final = {"%": "%25", "/": "%2F", "[": "%5B", "]": "%5D"}
@@ -771,6 +803,7 @@ def _renamed(state: RunState, paths: dict[str, str]) -> RunState:
         last_message=keys(state.last_message),
         subscriptions=keys(state.subscriptions),
         children=keys(state.children),
+        relayed=Map({id: _set(each, path=new(each.path)) for id, each in state.relayed.items()}),
         idle=all_of(state.idle),
         ready=all_of(state.ready),
         inside=Map({new(path): all_of(found) for path, found in state.inside.items()}),
@@ -1311,6 +1344,77 @@ def _collaboration_ended(state: RunState, event: e.CollaborationEnded) -> RunSta
 def _child_moved(state: RunState, event: e.ChildMoved) -> RunState:
     idle = _without(state.idle, event.path)
     return _next(state, event, idle=idle if event.working else (*idle, event.path))
+
+
+def _child_asked(state: RunState, event: e.ChildAsked) -> RunState:
+    """Its place in the thread, and that of its votes, is here: the turns and times of that run are its own."""
+    opened = event.opened
+    known = state.relayed.get(opened.id)
+    before = None if known is None else known.pending
+    first = opened if before is None else before.opened
+    seen = () if before is None else before.votes
+    decided = event.status != "open"
+    pending = PendingState(
+        _set(opened, at=event.at if before is None else first.at, turn=event.turn if before is None else first.turn),
+        status=event.status,
+        by=event.by,
+        at=event.at if decided else None,
+        value=event.value,
+        reason=event.reason,
+        edits=event.edits,
+        votes=(*seen, *(_set(vote, turn=event.turn) for vote in event.votes[len(seen) :])),
+    )
+    changes: dict[str, Any] = {}
+    if opened.kind == "tool":
+        changes = _relayed_call(state, pending)
+    relayed = state.relayed.set(opened.id, RelayedState(event.path, event.run_id, pending))
+    return _next(state, event, relayed=relayed, **changes)
+
+
+def _relayed_call(state: RunState, pending: PendingState) -> dict[str, Any]:
+    """The changes by which a frontend tool's call of a run below stands here."""
+    opened = pending.opened
+    call = state.tool_calls.get(opened.id)
+    entries = state.entries
+    if call is None:
+        call = ToolCallState(
+            entries,
+            opened.id,
+            opened.tool or "",
+            opened.path,
+            "frontend",
+            opened.id,
+            opened.turn,
+            opened.at,
+            args=opened.args or "{}",
+            open=False,
+        )
+        entries += 1
+    if pending.status == "answered":
+        text = pending.value if isinstance(pending.value, str) else values.dumps(pending.value).decode()
+        call = _set(call, result=text)
+    elif pending.status == "declined":
+        call = _set(call, result=pending.reason or "", error="tool.declined")
+    return {"tool_calls": state.tool_calls.set(opened.id, call), "entries": entries}
+
+
+def _child_said(state: RunState, event: e.ChildSaid) -> RunState:
+    message = MessageState(
+        state.entries,
+        event.message_id,
+        event.role,
+        event.at,
+        event.turn,
+        event.kind,
+        event.path,
+        content=event.content,
+        aborted=event.aborted,
+        chunks=1,
+        block_id=event.block_id,
+        layout=event.layout,
+        style=event.style,
+    )
+    return _next(state, event, messages=state.messages.set(message.id, message), entries=state.entries + 1)
 
 
 def _signals_awaited(state: RunState, event: e.SignalsAwaited) -> RunState:

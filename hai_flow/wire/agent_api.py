@@ -276,7 +276,7 @@ class AgentApiEncoder(TurnEncoder):
         for call in state.tool_calls.values():
             if call.turn == turn:
                 said.append((call.at, call.n, lambda call=call: self._put_call(response, call)))
-        for pending in state.pendings.values():
+        for pending in state.questions.values():
             opened = pending.opened
             if opened.turn == turn or pending.status == "open":
                 said.append((opened.at, _AFTER_CALLS, lambda opened=opened: self._put_question(response, opened)))
@@ -378,6 +378,9 @@ class AgentApiEncoder(TurnEncoder):
 
     def _pending_opened(self, event: e.PendingOpened) -> list[Frame]:
         return [] if event.kind == "tool" else self.question(event.at, event)  # its call has just been told
+
+    def _call_awaited(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        return []
 
     def question_decided(self, at: int, pending: PendingState) -> list[Frame]:
         if answer_of(pending) is None:

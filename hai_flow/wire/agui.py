@@ -283,11 +283,10 @@ class AguiEncoder(TurnEncoder):
         """What people are asked by interrupts, if the turn ends now; `status` as in `run_finished`."""
         if status not in (None, "paused", "needs_attention"):
             return []
-        pendings = [each for each in self.state.pendings.values() if each.status == "open"]
+        pendings = self.state.open_questions
         if any(self._is_awaited_call(each.opened) for each in pendings):
             return []
-        asked = [each for each in pendings if self._is_interrupt(each.opened) and not self._has_voted(each)]
-        return sorted(asked, key=lambda each: (each.opened.at, each.opened.id))
+        return [each for each in pendings if self._is_interrupt(each.opened) and not self._has_voted(each)]
 
     def _call_id(self, opened: e.PendingOpened) -> str | None:
         return _gate_call(self.state, opened) if opened.kind == "gate" else None
@@ -408,8 +407,8 @@ class AguiEncoder(TurnEncoder):
 def _gate_call(state: RunState, opened: e.PendingOpened) -> str:
     """The id of the call that a gate guards: the one that the log gives it if it is exposed and approved, for the step
     counts the gate's pending and then the call. Unlike the pending's own id, nobody's ToolMessage answers it."""
-    step = state.steps[opened.path]
-    for n in range(step.asked):
+    step = state.steps.get(opened.path)  # None: it is a run below that asks
+    for n in range(step.asked if step else 0):
         found = pending_of(state, opened.path, n)
         if found is not None and found.opened.id == opened.id:
             return tool_call_id(state.run_id, opened.path, n + 1, behind=opened.id)

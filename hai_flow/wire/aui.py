@@ -145,8 +145,8 @@ class AuiEncoder(TurnEncoder):
         frames, turn = super()._turn_ended(event), self.state.turn
         if event.reason != "waiting" or turn is None:
             return frames
-        opened = [self.state.pendings[id].opened for id in self.state.open_pendings.values()]
-        older = sorted((each for each in opened if each.turn < turn.n), key=lambda each: (each.at, each.id))
+        opened = [each.opened for each in self.state.open_questions]
+        older = [each for each in opened if each.turn < turn.n]
         again = [frame for each in older for frame in self.question(event.at, each)]
         return [*frames[:-1], *again, *frames[-1:]]
 

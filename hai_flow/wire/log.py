@@ -28,8 +28,17 @@ def event_json(seq: int, event: Event) -> dict[str, Json]:
     shown: dict[str, Json] = {"seq": seq, "type": event.type, "at": event.at, "turn": event.turn}
     if "path" in stored:
         shown["path"] = stored["path"]
+    return _with_values(shown, stored)
+
+
+def _with_values(shown: dict[str, Json], stored: dict[str, Json]) -> dict[str, Json]:
+    """The fields of a record, and of those inside it, as REST shows them: added to `shown`."""
     for name, value in stored.items():
         shown[name] = values.loads(value) if name in _JSON_TEXTS and value is not None else value
+    if isinstance(opened := stored.get("opened"), dict):  # by a run below
+        shown["opened"] = _with_values({}, opened)
+    if "opened" in stored and "votes" in stored:
+        shown["votes"] = [_with_times(vote) for vote in stored["votes"]]
     return _with_times(shown)
 
 

@@ -99,9 +99,7 @@ class SocialEncoder(TurnEncoder):
 
     def _asked(self) -> list[Json] | None:
         """What people are asked, as one finds it at `/v1/pendings`."""
-        state = self.state
-        opened = [state.pendings[id].opened for id in state.open_pendings.values()]
-        opened.sort(key=lambda each: (each.at, each.id))
+        opened = [each.opened for each in self.state.open_questions]
         return [
             without_none(
                 {

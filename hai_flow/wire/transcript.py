@@ -177,7 +177,7 @@ def history(
         else:  # its run is over: nobody waits for an answer any more
             add_call(entry, _resolved(entry) or ("voided", "voided"))
 
-    asked = [(each, call) for each in state.pendings.values() if (call := call_of(profile, each)) is not None]
+    asked = [(each, call) for each in state.questions.values() if (call := call_of(profile, each)) is not None]
     asked.sort(key=lambda each: (each[0].opened.at, each[0].opened.id), reverse=True)
     told = {call.id for _, call in asked}
     for entry in entries_of(state):
@@ -186,7 +186,7 @@ def history(
         if isinstance(entry, MessageState):
             shown.add_message(entry)
         elif entry.id not in told:
-            pending = state.pendings.get(entry.id)
+            pending = state.questions.get(entry.id)
             add_call(entry, _resolved(entry) or (answer_of(pending) if pending else None))
     for question in reversed(asked):
         add_question(*question)

@@ -197,10 +197,9 @@ class TurnEncoder(ABC):
             *self.state_snapshot(at),
             *self.messages_snapshot(at, transcript),
         ]
-        for pending in sorted(state.pendings.values(), key=lambda each: (each.opened.at, each.opened.id)):
-            if pending.status == "open":
-                asked = self.frontend_tool_asked if pending.opened.kind == "tool" else self.open_question
-                frames += asked(at, pending.opened)
+        for pending in state.open_questions:
+            asked = self.frontend_tool_asked if pending.opened.kind == "tool" else self.open_question
+            frames += asked(at, pending.opened)
         if state.turn_open and not state.ended:  # terminating a run may leave its turn as it was
             return [*frames, *self._reopened(at)]
         return [*frames, *self._ending(at, run_id)]
@@ -332,6 +331,36 @@ class TurnEncoder(ABC):
         pending = self.state.pendings[event.id]
         return [] if pending.opened.kind == "tool" else self.question_decided(event.at, pending)
 
+    def _child_asked(self, event: e.ChildAsked) -> list[Frame]:
+        """A question of a run below is this thread's: it is shown as one of its own, once asked and once decided."""
+        opened = event.opened
+        if event.status == "open":
+            return [] if event.known else self._asked_below(event.at, opened)
+        pending, call = self.state.questions[opened.id], self.state.tool_calls.get(opened.id)
+        if not event.known or event.status == "voided":
+            return []
+        if opened.kind != "tool":
+            return self.question_decided(event.at, pending)
+        if call is None or call.result is None:
+            return []
+        return self.frontend_result(event.at, call, call.result, call.error)
+
+    def _asked_below(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        if opened.kind != "tool":
+            return self.question(at, self.state.questions[opened.id].opened)
+        call = self.state.tool_calls[opened.id]
+        frames = [*self.call_started(at, call), *self._args(at, call, call.args), *self.call_ended(at, call)]
+        return [*frames, *self._call_awaited(at, opened)]
+
+    def _call_awaited(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        """A frontend tool's answer is awaited, whose call has just been shown."""
+        return self.frontend_tool_asked(at, opened)
+
+    def _child_said(self, event: e.ChildSaid) -> list[Frame]:
+        message = self.state.messages[event.message_id]
+        frames = [*self.message_started(event.at, message), *self._content(event.at, message, message.content)]
+        return [*frames, *self.message_ended(event.at, message)]
+
     def _state_changed(self, event: e.StateChanged) -> list[Frame]:
         return self.state_delta(event.at, event.ops) if event.ops else []
 
@@ -368,6 +397,8 @@ class TurnEncoder(ABC):
         e.CustomEmitted: _custom_emitted,
         e.RawEmitted: _raw_emitted,
         e.CollaborationStarted: _collaboration_started,
+        e.ChildAsked: _child_asked,
+        e.ChildSaid: _child_said,
     }
 
 

@@ -152,6 +152,49 @@ def test_on_a_terminal_a_run_asks_there_until_it_ends(database_url: str) -> None
         os.close(near)
 
 
+PARENT = """\
+hai: flow/v1
+name: parent
+version: 1
+steps:
+  - {id: sub, run: release, with: {release: v9}}
+output: "${{ steps.sub.output }}"
+"""
+
+
+def test_what_a_child_asks_is_asked_in_the_terminal_too(database_url: str, tmp_path: Path) -> None:
+    parent = tmp_path / "parent.yaml"
+    parent.write_text(PARENT)
+    settings = {"HAI_FLOW_DATABASE_URL": database_url}
+    published = run("run", "workflows/release.flow.yaml", "--json", "-i", "release=v8", **settings)
+    assert published.returncode == 3, published.stderr
+    waits = run("run", str(parent), "--json", **settings)
+    assert waits.returncode == 3, waits.stderr
+    standing = json.loads(waits.stdout)
+    assert standing["status"] == "waiting"
+    assert [each["kind"] for each in standing["pendings"]] == ["approve", "approve"]
+    near, far = pty.openpty()
+    process = subprocess.Popen(
+        command("run", str(parent)), cwd=ROOT, env=environment(**settings), stdin=far, stdout=far, stderr=far
+    )
+    os.close(far)
+    try:
+        read_until(near, "approve/reject: ")
+        os.write(near, b"approve\n")
+        read_until(near, "reason (may be empty): ")
+        os.write(near, b"tested\n")
+        read_until(near, "approve/reject: ")
+        os.write(near, b"r\n")
+        read_until(near, "reason (may be empty): ")
+        os.write(near, b"open findings\n")
+        assert "Not released: open findings" in read_until(near, 'finished: {"released": false}')
+        assert process.wait(SECONDS_MAX) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(near)
+
+
 def read_until(terminal: int, text: str) -> str:
     """What the terminal shows up to `text`."""
     deadline = time.monotonic() + SECONDS_MAX

@@ -155,11 +155,11 @@ def test_a_start_that_is_delivered_twice_finds_the_child_that_is_there() -> None
 def test_a_parent_waits_while_its_child_does_and_works_while_it_works() -> None:
     family = Family(PARENT, ASKING)
     assert family.parent.status == "running"
-    assert family.deliver() == ["start_child", "child_moved"]
+    assert family.deliver() == ["start_child", "child_told"]
     assert (family.child.status, family.parent.status) == ("waiting", "waiting")
     assert not family.parent.state.turn_open
     family.answer("sure")
-    assert family.deliver() == ["child_ended"]
+    assert family.deliver() == ["child_told", "child_ended"]
     assert (family.parent.status, family.parent.output) == ("finished", {"ok": True})
 
 
@@ -167,7 +167,7 @@ def test_a_parent_works_again_when_its_child_goes_on() -> None:
     family = Family(PARENT, ASKING.rstrip().replace("    output: ", "      - {id: look, call: t.look}\n    output: "))
     family.deliver()
     family.answer("sure")
-    assert family.deliver() == ["child_moved"]
+    assert family.deliver() == ["child_told"]
     assert (family.parent.status, family.parent.state.turn_open) == ("running", True)
     family.succeed("look")
     family.deliver()
@@ -298,7 +298,7 @@ def test_a_child_whose_branch_has_lost_is_stopped() -> None:
     family.deliver()
     family.advance(family.parent, HOUR)
     assert family.parent.status == "finished"
-    assert family.deliver() == ["stop", "child_ended!409"]
+    assert family.deliver() == ["stop", "child_told!409", "child_ended!409"]
     assert family.child.status == "stopped"
 
 
@@ -412,3 +412,29 @@ def test_a_child_has_the_time_of_its_step_and_not_what_its_parent_had_used_befor
     play.now += 4 * MINUTE
     (born,) = play.succeed("first").outbox
     assert born.body["timeout"] == 10 * MINUTE
+
+
+def test_what_a_child_asks_and_says_is_told_to_its_parent_until_it_is_answered() -> None:
+    family = Family(PARENT, ASKING.replace("steps:\n", "steps:\n      - say: hello\n"))
+    family.deliver()
+    (said,), (asked,) = family.parent.of(e.ChildSaid), family.parent.of(e.ChildAsked)
+    assert (said.content, asked.path, asked.opened.path, asked.known) == ("hello", "sub", "sub/sure", False)
+    assert [each.opened.id for each in family.parent.state.open_questions] == [asked.opened.id]
+    assert not family.parent.state.open_pendings
+    assert asked.turn == family.parent.of(e.TurnEnded)[-1].turn, "the turn in which it was asked has it"
+    given = (c.PendingAnswer(id=asked.opened.id, values={"ok": True}),)
+    family.do(family.child, c.Answer(answers=given, by=c.Principal("user:ann"), turn=c.Turn(wire_run_id="mine")))
+    assert family.child.of(e.TurnStarted)[-1].wire_run_id is None
+    family.deliver()
+    assert family.parent.of(e.ChildAsked)[-1].status == "answered"
+    assert family.parent.state.open_questions == []
+    assert [each.wire_run_id for each in family.parent.of(e.TurnStarted)] == [None, "mine"]
+    assert family.parent.status == "finished"
+
+
+def test_nobody_is_asked_any_more_what_a_child_asks_that_nobody_awaits() -> None:
+    family = Family(PARENT, ASKING)
+    family.deliver()
+    family.parent.do(c.Terminate(by="user:local"))
+    (question,) = family.parent.state.questions.values()
+    assert (question.status, family.parent.state.open_questions) == ("voided", [])
