@@ -101,7 +101,7 @@ class Approvals(Pieces):
         exclude = None
         if "exclude" in fields:
             exclude = self._selectors(fields["exclude"], (*at, "exclude"), names, extra=("editor",), empty=True)
-        quorum = self._quorum(fields, at)
+        quorum = self._quorum(fields, at, names)
         options = self._options(fields, at)
         reasons = self._reasons(fields, at, options)
         self._check_combine(fields, at, schema)
@@ -271,12 +271,14 @@ class Approvals(Pieces):
         message = f"expected `any`, `unreachable` or a number from 1, found {kind_of(value)}"
         self.reader.error((*at, "reject_when"), "reject_when.invalid", message)
 
-    def _quorum(self, fields: Mapping[str, Json], at: Path) -> plan.Quorum | None:
+    def _quorum(self, fields: Mapping[str, Json], at: Path, names: Names) -> plan.Quorum | plan.Template | None:
         """The quorum; None where there is none, or after a finding."""
         quorum = fields.get("quorum")
         if "quorum" not in fields:
             return None
         at = (*at, "quorum")
+        if isinstance(quorum, str) and is_hole(quorum):
+            return self._quorum_hole(quorum, at, names)
         if type(quorum) is int and quorum >= 1:
             return quorum
         if quorum == "all":
@@ -293,6 +295,14 @@ class Approvals(Pieces):
         message = f"expected a number from 1, `all` or a mapping of such numbers by selector, found {kind_of(found)}"
         self.reader.error(place, "quorum.invalid", message)
         return None
+
+    def _quorum_hole(self, quorum: str, at: Path, names: Names) -> plan.Template | None:
+        known = names.type_of(quorum)
+        if known not in (None, "integer", "number", "string"):
+            message = f"expected a hole that gives a number or `all`, found something of type {known}"
+            self.reader.error(at, "quorum.invalid", message)
+            return None
+        return self.template(quorum, at, names)
 
     # -- whether anybody can ---------------------------------------------------------------------------------------
 
@@ -324,8 +334,9 @@ class Approvals(Pieces):
             return None
         return frozenset(members)
 
-    def _check_deciders(self, kind: Kind, fields: Mapping[str, Json], at: Path, quorum: plan.Quorum | None) -> None:
+    def _check_deciders(self, kind: Kind, fields: Mapping[str, Json], at: Path, given: Any) -> None:
         place = (*at, "from") if "from" in fields else at
+        quorum: Any = given if isinstance(given, int | str | Mapping) else None  # a hole says nothing yet
         panel = self._panel(fields)
         if panel is None:
             return
@@ -461,7 +472,7 @@ class Approvals(Pieces):
         exclude = None
         if "exclude" in fields:
             exclude = self._selectors(fields["exclude"], (*at, "exclude"), names, extra=("editor",), empty=True)
-        quorum = self._quorum(fields, at)
+        quorum = self._quorum(fields, at, names)
         if "from" in fields:
             self._check_deciders("approve", fields, at, quorum)
         deadline = self.duration(fields, "deadline", at, names)

@@ -164,7 +164,7 @@ class Escalate:
     deadline: Duration
     from_: Template | None = None
     exclude: Template | None = None
-    quorum: Quorum | None = None
+    quorum: Quorum | Template | None = None
     notify: tuple[Template, ...] | None = None
     remind: tuple[Duration, ...] | None = None
 
@@ -192,7 +192,7 @@ class Policy:
     deadline: Duration
     expiry: Expiry
     exclude: Template | None = None
-    quorum: Quorum = 1
+    quorum: Quorum | Template = 1
     reject_when: Literal["any", "unreachable"] | int = "any"
     options: tuple[str, ...] = ("approve", "reject")
     edit: bool | tuple[str, ...] = False

@@ -142,8 +142,9 @@ _FROM: Final = Key(
 _POLICY: Final = (
     Key("exclude", SELECTORS, "who may not, also `editor`; without it the requester, unless `from` has `requester` or "
         "`anyone`; `[]` = nobody", example="[requester, editor]"),
-    Key("quorum", _either(_integer(1), _enum("all"), _map(_integer(1), "any")),
-        "how many distinct people: a number, `all` of `from`, or seats by selector (`any`: people in all)",
+    Key("quorum", _either(_integer(1), _enum("all"), _map(_integer(1), "any"), TEXT),
+        "how many distinct people: a number, `all` of `from`, seats by selector (`any`: people in all), or a hole that "
+        "gives a number or `all` when it is asked",
         default="1", example="{role:sre: 1, any: 2}"),
     Key("reject_when", _either(_enum("any", "unreachable"), _integer(1)),
         "when rejections decide: the first, when the quorum can't be reached any more, or n of them",

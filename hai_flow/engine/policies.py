@@ -5,10 +5,12 @@ All stages of `on_deadline` are filled in together, so what is asked of whom can
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import msgspec
 
+from hai_flow import values
 from hai_flow.definition.durations import NotADuration
 from hai_flow.definition.durations import milliseconds as duration_ms
 from hai_flow.definition.plan import Duration, Escalate, Policy, Step, Template
@@ -52,7 +54,7 @@ def _first_stage(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json
         from_=from_,
         exclude=exclude,
         fault=fault,
-        quorum=_plain(policy.quorum),
+        quorum=_quorum(draft, step, policy.quorum, roots),
         reject_when=policy.reject_when,
         deadline=milliseconds(draft, step, policy.deadline, roots),
         edit=policy.edit,
@@ -72,7 +74,7 @@ def _next_stage(draft: Draft, step: Step, before: Rules, change: Escalate, roots
     if change.exclude is not None:
         given["exclude"] = _exclusion(draft, step, change.exclude, roots)
     if change.quorum is not None:
-        given["quorum"] = _plain(change.quorum)
+        given["quorum"] = _quorum(draft, step, change.quorum, roots)
     if change.notify is not None:
         given["notify"] = _texts(draft, step, change.notify, roots)
     if change.remind is not None:
@@ -98,8 +100,17 @@ def _worked_out(stage: Rules, world: World) -> Rules:
     return msgspec.structs.replace(stage, people=people, everyone=listed if stage.quorum == "all" else ())
 
 
-def _plain(quorum: Any) -> Any:
-    return quorum if isinstance(quorum, int | str) else dict(quorum)
+def _quorum(draft: Draft, step: Step, quorum: Any, roots: dict[str, Json]) -> Any:
+    """The quorum as a number, `all`, or seats. Raises `Raised` where a hole gives neither of the first two."""
+    if isinstance(quorum, int | str):
+        return quorum
+    if isinstance(quorum, Mapping):
+        return dict(quorum)
+    found = draft.render(quorum, step, **roots)
+    if found == "all" or (type(found) is int and found >= 1):
+        return found
+    shown = values.dumps(found).decode()[:80]
+    raise Raised("expression.error", f"{step.path}: `quorum`: expected a number from 1, or `all`, found {shown}.")
 
 
 def _deciders(draft: Draft, step: Step, from_: Template, roots: dict[str, Json]) -> tuple[tuple[str, ...], str]:

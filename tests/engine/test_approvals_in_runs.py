@@ -254,3 +254,30 @@ def test_nothing_but_an_approval_ever_falls_through_to_the_next_step() -> None:
         run = Play(gated(policy(expiry=Expiry(expiry))))
         run.advance(HOUR)
         assert (run.status, run.open, run.of(e.AttemptStarted)) == ("failed", {}, [])
+
+
+# --- a quorum that is worked out --------------------------------------------------------------------------------------
+
+
+def worked_out(quorum: str) -> Play:
+    return Play(
+        "input: {type: object, required: [n], properties: {n: {}}}\n"
+        f"steps: [{{id: gate, approve: {{title: Go?, from: anyone, quorum: {quorum}}}}}]",
+        input={"n": 2},
+    )
+
+
+def test_a_hole_gives_the_quorum_when_it_is_asked() -> None:
+    play = worked_out('"${{ input.n }}"')
+    play.answer("gate", by="user:bob", decision="approve")
+    assert play.asking == {"gate"}
+    play.answer("gate", by="user:cy", decision="approve")
+    assert play.status == "finished"
+    play.replayed()
+
+
+@pytest.mark.parametrize("quorum", ["0", "-1", "1.5", "null", "'most'", "true", "[1]"])
+def test_a_hole_that_gives_no_quorum_fails_the_step(quorum: str) -> None:
+    play = worked_out(f'"${{{{ {quorum} }}}}"')
+    assert play.status == "failed"
+    assert "expected a number from 1, or `all`" in play.state.failure.message
