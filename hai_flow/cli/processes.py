@@ -194,6 +194,8 @@ async def reachable(database: Database) -> AsyncIterator[None]:
         raise StoreError(
             f"{_upper(database.shown)} does not answer: {error}. Look at HAI_FLOW_DATABASE_URL."
         ) from error
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise StoreError(f"{_upper(database.shown)} refuses its role: {error}. Grant it what it needs.") from error
     except asyncpg.InvalidCatalogNameError as error:
         raise StoreError(f"{_upper(database.shown)}: {error}. Create it, then run {program()} migrate.") from error
 
@@ -218,10 +220,29 @@ async def running_runtime(
             raise StoreError(
                 f"{_upper(database.shown)} does not have the schema of this release: run {program()} migrate."
             )
+    if performs:
+        await taken_over(database)
     relax_collector()
     runtime = Runtime(database.dsn, settings, performs=performs, project=project)
     async with runtime.lifespan(), alongside(keep_running(database)):
         yield runtime
+
+
+async def taken_over(database: Database) -> None:
+    """Take over what a process before us was cut off at, at once if it is proven dead; else say what is waited for."""
+    if database.postgres is None:
+        return
+    import asyncpg
+
+    from hai_flow.runtime.takeover import take_over
+
+    connection = await asyncpg.connect(database.dsn)
+    try:
+        doubtful = await take_over(connection, unused=database.postgres.found_unused)
+    finally:
+        await connection.close()
+    for name, seconds in doubtful:
+        note(f"Worker {name} performs runs here, too; if it is dead, its runs are taken over in {seconds:.0f} s.")
 
 
 def import_from_here() -> None:

@@ -14,8 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -37,6 +35,7 @@ from hai_flow.engine.state import in_cleanup
 from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.committer import Chunk, Committer, Hot
 from hai_flow.runtime.service import Service, wait_at_most
+from hai_flow.runtime.takeover import worker_name
 from hai_flow.steps.runner import Attempt, Registry
 from hai_flow.steps.trace import trace_of
 from hai_flow.store import runs
@@ -259,7 +258,7 @@ class Worker(Service):
                 log.warning("attempts_ignore_cancellation", attempts=len(stubborn))
 
     async def _register(self) -> None:
-        name = f"{socket.gethostname()}:{os.getpid()}"
+        name = worker_name()
         lease = timedelta(seconds=self.config.lease_seconds)
         asked = time.monotonic()
         async with self.database.api.acquire() as connection:

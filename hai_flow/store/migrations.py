@@ -36,6 +36,7 @@ LOCK_TIMEOUT: Final = "200ms"
 UPGRADE_SECONDS_MAX: Final = 60.0  # without getting on: a lock that is not given back
 OTHERS_SECONDS_MAX: Final = 3600.0  # another process may be building an index of a big table
 _LOCK_NOT_AVAILABLE: Final = "55P03"
+_INSUFFICIENT_PRIVILEGE: Final = "42501"
 
 
 async def upgrade(dsn: str, revision: str = "head") -> None:
@@ -115,7 +116,13 @@ async def _migrate(dsn: str, run: Callable[[Config], None], upwards: bool) -> No
                     "database (pg_locks, locktype advisory); see what it waits for"
                 ) from None
         except DBAPIError as error:
-            if sqlstate_of(error.orig) != _LOCK_NOT_AVAILABLE:
+            state = sqlstate_of(error.orig)
+            if state == _INSUFFICIENT_PRIVILEGE:
+                raise StoreError(
+                    f"the role of the database's URL may not make the schema: {str(error.orig).splitlines()[0]}. Make "
+                    "it the owner of the database, or GRANT CREATE, USAGE ON SCHEMA public to it"
+                ) from error
+            if state != _LOCK_NOT_AVAILABLE:
                 raise
             if time.monotonic() - began > UPGRADE_SECONDS_MAX:
                 raise StoreError(

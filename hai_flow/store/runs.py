@@ -708,6 +708,15 @@ async def retire_worker(connection: Connection | Pool, worker_id: int) -> None:
     await connection.execute("UPDATE workers SET alive_until = '-infinity' WHERE id = $1", worker_id)
 
 
+async def living_workers(connection: Connection | Pool) -> list[tuple[int, str, float]]:
+    """The workers whose runs nobody may take yet, as (id, name, seconds until then)."""
+    query = f"""
+    SELECT id, name, extract(epoch FROM alive_until + interval '{DEAD_AFTER}' - now())::float8
+    FROM workers WHERE alive_until >= now() - interval '{DEAD_AFTER}' AND name NOT LIKE 'nobody:%' ORDER BY id
+    """
+    return [(row[0], row[1], row[2]) for row in await connection.fetch(query)]
+
+
 async def forget_workers(connection: Connection | Pool, dead_for: timedelta) -> int:
     """Delete the rows of workers that have been dead for so long and hold nothing; returns how many.
 

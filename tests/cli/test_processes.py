@@ -9,15 +9,40 @@ import re
 import select
 import signal
 import subprocess
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
+from hai_flow.client import Client
+from hai_flow.embedded import EmbeddedPostgres
 from hai_flow.store import migrations
 from tests.support.commands import ROOT, SECONDS_MAX, command, environment, run, started
 from tests.support.postgres import run_apart
+
+
+async def execute(dsn: str, statement: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+def told(client: Client, run_id: str) -> set[str]:
+    """The types of the run's events."""
+    return {event["type"] for event in client.request("GET", f"/v1/runs/{run_id}/events").read()["items"]}
+
+
+def wait_until(fact: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not fact():
+        assert time.monotonic() < deadline, "what was waited for did not become true"
+        time.sleep(0.05)
 
 
 def test_a_worker_imports_no_web_framework(database_url: str, tmp_path: Path) -> None:
@@ -56,6 +81,48 @@ def test_a_database_that_does_not_answer_is_a_sentence() -> None:
     assert "does not answer" in refused.stderr
     assert "word" not in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_a_database_or_a_role_that_is_not_there_or_may_not_is_a_sentence() -> None:
+    short = tempfile.TemporaryDirectory(prefix="hai-")
+    with short as directory, EmbeddedPostgres(Path(directory) / "pg", durable=False) as postgres:
+        postgres.ensure_database()
+        dsn = postgres.dsn()
+        run_apart(execute(dsn, "CREATE ROLE ann LOGIN"))
+        for url, expected in (
+            (postgres.dsn("nowhere"), 'database "nowhere" does not exist'),
+            (dsn.replace("postgres@", "bob@"), 'role "bob" does not exist'),
+            (dsn.replace("postgres@", "ann@"), "Make it the owner of the database"),
+        ):
+            refused = run("migrate", HAI_FLOW_DATABASE_URL=url)
+            assert refused.returncode == 1
+            assert expected in refused.stderr
+            assert len(refused.stderr.splitlines()) == 1
+
+
+def test_dev_takes_over_at_once_from_one_that_was_killed(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import asyncio\nasync def nap():\n    await asyncio.sleep(3600)\n")
+    (tmp_path / "workflows").mkdir()
+    (tmp_path / "workflows" / "nap.flow.yaml").write_text(
+        "hai: flow/v1\nname: nap\nversion: 1\ntools: {slow: {python: slow, effect: read}}\n"
+        "steps: [{id: sleep, call: slow.nap}]\n"
+    )
+    with tempfile.TemporaryDirectory(prefix="hai-") as directory:
+        dev = ("dev", "--port", "0", "--no-open", "--data-dir", f"{directory}/pg")
+        with started(tmp_path / "first", *dev, folder=tmp_path) as first:
+            url = first.wait_for(r"Serving (http://\S+)")[1]
+            with Client(url) as client:
+                begun = client.request("POST", "/v1/runs", json={"workflow": "nap", "input": {}}).read()["id"]
+                wait_until(lambda: "step_started" in told(client, begun))
+            first.end(signal.SIGKILL)
+        with started(tmp_path / "second", *dev, folder=tmp_path) as second:
+            url = second.wait_for(r"Serving (http://\S+)")[1]
+            with Client(url) as client:
+                wait_until(lambda: "step_retried" in told(client, begun))
+            ended = "DO $$ BEGIN ASSERT (SELECT count(*) FROM workers WHERE alive_until = '-infinity') = 1; END $$"
+            run_apart(execute(EmbeddedPostgres(f"{directory}/pg").dsn(), ended))
+            assert "if it is dead" not in second.output
+            second.end(signal.SIGTERM)
 
 
 def test_without_a_server_the_sentence_says_how_to_start_one() -> None:
