@@ -828,7 +828,8 @@ class Committer(Service):
             return
         if not hot.exists:
             return
-        if isinstance(ask.command, c.NeedAttention | c.StepLost):
+        known = isinstance(ask.command, c.TimerFired) and hot.state.status == "needs_attention"  # asked each second
+        if known or isinstance(ask.command, c.NeedAttention | c.StepLost):
             if hot.mine:  # nobody would ask for it again
                 self._let_go(hot, hot.fence, error)
             return

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 
+import asyncpg
 import pytest
 
 from hai_flow.engine import commands as c
@@ -97,6 +98,38 @@ async def test_a_run_that_its_worker_cannot_read_is_given_back_until_somebody_ca
     assert await row_of(eye, run_id) == Row(None, 0, None)
     assert await runs.list_runs(eye, LOCAL_TENANT, limit=10, statuses=["needs_attention"]) == []
     await until(lambda: is_now(worker, other, "finished"))
+
+
+EXPIRING = "steps:\n  - {id: sure, ask: {title: Sure?, from: anyone, deadline: 1s, form: {properties: {}}}}\n"
+
+
+async def test_a_deadline_that_can_not_be_stored_is_tried_ever_more_seldom(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = runs.commit
+
+    async def refused(connection: Any, entries: Any, *rest: Any) -> runs.Committed:
+        if any(b"timer_fired" in entry.events for entry in entries):
+            raise asyncpg.DataError("a deadline that no column takes")
+        return await real(connection, entries, *rest)
+
+    monkeypatch.setattr(runs, "commit", refused)
+    worker = await make(performs=True)
+    run_id = (await start(worker, EXPIRING)).run_id
+
+    async def given_back() -> bool:
+        row = await row_of(eye, run_id)
+        return row.given_back >= 3 and "that no column takes" in (row.unreadable or "")
+
+    await until(given_back)
+    assert await is_now(worker, run_id, "needs_attention")
+    monkeypatch.setattr(runs, "commit", real)
+
+    async def stored() -> bool:
+        return await row_of(eye, run_id) == Row(None, 0, None)
+
+    await until(stored)
+    assert [event.kind for event in await log_of(eye, run_id) if isinstance(event, e.TimerFired)] == ["deadline"]
 
 
 async def test_the_pause_doubles_with_each_time_and_is_bounded(make: Make, eye: Connection) -> None:
