@@ -206,7 +206,7 @@ endings.bug(
 )
 endings.bug(
     "a race is over with the first branch that fails",
-    ("        if joined.dropped < joined.left:\n            return\n", ""),
+    ("        if finished + joined.left - joined.dropped >= wanted:\n            return\n", ""),
 )
 endings.bug(
     "the other branches go on when one has failed",
