@@ -231,6 +231,37 @@ class Settings:
     # -- requests and streams
 
     request_bytes_max: int = _whole("The most bytes in a request's body.", _MIB, _KIB, 256 * _MIB)
+    bodies_bytes_max: int = _whole(
+        "The most bytes of all requests' bodies that are being read and dealt with; half of them for clients of one "
+        "address. One body alone is always taken.",
+        64 * _MIB,
+        _KIB,
+        64 * 1024 * _MIB,
+    )
+    head_seconds: float = _seconds(
+        "How long a connection may take until the head of a request is there, from its start or from the head's.",
+        15.0,
+        0.05,
+        3600.0,
+    )
+    body_seconds: float = _seconds("How long a request's body may take in all.", 60.0, 0.05, 3600.0)
+    body_stall_seconds: float = _seconds(
+        "After how long a body of which nothing comes is given up.", 10.0, 0.05, 3600.0
+    )
+    connections_max: int = _whole(
+        "The most connections of one process. Fewer where the limit of open files (ulimit -n) allows no more: it is "
+        "raised as far as it may be, and some files are kept for everything else.",
+        10_000,
+        1,
+        1_000_000,
+    )
+    connections_peer_max: int = _whole(
+        "The most of them from one address, and at most three quarters of all. It is the connection's own address: all "
+        "who come by one reverse proxy share it.",
+        5000,
+        1,
+        1_000_000,
+    )
     streams_max: int = _whole(
         "The most streams that one process has open. Those who only follow get three quarters of them; the rest is "
         "kept for requests that start or answer something.",

@@ -3,6 +3,8 @@
 Streams have places: so many in all, and so many for the clients of one address, so that no client takes them all. Most
 who hold one only follow. They get three quarters of the places; the rest is kept for requests that do something, which
 must not be refused because others watch.
+
+Bodies have room: what they hold until they are answered is counted as it comes, over all requests.
 """
 
 from __future__ import annotations
@@ -22,7 +24,13 @@ KEPT_FOR_POSTS: Final = 4  # one place in so many
 class Admission:
     """Counts open streams and commands that wait for their commit."""
 
-    def __init__(self, streams_max: int = 3000, streams_peer_max: int = 1500, commands_max: int = COMMANDS_MAX) -> None:
+    def __init__(
+        self,
+        streams_max: int = 3000,
+        streams_peer_max: int = 1500,
+        commands_max: int = COMMANDS_MAX,
+        bodies_bytes_max: int = 64 * 1024 * 1024,
+    ) -> None:
         self.streams = 0
         self.commands = 0
         self._commands_max = commands_max
@@ -31,11 +39,14 @@ class Admission:
         self._followers_of: Counter[str] = Counter()
         self._all = _Share(streams_max)
         self._of_a_peer = _Share(streams_peer_max)
+        self._bodies_bytes_max = bodies_bytes_max
+        self._bodies: Counter[str] = Counter()
+        self.bodies_bytes = 0
 
     @classmethod
     def of(cls, settings: Settings) -> Admission:
         """What the settings allow."""
-        return cls(settings.streams_max, settings.streams_peer_max)
+        return cls(settings.streams_max, settings.streams_peer_max, bodies_bytes_max=settings.bodies_bytes_max)
 
     def place(self, peer: str) -> StreamPlace:
         """The place of a stream that is about to begin. `peer` is the address of its client."""
@@ -65,6 +76,26 @@ class Admission:
         self._count_followers(peer, -int(follows))
         if not self._streams_of[peer]:
             del self._streams_of[peer], self._followers_of[peer]
+
+    def room(self, peer: str) -> BodyRoom:
+        """The room for a request's body, of which nothing is taken yet. `peer` is the address of its client."""
+        return BodyRoom(self, peer)
+
+    def hold_bytes(self, peer: str, more: int) -> None:
+        """Take room for more bytes of bodies. Raises Rejected 429 if there is none, but not to the only one."""
+        bodies, ours, most = self.bodies_bytes, self._bodies[peer], self._bodies_bytes_max
+        if bodies and (bodies + more > most or (ours and ours + more > most // 2)):
+            detail = f"the requests that are being read hold {bodies} bytes, and there is room for {most}."
+            raise Rejected(429, "bodies_busy", detail)
+        self.bodies_bytes += more
+        self._bodies[peer] += more
+
+    def release_bytes(self, peer: str, held: int) -> None:
+        """Give the room back."""
+        self.bodies_bytes -= held
+        self._bodies[peer] -= held
+        if not self._bodies[peer]:
+            del self._bodies[peer]
 
     @contextlib.contextmanager
     def command(self) -> Iterator[None]:
@@ -117,6 +148,28 @@ class StreamPlace:
         if self._taken:
             self._taken = False
             self._admission.close_stream(self._peer, follows=self._follows)
+
+
+class BodyRoom:
+    """The room that one request's body takes."""
+
+    __slots__ = ("_admission", "_held", "_peer")
+
+    def __init__(self, admission: Admission, peer: str) -> None:
+        self._admission = admission
+        self._peer = peer
+        self._held = 0
+
+    def hold(self, more: int) -> None:
+        """Room for more bytes. Raises Rejected 429."""
+        self._admission.hold_bytes(self._peer, more)
+        self._held += more
+
+    def release(self) -> None:
+        """Give it all back. May be called again."""
+        if self._held:
+            held, self._held = self._held, 0
+            self._admission.release_bytes(self._peer, held)
 
 
 class _Share:

@@ -31,6 +31,7 @@ from hai_flow.api import (
     workflows,
 )
 from hai_flow.api.admission import Admission
+from hai_flow.api.bodies import Bodies
 from hai_flow.api.deps import CurrentAccess, known_parameters
 from hai_flow.api.guard import Guard
 from hai_flow.errors import Rejected
@@ -79,6 +80,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     app.add_api_route("/healthz", healthz, tags=["operations"], response_model=None, responses=_of(shapes.Health))
     app.add_api_route("/readyz", readyz, tags=["operations"], response_model=None, responses=_of(shapes.Readiness))
     welcome.install(app)
+    app.add_middleware(Bodies)
     app.add_middleware(Guard, settings=settings)
     return app
 
@@ -104,6 +106,9 @@ async def readyz(access: CurrentAccess) -> dict[str, Any]:
     try:
         behind = await migrations.is_behind(runtime.dsn, runtime.deadlines)
     except Exception as error:
+        if problems.out_of_files(error):
+            log.warning("too_many_open_files", error=str(error), remedy=problems.MORE_FILES)
+            raise Rejected(503, "too_many_open_files", problems.TOO_MANY_FILES) from None
         log.warning("database_unavailable", error=str(error))
         raise Rejected(
             503, "database_unavailable", "the database does not answer; the server's log says more."

@@ -14,15 +14,18 @@ from fastapi import Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hai_flow.api.admission import BodyRoom
+from hai_flow.api.peers import peer_of
 from hai_flow.errors import Rejected
 from hai_flow.settings import Settings
 from hai_flow.wire import agent_input
 from hai_flow.wire.dialect import Limits
 
-BODY_SECONDS_MAX: Final = 60.0
 JSON: Final = "application/json"
 YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", JSON)
+ROOM: Final = "hai_flow.room"  # the scope's key of the room for the request's body
 NO_CONTROL_CHARACTERS: Final = r"^[^\x00-\x1f\x7f]*$"
 
 
@@ -37,23 +40,33 @@ def limits_of(settings: Settings) -> Limits:
     return Limits(body_bytes_max=settings.request_bytes_max, messages_max=settings.messages_max)
 
 
-async def read_body(request: Request, bytes_max: int, seconds_max: float = BODY_SECONDS_MAX) -> bytes:
-    """The request's body. Raises Rejected 413 as soon as it is known to be too large, 408 if it does not come."""
+async def read_body(request: Request, bytes_max: int) -> bytes:
+    """The request's body. Raises Rejected 413 as soon as it is known to be too large, 408 if it does not come, and 429
+    where there is no room for it."""
+    settings: Settings = request.app.state.settings
+    room: BodyRoom = request.scope[ROOM]
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared[:20]) > bytes_max:
         raise _too_large(bytes_max)
     pieces: list[bytes] = []
     size = 0
+    loop = asyncio.get_running_loop()
+    end = loop.time() + settings.body_seconds
     try:
-        async with asyncio.timeout(seconds_max):
+        async with asyncio.timeout_at(min(end, loop.time() + settings.body_stall_seconds)) as clock:
             async for piece in request.stream():
                 size += len(piece)
                 if size > bytes_max:
                     raise _too_large(bytes_max)
+                room.hold(len(piece))
                 pieces.append(piece)
+                clock.reschedule(min(end, loop.time() + settings.body_stall_seconds))
     except TimeoutError:
-        detail = f"the request's body did not arrive within {seconds_max:g} seconds."
-        raise Rejected(408, "body.slow", detail) from None
+        raise _too_slow(settings) from None
+    except Rejected:
+        pieces.clear()
+        room.release()  # now, not when the refusal is on its way: others wait for it
+        raise
     return b"".join(pieces)
 
 
@@ -72,6 +85,37 @@ def demand_media_type(request: Request, body: bytes, wanted: Collection[str]) ->
 
 def _too_large(bytes_max: int) -> Rejected:
     return Rejected(413, "body.too_large", f"a request has at most {bytes_max} bytes.")
+
+
+def _too_slow(settings: Settings) -> Rejected:
+    detail = (
+        f"expected the request's body within {settings.body_seconds:g} seconds, "
+        f"and some of it every {settings.body_stall_seconds:g}."
+    )
+    return Rejected(408, "body.slow", detail)
+
+
+class Bodies:
+    """Around the application: a request's body has its room until the answer begins, whoever holds it by then."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        room: BodyRoom = scope["app"].state.admission.room(peer_of(scope))
+        scope[ROOM] = room
+
+        async def answer(message: Message) -> None:
+            room.release()
+            await send(message)
+
+        try:
+            await self._app(scope, receive, answer)
+        finally:
+            room.release()
 
 
 class CheckedRoute(APIRoute):

@@ -190,13 +190,8 @@ class Access:
 
 def get_access(request: HTTPConnection, principal: Annotated[Principal, Depends(get_principal)]) -> Access:
     state = request.app.state
-    place = state.admission.place(peer_of(request))
+    place = state.admission.place(peers.peer_of(request.scope))
     return Access(principal, state.runtime, state.settings, state.admission, place, state.publishing)
-
-
-def peer_of(request: HTTPConnection) -> str:
-    """The network address that a request comes from: its connection's, or what a trusted proxy says it is."""
-    return "" if request.client is None else peers.peer(request.client.host)
 
 
 async def get_json_body(request: Request) -> bytes:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 _SUBNET_BITS: Final = 64  # what one IPv6 subscriber gets at least: to change the rest costs nothing
+
+
+def peer_of(scope: Mapping[str, Any]) -> str:
+    """Who sends a request: its connection's address, or what a trusted proxy says it is."""
+    client = scope.get("client")
+    return "" if client is None else peer(client[0])
 
 
 def peer(host: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
@@ -60,6 +61,21 @@ _MEANINGS: Final = {
 }
 ALWAYS: Final = (400, 403, 421, 422, 429, 500, 503)
 WITH_BODY: Final = (408, 413, 415)
+
+
+MORE_FILES: Final = "raise this process's limit of open files (ulimit -n)"
+TOO_MANY_FILES: Final = (
+    "this server has too many open files, so it can't reach its database; repeat the request with the same command id."
+)
+
+
+def out_of_files(error: BaseException) -> bool:
+    """Whether it failed because the process, or the machine, may open no more files and connections."""
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return True
+    if f"[Errno {errno.EMFILE}]" in str(error):  # asyncio's one error for several addresses that could not be reached
+        return True
+    return error.__cause__ is not None and out_of_files(error.__cause__)
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -160,6 +176,9 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 async def _store_failed(request: Request, error: Exception) -> Response:
+    if out_of_files(error):
+        log.error("too_many_open_files", path=request.url.path, error=str(error), remedy=MORE_FILES)
+        return problem(503, "too_many_open_files", TOO_MANY_FILES, headers={"Retry-After": "1"})
     log.error("store_failed", path=request.url.path, exc_info=error)
     detail = "the database could not do it now; the outcome is unknown: repeat the request with the same command id."
     return problem(503, "store_unavailable", detail, headers={"Retry-After": "1"})

@@ -13,29 +13,116 @@ from typing import Any, Final
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from fastapi.responses import Response
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from hai_flow.api.connections import Connections, refusal_of
+from hai_flow.api.problems import problem
 from hai_flow.api.stream import CONNECTION, Outlet
 from hai_flow.errors import HaiFlowError
 from hai_flow.runtime import Runtime
 from hai_flow.settings import Settings
 
+HEAD_BYTES_MAX: Final = 64 * 1024  # of a request's head that is not yet there as a whole
+LINGER_SECONDS: Final = 1.0  # for a refused client to read why: with its request unread, a close would take that away
 SEND_BUFFER_BYTES: Final = 64 * 1024  # the kernel doubles it; what a slow reader has not taken waits in the database
 
 _NO_SCOPE: Final[Any] = {}
 
 
-class _Protocol(HttpToolsProtocol):
-    """HTTP/1.1 that lends its connections to open streams, and whose connections hold little for slow readers."""
+class _Config(uvicorn.Config):
+    """uvicorn's, with the one limit that it does not know."""
 
+    head_seconds: float
+
+
+class _Protocol(HttpToolsProtocol):
+    """HTTP/1.1 that lends its connections to open streams, whose connections hold little for slow readers, and that
+    waits neither forever nor for any number of bytes until the head of a request is there.
+
+    What comes may be no head at all: an empty line stops uvicorn's clock for idle connections, and so does what is left
+    of a body that was answered early. So any data that is no request to deal with starts ours, and no data stops it.
+    """
+
+    config: _Config  # pyrefly: ignore
     outlet: Outlet | None = None
+    _clock: asyncio.TimerHandle | None = None
+    _in_head = False
+    _head_bytes = 0
+    _done = False  # refused, or another protocol's
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        connection = transport.get_extra_info("socket")
         with contextlib.suppress(OSError):
-            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        refusal = refusal_of(connection)
+        if refusal is None:
+            self._await_head()
+        else:
+            self._refuse(503, "connections_busy", refusal)
+
+    def data_received(self, data: bytes) -> None:
+        if self._done:
+            return
+        super().data_received(data)
+        if self._in_head or self.cycle is None or self.cycle.response_complete:
+            self._keep_waiting(len(data))
+
+    def _keep_waiting(self, more: int) -> None:
+        """Data has come, and no request to deal with."""
+        if self._done or self.transport.is_closing():
+            return
+        if self._in_head:
+            self._head_bytes += more
+            if self._head_bytes > HEAD_BYTES_MAX:
+                self._refuse(431, "head.too_large", f"the head of a request has at most {HEAD_BYTES_MAX} bytes.")
+                return
+        if self._clock is None:
+            self._await_head()
+
+    def _await_head(self) -> None:
+        self._clock = self.loop.call_later(self.config.head_seconds, self._no_head)
+
+    def _no_head(self) -> None:
+        self._clock = None
+        if self.cycle is not None and not self.cycle.response_complete:
+            return  # it came early, and waits for that response
+        if self._in_head:
+            seconds = self.config.head_seconds
+            self._refuse(408, "head.slow", f"the head of the request did not arrive within {seconds:g} seconds.")
+        else:
+            self.transport.close()
+
+    def _refuse(self, status: int, code: str, detail: str) -> None:
+        """Answer with a problem, and hang up."""
+        self._stop_clock()
+        self._unset_keepalive_if_required()
+        self._done = True
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.transport.close()  # in the middle of another response
+            return
+        self.transport.write(_last_response(problem(status, code, detail, headers={"Retry-After": "1"})))
+        self._clock = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+        with contextlib.suppress(OSError):  # the client has left
+            self.transport.write_eof()
+
+    def _stop_clock(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+
+    def handle_websocket_upgrade(self) -> None:
+        self._done = True
+        super().handle_websocket_upgrade()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head = True
 
     def on_headers_complete(self) -> None:
+        self._in_head, self._head_bytes = False, 0
+        self._stop_clock()
         super().on_headers_complete()
         if self.cycle is not None and self.cycle.scope is self.scope:  # else it asked for another protocol
             self.scope["extensions"] = {CONNECTION: _Connection(self, self.cycle)}  # type: ignore[typeddict-item]
@@ -47,9 +134,17 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._stop_clock()
         if self.outlet is not None:
             self.outlet.lost()
             self.outlet = None
+
+
+def _last_response(response: Response) -> bytes:
+    """A response on the wire, after which the connection is closed."""
+    headers = [*response.raw_headers, (b"connection", b"close"), (b"cache-control", b"no-store")]
+    fields = b"".join(b"%b: %b\r\n" % header for header in headers)
+    return STATUS_LINE[response.status_code] + fields + b"\r\n" + bytes(response.body)
 
 
 class _Connection:
@@ -140,7 +235,7 @@ async def serve(app: FastAPI, runtime: Runtime, settings: Settings, *, started: 
 
     Raises HaiFlowError when the port can't be opened.
     """
-    config = uvicorn.Config(
+    config = _Config(
         app,
         host=settings.host,
         port=settings.port,
@@ -154,13 +249,19 @@ async def serve(app: FastAPI, runtime: Runtime, settings: Settings, *, started: 
         timeout_graceful_shutdown=max(1, int(settings.shutdown_seconds)),
         server_header=False,
     )
+    config.head_seconds = settings.head_seconds
+    try:
+        sockets = Connections.of(settings).listen(settings.host, settings.port)
+    except OSError as error:
+        place = f"{settings.host}:{settings.port}"
+        raise HaiFlowError(
+            f"can't listen on {place}: {error.strerror or error}. Is the port taken? Try --port."
+        ) from None
     logging.getLogger("uvicorn.error").addFilter(_is_ours)
     server = _Server(config, runtime, started)
     handlers = {sig: signal.signal(sig, server.handle_exit) for sig in (signal.SIGINT, signal.SIGTERM)}
     try:
-        await server._serve()  # without uvicorn's own handlers, which raise the signal again when all is over
-    except SystemExit:
-        raise HaiFlowError(f"can't listen on {settings.host}:{settings.port}; is the port taken? Try --port.") from None
+        await server._serve(list(sockets))  # without uvicorn's own handlers, which raise the signal again in the end
     finally:
         for sig, handler in handlers.items():
             signal.signal(sig, handler)

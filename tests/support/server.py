@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +55,17 @@ class ServerProcess:
 
 @contextmanager
 def serving(
-    dsn: str, *, admission: dict[str, int] | None = None, environment: dict[str, str] | None = None
+    dsn: str,
+    *,
+    admission: dict[str, int] | None = None,
+    environment: dict[str, str] | None = None,
+    descriptors: int | None = None,
 ) -> Iterator[ServerProcess]:
-    """A server over the database `dsn` with the workflows of the repository. It is gone at the end."""
+    """A server over the database `dsn` with the workflows of the repository. It is gone at the end. `descriptors`: how
+    many files it may open."""
+    few = (
+        None if descriptors is None else partial(resource.setrlimit, resource.RLIMIT_NOFILE, (descriptors, descriptors))
+    )
     with tempfile.NamedTemporaryFile(prefix="hai-flow-server-", suffix=".log") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.server", dsn, json.dumps(admission or {})],
@@ -64,10 +74,12 @@ def serving(
             stderr=log,
             cwd=ROOT,
             env={**os.environ, "HAI_FLOW_PORT": "0", **QUICK, **TOOLS, **(environment or {})},
+            preexec_fn=few,
         )
         try:
             assert process.stdout is not None
-            url = process.stdout.readline().decode().strip()
+            lines = (line.decode().strip() for line in process.stdout)  # what is logged before is there as well
+            url = next((line for line in lines if line.startswith("http://")), "")
             assert url, f"the server did not start: {Path(log.name).read_text()}"
             yield ServerProcess(process, url, Path(log.name))
         finally:
