@@ -500,7 +500,7 @@ class Conversation:
         return preceded(self._preface(state, earlier), self._follow(state, last=self._readdressed(run_id)))
 
     def _preface(self, state: RunState, earlier: Sequence[Entry]) -> Piece:
-        encoder = self.dialect.encoder(self._profile(), state)
+        encoder = self.dialect.encoder(self._profile(state), state)
         return unnumbered(self.dialect, encoder.preface(self.posted.wire_run_id, earlier))
 
     def _readdressed(self, run_id: UUID) -> Callable[[Piece], Piece]:
@@ -513,10 +513,14 @@ class Conversation:
         return end
 
     def _follow(self, start: RunState, *, last: Callable[[Piece], Piece] | None = None) -> Pieces:
-        return self.access.follow(start, self.dialect, self._profile(), last=last)
+        return self.access.follow(start, self.dialect, self._profile(start), last=last)
 
-    def _profile(self) -> Profile:
-        return with_wishes(self.posted.profile, self.access.settings)
+    def _profile(self, state: RunState) -> Profile:
+        """Who reads is named where that is not who started the run: they are asked other things."""
+        who = self.access.principal.who
+        own = not state.requester or state.requester in (who.id, who.on_behalf_of)
+        profile = msgspec.structs.replace(self.posted.profile, reader=None if own else who)
+        return with_wishes(profile, self.access.settings)
 
 
 def _asker(answer: c.PendingAnswer) -> UUID:

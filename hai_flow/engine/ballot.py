@@ -13,9 +13,10 @@ import msgspec
 
 from hai_flow import values
 from hai_flow.engine import quorum
+from hai_flow.engine.commands import Principal
 from hai_flow.engine.events import VoteCast
 from hai_flow.engine.patch import same_json
-from hai_flow.engine.selectors import EDITOR
+from hai_flow.engine.selectors import EDITOR, World, barred, matched, person_of
 from hai_flow.engine.state import PendingState
 
 Json: TypeAlias = Any
@@ -71,6 +72,16 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 def rules_of(pending: PendingState) -> Rules:
     """The rules that hold for the pending now."""
     return msgspec.convert(pending.opened.policy or {}, Rules)
+
+
+def asks(policy: Json, other: Principal) -> bool:
+    """Whether the rules, as an event keeps them, ask `other`, who is not the run's requester. A role that cannot be
+    listed is whatever they bring along."""
+    rules = msgspec.convert(policy, Rules)
+    if rules.people is not None:
+        return person_of(other) in rules.people
+    world = World("", {})
+    return bool(matched(rules.from_, other, world)) and not barred(rules.exclude, other, world)
 
 
 def written(rules: Rules) -> Json:

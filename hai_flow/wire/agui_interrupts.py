@@ -64,6 +64,8 @@ def _schema(opened: e.PendingOpened) -> Json:
         if "$defs" in form:  # its references count from the root
             schema["$defs"] = form.pop("$defs")
         properties["values"] = form
+    if opened.kind == "doubt":
+        properties["result"] = {}
     if _may_edit(opened):
         properties["edits"] = {"type": "object"}
     return schema

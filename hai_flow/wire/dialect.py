@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from hai_flow import values
-from hai_flow.engine.commands import Turn
+from hai_flow.engine.commands import Principal, Turn
 from hai_flow.engine.events import Event, UserMessage
 from hai_flow.engine.state import MessageState, RunState, ToolCallState
 from hai_flow.wire.framing import SSE, Framing
@@ -41,7 +41,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     `version` is that of the peer's protocol. `redaction` names what is withheld ("" = nothing). `client_tools` are the
     frontend tools that the client advertised. `may_answer` says whether the follower can answer what people are asked;
-    one who cannot is told of a question, never handed a call. `options` are the dialect's own, as sorted pairs.
+    one who cannot is told of a question, never handed a call. `reader` is who follows, if somebody else
+    started the run. `options` are the dialect's own, as sorted pairs.
     """
 
     dialect: str
@@ -49,6 +50,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     redaction: str = ""
     client_tools: frozenset[str] = frozenset()
     may_answer: bool = True
+    reader: Principal | None = None
     options: tuple[tuple[str, str], ...] = ()
 
     def option(self, name: str) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from hai_flow import values
 from hai_flow.engine import events as e
+from hai_flow.engine.ballot import asks
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.wire.dialect import Entry, Profile, entries_of, without_none
 
@@ -42,8 +43,12 @@ class Call(NamedTuple):
 
 
 def may_be_answered(profile: Profile, opened: e.PendingOpened) -> bool:
-    """Whether this client is asked at all: it may answer, and the question asks who started the run."""
-    return profile.may_answer and (opened.policy is None or opened.policy.get("asks_requester", True))
+    """Whether this client is asked at all: it may answer, and the question asks who reads here."""
+    if not profile.may_answer or opened.policy is None:
+        return profile.may_answer
+    if profile.reader is None:
+        return opened.policy.get("asks_requester", True)
+    return asks(opened.policy, profile.reader)
 
 
 def shown_as_call(profile: Profile, opened: e.PendingOpened) -> bool:

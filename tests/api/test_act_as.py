@@ -13,7 +13,9 @@ from hai_flow.api.deps import get_principal
 from hai_flow.errors import Rejected
 from hai_flow.settings import Settings
 from tests.api.test_rest import Checked, code, http, start, wait_for_end, wait_for_pendings
-from tests.support.server import YAML
+from tests.support.agui_client import AguiClient, resolved
+from tests.support.hai_client import user
+from tests.support.server import YAML, ServerProcess
 
 __all__ = ["http"]
 
@@ -81,3 +83,32 @@ def test_a_server_that_others_can_reach_or_that_is_none_for_development_believes
         get_principal(request, "user:ann,role:boss")
     assert (refusal.value.status, refusal.value.code) == (403, "act_as.forbidden")
     assert get_principal(request).id == "user:local"
+
+
+ASKS_BOSS = """
+hai: flow/v1
+name: asks_boss
+version: 1
+steps:
+  - id: gate
+    approve: {title: Go?, from: [role:boss], evidence: {amount: 7}}
+output: ${{ steps.gate.output.decision }}
+"""
+
+
+def test_who_may_approve_is_asked_over_agui_though_somebody_else_started_the_run(
+    server: ServerProcess, http: Checked
+) -> None:
+    assert http.post("/v1/workflows", content=ASKS_BOSS, headers=YAML).status_code in (200, 201)
+    ann = AguiClient(server.url, workflow="asks_boss", headers={"HAI-Act-As": "user:ann"})
+    assert ann.post(user("go")).interrupts() == []
+    bob, boss = (
+        AguiClient(server.url, ann.thread_id, headers={"HAI-Act-As": who}) for who in ("user:bob", "user:eve,role:boss")
+    )
+    seen = bob.post()
+    assert seen.interrupts() == []
+    assert seen.one("CUSTOM")["value"].keys().isdisjoint({"evidence", "digest"})
+    (interrupt,) = boss.post().interrupts()
+    assert interrupt["metadata"]["hai"]["evidence"] == {"amount": 7}
+    assert boss.post(resume=[resolved(interrupt, {"approved": True})]).one("RUN_FINISHED")
+    assert ann.post().interrupts() == []
