@@ -310,6 +310,13 @@ def test_a_rejection_shows_its_own_values_and_none_of_the_approvals() -> None:
     assert ask.envelope["values"] == {"n": 2}
 
 
+def test_the_values_of_a_rejection_bind_no_approval() -> None:
+    ask = Asked(approving(policy(form=FORM, quorum=1, reject_when=2)))
+    ask.vote(ANN, "reject", values={"n": 1})
+    ask.vote(BOB, values={"n": 2})
+    assert ask.envelope["values"]["n"] == 2
+
+
 @pytest.mark.parametrize("kind", [approving, asking, gated])
 def test_a_form_whose_holes_make_it_no_schema_fails_the_step(kind: Any) -> None:
     broken = Hole("state", lambda state: {"type": "object", "properties": {"n": {"type": "whole"}}})
