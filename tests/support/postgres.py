@@ -1,7 +1,7 @@
 """The PostgreSQL of a test session: one embedded server for all of pytest's processes, one database per test.
 
 The server belongs to a *keeper*, a small process that lives exactly as long as any pytest process uses the
-server: each holds a shared flock on `users`, and the keeper waits for the exclusive one. So a killed worker
+server: each holds a shared flock on `tests`, and the keeper waits for the exclusive one. So a killed worker
 neither takes the server along nor leaves one behind, and it does not matter which worker ends last.
 """
 
@@ -102,7 +102,7 @@ def serve(session: str, prefix: str, dsn: str | None = None) -> Iterator[Server]
     """
     directory = Path(tempfile.gettempdir()) / f"hai-flow-tests-{os.getuid()}-{session}"
     directory.mkdir(mode=0o700, exist_ok=True)
-    users = os.open(directory / "users", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    users = os.open(directory / "tests", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(users, fcntl.LOCK_SH)
     if dsn is not None:
         yield from _serve_foreign(Server(dsn, directory, session, prefix), directory, users)
@@ -146,7 +146,7 @@ def keep(directory: Path) -> None:
     print("ready", flush=True)
     if not server.owner:
         return
-    with (directory / "users").open("r+") as users:
+    with (directory / "tests").open("r+") as users:
         fcntl.flock(users, fcntl.LOCK_EX)
         server.stop()
         shutil.rmtree(directory, ignore_errors=True)
