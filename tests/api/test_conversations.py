@@ -213,10 +213,11 @@ def test_an_unknown_thread_with_nothing_new_is_empty_and_stays_unknown(
     server: ServerProcess, http: httpx2.Client
 ) -> None:
     client = HaiClient(server.url)
-    for messages in ((), (answer("call_1"),), (answer("call_" + "a" * 26 + "_0123456789ab"),)):
+    for messages in ((), (answer("call_1"),)):
         stream = client.post(*messages)
         assert stream.types == ["RUN_STARTED", "STATE_SNAPSHOT", "MESSAGE_SNAPSHOT", "RUN_FINISHED"]
         assert stream.one("MESSAGE_SNAPSHOT")["messages"] == []
+    assert client.post(answer("call_" + "a" * 26 + "_0123456789ab")).problem["code"] == "pending_unknown"
     assert runs_of(http, client) == []
 
 

@@ -62,7 +62,9 @@ REQUEST = st.fixed_dictionaries(
 @BOUNDED
 @given(REQUEST | some("input", "stream", "session_id") | ANYTHING)
 def test_no_request_to_the_agent_api_is_a_fault(http: httpx2.Client, body: Any) -> None:
-    answer = http.post("/workflows/weather/process", json=body)
+    answer = http.post(
+        "/workflows/weather/process", content=json.dumps(body), headers={"Content-Type": "application/json"}
+    )
     assert answer.status_code < 500, (body, answer.text)
 
 
