@@ -297,12 +297,18 @@ class _Connection:
         await self._write(aui.event(type, self.access.runtime.committer.now_ms(), uuid4(), **fields))
 
     async def _write(self, data: bytes) -> None:
-        """Raises `_Stalled` if the client takes nothing for too long: it comes back and gets snapshots."""
+        """Raises `_Stalled` if the client takes nothing for too long: it comes back and gets snapshots.
+
+        Raises WebSocketDisconnect where the socket is closed already, by a malformed frame for one; who sends hears of
+        that as a RuntimeError.
+        """
         try:
             async with self._sending, asyncio.timeout(self.access.settings.follower_stall_seconds):
                 await self._socket.send_text(data.decode())
         except TimeoutError:
             raise _Stalled from None
+        except RuntimeError:
+            raise WebSocketDisconnect(CLOSE_GONE) from None
 
     async def _break_off(self, code: str, message: str) -> None:
         await self._tell("aui_error", error_code=code, message=message)
