@@ -805,7 +805,7 @@ worker.bug(
         "                    performing.task.cancel()",
         "                del hot.tasks[path]",
     ),
-    by="tests/runtime/test_freshness.py::test_a_run_that_is_retried_has_its_thread_for_itself_again",
+    by="tests/runtime/test_performing.py::test_an_attempt_that_is_closed_does_not_go_on",
 )
 worker.bug(
     "a run that others hold is performed on",

@@ -40,6 +40,19 @@ async def test_the_timers_of_a_run_fire_while_it_is_held(make: Make) -> None:
     assert len(effects.begun) == 1, "what is being performed is not begun again with each commit"
 
 
+async def test_an_attempt_that_is_closed_does_not_go_on(make: Make) -> None:
+    runtime = await make(performs=True)
+    body = TOOLS + (
+        "steps:\n  - parallel:\n      held: [{id: held, call: fx.gated}]\n"
+        "      late: [{id: late, call: fx.gated, timeout: 1s, retry: {max: 0}, catch: [{steps: [{say: late}]}]}]\n"
+    )
+    await start(runtime, body)
+    worker = runtime.worker
+    assert worker is not None
+    await until(lambda: len(effects.begun) == 2)
+    await until(lambda: len(worker._attempts) == 1)
+
+
 async def test_a_fault_of_ours_fails_the_step_and_hangs_no_run(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = await make(performs=True)
     monkeypatch.setattr(type(runtime.registry), "runner_of", lambda self, step: 1 / 0)
