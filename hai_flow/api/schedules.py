@@ -9,6 +9,7 @@ from fastapi import APIRouter, Response
 
 from hai_flow.api import shapes
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess, is_run_id
+from hai_flow.api.pages import PageCursor, PageLimit, decode_place, encode_place
 from hai_flow.api.problems import documented
 from hai_flow.api.views import run_view, schedule_view
 from hai_flow.errors import Rejected
@@ -22,10 +23,16 @@ _ONE: Final[dict[int | str, dict[str, Any]]] = {**documented(404), 200: {"model"
 
 
 @router.get("", response_model=None, responses={**documented(), 200: {"model": shapes.SchedulePage}})
-async def list_schedules(access: CurrentAccess) -> dict[str, Any]:
+async def list_schedules(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """The schedules of the latest version of each workflow, by workflow."""
-    found = await triggers.list_schedules(access.pool, access.tenant)
-    return {"items": [await _view(access, row) for row in found], "next_cursor": None}
+    place = decode_place(cursor)
+    after = ("", 0) if place is None else (place[1], place[0])
+    found = await triggers.list_schedules(access.pool, access.tenant, limit=limit + 1, after=after)
+    last = found[limit - 1] if len(found) > limit else None
+    return {
+        "items": [await _view(access, row) for row in found[:limit]],
+        "next_cursor": None if last is None else encode_place(last.position, last.workflow_name),
+    }
 
 
 @router.get("/{schedule_id}", response_model=None, responses=_ONE)

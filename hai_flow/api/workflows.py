@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Response
 
 from hai_flow.api import shapes
 from hai_flow.api.deps import CurrentAccess, WorkflowBody
+from hai_flow.api.pages import PageCursor, PageLimit, decode_place, encode_place
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.views import workflow_view
 from hai_flow.definition.compiler import check_workflow
@@ -56,10 +57,16 @@ async def validate_workflow(source: WorkflowBody) -> dict[str, Any]:
 
 
 @router.get("", response_model=None, responses={**documented(), 200: {"model": shapes.WorkflowPage}})
-async def list_workflows(access: CurrentAccess) -> dict[str, Any]:
+async def list_workflows(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """The latest version of each workflow, by name."""
-    found = await workflows.list_workflows(access.pool, access.tenant)
-    return {"items": [workflow_view(each) for each in found], "next_cursor": None}
+    place = decode_place(cursor)
+    after = "" if place is None else place[1]
+    found = await workflows.list_workflows(access.pool, access.tenant, limit=limit + 1, after=after)
+    last = found[limit - 1] if len(found) > limit else None
+    return {
+        "items": [workflow_view(each) for each in found[:limit]],
+        "next_cursor": None if last is None else encode_place(0, last.name),
+    }
 
 
 @router.get("/{reference}", response_model=None, responses={**documented(404), 200: {"model": shapes.Workflow}})

@@ -79,7 +79,7 @@ def _control(schedule: str, verb: str, server: str | None, as_json: bool) -> Jso
 
 
 async def _all(api: Server) -> list[Json]:
-    return (await api.get("/v1/schedules"))["items"]
+    return await api.get_all("/v1/schedules")
 
 
 def id_of(text: str, schedules: list[Json]) -> str:

@@ -13,7 +13,8 @@ What is done here and why:
   order of chance, which differs from one evaluation to the next.
 * Before evaluation an upper bound of every intermediate size is computed from the operands: the library itself bounds
   iterations, but seven nested `.map(a, a + a)` would take gigabytes.
-* Run-time errors come back as values, optionals crash `plain_value()`: values are walked by type.
+* Run-time errors come back as values. Optionals crash `plain_value()` and every function that is written in Python:
+  what comes out is walked by type, and no optional gets into a list, a map or a function.
 """
 
 from __future__ import annotations
@@ -150,12 +151,77 @@ def parse(source: str) -> Tree:
         raise Faults([Fault(0, "expression.too_deep", "the expression is nested too deeply; use a tool")]) from None
     if macros:
         tree = _paired(tree, {macro.opens: macro.name for macro in macros})
+    if loose := list(_loose_optionals(tree, taken=True)):
+        raise Faults(loose)
     loops = [node for node in walk(tree) if isinstance(node, Comprehension) and not is_empty(node.range)]
     if len(loops) > COMPREHENSIONS_MAX:
         offset = sorted(loop.offset for loop in loops)[COMPREHENSIONS_MAX]
         message = f"expected at most {COMPREHENSIONS_MAX} of all, exists, filter and map in one expression; use a tool"
         raise Faults([Fault(offset, "expression.comprehensions", message)])
     return tree
+
+
+# -- optionals -----------------------------------------------------------------------------------------------------
+
+_GIVE_OPTIONALS: Final = frozenset(
+    ("_?._", "_[?_]", "first", "last", "none", "of", "ofNonZeroValue", "optional.none", "optional.of", "or")
+)
+_TAKE_OPTIONALS: Final[Mapping[str, Sequence[int]]] = {
+    "_==_": (0, 1), "_!=_": (0, 1), "_?_:_": (1, 2), "_?._": (0,), "_[?_]": (0,), "_[_]": (0,),
+    "hasValue": (0,), "or": (0, 1), "orValue": (0,), "value": (0,),
+}  # fmt: skip
+
+
+def _loose_optionals(tree: Tree, *, taken: bool) -> Iterator[Fault]:
+    """Where an optional is used as if it were a value, unless what is around `tree` has `taken` care of it.
+
+    The library has no form of an optional for the functions that are written in Python: one that comes to them, itself
+    or inside a list or a map, ends the process. So an optional ends where it began, in `orValue` and the like.
+    """
+    if not taken and _is_optional(tree):
+        message = "this may be absent, which is no value yet; end it with .orValue(...)"
+        yield Fault(tree.offset, "expression.optional", message)
+        return
+    for part, part_taken in _parts(tree, taken=taken):
+        yield from _loose_optionals(part, taken=part_taken)
+
+
+def _is_optional(tree: Tree) -> bool:
+    match tree:
+        case Call(function="_?_:_"):
+            return any(_is_optional(branch) for branch in tree.arguments[1:])
+        case Call(function="_[_]"):
+            return _is_optional(tree.arguments[0])
+        case Call():
+            return tree.function in _GIVE_OPTIONALS
+        case Select(test=False):
+            return _is_optional(tree.operand)
+        case Comprehension():  # what optFlatMap becomes
+            return is_empty(tree.range) and _is_optional(tree.result)
+        case _:
+            return False
+
+
+def _parts(tree: Tree, *, taken: bool) -> Iterator[tuple[Tree, bool]]:
+    """The parts of a tree, and whether each may be an optional."""
+    match tree:
+        case Select():
+            yield tree.operand, True
+        case Call():
+            places = _TAKE_OPTIONALS.get(tree.function, ())
+            yield from ((operand, index in places) for index, operand in enumerate(tree.operands))
+        case Listing():
+            yield from ((element, index in tree.optional) for index, element in enumerate(tree.elements))
+        case Mapped():
+            for index, (key, value) in enumerate(tree.entries):
+                if key is not None:
+                    yield key, False
+                yield value, index in tree.optional
+        case Comprehension():
+            yield from ((part, False) for part in (tree.range, tree.start, tree.condition, tree.step))
+            yield tree.result, taken and is_empty(tree.range)
+        case _:
+            pass
 
 
 # -- sort_by and group_by ------------------------------------------------------------------------------------------

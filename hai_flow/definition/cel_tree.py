@@ -49,17 +49,22 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
+    """A list literal; `optional` are the indices of the elements written `?x`."""
+
     offset: int
     elements: tuple[Tree, ...]
+    optional: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """A map literal; `type_name` is not empty for a message literal, which the language does not have."""
+    """A map literal; `type_name` is not empty for a message literal, which the language does not have. `optional` are
+    the indices of the entries written `?key: x`."""
 
     offset: int
     type_name: str
     entries: tuple[tuple[Tree | None, Tree], ...]
+    optional: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +137,14 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
+def _varints(data: bytes) -> Iterator[int]:
+    """The numbers of a packed field."""
+    at = 0
+    while at < len(data):
+        number, at = _varint(data, at)
+        yield number
+
+
 class _Reader:
     """Reads cel.expr.ParsedExpr. Recursion is bounded: the parser refuses nesting deeper than 32."""
 
@@ -196,17 +209,22 @@ class _Reader:
         return Call(offset, function, target, tuple(arguments))
 
     def _list(self, offset: int, data: bytes) -> Tree:
-        return Listing(offset, tuple(self.tree(v) for n, v in _fields(data) if n == 1 and isinstance(v, bytes)))
+        fields = _fields(data)
+        elements = tuple(self.tree(value) for number, value in fields if number == 1)
+        optional = frozenset(at for number, value in fields if number == 2 for at in _varints(value))
+        return Listing(offset, elements, optional)
 
     def _struct(self, offset: int, data: bytes) -> Tree:
-        type_name, entries = "", []
+        type_name, entries, optional = "", [], []
         for number, value in _fields(data):
             if number == 1:
                 type_name = value.decode()
             elif number == 2:
                 parts = dict(_fields(value))
+                if parts.get(5):
+                    optional.append(len(entries))
                 entries.append((self.tree(parts[3]) if 3 in parts else None, self.tree(parts[4])))
-        return Mapped(offset, type_name, tuple(entries))
+        return Mapped(offset, type_name, tuple(entries), frozenset(optional))
 
     def _comprehension(self, offset: int, data: bytes) -> Tree:
         parts = dict(_fields(data))

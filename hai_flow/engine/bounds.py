@@ -96,4 +96,7 @@ def _is_over(state: RunState) -> bool:
 def _cut(draft: Draft) -> None:
     endings.cut_everything(draft, "the run's log is full")
     draft.end_turn("failed")
-    draft.emit(e.RunFailed, error=draft.error(LOG_FULL, f"{_length(draft)} What cleans up was cut off, too.", ""))
+    error = draft.error(LOG_FULL, f"{_length(draft)} What cleans up was cut off, too.", "")
+    if draft.state.undo_failed:
+        error = endings.undo_error(draft, "", error)
+    draft.emit(e.RunFailed, error=error)

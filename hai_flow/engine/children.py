@@ -7,7 +7,7 @@ A parent and its child never share a commit. What one wants of the other goes th
                         its end (`tell_parent`)
 
 What is told goes on from parent to parent, so the log of the outermost run has all that its thread is asked
-(docs/decisions/0028). An answer goes to the run that asks, which the question's id names.
+(docs/decisions/0027). An answer goes to the run that asks, which the question's id names.
 
 The child's id is made from the parent's, the step's path and the number of its attempt. So a start that is delivered
 twice finds the child that is there, and a retry starts another one. `timeout` bounds the child's working time, so it is

@@ -270,10 +270,15 @@ async def forget_fires(
 # --- what requests read and change ----------------------------------------------------------------------------------
 
 
-async def list_schedules(pool: Pool, tenant: UUID) -> list[ScheduleRow]:
-    """All schedules of the tenant, by workflow."""
-    query = f"SELECT {_COLUMNS} FROM schedules WHERE tenant = $1 ORDER BY workflow_name, position"
-    return [ScheduleRow(*row) for row in await pool.fetch(query, tenant)]
+async def list_schedules(
+    pool: Pool, tenant: UUID, *, limit: int | None = None, after: tuple[str, int] = ("", 0)
+) -> list[ScheduleRow]:
+    """The schedules of the tenant by (workflow, position): `limit` of them (None: all), from behind `after` on."""
+    query = f"""
+    SELECT {_COLUMNS} FROM schedules WHERE tenant = $1 AND (workflow_name, position) > ($2, $3)
+    ORDER BY workflow_name, position LIMIT $4
+    """
+    return [ScheduleRow(*row) for row in await pool.fetch(query, tenant, *after, limit)]
 
 
 async def get_schedule(pool: Pool, tenant: UUID, id: UUID) -> ScheduleRow | None:

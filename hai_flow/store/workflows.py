@@ -111,12 +111,15 @@ async def latest_workflow(connection: Connection | Pool, tenant: UUID, name: str
     return await _one(connection, "tenant = $1 AND name = $2", tenant, name)
 
 
-async def list_workflows(connection: Connection | Pool, tenant: UUID) -> Sequence[WorkflowSummary]:
-    """The latest of each name, by name."""
+async def list_workflows(
+    connection: Connection | Pool, tenant: UUID, *, limit: int | None = None, after: str = ""
+) -> Sequence[WorkflowSummary]:
+    """The latest of each name, by name: `limit` of them (None: all), from the first name behind `after`."""
     query = f"""
-    SELECT DISTINCT ON (name) {_SUMMARY} FROM workflows WHERE tenant = $1 ORDER BY name, {_LATEST_FIRST}
+    SELECT DISTINCT ON (name) {_SUMMARY} FROM workflows WHERE tenant = $1 AND name > $2
+    ORDER BY name, {_LATEST_FIRST} LIMIT $3
     """
-    return [WorkflowSummary(*row) for row in await connection.fetch(query, tenant)]
+    return [WorkflowSummary(*row) for row in await connection.fetch(query, tenant, after, limit)]
 
 
 async def versions_of_workflow(connection: Connection | Pool, tenant: UUID, name: str) -> Sequence[WorkflowSummary]:

@@ -85,6 +85,17 @@ def code(response: httpx2.Response) -> tuple[int, str]:
     return response.status_code, response.json()["code"]
 
 
+def listed(http: httpx2.Client, path: str, limit: int = 200) -> list[Any]:
+    """The items of all pages of a list."""
+    page = http.get(path, params={"limit": limit}).json()
+    found: list[Any] = page["items"]
+    while page["next_cursor"] is not None:
+        page = http.get(path, params={"limit": limit, "cursor": page["next_cursor"]}).json()
+        assert 1 <= len(page["items"]) <= limit
+        found += page["items"]
+    return found
+
+
 # --- workflows ----------------------------------------------------------------------------------------------------
 
 FAILING = """
@@ -107,10 +118,20 @@ def test_a_workflow_is_published_once_and_never_changes(http: Checked) -> None:
     assert changed.json()["winner"] == {"name": "published", "version": 1}
     shown = http.get("/v1/workflows/published@1").json()
     assert shown["source"].encode() == http.get("/v1/workflows/published/source").content == source
-    assert "published" in [each["name"] for each in http.get("/v1/workflows").json()["items"]]
+    assert "published" in [each["name"] for each in listed(http, "/v1/workflows")]
     copy = http.post("/v1/workflows", content=source + b"# a copy\n", params={"dev": "true"}, headers=YAML)
     assert copy.json()["dev"] is True
     assert http.get(f"/v1/workflows/published@1+{copy.json()['sha256'][:8]}").json()["dev"] is True
+
+
+def test_workflows_are_listed_in_pages_by_name(http: Checked) -> None:
+    for name in ("page_b", "page_a", "page_c"):
+        assert http.post("/v1/workflows", content=FAILING.format(name=name).encode(), headers=YAML).is_success
+    names = [each["name"] for each in listed(http, "/v1/workflows", limit=2)]
+    assert names == sorted(set(names))
+    assert {"page_a", "page_b", "page_c"} <= set(names)
+    assert http.get("/v1/workflows", params={"limit": 2}).json()["items"][1]["name"] == names[1]
+    assert code(http.get("/v1/workflows", params={"cursor": "nonsense"})) == (400, "cursor.invalid")
 
 
 @pytest.mark.parametrize(

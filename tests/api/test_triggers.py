@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.test_rest import Checked
+from tests.api.test_rest import Checked, listed
 from tests.support.hai_client import HaiClient, unique, user
 from tests.support.server import YAML, ServerProcess
 
@@ -40,8 +40,16 @@ def publish(http: Checked, body: str) -> str:
 
 
 def schedule_of(http: Checked, name: str) -> dict[str, Any]:
-    (schedule,) = [each for each in http.get("/v1/schedules").json()["items"] if each["workflow"] == name]
+    (schedule,) = [each for each in listed(http, "/v1/schedules") if each["workflow"] == name]
     return schedule
+
+
+def test_schedules_are_listed_in_pages_also_in_the_midst_of_a_workflow(http: Checked) -> None:
+    name = publish(http, CLOCK + "  - interval: {every: 1d}\n  - interval: {every: 2d}\n" + STEPS)
+    by_ones = [each["id"] for each in listed(http, "/v1/schedules", limit=1) if each["workflow"] == name]
+    at_once = [each["id"] for each in listed(http, "/v1/schedules") if each["workflow"] == name]
+    assert by_ones == at_once
+    assert len(set(by_ones)) == 3
 
 
 def test_a_schedule_is_listed_paused_resumed_and_run(http: Checked) -> None:

@@ -11,7 +11,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import Limits, decide
 from hai_flow.errors import Rejected
-from tests.support.runs import HOUR, MINUTE, Play
+from tests.support.runs import HOUR, MINUTE, SECOND, Play
 
 MANY = """
 input: {type: object, properties: {names: {type: array, items: {type: string}}}}
@@ -164,6 +164,28 @@ def test_cleaning_up_that_does_not_end_either_is_cut_off() -> None:
     assert (play.status, play.error.code) == ("failed", "limit.log")
     assert "cut off, too" in play.error.message
     assert 500 <= play.state.seq < 560
+
+
+def test_a_run_that_is_cut_off_while_it_undoes_says_what_could_not_be_undone() -> None:
+    play = Play(
+        """
+        steps:
+          - {id: one, call: t.f, undo: {call: t.back, retry: {max: 100, every: 1s}}}
+          - {id: two, call: t.f, undo: {call: t.back}}
+          - {fail: No.}
+        """,
+        limits=Limits(run_events=60),
+    )
+    play._book.spared = True
+    play.succeed("one")
+    play.succeed("two")
+    play.fail("two/~undo", retriable=False)
+    while not play.state.ended:
+        play.fail("one/~undo")
+        play.advance(SECOND)
+    assert (play.error.code, play.error.data) == ("undo.failed", {"undone": [], "failed": ["two"]})
+    assert play.error.cause is not None
+    assert "cut off, too" in play.error.cause.message
 
 
 def test_a_stop_of_a_run_whose_log_is_full_cleans_up_and_ends() -> None:

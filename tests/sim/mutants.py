@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -230,3 +230,15 @@ MUTANTS: tuple[Mutant, ...] = (
     a_run_that_is_left_undoes_everything,
     a_fork_asks_under_the_old_ids,
 )
+
+# The seed that finds each, where it is not among the first few.
+FOUND_BY: Final = {
+    a_stop_runs_no_finally: 3119,
+    attempts_are_counted_anew_after_a_retry: 122,
+    a_retry_forgets_the_siblings: 111,
+    steps_begin_while_paused: 91,
+    deadlines_stand_while_paused: 91,
+    a_stop_undoes_nothing: 52,
+    an_undo_is_forgotten: 34,
+    an_iteration_is_left_out: 29,
+}

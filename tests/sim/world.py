@@ -296,17 +296,24 @@ class Simulation:
         except Rejected as rejected:
             self.reached[rejected.code] += 1
             return
-        self._left(there)
+        if not self._left(there):
+            return
         self.play, self.states, self.gone, self.answered = fork, [fork.state], [], {}
         self.reached["go_back"] += 1
 
-    def _left(self, there: RunState) -> None:
-        """The run ends, and undoes and cleans up what the fork has not taken over, nothing else."""
+    def _left(self, there: RunState) -> bool:
+        """The run ends, and undoes and cleans up what the fork has not taken over, nothing else. False where a timer
+        that is late has ended it before: then nobody can leave it any more."""
         play, faults = self.play, self.faults
         if play.state.ended:
-            return
+            return True
         before = len(play.log)
-        play.leave(there)
+        try:
+            play.leave(there)
+        except Rejected:
+            if not self._due():
+                raise
+            return False
         self.come_to_rest()
         self.faults = faults
         assert there.turn is not None
@@ -316,6 +323,7 @@ class Simulation:
             elif isinstance(event, e.HandlerStarted | e.StepStopped) and event.handler == "~finally" and event.ready:
                 begun = play.state.steps[event.path].turn
                 assert begun > there.turn.n, f"{event.path} is cleaned up, in which the fork goes on"
+        return True
 
     def attention(self) -> None:
         if self.random.random() < 0.3:

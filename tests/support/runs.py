@@ -288,6 +288,11 @@ class Play:
         assert state == self.state
 
 
+def _is_cut(error: e.Error) -> bool:
+    """Whether the run ended because its log was full, in the midst of what cleans up."""
+    return error.code == LOG_FULL and "cut off, too" in error.message
+
+
 class Book:
     """What must hold of every decision of one run. It remembers the ids and attempts that were given away."""
 
@@ -380,11 +385,7 @@ class Book:
             case e.IterationStarted():
                 self._check_room(state, event.path)
             case e.RunFailed() | e.RunFinished():
-                if (
-                    isinstance(event, e.RunFailed)
-                    and event.error.code == LOG_FULL
-                    and "cut off, too" in event.error.message
-                ):
+                if isinstance(event, e.RunFailed) and _is_cut(event.error.cause or event.error):
                     self.spared = True
                 self._check_cleaned_up(state, undone=isinstance(event, e.RunFailed))
                 self._check_undo_told(state, event)
