@@ -3,6 +3,7 @@
 
     python3 cli.py dev                 everything in one process
     python3 cli.py test [pytest args]  the tests
+    python3 cli.py test PATH...        the tests of workflows in a folder or file, as `hai-flow test` plays them
     python3 cli.py test-browsers       other people's frontends in a real browser; installs what they need
     python3 cli.py check               lint, types, direction of imports
     python3 cli.py install             only make or update the environment
@@ -12,6 +13,7 @@ Standard library only. What is installed is exactly `requirements.lock`, checked
 """
 
 import contextlib
+import fnmatch
 import functools
 import hashlib
 import os
@@ -35,6 +37,8 @@ except ImportError:
 ROOT = pathlib.Path(__file__).resolve().parent
 LOCK = ROOT / "requirements.lock"
 STAMP = "hai-flow-stamp"
+WORKFLOW, PYTHON = "workflow", "python"  # kinds of tests
+PASSED_OVER = ("node_modules", "__pycache__", "site-packages")
 
 
 class InstallError(Exception):
@@ -54,7 +58,7 @@ def main() -> None:
         return
     if command == "check":
         sys.exit(check(environment))
-    if command == "test":
+    if command == "test" and not of_workflows(arguments[1:]):
         become([python, "-m", "pytest", *parallel(arguments[1:]), *map(from_root, arguments[1:])], ROOT)
     if command == "test-browsers":
         become([python, "-m", "pytest", "tests/browsers", *map(from_root, arguments[1:])], ROOT)
@@ -85,6 +89,32 @@ def from_root(argument: str) -> str:
     if path.startswith("-") or not os.path.exists(path):
         return argument
     return os.path.abspath(path) + separator + rest
+
+
+def of_workflows(arguments: "list[str]") -> bool:
+    """Whether the paths among the arguments of `test` hold tests of workflows and none in Python. Where there are
+    both, pytest plays both.
+    """
+    places = [word for word in arguments if is_workflow_test(word) or os.path.exists(word.partition("::")[0])]
+    kinds = [kinds_of_tests(place) for place in places]
+    return any(WORKFLOW in each for each in kinds) and not any(PYTHON in each for each in kinds)
+
+
+def kinds_of_tests(place: str) -> "set[str]":
+    """What kinds of tests are at `place`, a file or a folder: WORKFLOW, PYTHON."""
+    if not os.path.isdir(place):
+        return {WORKFLOW if is_workflow_test(place) else PYTHON}
+    found = set()
+    for _, folders, files in os.walk(place):
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in PASSED_OVER]
+        found |= {WORKFLOW for name in files if is_workflow_test(name)}
+        found |= {PYTHON for name in files if fnmatch.fnmatch(name, "test_*.py") or fnmatch.fnmatch(name, "*_test.py")}
+    return found
+
+
+def is_workflow_test(name: str) -> bool:
+    """Whether a file of this name holds tests of a workflow."""
+    return name.endswith((".test.yaml", ".test.yml"))
 
 
 def check(environment: pathlib.Path) -> int:

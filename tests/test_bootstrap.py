@@ -221,6 +221,40 @@ def test_paths_of_tests_are_relative_to_where_one_is(
     assert bootstrap.from_root("-x") == "-x"
 
 
+def test_a_path_with_tests_of_workflows_is_played_by_the_command_of_that_name(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows" / "refund.test.yaml").touch()
+    checkout.run("install")
+    for arguments in (["flows", "-v"], ["flows/refund.test.yaml", "--json"], ["flows/gone.test.yml"]):
+        code, out, err = checkout.run("test", *arguments, cwd=tmp_path)
+        assert code == 0, err
+        assert out.startswith(f"hai_flow.cli {['test', *arguments]!r} {tmp_path} ")
+
+
+def test_tests_in_python_are_pytests_and_so_is_a_folder_that_has_both(
+    bootstrap: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine/test_x.py", "mine/deep/a.test.yaml", "flows/b.test.yml", "no/c.yaml", "no/.venv/d.test.yaml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert bootstrap.of_workflows(["mine/deep"])
+    assert bootstrap.of_workflows(["flows", "-k", "late"])
+    for arguments in (
+        [],
+        ["-x"],
+        ["mine"],
+        ["mine/test_x.py::test_a"],
+        ["flows/b.test.yml::a case"],
+        ["flows", "mine/test_x.py"],
+        ["no"],
+        ["nowhere"],
+    ):
+        assert not bootstrap.of_workflows(arguments), arguments
+
+
 def test_pips_index_is_passed_on_to_uv(bootstrap: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "https://packages.example/simple")
     monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)
