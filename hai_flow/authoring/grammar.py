@@ -17,11 +17,11 @@ _HEAD: Final = """\
 A workflow is one YAML file. Write only what is listed here: an unknown key, verb, tool, step or name is an error.
 Check what you wrote with `hai-flow validate FILE`; every finding has a line, a column and the remedy.
 
-Types: lit = literal · text = string with holes `${{ cel }}` · any = any YAML, holes at any depth · cel = bare
-expression, no `${{ }}` · id = `[a-z][a-z0-9_]*` (of steps, branches, options, `as`, state) · name = as an id, with
-`-`: `expense-approval` (of workflows, tools, models, roles; ids have no `-`) · dur = `90s`, `1h30m`, `2d` · schema =
-JSON Schema, literal · steps = list of steps · sel = selector or list: `user:id role:name group:name requester anyone` ·
-`!` = must be there · `= x` = default.
+Types: lit = literal · text = string with holes `${{ cel }}` · hole = one hole, no more · any = any YAML, holes at any
+depth · cel = bare expression, no `${{ }}` · id = `[a-z][a-z0-9_]*` (of steps, branches, options, `as`, state) · name =
+as an id, with `-`: `expense-approval` (of workflows, tools, models, roles; ids have no `-`) · dur = `90s`, `1h30m`,
+`2d` · schema = JSON Schema, literal · steps = list of steps · sel = selector or list: `user:id role:name group:name
+requester anyone` · `!` = must be there · `= x` = default.
 """
 
 _SECOND_CASE: Final = "\n  - name: shipped in the second round"

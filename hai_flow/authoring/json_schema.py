@@ -132,6 +132,8 @@ def _value(type_: Type) -> dict[str, Json]:
     match type_.kind:
         case "text" | "literal":
             return {"type": "string"}
+        case "hole":
+            return {"type": "string", "pattern": _HOLE}
         case "cel":
             return {"type": ["string", "boolean"]}
         case "duration" | "selectors" | "schema" | "steps":

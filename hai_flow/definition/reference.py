@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 Json: TypeAlias = Any
 
 Kind: TypeAlias = Literal[
-    "any", "text", "literal", "cel", "duration", "schema", "steps", "selectors", "id", "variable",
+    "any", "text", "hole", "literal", "cel", "duration", "schema", "steps", "selectors", "id", "variable",
     "workflow", "name", "integer", "number",
     "boolean", "enum", "list", "map", "shape", "either",
 ]  # fmt: skip
@@ -78,6 +78,7 @@ class Verb:
 
 ANY: Final = Type("any", "any")
 TEXT: Final = Type("text", "text")
+HOLE: Final = Type("hole", "hole")
 LITERAL: Final = Type("literal", "lit")
 CEL: Final = Type("cel", "cel")
 DURATION: Final = Type("duration", "dur")
@@ -142,7 +143,7 @@ _FROM: Final = Key(
 _POLICY: Final = (
     Key("exclude", SELECTORS, "who may not, also `editor`; without it the requester, unless `from` has `requester` or "
         "`anyone`; `[]` = nobody", example="[requester, editor]"),
-    Key("quorum", _either(_integer(1), _enum("all"), _map(_integer(1), "any"), TEXT),
+    Key("quorum", _either(_integer(1), _enum("all"), _map(_integer(1), "any"), HOLE),
         "how many distinct people: a number, `all` of `from`, seats by selector (`any`: people in all), or a hole that "
         "gives a number or `all` when it is asked",
         default="1", example="{role:sre: 1, any: 2}"),
@@ -182,7 +183,7 @@ _MODEL_KEYS: Final = (
     Key("model", NAME, "one of `models`; without it `defaults.model`", example="smart"),
     Key("system", TEXT, "the system prompt", example="You are a careful analyst."),
     Key("prompt", TEXT, "the user's message", example="Summarise ${{ input.topic }}."),
-    Key("messages", _either(_list(ANY), TEXT), "a whole conversation, in place of `prompt`",
+    Key("messages", _either(_list(ANY), HOLE), "a whole conversation, in place of `prompt`",
         example='[{role: user, content: "${{ input.question }}"}]'),
     Key("output", SCHEMA, "the answer is an object of this schema, not text",
         example="{type: object, required: [subject], properties: {subject: {type: string}}}"),

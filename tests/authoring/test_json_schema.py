@@ -118,6 +118,9 @@ WRONG_STEPS = {
     "no items": "{for_each: {steps: [{say: x}]}}",
     "two methods": "{http: {get: x, post: y}}",
     "two bodies": "{http: {post: x, body: 1, text: y}}",
+    "a quorum of words": "{approve: {title: x, from: [role:a], quorum: two}}",
+    "a quorum of digits in quotes": "{approve: {title: x, from: [role:a], quorum: '2'}}",
+    "messages in words": "{llm: {messages: hello}}",
     "prompt and messages": "{llm: {prompt: x, messages: []}}",
     "an agent without tools": "{agent: {prompt: x}}",
     "a retry without max": "{call: t.f, retry: {backoff: exponential}}",
@@ -127,6 +130,18 @@ WRONG_STEPS = {
     "an unknown kind of message": "{say: {html: x}}",
     "undo without a verb": "{call: t.f, undo: {with: {}}}",
 }
+
+
+HOLES = {
+    "quorum": "{approve: {title: x, from: [role:a], quorum: '${{ input.amount > 10 ? 2 : 1 }}'}}",
+    "messages": "{llm: {messages: '${{ state.messages }}'}}",
+}
+
+
+@pytest.mark.parametrize("source", [pytest.param(text, id=name) for name, text in HOLES.items()])
+def test_a_hole_stands_for_a_value_that_is_no_text(source: str) -> None:
+    step = parse(source.encode()).value
+    assert faults({"hai": "flow/v1", "name": "a", "version": 1, "steps": [step]}) == []
 
 
 @pytest.mark.parametrize("source", [pytest.param(text, id=name) for name, text in WRONG.items()])
