@@ -336,22 +336,23 @@ class Settings:
                 f"{variable('allow_remote')}: expected {variable('allowed_hosts')} as well, the names under which this "
                 "server is called; without them a web page of any name could call it from its visitors' browsers."
             )
-        if self.database_url is not None and not self.database_url.startswith(("postgresql://", "postgres://")):
-            problems.append(
-                f"{variable('database_url')}: expected postgresql://user@host/database."
-            )  # may hold a password
         if self.database_url is None and (self.database_pooled or self.database_direct_url is not None):
             problems.append(
                 f"{variable('database_pooled')} and {variable('database_direct_url')} say how to use "
                 f"{variable('database_url')}, which is unset."
             )
-        direct = self.database_direct_url
-        if direct is not None and not direct.startswith(("postgresql://", "postgres://")):
-            problems.append(f"{variable('database_direct_url')}: expected postgresql://user@host/database.")
-        if urlsplit(self.url).scheme not in ("http", "https"):
+        for name in ("database_url", "database_direct_url"):
+            url = getattr(self, name)  # may hold a password: it is not repeated
+            if url is not None and not url.startswith(("postgresql://", "postgres://")):
+                problems.append(f"{variable(name)}: expected postgresql://user@host/database.")
+            elif url is not None and (fault := place_fault(url)):
+                problems.append(f"{variable(name)}: {fault}.")
+        if fault := place_fault(self.url):
+            problems.append(f"{variable('url')}: {fault}.")
+        elif urlsplit(self.url).scheme not in ("http", "https"):
             problems.append(f"{variable('url')}: expected http://host:port or https://host, found {self.url!r}.")
         for origin in self.allowed_origins:
-            parts = urlsplit(origin)
+            parts = urlsplit("" if place_fault(origin) else origin)
             if parts.scheme not in ("http", "https") or not parts.netloc or parts.path or "*" in origin:
                 problems.append(
                     f"{variable('allowed_origins')}: expected origins like https://app.example.com, found {origin!r}."
@@ -396,6 +397,19 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def place_fault(url: str) -> str | None:
+    """What is wrong with the hosts and ports of `url`; None: nothing. It repeats nothing of them: a password with a
+    bare `/` looks like a port."""
+    try:
+        hosts = urlsplit(url).netloc.rpartition("@")[2].split(",")  # PostgreSQL's may have several
+    except ValueError:  # a bracket without the other
+        return "expected a host as a name or an address, one of IPv6 in brackets like [::1]"
+    ports = [host.rpartition("]")[2].partition(":")[2] for host in hosts]
+    if all(not port or (port.isdecimal() and len(port) <= 5 and 1 <= int(port) <= 65535) for port in ports):
+        return None
+    return "expected a port from 1 to 65535 behind the host"
 
 
 def _out_of_bounds(setting: Any, value: Any) -> str | None:

@@ -120,3 +120,31 @@ def test_a_password_is_never_shown() -> None:
     assert "hunter2" not in repr(Settings(database_url="postgresql://u:hunter2@h/d"))
     (problem,) = problems_of(HAI_FLOW_DATABASE_URL="mysql://u:hunter2@h/d")
     assert "hunter2" not in problem
+    (problem,) = problems_of(HAI_FLOW_DATABASE_URL="postgresql://u:hunter2/3@h/d")
+    assert "hunter2" not in problem
+
+
+@pytest.mark.parametrize("name", ["HAI_FLOW_DATABASE_URL", "HAI_FLOW_DATABASE_DIRECT_URL"])
+@pytest.mark.parametrize("port", ["65536", "99999999999999999999", "0", "abc", "5432,other:70000", "-1"])
+def test_a_port_that_can_not_be_is_a_sentence(name: str, port: str) -> None:
+    given = {"HAI_FLOW_DATABASE_URL": "postgresql://h/d", name: f"postgresql://u:hunter2@h:{port}/d"}
+    (problem,) = problems_of(**given)
+    assert problem == f"{name}: expected a port from 1 to 65535 behind the host."
+
+
+def test_an_address_that_is_cut_off_is_a_sentence() -> None:
+    for name, url in (("HAI_FLOW_DATABASE_URL", "postgresql://u@[::1/d"), ("HAI_FLOW_URL", "http://[::1")):
+        (problem,) = problems_of(**{name: url})
+        assert problem.startswith(f"{name}: expected a host")
+    (problem,) = problems_of(HAI_FLOW_URL="http://localhost:99999")
+    assert problem == "HAI_FLOW_URL: expected a port from 1 to 65535 behind the host."
+    (problem,) = problems_of(HAI_FLOW_ALLOWED_ORIGINS="https://[::1")
+    assert problem.endswith("found 'https://[::1'.")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql:///d?host=/tmp", "postgresql://u@[::1]:5432/d", "postgresql://a:1,b:2/d", "postgresql://u:p%40@h:/d"],
+)
+def test_what_postgresql_takes_as_a_place_is_taken(url: str) -> None:
+    assert Settings(database_url=url).database_url == url

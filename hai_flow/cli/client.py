@@ -51,7 +51,7 @@ class Server:
         try:
             self._client = AsyncClient(self.url, act_as=self.act_as, patience=patience)
         except ValueError as error:
-            raise self._unreachable(str(error)) from None
+            raise UsageError(f"--server: {str(error).removeprefix('url: ')}.") from None
         return self
 
     async def __aexit__(

@@ -171,7 +171,7 @@ def open_database(settings: Settings, *, interrupted: int = OK) -> Iterator[Data
 def _shown(url: str) -> str:
     """The database's place without user and password."""
     parts = urlsplit(url)
-    place = f"{parts.hostname or 'localhost'}" + (f":{parts.port}" if parts.port else "")
+    place = parts.netloc.rpartition("@")[2] or "localhost"
     return f"the PostgreSQL database {parts.path.lstrip('/') or 'postgres'} at {place}"
 
 

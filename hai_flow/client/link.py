@@ -12,7 +12,7 @@ import httpx2
 
 from hai_flow.client.effects import Answer, Backoff, Lost, Request
 from hai_flow.client.errors import Unavailable
-from hai_flow.settings import Settings, is_loopback
+from hai_flow.settings import Settings, is_loopback, place_fault
 
 RETRY_AFTER_SECONDS_MAX: Final = 60.0
 
@@ -62,6 +62,8 @@ class Link:
     ) -> Link:
         """The link to `url` (None: HAI_FLOW_URL). Raises ValueError where it is no address."""
         url = (url or Settings.from_environment().url).rstrip("/")
+        if fault := place_fault(url):
+            raise ValueError(f"url: {fault}, found {url!r}")
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"url: expected http://host:port or https://host, found {url!r}")
