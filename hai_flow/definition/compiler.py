@@ -194,7 +194,7 @@ class _Compiler(Verbs, Triggers):
         match draft.verb:
             case "call":
                 tool = self.tools.get(value.partition(".")[0]) if isinstance(value, str) else None
-                return tool.result.raw if isinstance(tool, plan.FrontendTool) and tool.result is not None else {}
+                return _answer_type(tool) if isinstance(tool, plan.FrontendTool) else {}
             case "run":
                 child = self.child(value) if isinstance(value, str) else None
                 return child.output if child is not None else {}
@@ -451,6 +451,13 @@ class _Compiler(Verbs, Triggers):
 
 def _record(**properties: Json) -> dict[str, Json]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def _answer_type(tool: plan.FrontendTool) -> Json:
+    """What comes back of a call of a frontend's tool."""
+    if not tool.answered:
+        return {"type": "null"}
+    return tool.result.raw if tool.result is not None else {}
 
 
 def _envelope(gate: Mapping[str, Json]) -> Json:

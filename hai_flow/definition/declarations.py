@@ -288,7 +288,12 @@ class Declarations(Pieces):
         parameters = self.schema(fields["parameters"], (*at, "parameters")) if "parameters" in fields else None
         result = self.schema(fields["result"], (*at, "result")) if "result" in fields else None
         deadline = self.duration(fields, "deadline", at, names) or self.default_deadline
-        return plan.FrontendTool(name, fields.get("description", ""), parameters, result, deadline)
+        answered = fields.get("answer") != "none"
+        for key in ("result", "deadline") if not answered else ():
+            if key in fields:
+                message = f"`answer: none` says that nothing comes back, `{key}` is of what does; remove one of them"
+                self.reader.error((*at, key), "tool.no_answer", message, key=True)
+        return plan.FrontendTool(name, fields.get("description", ""), parameters, result, deadline, answered)
 
 
 def state_raw(state: Mapping[str, plan.StateVariable | None]) -> dict[str, Json]:

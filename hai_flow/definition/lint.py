@@ -81,18 +81,19 @@ class _Linter:
         if found:
             message = f"`{word}` can't contain `{found}`: a stop always has to end; move it out"
             self.reader.error((*step.at, found), "cleanup.waits", message, key=True)
-        elif step.verb == "call" and self._is_frontend(step.fields.get("call")):
+        elif step.verb == "call" and self._waits_for_client(step.fields.get("call")):
             message = f"`{word}` can't call the frontend tool `{step.fields['call']}`: a stop always has to end"
             self.reader.error((*step.at, "call"), "cleanup.waits", message)
         elif step.verb == "agent":
             tools = step.fields["agent"].get("tools") if isinstance(step.fields.get("agent"), Mapping) else None
             for index, tool in enumerate(tools if isinstance(tools, list) else ()):
-                if self._is_frontend(tool):
+                if self._waits_for_client(tool):
                     message = f"`{word}` can't offer the frontend tool `{tool}`: a stop always has to end; remove it"
                     self.reader.error((*step.at, "agent", "tools", index), "cleanup.waits", message)
 
-    def _is_frontend(self, name: Json) -> bool:
-        return isinstance(name, str) and isinstance(self.pieces.tools.get(name.partition(".")[0]), plan.FrontendTool)
+    def _waits_for_client(self, name: Json) -> bool:
+        tool = self.pieces.tools.get(name.partition(".")[0]) if isinstance(name, str) else None
+        return isinstance(tool, plan.FrontendTool) and tool.answered
 
     # -- deliveries and decisions ----------------------------------------------------------------------------------
 

@@ -161,6 +161,7 @@ class FrontendShape(_Shape):
     description: str
     parameters: dict[str, Any]
     result: dict[str, Any] = Field(default_factory=dict)
+    answer: Literal["required", "none"] = "required"
     deadline: str = ""
 
 

@@ -128,11 +128,14 @@ class HttpTool:
 
 @dataclass(frozen=True, slots=True)
 class FrontendTool:
+    """A tool of the client. Not `answered`: its call is shown, and nobody waits for what the client makes of it."""
+
     name: str
     description: str
     parameters: Schema | None
     result: Schema | None
     deadline: Duration
+    answered: bool = True
 
 
 Tool: TypeAlias = PythonTool | McpTool | HttpTool | FrontendTool

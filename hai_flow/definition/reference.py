@@ -265,6 +265,8 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
         Key("parameters", SCHEMA, "of its arguments", required=True,
             example="{type: object, required: [action], properties: {action: {type: string}}}"),
         Key("result", SCHEMA, "of its answer; without it the answer is text", example="{type: boolean}"),
+        Key("answer", _enum("required", "none"), "`none`: the call is shown, nobody waits for an answer, and the "
+            "step's output is null; without `result` and `deadline`", default="required", example="none"),
         _DEADLINE,
     )),
     Shape("trigger", "A trigger", (

@@ -95,6 +95,8 @@ class Verbs(Approvals, Declarations):
             for key in ("retry", "timeout", "approval", "delivery", "idempotency_key"):
                 if key in draft.fields:
                     hint = "people have a `deadline` (in `tools.{name}.frontend`)"
+                    if not tool.answered:
+                        hint = "the call of `{name}` is only shown (`answer: none`)"
                     if key == "approval":
                         hint = "a frontend tool asks a person itself; put an `approve` step before it"
                     message = f"`{key}` is for effects; {hint.format(name=name)}"

@@ -45,7 +45,7 @@ from hai_flow.engine.approval import (
 from hai_flow.engine.ballot import Rules, rules_of
 from hai_flow.engine.bounds import demand_wait
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.ids import pending_id, pending_of
+from hai_flow.engine.ids import pending_id, pending_of, tool_call_id
 from hai_flow.engine.policies import milliseconds, rules_for
 from hai_flow.engine.selectors import (
     REQUESTER,
@@ -90,13 +90,21 @@ def begin_approve(draft: Draft, step: Step, verb: Approve) -> None:
     _open(draft, step, "approve", rules, options=verb.policy.options, **shown)
 
 
+SHOWN: Final = "shown"
+"""The result of a call that was only shown: a history has to say that nobody waits for it."""
+
+
 def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str) -> None:
     """The step begins by handing a call to the client. Raises `Raised`: it fails instead."""
-    demand_wait(draft, step)
+    if tool.answered:
+        demand_wait(draft, step)
     findings = tool.parameters.findings(values.loads(args)) if tool.parameters is not None else []
     if findings:
         faults = "; ".join(f"{f['path'] or '/'}: {f['message']}" for f in findings)
         raise Raised("tool.invalid_arguments", f"{tool.name} was called with wrong arguments: {faults}.")
+    if not tool.answered:
+        _only_show(draft, step, tool, args)
+        return
     rules = Rules(from_=(REQUESTER,), deadline=milliseconds(draft, step, tool.deadline, {}))
     if not is_approved(draft.state, step, args):  # behind a gate it has begun already
         draft.started(step, args=args)
@@ -104,6 +112,16 @@ def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str)
     show_call(draft, step, id, tool.name, args, "frontend")
     schema = tool.result.raw if tool.result is not None else None
     _open(draft, step, "tool", rules, tool=tool.name, args=args, schema=schema)
+
+
+def _only_show(draft: Draft, step: Step, tool: FrontendTool, args: str) -> None:
+    """A call that the client shows, or performs, as it likes: the run goes on behind it."""
+    draft.pure_steps += 1
+    draft.started(step, args=args)
+    id = tool_call_id(draft.state.run_id, step.path, draft.state.entries)
+    show_call(draft, step, id, tool.name, args, "frontend")
+    draft.emit(e.ToolCallResolved, tool_call_id=id, content=SHOWN)
+    endings.finish(draft, step, None)
 
 
 def show_call(draft: Draft, step: Step, id: str, name: str, args: str, executor: str) -> None:

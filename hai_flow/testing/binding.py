@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from hai_flow.definition.document import Path, shorten, suggestion
-from hai_flow.definition.plan import Agent, Approve, FrontendTool, Plan, Policy, Schema, Step
+from hai_flow.definition.plan import Agent, Approve, Call, FrontendTool, Plan, Policy, Schema, Step
 from hai_flow.engine.instances import plan_path
 from hai_flow.errors import Finding
-from hai_flow.testing.names import asks_people, calls_of, effects_of, is_frontend_call, may_call
+from hai_flow.testing.names import asks_people, calls_of, effects_of, may_call
 from hai_flow.testing.suite import Answer, Case, Decide, Expect, Mock, Suite
 
 Json: TypeAlias = Any
@@ -74,20 +74,23 @@ class _Checker:
 
     def _mocks(self, mocks: Iterable[Mock]) -> None:
         for mock in mocks:
-            if not self._is_effect(mock.name) and self._is_answered(mock.name):
-                message = (
-                    f"`{mock.name}` asks a client, which is not mocked; answer it in the script: `answer: {{...}}`"
-                )
+            if not self._is_effect(mock.name) and (tool := self._frontend_tool(mock.name)) is not None:
+                message = f"`{mock.name}` is only shown to a client (`answer: none`): nothing of it is mocked"
+                if tool.answered:
+                    message = (
+                        f"`{mock.name}` asks a client, which is not mocked; answer it in the script: `answer: {{...}}`"
+                    )
                 self._find(mock.at, "test.mock", message, key=True)
             elif not self._is_effect(mock.name):
                 self._unknown(
                     mock.name, self.effects | self.calls, mock.at, "mock", "no step of the workflow performs", key=True
                 )
 
-    def _is_answered(self, name: str) -> bool:
-        """Whether `name` means what a client answers: a frontend tool, or a step that calls one."""
+    def _frontend_tool(self, name: str) -> FrontendTool | None:
+        """The tool of a client that `name` means, or the step of that name calls."""
         step = self.plan.steps.get(plan_path(self.plan.ids.get(name, name)))
-        return isinstance(self.plan.tools.get(name), FrontendTool) or (step is not None and is_frontend_call(step))
+        tool = step.verb.tool if step is not None and isinstance(step.verb, Call) else self.plan.tools.get(name)
+        return tool if isinstance(tool, FrontendTool) else None
 
     def _is_effect(self, name: str) -> bool:
         if name in self.calls or plan_path(name) in self.effects:

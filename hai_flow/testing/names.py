@@ -41,13 +41,20 @@ def effects_of(plan: Plan) -> Iterator[Step]:
 
 
 def is_frontend_call(step: Step) -> bool:
-    """Whether the step is a call that a client answers."""
+    """Whether the step is a call that a client is shown, and answers unless it is only shown."""
     return isinstance(step.verb, Call) and isinstance(step.verb.tool, FrontendTool)
+
+
+def is_answered(tool: object) -> bool:
+    """Whether `tool` is one whose calls a client answers."""
+    return isinstance(tool, FrontendTool) and tool.answered
 
 
 def asks_people(step: Step) -> bool:
     """Whether the step may open a pending: a question, an approval, a gate, a frontend's call, an outcome in doubt."""
-    if isinstance(step.verb, PEOPLE) or step.approval is not None or is_frontend_call(step):
+    if isinstance(step.verb, PEOPLE) or step.approval is not None:
+        return True
+    if isinstance(step.verb, Call) and is_answered(step.verb.tool):
         return True
     return step.delivery == "at_most_once"
 

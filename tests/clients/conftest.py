@@ -14,12 +14,13 @@ from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
 
 HERE = Path(__file__).resolve().parent
+DOJO = HERE.parents[1] / "workflows" / "dojo"
 
 
 def publish_flows(url: str) -> None:
     """Publish the workflows of these tests."""
     with httpx2.Client(base_url=url) as http:
-        for flow in sorted((HERE / "flows").glob("*.flow.yaml")):
+        for flow in sorted([*(HERE / "flows").glob("*.flow.yaml"), *DOJO.glob("*.flow.yaml")]):
             published = http.post("/v1/workflows", content=flow.read_bytes(), headers=YAML)
             assert published.status_code in (200, 201), published.text
 

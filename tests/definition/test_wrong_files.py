@@ -50,6 +50,8 @@ roles:
 
 HEAD: Final = "hai: flow/v1\nname: a\nversion: 1\n"
 
+SHOW: Final = "tools: {show: {frontend: {description: S, parameters: {type: object}, answer: none}}}\n"
+
 Case = tuple[str, str, str]  # the file; code (with a leading "?" for a warning); words of the message
 
 YAML: Final[list[Case]] = [
@@ -139,6 +141,9 @@ DECLARATIONS: Final[list[Case]] = [
     (HEAD + "models: {smart: {provider: openai, model: m, temperature: «hot}}\nsteps: [{say: hi}]\n",
      "shape.value", "a number"),
     (HEAD + "roles: {boss: [«ann]}\nsteps: [{say: hi}]\n", "role.member", "did you mean `user:ann`?"),
+    (HEAD + SHOW.replace("answer", "«result: {type: string}, answer") + "steps: [{call: show}]\n", "tool.no_answer", "remove one of them"),
+    (HEAD + SHOW.replace("answer", "«deadline: 1h, answer") + "steps: [{call: show}]\n", "tool.no_answer", "remove one of them"),
+    (HEAD + SHOW.replace("none", "«never") + "steps: [{call: show}]\n", "shape.value", "'required' or 'none'"),
     (HEAD + "roles: {boss: [«role:chief]}\nsteps: [{say: hi}]\n", "role.member", "user:ID or group:NAME"),
 ]  # fmt: skip
 
@@ -183,6 +188,7 @@ EFFECTS: Final[list[Case]] = [
     ("steps: [{call: pick, with: {«qestion: a}}]\n", "call.unknown_argument", "did you mean `question`?"),
     ("steps: [{call: pick, with: {question: «5}}]\n", "call.argument", "does not fit"),
     ("steps: [{call: pick, with: {question: a}, «timeout: 5s}]\n", "call.people", "`deadline`"),
+    (HEAD + SHOW + "steps: [{call: show, «retry: {max: 3}}]\n", "call.people", "only shown"),
     ("steps: [{http: {«url: 'https://x'}}]\n", "shape.unknown_key", "did you mean `get`?"),
     ("steps: [{«http: {query: {a: b}}}]\n", "http.method", "write `get: https://...`"),
     ("steps: [{http: {get: 'https://x', «post: 'https://y'}}]\n", "http.method", "make it 2 steps"),
@@ -332,7 +338,6 @@ NAMES: Final[list[Case]] = [
     ("steps: [{say: '${{ «error.code }}'}]\n", "expression.unknown_name", "only in `catch`"),
     ("steps: [{say: '${{ «args.to }}'}]\n", "expression.unknown_name", "only in the keys of `approval`"),
     ("steps: [{say: '${{ «secrets.KEY }}'}]\n", "expression.unknown_name", "settings of tools"),
-    ("steps: [{id: a, if: input.amount > 1, call: mail.send}, {say: '${{ «steps.a.output.x }}'}]\n", "?expression.unguarded", "`if`"),
     ("steps: [{id: a, call: mail.send, catch: [{steps: [{say: b}]}]}, {say: '${{ «steps.a.output }}'}]\n", "?expression.unguarded", "`catch`"),
     ("steps: [{switch: [{when: 'true', steps: [{id: a, call: mail.send}]}]}, {say: '${{ «steps.a.output }}'}]\n", "?expression.unguarded", "a case"),
     ("steps: [{parallel: {x: [{id: a, call: mail.send}], y: [{say: b}]}, join: any}, {say: '${{ «steps.a.output }}'}]\n",

@@ -258,6 +258,45 @@ def test_arguments_that_do_not_fit_the_frontend_tool_fail_the_step_before_anyone
     assert (play.error.code, play.of(e.PendingOpened)) == ("tool.invalid_arguments", [])
 
 
+SHOW = """
+tools: {show: {frontend: {description: S, parameters: {type: object, properties: {n: {type: integer}}}, answer: none}}}
+"""
+
+
+def test_a_call_that_is_only_shown_is_followed_at_once_by_what_comes_behind_it() -> None:
+    play = Play(SHOW + "steps: [{id: q, call: show, with: {n: 1}}]\noutput: ${{ steps.q.output }}")
+    assert (play.status, play.output, play.of(e.PendingOpened)) == ("finished", None, [])
+    (call,) = play.state.tool_calls.values()
+    assert (call.name, call.args, call.executor, call.open, call.result) == (
+        "show",
+        '{"n":1}',
+        "frontend",
+        False,
+        "shown",
+    )
+
+
+def test_what_is_shown_in_every_round_is_a_call_of_its_own() -> None:
+    play = Play(SHOW + "steps: [{repeat: {max: 3, steps: [{id: q, call: show, with: {n: '${{ index }}'}}]}}]")
+    calls = sorted(play.state.tool_calls.values(), key=lambda call: call.n)
+    assert [call.args for call in calls] == ['{"n":0}', '{"n":1}', '{"n":2}']
+
+
+def test_a_call_is_shown_while_a_run_cleans_up() -> None:
+    play = Play(SHOW + "steps: [{fail: Broken, id: x}]\nfinally: [{call: show, with: {n: 1}}]")
+    assert (play.status, len(play.state.tool_calls)) == ("failed", 1)
+
+
+def test_arguments_that_do_not_fit_a_tool_that_is_only_shown_fail_the_step() -> None:
+    play = Play(
+        "input: {type: object, properties: {n: {}}}"
+        + SHOW
+        + 'steps: [{id: q, call: show, with: {n: "${{ input.n }}"}}]',
+        input={"n": "x"},
+    )
+    assert (play.error.code, len(play.state.tool_calls)) == ("tool.invalid_arguments", 0)
+
+
 def test_the_same_answer_again_is_already_so_also_in_another_spelling() -> None:
     play = Play(APPROVE)
     play.answer("gate", by="user:bob", content="true")

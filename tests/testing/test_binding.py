@@ -40,6 +40,19 @@ WRONG = [
 ]
 
 
+def test_what_a_client_is_only_shown_is_not_mocked(tmp_path: Path) -> None:
+    shown = "tools: {show: {frontend: {description: S, parameters: {type: object}, answer: none}}}"
+    flow = f"hai: flow/v1\nname: a\nversion: 1\n{shown}\nsteps: [{{id: x, call: show}}]\n"
+    (tmp_path / "a.flow.yaml").write_text(flow)
+    case = "{name: a, mock: {x: {output: 1}}, script: [{expect: {pending: [x]}}]}"
+    suite = f"hai: test/v1\nworkflow: a.flow.yaml\ncases: [{case}]\n"
+    document = loaded(tmp_path, suite)
+    assert [
+        "is only shown to a client" in document.findings[0].message,
+        "not asked at" in document.findings[1].message,
+    ] == [True, True]
+
+
 def test_a_document_that_fits_its_workflow_has_no_findings(tmp_path: Path) -> None:
     document = loaded(tmp_path, HEAD + CASE.replace("[details]", "[]"))
     assert document.findings == ()

@@ -1,0 +1,71 @@
+"""The pages of AG-UI's dojo, as the real `@ag-ui/client` sees the workflows in `workflows/dojo`.
+
+Each test does what the page does: what it posts, which tools it has, what it reads. Every test says which page it is.
+"""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+
+from tests.clients.ag_ui import VERSIONS, Seen, tool, user
+from tests.clients.conftest import NewAgent
+from tests.clients.runs import log_of, run_of, runs_of
+
+pytestmark = pytest.mark.timeout(600)  # the first test waits for the packages
+
+every_version = pytest.mark.parametrize("version", VERSIONS)
+
+
+def ended(seen: Seen) -> None:
+    """The client has finished its run and threw nothing."""
+    assert seen.thrown is None, seen.thrown
+    assert seen.types[-1] == "RUN_FINISHED"
+
+
+# --- tool-based generative UI -------------------------------------------------------------------------------------
+
+
+@every_version
+def test_a_haiku_is_shown_by_a_tool_of_the_page_and_the_run_is_over(
+    agent: NewAgent, http: httpx2.Client, version: str
+) -> None:
+    page = agent(version, "tool_based_generative_ui", tools=("generate_haiku",))
+    seen = page.run(user("Write me a haiku about nature."))
+    ended(seen)
+    call = seen.call("generate_haiku")  # without a result: the page performs its handler
+    assert (len(call["arguments"]["japanese"]), call["arguments"]["english"][0]) == (3, "The old pond.")
+    assert run_of(http, page.thread_id)["status"] == "finished"
+    assert seen.said == ["Here is one by Bashō."]
+
+
+@every_version
+def test_what_the_page_answers_to_a_haiku_does_nothing_and_the_next_one_comes(
+    agent: NewAgent, http: httpx2.Client, version: str
+) -> None:
+    page = agent(version, "tool_based_generative_ui", tools=("generate_haiku",))
+    call = page.run(user("Write me a haiku about nature.")).call("generate_haiku")
+    before = log_of(http, page.thread_id)
+    answered = page.run(tool(call["id"], "Haiku generated!"))  # a page whose tool has a follow-up
+    ended(answered)
+    assert answered.open_calls == []
+    assert log_of(http, page.thread_id) == before
+    again = page.run(user("And one about the ocean."))
+    ended(again)
+    assert [each["name"] for each in again.open_calls] == ["generate_haiku"]
+    assert [run["status"] for run in runs_of(http, page.thread_id)] == ["finished"] * 2
+
+
+@every_version
+def test_a_page_that_is_opened_again_shows_the_haiku_and_does_not_perform_it_again(
+    agent: NewAgent, version: str
+) -> None:
+    page = agent(version, "tool_based_generative_ui", tools=("generate_haiku",))
+    seen = page.run(user("Write me a haiku about nature."))
+    unanswered = page.run(user("Another one."))  # without an answer to the first, as with `followUp: false`
+    ended(unanswered)
+    again = page.reloaded().run()
+    ended(again)
+    assert again.open_calls == []
+    assert again.calls[0] == seen.calls[0]
+    assert len(again.calls) == 2
