@@ -142,12 +142,21 @@ class Timer(Shape):
     due: str
 
 
+class Origin(Shape):
+    """Which run made another one start: its step `path` (`detach`), or, where that is null, its end."""
+
+    run_id: str
+    path: str | None
+
+
 class Snapshot(Shape):
-    """The fold of a run's first `seq` events."""
+    """The fold of a run's first `seq` events. `trigger`: what started it; `origin`: the run that did."""
 
     run_id: str
     seq: int
     status: Literal["new"] | RunStatus
+    trigger: str
+    origin: Origin | None
     turn: Turn | None
     state: Any
     steps: dict[str, StepView]

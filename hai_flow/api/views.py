@@ -178,6 +178,8 @@ def snapshot_view(state: RunState) -> dict[str, Json]:
         "run_id": state.run_id,
         "seq": state.seq,
         "status": state.status,
+        "trigger": state.trigger,
+        "origin": None if state.origin is None else {"run_id": state.origin.run_id, "path": state.origin.path},
         "turn": None
         if turn is None
         else {"n": turn.n, "first_seq": turn.first_seq, "open": turn.open, "wire_run_id": turn.wire_run_id},

@@ -171,6 +171,7 @@ def _show_facts(run: Json, snapshot: Json) -> None:
         "status": _status(run["status"]),
         "unreadable": run["unreadable"] or "",
         "started": f"{moment(run['created_at'])} by {run['started_by']}",
+        "origin": _origin(snapshot),
         "ended": moment(run["ended_at"]),
         "events": str(run["seq"]),
         "input": compact(run["input"], 1000),
@@ -182,6 +183,16 @@ def _show_facts(run: Json, snapshot: Json) -> None:
         if value:
             table.add_row(Text(name, style="dim"), value if isinstance(value, Text) else Text(clean(value)))
     out().print(table)
+
+
+def _origin(snapshot: Json) -> str:
+    """The run that made this one start, in words."""
+    origin = snapshot.get("origin") if snapshot else None
+    if not origin:
+        return ""
+    return (
+        f"step {origin['path']} of run {origin['run_id']}" if origin["path"] else f"the end of run {origin['run_id']}"
+    )
 
 
 def _show_steps(steps: dict[str, Json]) -> None:

@@ -56,6 +56,15 @@ class Parent(msgspec.Struct, frozen=True):
     depth: int
 
 
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which run made this one start, though it is nobody's child: its step `path` (`detach`), or, without one, its end
+    (a `run` trigger). `depth`: how many such ends stand in a row before it."""
+
+    run_id: str
+    path: str | None = None
+    depth: int = 0
+
+
 class UserMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message that a client posted and the thread keeps. `content` is text or a list of content parts."""
 
@@ -96,7 +105,8 @@ class RunStarted(Event, frozen=True):
     """`input` has its defaults filled in; `state` holds the variables' defaults.
 
     `pins` says which workflow each `run: name` and `run: name@version` means, in this run and in its children. Of a
-    child: its `parent`, and `timeout`, the working time that the parent's step allows (ms).
+    child: its `parent`, and `timeout`, the working time that the parent's step allows (ms). `origin`: which run made it
+    start; of a child that of the run above it.
     """
 
     workflow: str
@@ -114,6 +124,7 @@ class RunStarted(Event, frozen=True):
     parent: Parent | None = None
     timeout: int | None = None
     key: str | None = None
+    origin: Origin | None = None
 
 
 class RunQueued(Event, frozen=True):

@@ -245,12 +245,22 @@ class Timer(msgspec.Struct, frozen=True):
     due: datetime
 
 
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Which run made another one start: its step `path` (`detach`), or, where that is None, its end."""
+
+    run_id: str
+    path: str | None = None
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run was after its first `seq` events. `state` are its variables, `steps` by path."""
+    """What a run was after its first `seq` events. `state` are its variables, `steps` by path. `trigger`: what started
+    it ("" where an older server does not say); `origin`: the run that did."""
 
     run_id: str
     seq: int
     status: str
+    trigger: str = ""
+    origin: Origin | None = None
     turn: Turn | None
     state: Json
     steps: dict[str, StepState]

@@ -195,6 +195,8 @@ class _Compiler(Verbs, Triggers):
             case "call":
                 tool = self.tools.get(value.partition(".")[0]) if isinstance(value, str) else None
                 return _answer_type(tool) if isinstance(tool, plan.FrontendTool) else {}
+            case "run" if draft.fields.get("detach") is True:
+                return _record(run_id=_TEXT)
             case "run":
                 child = self.child(value) if isinstance(value, str) else None
                 return child.output if child is not None else {}

@@ -218,6 +218,7 @@ class HttpShape(_GatedShape):
 class RunShape(_GatedShape):
     run: str
     with_: dict[str, Any] = Field(default_factory=dict, alias="with")
+    detach: bool = False
 
 
 class LlmShape(_EffectShape):

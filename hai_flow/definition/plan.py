@@ -281,11 +281,13 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A child run. `version` None = the latest when the parent's run starts, pinned then."""
+    """A child run. `version` None = the latest when the parent's run starts, pinned then. `detach`: it is started, and
+    nobody waits for it."""
 
     workflow: str
     version: int | None
     arguments: Template  # the child's input
+    detach: bool = False
 
 
 @dataclass(frozen=True, slots=True)

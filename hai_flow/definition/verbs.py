@@ -314,8 +314,15 @@ class Verbs(Approvals, Declarations):
         known = self.child(value)
         if known is not None:
             self._check_arguments(f"the workflow `{value}`", known.input, "run", draft)
+        detach = draft.fields.get("detach", False)
+        if detach and "timeout" in draft.fields:
+            message = (
+                "`timeout` bounds the work of a child that is waited for; nobody waits for a run with `detach: true`: "
+                f"write `limits: {{duration: ...}}` in `{child['name']}`"
+            )
+            self.reader.error((*draft.at, "timeout"), "run.detached_timeout", message, key=True)
         version = child["version"]
-        return plan.Run(child["name"], int(version) if version else None, arguments)
+        return plan.Run(child["name"], int(version) if version else None, arguments, detach)
 
     def child(self, reference: str) -> Child | None:
         """The workflow that `run` names, where it is known. A workflow may run itself."""

@@ -9,6 +9,12 @@ A parent and its child never share a commit. What one wants of the other goes th
 What is told goes on from parent to parent, so the log of the outermost run has all that its thread is asked
 (docs/decisions/0027). An answer goes to the run that asks, which the question's id names.
 
+A run that is started to be left alone (`detach`) is nobody's child: it has a thread of its own, no `parent`, and hears
+of nothing that is done to the run that started it. Its step waits only until it is stored:
+
+    starter -> started  start_detached
+    courier -> starter  the step has finished with `{run_id}`; or the start was refused, as of a child that has failed
+
 The child's id is made from the parent's, the step's path and the number of its attempt. So a start that is delivered
 twice finds the child that is there, and a retry starts another one. `timeout` bounds the child's working time, so it is
 the child who watches it: by a Stop of its own, which its parent knows by the reason.
@@ -36,6 +42,7 @@ Json: TypeAlias = Any
 
 DEPTH_MAX: Final = 8
 START: Final = "start_child"
+START_DETACHED: Final = "start_detached"
 ENDED: Final = "child_ended"
 MOVED: Final = "child_moved"
 TOLD: Final = "child_told"
@@ -61,7 +68,19 @@ def command_of(kind: str, target: str, body: Json) -> c.Command | None:
                 dev=born.dev,
                 pins=born.pins,
                 parent=born.parent,
+                origin=born.origin,
                 timeout=born.timeout,
+            )
+        case "start_detached":
+            left = msgspec.convert(body, _Left)
+            return c.Start(
+                run_id=UUID(target),
+                thread_id=target,
+                requester=left.requester,
+                input=left.input,
+                trigger="run",
+                dev=left.dev,
+                origin=left.origin,
             )
         case "child_ended":
             return msgspec.convert(body, c.ChildEnded)
@@ -86,6 +105,14 @@ class _Born(msgspec.Struct):
     pins: dict[str, e.Pin]
     dev: bool = False
     timeout: int | None = None
+    origin: e.Origin | None = None
+
+
+class _Left(msgspec.Struct):
+    requester: str
+    input: Json
+    origin: e.Origin
+    dev: bool = False
 
 
 class _Told(msgspec.Struct):
@@ -106,13 +133,7 @@ _CONTROL: Final[dict[str, type[c.Pause] | type[c.Stop] | type[c.Terminate]]] = {
 def start(draft: Draft, step: Step, verb: Run, args: str) -> None:
     """The attempt that has just begun starts a child with the input `args` (JSON text). Raises `Raised`."""
     state = draft.state
-    depth = 1 if state.parent is None else state.parent.depth + 1
-    if depth > DEPTH_MAX:
-        raise Raised("run.failed", f"A run may have children down to the {DEPTH_MAX}th generation; this is one more.")
-    demand_wait(draft, step)
-    attempt = state.attempts[step.path]
-    child = child_run_id(state.run_id, step.path, attempt)
-    timeout = state.timeouts.get(step.path)
+    child = child_run_id(state.run_id, step.path, state.attempts[step.path])
     reference = reference_of(verb)
     pin = state.pins.get(reference)
     body = {
@@ -120,15 +141,40 @@ def start(draft: Draft, step: Step, verb: Run, args: str) -> None:
         "sha256": None if pin is None else pin.sha256,
         "dev": pin is not None and pin.dev,
         "input": values.loads(args),
-        "thread_id": state.thread_id,
         "requester": state.requester,
+    }
+    body |= _left_alone(draft, step) if verb.detach else _awaited_child(draft, step)
+    draft.emit(e.CollaborationStarted, **_between(draft, step, verb), run_id=child)
+    draft.send(START_DETACHED if verb.detach else START, child, body)
+
+
+def _awaited_child(draft: Draft, step: Step) -> dict[str, Json]:
+    """What the start of a child says beside its workflow and its input. Raises `Raised`."""
+    state = draft.state
+    depth = 1 if state.parent is None else state.parent.depth + 1
+    if depth > DEPTH_MAX:
+        raise Raised("run.failed", f"A run may have children down to the {DEPTH_MAX}th generation; this is one more.")
+    demand_wait(draft, step)
+    timeout = state.timeouts.get(step.path)
+    place = {"path": step.path, "attempt": state.attempts[step.path]}
+    return {
+        "thread_id": state.thread_id,
         "message": state.message,
-        "parent": {"run_id": state.run_id, "path": step.path, "attempt": attempt, "depth": depth},
+        "parent": {"run_id": state.run_id, **place, "depth": depth},
         "pins": msgspec.to_builtins(state.pins),
         "timeout": None if timeout is None else max(0, timeout - state.worked_at(draft.now)),
+        **({} if state.origin is None else {"origin": msgspec.to_builtins(state.origin)}),
     }
-    draft.emit(e.CollaborationStarted, **_between(draft, step, verb), run_id=child)
-    draft.send(START, child, body)
+
+
+def _left_alone(draft: Draft, step: Step) -> dict[str, Json]:
+    """The same of a run that nobody waits for. `by`: the attempt that hears whether it was started."""
+    state = draft.state
+    origin = e.Origin(state.run_id, step.path, 0 if state.origin is None else state.origin.depth)
+    return {
+        "origin": msgspec.to_builtins(origin),
+        "by": {"path": step.path, "attempt": state.attempts[step.path]},
+    }
 
 
 def reference_of(verb: Run) -> str:
@@ -148,9 +194,8 @@ def ended(draft: Draft, command: c.ChildEnded) -> None:
         endings.finish(draft, step, command.output)
         return
     if command.status == "failed":
-        message = (
-            f"The run of {reference_of(verb)} has failed: {command.error.message if command.error else 'no reason'}"
-        )
+        what = "could not be started" if verb.detach else "has failed"
+        message = f"The run of {reference_of(verb)} {what}: {command.error.message if command.error else 'no reason'}"
         error = msgspec.structs.replace(draft.error("run.failed", message, step.path), cause=command.error)
     elif command.reason == TIMED_OUT:
         message = f"The run of {reference_of(verb)} worked for longer than the step's timeout."
@@ -215,9 +260,9 @@ def pass_down(draft: Draft, what: str, by: str, reason: str = "") -> None:
 
     To be called before the parent's own end closes its steps. A stop spares those that clean up.
     """
-    for path, child in sorted(draft.state.children.items()):
+    for path in sorted(draft.state.children):
         if what != "stop" or not in_cleanup(path):
-            draft.send(what, child, {"by": by, "reason": reason})
+            endings.tell_child(draft, path, what, by, reason)
 
 
 def _awaited(draft: Draft, path: str, attempt: int) -> Step:

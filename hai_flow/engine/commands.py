@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 
 from hai_flow.definition.plan import Plan
-from hai_flow.engine.events import ChildAsked, ChildSaid, Error, Event, Inherited, Parent, Pin, UserMessage
+from hai_flow.engine.events import ChildAsked, ChildSaid, Error, Event, Inherited, Origin, Parent, Pin, UserMessage
 
 Json: TypeAlias = Any
 
@@ -48,8 +48,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Start(Command, frozen=True):
-    """`input` is what the caller gave (defaults are filled in by the engine). `pins`, `parent` and `timeout` as in the
-    event `run_started`; the pins are found by whoever stores the run.
+    """`input` is what the caller gave (defaults are filled in by the engine). `pins`, `parent`, `timeout` and `origin`
+    as in the event `run_started`; the pins are found by whoever stores the run.
 
     `key` is the concurrency key that the run needs (`slots.key_of`), None if its workflow has none or if a run above
     it holds the key already. `queued`: no slot of it is free, or others wait before it, so the run waits for its
@@ -66,6 +66,7 @@ class Start(Command, frozen=True):
     turn: Turn = Turn()
     pins: dict[str, Pin] = {}
     parent: Parent | None = None
+    origin: Origin | None = None
     timeout: int | None = None
     key: str | None = None
     queued: bool = False

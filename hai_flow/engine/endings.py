@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from hai_flow import values
-from hai_flow.definition.plan import Call, ForEach, Iteration, Parallel, Repeat, Retry, Step, Switch, Try
+from hai_flow.definition.plan import Call, ForEach, Iteration, Parallel, Repeat, Retry, Run, Step, Switch, Try
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import RUN_END, Draft, Raised
 from hai_flow.engine.ids import short_pending_id, tool_call_id
@@ -804,9 +804,16 @@ def _drop_work(draft: Draft, path: str, reason: str) -> None:
         draft.emit(e.PendingVoided, id=pending, reason=reason)
     draft.cut = draft.cut or path in draft.state.attempts
     close_message(draft, path, aborted=True)
-    child = draft.state.children.get(path)
-    if child is not None:
-        draft.send("stop", child, {"by": draft.state.stop_by or "system", "reason": reason})
+    if path in draft.state.children:
+        tell_child(draft, path, "stop", draft.state.stop_by or "system", reason)
+
+
+def tell_child(draft: Draft, path: str, what: str, by: str, reason: str) -> None:
+    """Tell the child run of the step at `path` what to do, unless it was started to be left alone."""
+    verb = draft.step(path).verb
+    assert isinstance(verb, Run)
+    if not verb.detach:
+        draft.send(what, draft.state.children[path], {"by": by, "reason": reason})
 
 
 def _depth(path: str) -> int:

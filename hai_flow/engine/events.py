@@ -24,7 +24,7 @@ from hai_flow.errors import Unreadable
 # no cycle (their values are JSON). Looking through them was a quarter of all the time of a step.
 Json: TypeAlias = Any
 
-ABI: Final = 3
+ABI: Final = 4
 """The vocabulary of the log that this release writes. Raise it with every change of it, in form or in meaning, that the
 release before can't read: a new type, a new field. A run keeps the highest under which it was written; processes of a
 release that has a lower one pass it over."""
@@ -65,6 +65,15 @@ class Parent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     depth: int
 
 
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Which run made this one start, though it is nobody's child: its step `path` (`detach`), or, without one, its end
+    (a `run` trigger). `depth`: how many such ends stand in a row before it."""
+
+    run_id: str
+    path: str | None = None
+    depth: int = 0
+
+
 class UserMessage(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A message that a client posted and the thread keeps. `content` is text or a list of content parts."""
 
@@ -103,7 +112,8 @@ class RunStarted(Event, frozen=True):
     """`input` has its defaults filled in; `state` holds the variables' defaults.
 
     `pins` says which workflow each `run: name` and `run: name@version` means, in this run and in its children. Of a
-    child: its `parent`, and `timeout`, the working time that the parent's step allows (ms).
+    child: its `parent`, and `timeout`, the working time that the parent's step allows (ms). `origin`: which run made it
+    start; of a child that of the run above it.
     """
 
     workflow: str
@@ -121,6 +131,7 @@ class RunStarted(Event, frozen=True):
     parent: Parent | None = None
     timeout: int | None = None
     key: str | None = None
+    origin: Origin | None = None
 
 
 class RunQueued(Event, frozen=True):

@@ -40,6 +40,7 @@ def begin_run(draft: Draft, command: c.Start) -> None:
         ready=(plan.first,),
         pins=command.pins,
         parent=command.parent,
+        origin=command.origin,
         timeout=command.timeout,
         key=command.key,
     )

@@ -273,6 +273,7 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     thread_id: str = ""
     requester: str = ""
     parent: e.Parent | None = None
+    origin: e.Origin | None = None
     pins: dict[str, e.Pin] = {}
     trigger: str = ""
     message: str = ""
@@ -598,6 +599,7 @@ def _run_started(state: RunState, event: e.RunStarted) -> RunState:
         thread_id=event.thread_id,
         requester=event.requester,
         parent=event.parent,
+        origin=event.origin,
         pins=event.pins,
         timeouts=Map() if event.timeout is None else Map({"": event.timeout}),
         key=event.key,

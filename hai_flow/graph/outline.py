@@ -303,6 +303,8 @@ def _effort(raw: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
         yield "timeout", _line(raw["timeout"])
     if "retry" in raw:
         yield "retry", f"{raw['retry'].get('max')}×"
+    if raw.get("detach") is True:
+        yield "detached", "nobody waits"
     if raw.get("delivery") == "at_most_once":
         yield "at most", "once"
     if "undo" in raw:

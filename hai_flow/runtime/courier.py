@@ -117,7 +117,11 @@ class Courier(Service):
         self.committer = committer
         self.catalog = catalog
         self.config = config or CourierConfig()
-        self.handlers: dict[str, Handle] = {children.START: self._start_child, SUBSCRIBE: self._subscribe}
+        self.handlers: dict[str, Handle] = {
+            children.START: self._start_child,
+            children.START_DETACHED: self._start_detached,
+            SUBSCRIBE: self._subscribe,
+        }
         self.listeners: list[Listener] = []
         self._mail = asyncio.Event()
         self._signals = asyncio.Event()
@@ -211,6 +215,21 @@ class Courier(Service):
             if rejected.status not in NO_CHILD and rejected.code != "concurrency_busy":
                 raise
             await self._refuse(message, body["parent"], rejected)
+
+    async def _start_detached(self, message: OutboxMessage) -> None:
+        """Start a run that nobody waits for; the step that wanted it hears that it is there, or why it can't be."""
+        body = msgspec.json.decode(message.body)
+        try:
+            plan = await self.catalog.plan_of_child(message.tenant, body["workflow"], body["sha256"])
+            await self._submit(message, Birth(plan, slot=f"thread:{message.target}"))
+        except Rejected as rejected:
+            if rejected.status not in FINAL_REFUSALS | NO_CHILD:
+                raise
+            await self._refuse(message, body["by"], rejected)
+            return
+        by, output = body["by"], {"run_id": message.target}
+        started = c.ChildEnded(path=by["path"], attempt=by["attempt"], status="finished", output=output)
+        await self.committer.submit(message.run_id, message.tenant, started, command_id=f"{message.command_id}/started")
 
     async def _refuse(self, message: OutboxMessage, parent: Json, rejected: Rejected) -> None:
         findings = list(rejected.findings) or None

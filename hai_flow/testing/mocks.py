@@ -48,6 +48,9 @@ class Mocks:
         assert isinstance(step.verb, EFFECTS), f"{path} is performed, but is no effect"
         names = names_of(self._plan, path)
         self._calls.append(names)
+        if isinstance(step.verb, Run) and step.verb.detach and self._mock(names) is None:
+            output = {"run_id": state.children[path]}  # all that its step learns of it
+            return c.ChildEnded(path=path, attempt=attempt, status="finished", output=output)
         behaviour = self._answer(step, names)
         if behaviour.error is None and isinstance(step.verb, Http):
             behaviour = self._response(state, step, step.verb, behaviour, now)
@@ -94,8 +97,11 @@ class Mocks:
         self._calls.append(names)
         self._next(step, names, by=f"the model of `{step.path}`")
 
+    def _mock(self, names: tuple[str, ...]) -> Mock | None:
+        return next((mocks[name] for mocks in self._mocks for name in names if name in mocks), None)
+
     def _next(self, step: Step, names: tuple[str, ...], by: str = "") -> Behaviour:
-        mock = next((mocks[name] for mocks in self._mocks for name in names if name in mocks), None)
+        mock = self._mock(names)
         who = by or f"step `{step.path}` (line {step.line} of the workflow)"
         if mock is None:
             name = names[0] if by else _mock_name(step)

@@ -34,6 +34,7 @@ SAME = {
     models.Turn: shapes.Turn,
     models.StepState: shapes.StepView,
     models.Timer: shapes.Timer,
+    models.Origin: shapes.Origin,
     models.Snapshot: shapes.Snapshot,
     models.Thread: shapes.Thread,
     models.ThreadWithRuns: shapes.ThreadWithRuns,

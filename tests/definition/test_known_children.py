@@ -38,6 +38,12 @@ def children(name: str, version: int | None) -> Child | None:
             "[{id: c, run: pay, with: {order: a}}, {say: '${{ steps.c.output.payed }}'}]",
             "there is no `payed` in `steps.c.output`; did you mean `paid`?",
         ),
+        (
+            "[{id: c, run: pay, detach: true, with: {order: a}}, {say: '${{ steps.c.output.paid }}'}]",
+            "there is no `paid` in `steps.c.output` (it has run_id)",
+        ),
+        ("[{id: c, run: pay, detach: true, with: {order: a}}, {say: '${{ steps.c.output.run_id }}'}]", ""),
+        ("[{run: pay, detach: true, with: {order: a}, timeout: 5m}]", "write `limits: {duration: ...}` in `pay`"),
     ],
 )
 def test_what_is_given_to_a_child_and_read_of_it_is_checked(steps: str, words: str) -> None:

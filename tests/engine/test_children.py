@@ -438,3 +438,76 @@ def test_nobody_is_asked_any_more_what_a_child_asks_that_nobody_awaits() -> None
     family.parent.do(c.Terminate(by="user:local"))
     (question,) = family.parent.state.questions.values()
     assert (question.status, family.parent.state.open_questions) == ("voided", [])
+
+
+# --- runs that are left alone -------------------------------------------------------------------------------------
+
+DETACHING = """
+    input: {type: object, properties: {amount: {type: number}}}
+    steps:
+      - id: sub
+        run: checks
+        detach: true
+        with: {amount: "${{ input.amount }}"}
+      - {id: more, call: t.more, with: {run: "${{ steps.sub.output.run_id }}"}}
+"""
+
+
+def started(family: Family) -> None:
+    """What the courier tells the starter when the run is there."""
+    family.deliver()
+    output = {"run_id": child_run_id(str(RUN), "sub", 1)}
+    family.do(family.parent, c.ChildEnded(path="sub", attempt=1, status="finished", output=output))
+
+
+def test_a_detached_run_is_nobodys_child_and_its_step_has_its_id() -> None:
+    family = Family(DETACHING, ASKING)
+    assert family.parent.status == "running"  # until it is known whether the run can be started
+    assert family.deliver() == ["start_detached"]
+    child = family.child
+    started(family)
+    assert (child.state.parent, child.state.thread_id, child.state.requester) == (None, str(child.run_id), "user:ann")
+    assert (child.state.trigger, child.state.origin) == ("run", e.Origin(str(RUN), "sub"))
+    assert family.parent.state.steps["sub"].output == {"run_id": str(child.run_id)}
+    assert family.parent.attempt("more") == 1
+    assert family.deliver() == []  # its question is of its own thread
+    for play in family.plays.values():
+        play.replayed()
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["while it is being started", "when it is there"])
+@pytest.mark.parametrize(
+    "command", [c.Pause(by="user:op"), c.Stop(by="user:op"), c.Terminate(by="user:op")], ids=["pause", "stop", "end"]
+)
+def test_what_is_done_to_its_starter_does_not_reach_a_detached_run(command: c.Command, before: bool) -> None:
+    family = Family(DETACHING, ASKING)
+    if not before:
+        started(family)
+    family.do(family.parent, command)
+    assert [each for each in family.deliver() if each != "start_detached"] == []
+    assert family.child.status == "waiting"
+
+
+def test_a_detached_run_that_cant_be_started_fails_its_step_with_the_reason() -> None:
+    family = Family(DETACHING, ASKING)
+    error = e.Error("input.invalid", "It does not fit.")
+    family.do(family.parent, c.ChildEnded(path="sub", attempt=1, status="failed", error=error))
+    failure = family.parent.state.error
+    assert failure is not None
+    assert (failure.code, failure.cause) == ("run.failed", error)
+    assert failure.message == "The run of checks could not be started: It does not fit."
+
+
+def test_a_detached_run_is_of_the_chain_that_its_starter_is_of() -> None:
+    origin = e.Origin("01900000-0000-7000-8000-0000000000aa", depth=3)
+    family = Family(DETACHING, PARENT)
+    (message,) = family.mail
+    assert message.body["origin"] == {"run_id": str(RUN), "path": "sub"}
+    play = Play(DETACHING, start=False)
+    (sent,) = play.start({"amount": 5}, origin=origin).outbox
+    assert sent.body["origin"]["depth"] == 3
+    play = Play(PARENT, start=False)
+    (sent,) = play.start({"amount": 5}, origin=origin).outbox
+    command = children.command_of(sent.kind, sent.target, sent.body)
+    assert isinstance(command, c.Start)
+    assert command.origin == origin

@@ -58,6 +58,11 @@ async def is_there(runtime: Runtime, run_id: UUID, *statuses: str) -> bool:
     return state is not None and state.status in statuses
 
 
+async def nothing_on_its_way(eye: Connection) -> bool:
+    """A message is deleted behind the commit that it has led to."""
+    return not await eye.fetchval("SELECT count(*) FROM outbox")
+
+
 async def ask(runtime: Runtime, run_id: UUID, command: c.Command) -> None:
     await runtime.committer.submit(run_id, LOCAL_TENANT, command)
 
@@ -70,7 +75,7 @@ async def test_a_parent_gets_its_childs_output_and_the_child_knows_its_parent(ma
     row = await runs.get_run(runtime.database.api, LOCAL_TENANT, child_of(parent))
     assert row is not None
     assert (row.parent_id, row.parent_path, row.thread_id, row.slot) == (parent, "sub", str(parent), None)
-    assert not await eye.fetchval("SELECT count(*) FROM outbox")
+    await until(lambda: nothing_on_its_way(eye))
     assert len(await check_all(eye)) == 2
 
 
@@ -106,7 +111,7 @@ async def test_an_input_that_the_child_does_not_take_fails_the_step(make: Make, 
     assert (error.code, error.cause.code) == ("run.failed", "input.invalid")
     assert error.cause.data[0]["path"] == "/value"
     assert await runtime.fanout.state_at(LOCAL_TENANT, child_of(parent), 2**53) is None
-    assert not await eye.fetchval("SELECT count(*) FROM outbox")
+    await until(lambda: nothing_on_its_way(eye))
 
 
 async def test_a_child_that_is_stopped_fails_its_step(make: Make) -> None:
@@ -297,3 +302,67 @@ async def test_publishing_checks_what_is_given_to_a_published_child(make: Make) 
     with pytest.raises(DefinitionError, match="has no argument `txt`; did you mean `text`"):
         await publish(runtime, "gives_more", "steps: [{run: takes_text, with: {txt: a}}]\n")
     await publish(runtime, "gives_text", "steps: [{run: takes_text, with: {text: a}}]\n")
+
+
+# --- runs that are left alone ---------------------------------------------------------------------------------------
+
+DETACHING = (
+    "steps:\n  - {id: sub, run: CHILD, detach: true, with: ARGS}\n  - {id: after, call: fx.gated}\n"
+    "output: ${{ steps.sub.output.run_id }}\n"
+)
+
+
+def detaching(child: str, args: str = "{}") -> str:
+    return TOOLS + DETACHING.replace("CHILD", child).replace("ARGS", args)
+
+
+async def test_a_detached_run_outlives_the_run_that_started_it(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    parent = await begin(runtime, "asking", body=detaching("asking"))
+    await until(lambda: len(effects.begun) == 1)  # the step behind it
+    child = child_of(parent)
+    row = await runs.get_run(runtime.database.api, LOCAL_TENANT, child)
+    assert row is not None
+    assert (row.parent_id, row.thread_id, row.started_by) == (None, str(child), "user:local")
+    await ask(runtime, parent, c.Stop(by="user:op"))
+    effects.gate.set()
+    await until(lambda: is_now(runtime, parent, "stopped"))
+    await until(lambda: is_now(runtime, child, "waiting"))
+    await ask(runtime, child, answer(await open_pending(runtime, child)))
+    await until(lambda: is_now(runtime, child, "finished"))
+    await until(lambda: nothing_on_its_way(eye))
+    assert len(await check_all(eye)) == 2
+
+
+async def test_a_detached_run_whose_input_does_not_fit_fails_its_step(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    parent = await begin(runtime, "echo", body=detaching("echo", "{value: '${{ size([1]) }}'}"))
+    await until(lambda: is_now(runtime, parent, "failed"))
+    error = (await state_of(runtime, parent)).error
+    assert error is not None
+    assert error.cause is not None
+    assert (error.code, error.cause.code) == ("run.failed", "input.invalid")
+    assert await eye.fetchval("SELECT count(*) FROM runs") == 1
+    await until(lambda: nothing_on_its_way(eye))
+
+
+async def test_who_dies_after_a_detached_run_was_started_starts_no_second_one(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, deaths = Committer.submit, []
+
+    async def die(self: Committer, run_id: UUID, tenant: UUID, command: c.Command, **more: Any) -> Any:
+        if isinstance(command, c.ChildEnded) and not deaths:
+            deaths.append(run_id)
+            await eye.execute("UPDATE outbox SET due_at = now()")
+            raise ConnectionError("the process died")
+        return await real(self, run_id, tenant, command, **more)
+
+    monkeypatch.setattr(Committer, "submit", die)
+    runtime = await make(performs=True)
+    effects.gate.set()
+    parent = await begin(runtime, "asking", body=detaching("asking"))
+    await until(lambda: is_now(runtime, parent, "finished"))
+    assert deaths == [parent]
+    assert await eye.fetchval("SELECT count(*) FROM runs") == 2
+    assert (await state_of(runtime, parent)).output == str(child_of(parent))

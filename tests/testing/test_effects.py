@@ -207,6 +207,17 @@ def test_a_child_may_be_stopped(tmp_path: Path, code: str) -> None:
     assert one(tmp_path, CHILD, body) == []
 
 
+def test_a_detached_run_needs_no_mock_and_may_be_refused(tmp_path: Path) -> None:
+    workflow = CHILD.replace("run: other_flow", "run: other_flow\n    detach: true").replace(
+        "steps.other.output", "steps.other.output.run_id"
+    )
+    assert one(tmp_path, workflow, "    expect: {status: finished, calls: {other: 1}}\n") == []
+    body = (
+        "    mock: {other: {error: {code: input.invalid}}}\n    expect: {status: failed, error: {code: run.failed}}\n"
+    )
+    assert one(tmp_path, workflow, body) == []
+
+
 # --- signals ----------------------------------------------------------------------------------------------------------
 
 
