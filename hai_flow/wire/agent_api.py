@@ -276,7 +276,7 @@ class AgentApiEncoder(TurnEncoder):
         for call in state.tool_calls.values():
             if call.turn == turn:
                 said.append((call.at, call.n, lambda call=call: self._put_call(response, call)))
-        for pending in state.questions.values():
+        for pending in sorted(state.questions.values(), key=lambda each: (each.opened.at, each.opened.id)):
             opened = pending.opened
             if opened.turn == turn or pending.status == "open":
                 said.append((opened.at, _AFTER_CALLS, lambda opened=opened: self._put_question(response, opened)))
