@@ -185,6 +185,10 @@ class Narrator:
     def _child_said(self, event: EventJson) -> None:
         self.line(event["content"])
 
+    def _child_stepped(self, event: EventJson) -> None:
+        mark, style = _MARKS.get(event["status"], ("✗", "red"))
+        self.line(f"{mark} {event['path']}", style)
+
     # --- the run
 
     def _run_started(self, event: EventJson) -> None:
@@ -223,6 +227,9 @@ class Narrator:
             self.line(indented(event["message"]), "dim")
         else:
             self.line(f"warning {event['code']}: {event['message']}", "yellow")
+
+
+_MARKS: Final = {"running": ("▸", "cyan"), "finished": ("✓", "green"), "skipped": ("✓", "green")}  # of steps below
 
 
 def question_of(pending: EventJson) -> str:

@@ -707,6 +707,14 @@ class ChildSaid(Event, frozen=True):
     style: Json = None
 
 
+class ChildStepped(Event, frozen=True):
+    """A step of a child run of the step with which `path` begins, or of one below it, begins (`status` running), or is
+    over. Steps without an effect that anybody could watch are not told."""
+
+    path: str
+    status: str
+
+
 class WarningRaised(Event, frozen=True):
     code: str
     message: str
@@ -723,7 +731,8 @@ AnyEvent: TypeAlias = (
     | PendingRestamped | PendingDecided | PendingVoided
     | StateChanged | TimerSet | TimerFired
     | SignalsAwaited | SignalReceived | ChildMoved | CustomEmitted | RawEmitted
-    | CollaborationStarted | CollaborationEnded | ChildAsked | ChildSaid | WarningRaised | UnknownEvent
+    | CollaborationStarted | CollaborationEnded | ChildAsked | ChildSaid | ChildStepped
+    | WarningRaised | UnknownEvent
 )  # fmt: skip
 
 EVENT_TYPES: Final[dict[str, type[Event]]] = {

@@ -3,8 +3,8 @@
 A parent and its child never share a commit. What one wants of the other goes through the outbox (STORE H5):
 
     parent -> child     start_child; pause, resume, stop, terminate as they come to the parent (`pass_down`)
-    child -> parent     child_told what it asks and says, child_moved when it begins to wait or goes on, child_ended at
-                        its end (`tell_parent`)
+    child -> parent     child_told what it asks, says and does, child_moved when it begins to wait or goes on,
+                        child_ended at its end (`tell_parent`)
 
 What is told goes on from parent to parent, so the log of the outermost run has all that its thread is asked
 (docs/decisions/0027). An answer goes to the run that asks, which the question's id names.
@@ -32,10 +32,10 @@ from hai_flow.definition.plan import Run, Step
 from hai_flow.engine import commands as c
 from hai_flow.engine import endings
 from hai_flow.engine import events as e
-from hai_flow.engine.bounds import demand_wait
+from hai_flow.engine.bounds import demand_wait, used
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.ids import child_run_id
-from hai_flow.engine.state import RunState, in_cleanup
+from hai_flow.engine.state import RunState, StepState, in_cleanup
 from hai_flow.errors import Rejected
 
 Json: TypeAlias = Any
@@ -48,6 +48,13 @@ MOVED: Final = "child_moved"
 TOLD: Final = "child_told"
 TIMED_OUT: Final = "the timeout of its parent's step is over"
 _MOVING: Final = frozenset({"new", "running", "stopping"})
+STEPS_UNTIL: Final = 0.5
+"""From here on, as a share of what the run's log may be, the steps of the runs below it are not told any more."""
+SILENT_VERBS: Final = frozenset(
+    {"say", "emit", "set", "switch", "try", "iteration", "break", "continue", "return", "fail"}
+)
+"""Steps without an effect that anybody could watch (PROTOCOLS section 2.4)."""
+News: TypeAlias = e.ChildAsked | e.ChildSaid | e.ChildStepped
 
 
 def command_of(kind: str, target: str, body: Json) -> c.Command | None:
@@ -188,6 +195,8 @@ def ended(draft: Draft, command: c.ChildEnded) -> None:
     verb = step.verb
     assert isinstance(verb, Run)
     child = draft.state.children[step.path]
+    for each in command.told:
+        _stepped(draft, each, f"{step.path}/{each.path}")
     draft.emit(e.CollaborationEnded, **_between(draft, step, verb), run_id=child)
     if command.status == "finished":
         endings.resolve_call(draft, step, command.output, None)
@@ -220,15 +229,21 @@ def moved(draft: Draft, command: c.ChildMoved) -> None:
 def told(draft: Draft, command: c.ChildTold) -> None:
     """The child, or one below it, asks people something, was answered, or has said something.
 
-    The turn in which that is told is opened, if there is none: what an answer leads to is seen by who gave it.
+    The turn in which that is told is opened, if there is none: what an answer leads to is seen by who gave it. But
+    steps alone open none where the run is held: what was under way when it was paused ends in the child.
     """
     step = _awaited(draft, command.path, command.attempt)
     if draft.state.parent is not None:
         draft.posted = command.turn
-    if not draft.state.turn_open and draft.state.status in ("waiting", "paused", "needs_attention"):
+    told = (*command.streamed, *command.told)
+    opening = {"waiting"} if all(isinstance(each, e.ChildStepped) for each in told) else _TURNLESS
+    if not draft.state.turn_open and draft.state.status in opening:
         draft.open_turn(c.Turn() if command.turn is None or draft.state.parent is not None else command.turn)
-    for event in command.told:
+    for event in told:
         path = f"{step.path}/{event.path}"
+        if isinstance(event, e.ChildStepped):
+            _stepped(draft, event, path)
+            continue
         if isinstance(event, e.ChildSaid):
             _emit(draft, event, path=path)
             continue
@@ -239,7 +254,19 @@ def told(draft: Draft, command: c.ChildTold) -> None:
         draft.emit(e.ChildMoved, path=step.path, working=command.working)
 
 
-def _emit(draft: Draft, event: e.ChildAsked | e.ChildSaid, **changes: Json) -> None:
+def _stepped(draft: Draft, event: e.ChildStepped, path: str) -> None:
+    """A step of a run below: of those that are told to begin, the end is told, too."""
+    begins, state = event.status == "running", draft.state
+    if begins == (path in state.below):
+        return
+    if not begins or used(state, draft.log_bytes, draft.limits) < STEPS_UNTIL:
+        _emit(draft, event, path=path)
+
+
+_TURNLESS: Final = frozenset({"waiting", "paused", "needs_attention"})
+
+
+def _emit(draft: Draft, event: News, **changes: Json) -> None:
     fields = {name: getattr(event, name) for name in event.__struct_fields__ if name not in ("at", "turn")}
     draft.emit(type(event), **{**fields, **changes})
 
@@ -287,37 +314,54 @@ def tell_parent(draft: Draft, before: RunState) -> None:
         return
     place = {"path": parent.path, "attempt": parent.attempt}
     was, works = before.status in _MOVING, state.status in _MOVING
-    news = _news(draft)
-    if news:
+    news = _news(draft, before)
+    ends = [each for each in draft.events if isinstance(each, e.MessageEnded)]
+    streamed = [_said(state, each, "") for each in ends if each.message_id in before.open_messages]
+    last = news if state.ended and not streamed and all(isinstance(each, e.ChildStepped) for each in news) else []
+    if (news or streamed) and not last:
         # Who has ended goes on, to its parent: what that makes of the end is of the same turn.
         working = True if state.ended and not was else None if state.ended or was == works else works
         turn = None if draft.posted is None else msgspec.to_builtins(draft.posted)
-        draft.send(TOLD, parent.run_id, {**place, "told": msgspec.to_builtins(news), "working": working, "turn": turn})
+        body = {**place, "told": msgspec.to_builtins(news), "working": working, "turn": turn}
+        if streamed:
+            body["streamed"] = msgspec.to_builtins(streamed)
+        draft.send(TOLD, parent.run_id, body)
     if state.status == before.status:
         return
     if state.ended:
         error = None if state.error is None else msgspec.to_builtins(state.error)
         reason = "" if state.stop_reason is None else state.stop_reason
         outcome = {"status": state.status, "output": state.output, "error": error, "reason": reason}
+        if last:
+            outcome["told"] = msgspec.to_builtins(last)
         draft.send(ENDED, parent.run_id, {**place, **outcome})
-    elif works != was and not news:
+    elif works != was and not (news or streamed):
         draft.send(MOVED, parent.run_id, {**place, "working": works})
 
 
-def _news(draft: Draft) -> list[e.ChildAsked | e.ChildSaid]:
-    """What this decision has asked and said, and what it was told itself, in order; each question once, as it is now.
-
-    A message that grows over several decisions is not told: its text is not to be read here (STORE H1).
-    """
-    news: dict[object, e.ChildAsked | e.ChildSaid] = {}
+def _news(draft: Draft, before: RunState) -> list[News]:
+    """What this decision has asked, said and done, and what it was told itself, in order; each question once, as it is
+    now. Without what was streamed, of which no decision knows the text (STORE H1)."""
+    news: dict[object, News] = {}
     growing: dict[str, list[str]] = {}
-    for event in draft.events:
+    seen: set[str] = set()  # the steps that began in this decision, and can be watched
+    for number, event in enumerate(draft.events):
         if isinstance(event, _OF_PENDINGS):
             news[event.id] = _asked(draft.state, event.id)
         elif isinstance(event, e.ChildAsked):
             news[event.opened.id] = event
         elif isinstance(event, e.ChildSaid):
             news[event.message_id] = event
+        elif isinstance(event, e.ChildStepped):
+            news[number] = event
+        elif isinstance(event, e.StepStarted):
+            if event.path and event.verb not in SILENT_VERBS:
+                seen.add(event.path)
+                news[number] = _stepping(event, "running")
+        elif isinstance(event, e.StepFinished | e.StepFailed | e.StepStopped | e.StepSkipped):
+            if event.path in seen or _was_seen(before.steps.get(event.path)):
+                seen.discard(event.path)
+                news[number] = _stepping(event, _ENDS_OF_STEPS[type(event)])
         elif isinstance(event, e.MessageStarted):
             growing[event.message_id] = []
         elif isinstance(event, e.MessageChunk) and event.message_id in growing:
@@ -327,6 +371,21 @@ def _news(draft: Draft) -> list[e.ChildAsked | e.ChildSaid]:
     return list(news.values())
 
 
+def _was_seen(step: StepState | None) -> bool:
+    return step is not None and step.status in ("running", "waiting") and step.verb not in SILENT_VERBS
+
+
+def _stepping(event: _OfStep, status: e.StatusBelow) -> e.ChildStepped:
+    return e.ChildStepped(at=event.at, turn=event.turn, path=event.path, status=status)
+
+
+_OfStep: TypeAlias = e.StepStarted | e.StepFinished | e.StepFailed | e.StepStopped | e.StepSkipped
+_ENDS_OF_STEPS: Final[dict[type[e.Event], e.StatusBelow]] = {
+    e.StepFinished: "finished",
+    e.StepFailed: "failed",
+    e.StepStopped: "stopped",
+    e.StepSkipped: "skipped",
+}
 _OF_PENDINGS: Final = (
     e.PendingOpened,
     e.VoteCast,

@@ -13,7 +13,18 @@ from uuid import UUID
 import msgspec
 
 from hai_flow.definition.plan import Plan
-from hai_flow.engine.events import ChildAsked, ChildSaid, Error, Event, Inherited, Origin, Parent, Pin, UserMessage
+from hai_flow.engine.events import (
+    ChildAsked,
+    ChildSaid,
+    ChildStepped,
+    Error,
+    Event,
+    Inherited,
+    Origin,
+    Parent,
+    Pin,
+    UserMessage,
+)
 
 Json: TypeAlias = Any
 
@@ -199,18 +210,21 @@ class ChildTold(Command, frozen=True):
     """What the child run of attempt `attempt` of the step `path`, or one below it, asks and says, with its own paths.
 
     `working` as in `ChildMoved`, None: as before. `turn`: what the POST that led to it says of the turn that it would
-    open in the outermost run.
+    open in the outermost run. `streamed` are the messages that have grown over several commits, told before the others:
+    no decision reads what was streamed, so it is who delivers this that puts their text in.
     """
 
     path: str
     attempt: int
-    told: tuple[ChildAsked | ChildSaid, ...] = ()
+    told: tuple[ChildAsked | ChildSaid | ChildStepped, ...] = ()
+    streamed: tuple[ChildSaid, ...] = ()
     working: bool | None = None
     turn: Turn | None = None
 
 
 class ChildEnded(Command, frozen=True):
-    """The child run of attempt `attempt` of the step `path` has ended as `status` says (finished, failed, stopped)."""
+    """The child run of attempt `attempt` of the step `path` has ended as `status` says (finished, failed, stopped).
+    `told` are the steps that ended with it, with its own paths."""
 
     path: str
     attempt: int
@@ -218,6 +232,7 @@ class ChildEnded(Command, frozen=True):
     output: Json = None
     error: Error | None = None
     reason: str = ""
+    told: tuple[ChildStepped, ...] = ()
 
 
 class TimerFired(Command, frozen=True):

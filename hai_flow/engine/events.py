@@ -727,6 +727,17 @@ class ChildSaid(Event, frozen=True):
     style: Json = None
 
 
+StatusBelow: TypeAlias = Literal["running", "finished", "failed", "stopped", "skipped"]
+
+
+class ChildStepped(Event, frozen=True):
+    """A step of a child run of the step with which `path` begins, or of one below it, begins (`status` running), or is
+    over. Steps without an effect that anybody could watch are not told."""
+
+    path: str
+    status: StatusBelow
+
+
 class WarningRaised(Event, frozen=True):
     code: str
     message: str
@@ -743,7 +754,8 @@ AnyEvent: TypeAlias = (
     | PendingRestamped | PendingDecided | PendingVoided
     | StateChanged | TimerSet | TimerFired
     | SignalsAwaited | SignalReceived | ChildMoved | CustomEmitted | RawEmitted
-    | CollaborationStarted | CollaborationEnded | ChildAsked | ChildSaid | WarningRaised
+    | CollaborationStarted | CollaborationEnded | ChildAsked | ChildSaid | ChildStepped
+    | WarningRaised
 )  # fmt: skip
 
 EVENT_TYPES: tuple[type[Event], ...] = AnyEvent.__args__  # type: ignore[attr-defined]

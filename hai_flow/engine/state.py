@@ -301,6 +301,7 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     children: Map[str, str] = Map()  # steps that wait for a child run -> its id
     relayed: Map[str, RelayedState] = Map()  # what the children, and those below them, ask people: pending id ->
     idle: tuple[str, ...] = ()  # those of them whose child waits for something itself
+    below: Map[str, int] = Map()  # steps of the runs below that are open -> the turn in which that was told
     ready: tuple[str, ...] = ()
     inside: Map[str, tuple[str, ...]] = Map()  # iteration -> the steps that are kept of it
     undoables: Map[str, int] = Map()  # finished steps that an error undoes -> seq of their end
@@ -474,6 +475,7 @@ def _ended(state: RunState, event: e.Event, /, **changes: Any) -> RunState:
         slot=None,
         subscriptions=Map(),
         children=Map(),
+        below=Map(),
         **changes,
     )
 
@@ -529,7 +531,7 @@ def _closed_step(state: RunState, event: Any, /, **changes: Any) -> RunState:
     if path in state.subscriptions:
         state = _set(state, subscriptions=state.subscriptions.delete(path))
     if path in state.children:
-        state = _set(state, children=state.children.delete(path))
+        state = _set(state, children=state.children.delete(path), below=_below_without(state, path))
     handler = getattr(event, "handler", None)
     if state.retried and handler is not None and handler != "~undo":
         state = _set(state, steps=_begun_anew(state, f"{path}/{handler}" if path else handler))
@@ -569,6 +571,13 @@ def _begun_anew(state: RunState, place: str) -> Map[str, StepState]:
 
 def _dropped(mapping: Map[str, int], path: str) -> Map[str, int]:
     return mapping.delete(path) if path in mapping else mapping
+
+
+def _below_without(state: RunState, path: str) -> Map[str, int]:
+    """The open steps of the runs below, but for those of the child of the step `path`."""
+    if not state.below:
+        return state.below
+    return Map({each: turn for each, turn in state.below.items() if not each.startswith(path + "/")})
 
 
 def _timeouts_with(state: RunState, event: e.StepStarted | e.AttemptStarted) -> Map[str, int]:
@@ -807,6 +816,7 @@ def _renamed(state: RunState, paths: dict[str, str]) -> RunState:
         children=keys(state.children),
         relayed=Map({id: _set(each, path=new(each.path)) for id, each in state.relayed.items()}),
         idle=all_of(state.idle),
+        below=keys(state.below),
         ready=all_of(state.ready),
         inside=Map({new(path): all_of(found) for path, found in state.inside.items()}),
         undoables=keys(state.undoables),
@@ -1340,7 +1350,13 @@ def _collaboration_started(state: RunState, event: e.CollaborationStarted) -> Ru
 def _collaboration_ended(state: RunState, event: e.CollaborationEnded) -> RunState:
     if event.run_id is None:
         return _next(state, event)
-    return _next(state, event, children=state.children.delete(event.path), idle=_without(state.idle, event.path))
+    return _next(
+        state,
+        event,
+        children=state.children.delete(event.path),
+        idle=_without(state.idle, event.path),
+        below=_below_without(state, event.path),
+    )
 
 
 def _child_moved(state: RunState, event: e.ChildMoved) -> RunState:
@@ -1417,6 +1433,13 @@ def _child_said(state: RunState, event: e.ChildSaid) -> RunState:
         style=event.style,
     )
     return _next(state, event, messages=state.messages.set(message.id, message), entries=state.entries + 1)
+
+
+def _child_stepped(state: RunState, event: e.ChildStepped) -> RunState:
+    below = state.below
+    if event.status == "running":
+        return _next(state, event, below=below.set(event.path, event.turn))
+    return _next(state, event, below=below.delete(event.path) if event.path in below else below)
 
 
 def _signals_awaited(state: RunState, event: e.SignalsAwaited) -> RunState:

@@ -25,6 +25,7 @@ from uuid import UUID
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from hai_flow import values
 from hai_flow.engine import children
@@ -34,6 +35,7 @@ from hai_flow.engine.signals import LEFT_MAX, SUBSCRIBE
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Birth, Committer
+from hai_flow.runtime.fanout import state_at
 from hai_flow.runtime.lines import Lines
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.store import outbox, signals
@@ -196,6 +198,8 @@ class Courier(Service):
         command = children.command_of(message.kind, message.target, msgspec.json.decode(message.body))
         if command is None:
             raise ValueError(f"no release of ours sends messages of the kind {message.kind!r}")
+        if isinstance(command, c.ChildTold) and command.streamed:
+            command = await self._with_text(message, command)
         await self.committer.submit(
             UUID(message.target),
             message.tenant,
@@ -204,6 +208,18 @@ class Courier(Service):
             body_sha=sha256(message.body).digest(),
             birth=birth,
         )
+
+    async def _with_text(self, message: OutboxMessage, told: c.ChildTold) -> c.ChildTold:
+        """`told` with the text of what was streamed, as the sender's log has it: nothing is added to a message behind
+        its end."""
+        hot = self.committer.peek(message.run_id)
+        state = None if hot is None or hot.state.seq < message.last_seq else hot.state
+        if state is None:
+            state = await state_at(self.database, message.tenant, message.run_id, message.last_seq)
+        if state is None:
+            raise Rejected(404, "run_unknown", f"there is no run {message.run_id}.")
+        said = [replace(each, content=state.messages[each.message_id].content) for each in told.streamed]
+        return replace(told, streamed=tuple(said))
 
     async def _start_child(self, message: OutboxMessage) -> None:
         """Start a child run; if it can't be started, its parent hears of that as of a child that has failed."""

@@ -416,20 +416,8 @@ class Fanout(Service):
     # --- out: followers -------------------------------------------------------------------------------------------
 
     async def state_at(self, tenant: UUID, run_id: UUID, seq: int) -> RunState | None:
-        """The fold of the run's first `seq` events (all of them, if it has fewer); None: no such run of the tenant.
-
-        Raises `Unreadable`.
-        """
-        async with self.database.api.acquire() as connection:
-            loaded = await runs.load_run_at(connection, tenant, run_id, seq, ABI)
-        if loaded is None:
-            return None
-        e.check_readable(loaded.abi)
-        state = RunState(str(run_id)) if loaded.state is None else decode_state(loaded.state)
-        for row in loaded.rows:
-            events = e.decode_events(row.events)
-            state = fold(state, events[: max(0, seq - state.seq)])
-        return state
+        """The same as `state_at`."""
+        return await state_at(self.database, tenant, run_id, seq)
 
     def follow(
         self,
@@ -527,6 +515,23 @@ class Fanout(Service):
         if not ring.places and ring.feed.rings.get(key) is ring:
             del ring.feed.rings[key]
         self._detach(ring.feed)
+
+
+async def state_at(database: Database, tenant: UUID, run_id: UUID, seq: int) -> RunState | None:
+    """The fold of the run's first `seq` events (all of them, if it has fewer); None: no such run of the tenant.
+
+    Raises `Unreadable`.
+    """
+    async with database.api.acquire() as connection:
+        loaded = await runs.load_run_at(connection, tenant, run_id, seq, ABI)
+    if loaded is None:
+        return None
+    e.check_readable(loaded.abi)
+    state = RunState(str(run_id)) if loaded.state is None else decode_state(loaded.state)
+    for row in loaded.rows:
+        events = e.decode_events(row.events)
+        state = fold(state, events[: max(0, seq - state.seq)])
+    return state
 
 
 def unnumbered(dialect: Dialect, frames: Sequence[Frame]) -> Piece:

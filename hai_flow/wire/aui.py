@@ -18,10 +18,11 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from hai_flow import values
 from hai_flow.engine import events as e
+from hai_flow.engine.children import SILENT_VERBS
 from hai_flow.engine.state import MessageState, PendingState, ToolCallState
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile, dump, without_none
 from hai_flow.wire.transcript import history, object_of
-from hai_flow.wire.turns import SILENT_VERBS, TurnEncoder, error_message
+from hai_flow.wire.turns import TurnEncoder, error_message
 
 Json: TypeAlias = Any
 Object: TypeAlias = dict[str, Json]
@@ -89,6 +90,8 @@ class AuiEncoder(TurnEncoder):
                 frames = self.run_finished(event.at, self.run_id(), "stopped", event.reason)
             elif isinstance(event, _STEP_ENDS):
                 frames = self._step_ended(event)
+            elif isinstance(event, e.ChildStepped) and event.status != "running":
+                frames = self._child_stepped(event)
         return self._placed(frames, "")
 
     def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:
@@ -167,6 +170,11 @@ class AuiEncoder(TurnEncoder):
         if not event.path or step is None or step.verb in SILENT_VERBS:
             return []
         return self.step_edge(event.at, event.path, started=False)
+
+    def step_below_ended(self, at: int, path: str, status: str) -> list[Frame]:
+        """The same."""
+        self._steps.discard(path)
+        return [_activity(at, path, "completed" if status in ("finished", "skipped") else "failed")]
 
     # --- state and snapshots
 

@@ -7,20 +7,16 @@ attach, and asks its subclass for the words. What happens between turns belongs 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeAlias
 
 from hai_flow.engine import events as e
+from hai_flow.engine.children import SILENT_VERBS
 from hai_flow.engine.ids import turn_id
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState, evolve
 from hai_flow.wire.dialect import Entry, Frame, Profile
 
 Json: TypeAlias = Any
-
-# Steps without an effect that anybody could watch (section 2.4).
-SILENT_VERBS: Final = frozenset(
-    {"say", "emit", "set", "switch", "try", "iteration", "break", "continue", "return", "fail"}
-)
 
 # LANGUAGE section 5: an author's own codes never begin with one of these.
 _RESERVED: Final = frozenset(
@@ -62,11 +58,13 @@ def _steps_open(state: RunState) -> set[str]:
     """The steps that a stream has open at this moment: begun in the turn that is open, and to be seen."""
     if not state.turn_open or state.turn is None:
         return set()
-    return {
+    turn = state.turn.n
+    own = {
         path
         for path, step in state.steps.items()
-        if step.turn == state.turn.n and step.status in ("running", "waiting") and step.verb not in SILENT_VERBS
+        if step.turn == turn and step.status in ("running", "waiting") and step.verb not in SILENT_VERBS
     } - {""}
+    return own | {path for path, begun in state.below.items() if begun == turn}
 
 
 class TurnEncoder(ABC):
@@ -115,6 +113,14 @@ class TurnEncoder(ABC):
     @abstractmethod
     def step_edge(self, at: int, path: str, *, started: bool) -> list[Frame]:
         """A step that can be watched begins or is over."""
+
+    def step_below_ended(self, at: int, path: str, status: str) -> list[Frame]:
+        """A step of a run below is over (`status` finished, failed, stopped or skipped): as one of its own, if the
+        stream has it open."""
+        if path not in self._steps:
+            return []
+        self._steps.remove(path)
+        return self.step_edge(at, path, started=False)
 
     @abstractmethod
     def message_started(self, at: int, message: MessageState) -> list[Frame]:
@@ -183,11 +189,20 @@ class TurnEncoder(ABC):
     # --- Encoder --------------------------------------------------------------------------------------------------
 
     def encode(self, event: e.Event) -> list[Frame]:
+        below = self.state.below
         self.state = evolve(self.state, event)
+        left = self._left_below(event, below) if below and self.state.below is not below else []
         shown = self.SHOWN.get(type(event))
         if shown is None or not (self.state.turn_open or isinstance(event, _ENDS)):
+            return left
+        return [*left, *shown(self, event)] if left else shown(self, event)
+
+    def _left_below(self, event: e.Event, before: Mapping[str, int]) -> list[Frame]:
+        """The ends of the steps of a run below that were open when it ended, or when nobody awaited it any more."""
+        if isinstance(event, e.ChildStepped):
             return []
-        return shown(self, event)
+        left = sorted(before.keys() - self.state.below.keys(), reverse=True)
+        return [frame for path in left for frame in self.step_below_ended(event.at, path, "stopped")]
 
     def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:
         state, at = self.state, self.state.at
@@ -361,6 +376,14 @@ class TurnEncoder(ABC):
         frames = [*self.message_started(event.at, message), *self._content(event.at, message, message.content)]
         return [*frames, *self.message_ended(event.at, message)]
 
+    def _child_stepped(self, event: e.ChildStepped) -> list[Frame]:
+        if event.status != "running":
+            return self.step_below_ended(event.at, event.path, event.status)
+        if event.path in self._steps:
+            return []
+        self._steps.add(event.path)
+        return self.step_edge(event.at, event.path, started=True)
+
     def _state_changed(self, event: e.StateChanged) -> list[Frame]:
         return self.state_delta(event.at, event.ops) if event.ops else []
 
@@ -399,6 +422,7 @@ class TurnEncoder(ABC):
         e.CollaborationStarted: _collaboration_started,
         e.ChildAsked: _child_asked,
         e.ChildSaid: _child_said,
+        e.ChildStepped: _child_stepped,
     }
 
 

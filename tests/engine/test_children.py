@@ -12,9 +12,11 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import children
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.draft import Message
+from hai_flow.engine.decide import decide
+from hai_flow.engine.draft import DEFAULT_LIMITS, Message
 from hai_flow.engine.ids import child_run_id
 from hai_flow.engine.jobs import Perform, is_busy, open_jobs
+from hai_flow.engine.state import fold
 from hai_flow.errors import Rejected
 from tests.support.runs import HOUR, MINUTE, RUN, Play, plan_of
 
@@ -102,7 +104,7 @@ class Family:
 
 def test_a_child_gets_its_input_and_its_output_is_the_steps() -> None:
     family = Family(PARENT, CHILD)
-    assert family.deliver() == ["start_child"]
+    assert family.deliver() == ["start_child", "child_told"]
     child = family.child
     assert str(child.run_id) == child_run_id(str(RUN), "sub", 1)
     assert (child.state.input, child.state.requester, child.state.thread_id) == ({"amount": 5}, "user:ann", "t-1")
@@ -205,11 +207,11 @@ def test_a_retry_of_the_step_starts_another_child() -> None:
     family.deliver()
     assert (family.parent.status, family.parent.timers) == ("running", [("sub", "retry", 1000)])
     family.advance(family.parent, 1000)
-    assert family.deliver() == ["start_child"]
+    assert family.deliver() == ["start_child", "child_told"]
     assert family.child.run_id != first.run_id
     family.do(first, c.Retry(by="user:op"))  # the first one goes on after all, but nobody waits for it
     family.mail.extend(first.succeed("look", "late").outbox)
-    assert family.deliver() == ["child_moved!409", "child_ended!409"]
+    assert family.deliver() == ["child_told!409", "child_ended!409"]
     family.succeed("look", "in time")
     family.deliver()
     assert family.parent.output == "in time"
@@ -353,7 +355,7 @@ def test_an_undo_may_be_a_child_run_which_a_stop_spares() -> None:
     )
     family.do(family.parent, c.StepSucceeded(path="pay", attempt=1, output=None))
     family.do(family.parent, c.Stop(by="user:op"))
-    assert family.deliver() == ["start_child"]
+    assert family.deliver() == ["start_child", "child_told"]
     assert (family.parent.status, family.parent.open) == ("stopping", {"pay/~undo": 1})
     family.succeed("look")
     family.deliver()
@@ -511,3 +513,76 @@ def test_a_detached_run_is_of_the_chain_that_its_starter_is_of() -> None:
     command = children.command_of(sent.kind, sent.target, sent.body)
     assert isinstance(command, c.Start)
     assert command.origin == origin
+
+
+def steps_of(play: Play) -> list[tuple[str, str]]:
+    return [(event.path, event.status) for event in play.of(e.ChildStepped)]
+
+
+TALKING = """
+    input: {type: object, properties: {amount: {type: number}}}
+    steps:
+      - {say: hello}
+      - {id: look, call: t.look, stream: text}
+      - {id: again, call: t.look}
+    output: ${{ steps.again.output }}
+"""
+
+
+def test_the_steps_of_a_child_that_can_be_watched_are_told_as_they_begin_and_end() -> None:
+    family = Family(PARENT, TALKING)
+    family.deliver()
+    assert (steps_of(family.parent), set(family.parent.state.below)) == ([("sub/look", "running")], {"sub/look"})
+    family.succeed("look")
+    family.deliver()
+    family.succeed("again")
+    assert family.deliver() == ["child_ended"], "what ends with the child is told with its end"
+    told = [(path, status) for path in ("sub/look", "sub/again") for status in ("running", "finished")]
+    assert steps_of(family.parent) == told
+    assert not family.parent.state.below
+    family.parent.replayed()
+
+
+def test_a_step_that_a_child_leaves_open_is_not_open_any_more_when_nobody_awaits_the_child() -> None:
+    for end in (c.Terminate(by="user:op"), c.Stop(by="user:op")):
+        family = Family(PARENT, CHILD)
+        family.deliver()
+        family.do(family.parent, end)
+        family.advance(family.parent, MINUTE) if isinstance(end, c.Stop) else None
+        assert (family.parent.status, dict(family.parent.state.below)) == ("stopped", {})
+
+
+def test_what_was_under_way_when_a_run_was_paused_opens_no_turn_of_it() -> None:
+    family = Family(PARENT, CHILD)
+    family.deliver()
+    family.do(family.parent, c.Pause(by="user:op"))
+    family.deliver()
+    turns = len(family.parent.of(e.TurnStarted))
+    family.succeed("look", 1)
+    family.deliver()
+    assert (len(family.parent.of(e.TurnStarted)), dict(family.parent.state.below)) == (turns, {})
+
+
+def test_a_log_that_is_half_full_has_no_room_for_the_steps_of_the_runs_below() -> None:
+    family = Family(PARENT, CHILD)
+    family.deliver()
+    step = e.ChildStepped(at=1, path="more", status="running")
+    told = c.ChildTold(path="sub", attempt=1, told=(step,))
+    most = DEFAULT_LIMITS.run_bytes // 2
+    for log_bytes, expected in ((most, []), (most - 1, ["sub/more"])):
+        decision = decide(family.parent.plan, family.parent.state, told, family.parent.now, log_bytes=log_bytes)
+        assert [event.path for event in decision.events if isinstance(event, e.ChildStepped)] == expected
+
+
+def test_a_message_that_was_streamed_is_told_without_its_text_which_no_decision_reads() -> None:
+    family = Family(PARENT, TALKING)
+    family.deliver()
+    child = family.child
+    path, number = "look", child.attempt("look")
+    started = e.MessageStarted(at=child.now, turn=1, message_id="m", path=path)
+    chunk = e.MessageChunk(at=child.now, turn=1, message_id="m", n=0, content="secret")
+    child.state = fold(child.state, [started, chunk])
+    family.do(child, c.StepSucceeded(path=path, attempt=number, output=None))
+    (told,) = family.mail
+    assert [each["message_id"] for each in told.body["streamed"]] == ["m"]
+    assert "secret" not in str(told.body)

@@ -187,7 +187,7 @@ async def test_who_dies_after_the_child_was_started_starts_no_second_one(
     runtime = await make(performs=True)
     parent = await begin(runtime, "echo", "{value: hello}")
     await until(lambda: is_now(runtime, parent, "finished"))
-    assert deaths == ["start_child", "child_ended"]
+    assert deaths == ["start_child", "child_told", "child_ended"]
     assert await eye.fetchval("SELECT count(*) FROM runs") == 2
     ends = [event for event in await log_of(eye, parent) if isinstance(event, e.CollaborationEnded)]
     assert len(ends) == 1
