@@ -1,0 +1,132 @@
+"""README's table of what is not there yet: each row is looked for in a server, and must really be absent.
+
+Who builds one of these makes its test fail, and takes the row out of the table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+import httpx2
+import pytest
+from typer.testing import CliRunner
+
+from hai_flow.cli import app
+from hai_flow.definition.compiler import check_workflow
+from hai_flow.settings import describe
+from tests.support.commands import ROOT
+from tests.support.server import YAML
+
+BEGIN: Final = "hai: flow/v1\nname: not_there_yet\nversion: 1\n"
+MODEL: Final = BEGIN + "models: {small: {provider: openai, model: small}}\n"
+LLM: Final = MODEL + "steps: [{llm: {model: small, prompt: Hello}}]\n"
+AGENT: Final = (
+    MODEL + "tools: {files: {python: hai_flow.examples}}\n"
+    "steps: [{agent: {model: small, prompt: Hello, tools: [files.delete_files]}}]\n"
+)
+HTTP: Final = (
+    BEGIN + "steps: [{http: {get: 'https://example.com', headers: {Authorization: '${{ secrets.token }}'}}}]\n"
+)
+HTTP_TOOL: Final = (
+    BEGIN + "tools: {erp: {http: 'https://example.com', effect: read}}\nsteps: [{call: erp.book, with: {}}]\n"
+)
+MCP_TOOL: Final = (
+    BEGIN + "tools: {web: {mcp: 'https://example.com', effect: read}}\nsteps: [{call: web.search, with: {}}]\n"
+)
+
+
+def has_no_runner(http: httpx2.Client, *documents: str) -> None:
+    for document in documents:
+        assert [each for each in check_workflow(document.encode(), "f") if each.severity == "error"] == []
+        refused = http.post("/v1/workflows", content=document, headers=YAML)
+        assert refused.status_code == 422, refused.text
+        assert {each["code"] for each in refused.json()["findings"]} == {"step.no_runner"}
+
+
+def no_models(http: httpx2.Client) -> None:
+    has_no_runner(http, LLM, AGENT)
+
+
+def no_services(http: httpx2.Client) -> None:
+    has_no_runner(http, HTTP, HTTP_TOOL, MCP_TOOL)
+
+
+def no_identity(http: httpx2.Client) -> None:
+    headers = {"Authorization": "Bearer somebody-else"}
+    started = http.post("/v1/runs", json={"workflow": "cleanup"}, headers=headers)
+    assert started.json()["started_by"] == "user:local"
+    assert http.get(f"/v1/runs/{started.json()['id']}").status_code == 200
+
+
+def no_console(http: httpx2.Client) -> None:
+    assert http.get("/console").status_code == 404
+    places = http.get("/", headers={"Accept": "application/json"}).json()["places"]
+    assert "/docs" in places
+    assert not any("console" in place for place in places)
+
+
+def no_messages(http: httpx2.Client) -> None:
+    words = ("NOTIFY", "MAIL", "SMTP", "CHANNEL")
+    assert [name for name, _, _ in describe() if any(word in name for word in words)] == []
+
+
+def no_metrics(http: httpx2.Client) -> None:
+    assert http.get("/metrics").status_code == 404
+    assert [name for name, _, _ in describe() if "OTEL" in name or "METRICS" in name] == []
+    assert http.get("/healthz").status_code == http.get("/readyz").status_code == 200
+
+
+def no_retention(http: httpx2.Client) -> None:
+    run = http.post("/v1/runs", json={"workflow": "cleanup"}).json()["id"]
+    assert http.delete(f"/v1/runs/{run}").status_code == 405
+    assert [name for name, _, _ in describe() if "RETENTION" in name or "KEEP_" in name] == []
+
+
+def no_verification(http: httpx2.Client) -> None:
+    for command in ("verify", "audit", "doctor"):
+        assert CliRunner().invoke(app, [command]).exit_code == 2
+
+
+def no_control_of_many(http: httpx2.Client) -> None:
+    paths = http.get("/openapi.json").json()["paths"]
+    assert "/v1/runs/{run_id}/pause" in paths
+    assert [path for path in paths if re.search(r"bulk|/fork|/v1/runs/(pause|stop|terminate)", path)] == []
+
+
+def no_a2a(http: httpx2.Client) -> None:
+    assert http.get("/.well-known/agent-card.json").status_code == 404
+    assert http.post("/a2a", json={}).status_code == 404
+
+
+LOOKED_FOR: Final[dict[str, Callable[[httpx2.Client], None]]] = {
+    "models": no_models,
+    "tools over `mcp` and `http`": no_services,
+    "identity": no_identity,
+    "a web console": no_console,
+    "messages to people": no_messages,
+    "metrics and traces": no_metrics,
+    "deleting runs": no_retention,
+    "proof that nobody changed the log": no_verification,
+    "control of many runs at once": no_control_of_many,
+    "A2A": no_a2a,
+}
+
+
+def rows() -> list[str]:
+    """The first cells of the table."""
+    section = (ROOT / "README.md").read_text().partition("## What is not there yet\n")[2].partition("\n## ")[0]
+    return [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("|")][2:]
+
+
+def test_each_row_of_the_table_is_looked_for() -> None:
+    said = rows()
+    assert len(said) == len(LOOKED_FOR)
+    for row, name in zip(said, LOOKED_FOR, strict=True):
+        assert row.startswith(name)
+
+
+@pytest.mark.parametrize("name", LOOKED_FOR)
+def test_what_the_table_calls_absent_is_absent(http: httpx2.Client, name: str) -> None:
+    LOOKED_FOR[name](http)
