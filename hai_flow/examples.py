@@ -1,7 +1,8 @@
 """The Python tools of the example workflows: small, harmless, and different in kind.
 
-`answer` streams, `get_weather` and `deploy` are coroutines, `delete_files` is an ordinary function with a Context.
-Those at the end stand in for what `workflows/examples` calls. None of them touches anything outside the process.
+`answer` and `write_story` stream, `get_weather` and `deploy` are coroutines, `delete_files` is an ordinary function
+with a Context. Those at the end stand in for what `workflows/examples` calls. None of them touches anything outside the
+process.
 """
 
 from __future__ import annotations
@@ -21,6 +22,15 @@ async def answer(message: str) -> AsyncIterator[str]:
     """Answer a message word by word, as a model would."""
     text = f"You said: {message}. " if message else "Hello! "
     text += "HAI Flow keeps this conversation in PostgreSQL, so it can wait for you as long as you like."
+    for piece in re.findall(r"\S+\s*", text):
+        yield piece
+        await asyncio.sleep(0.02)
+
+
+@tool("examples.write_story")
+async def write_story(about: str) -> AsyncIterator[str]:
+    """Write a very short story word by word, as a model would."""
+    text = f'Once upon a time there was somebody called {about or "Nobody"}.\n\n"What now?" they said, and went to sea.'
     for piece in re.findall(r"\S+\s*", text):
         yield piece
         await asyncio.sleep(0.02)

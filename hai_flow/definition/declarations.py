@@ -293,7 +293,23 @@ class Declarations(Pieces):
             if key in fields:
                 message = f"`answer: none` says that nothing comes back, `{key}` is of what does; remove one of them"
                 self.reader.error((*at, key), "tool.no_answer", message, key=True)
-        return plan.FrontendTool(name, fields.get("description", ""), parameters, result, deadline, answered)
+        predict = self._predictions(fields.get("predict", {}), parameters, (*at, "predict"))
+        return plan.FrontendTool(name, fields.get("description", ""), parameters, result, deadline, answered, predict)
+
+    def _predictions(
+        self, value: Mapping[str, str], parameters: JsonSchema | None, at: Path
+    ) -> tuple[tuple[str, str], ...]:
+        """Which state variables a client may foresee from which arguments."""
+        known = {} if parameters is None else parameters.raw.get("properties", {})
+        for name, argument in value.items():
+            if name not in self.state:
+                hint = suggestion(name, self.state) or "; declare it under `state`"
+                message = f"there is no state variable `{shorten(name)}`{hint}"
+                self.reader.error((*at, name), "tool.predict", message, key=True)
+            elif argument not in known:
+                hint = suggestion(argument, known) or "; it has to be one of the tool's `parameters`"
+                self.reader.error((*at, name), "tool.predict", f"there is no argument `{shorten(argument)}`{hint}")
+        return tuple(value.items())
 
 
 def state_raw(state: Mapping[str, plan.StateVariable | None]) -> dict[str, Json]:

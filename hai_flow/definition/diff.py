@@ -247,7 +247,9 @@ def _verb_facts(plan: Plan, step: Step) -> Facts:
     match verb:
         case Call():
             function = f".{verb.function}" if verb.function else ""
-            return {"call": verb.tool.name + function, "with": written(verb.arguments), "stream": verb.stream}
+            into = None if verb.into is None else f"{verb.into.tool.name}.{verb.into.argument}"
+            stream = verb.stream if into is None else into
+            return {"call": verb.tool.name + function, "with": written(verb.arguments), "stream": stream}
         case Switch():
             return {"when": ["default" if when is None else when.source for when, _ in verb.cases]}
         case Parallel():

@@ -162,6 +162,7 @@ class FrontendShape(_Shape):
     parameters: dict[str, Any]
     result: dict[str, Any] = Field(default_factory=dict)
     answer: Literal["required", "none"] = "required"
+    predict: dict[str, str] = Field(default_factory=dict, min_length=1)
     deadline: str = ""
 
 
@@ -204,7 +205,7 @@ class _BlockShape(_CatchingShape):
 class CallShape(_GatedShape):
     call: str
     with_: dict[str, Any] = Field(default_factory=dict, alias="with")
-    stream: Literal["text", "none"] = "none"
+    stream: Literal["text", "none"] | dict[str, Any] = "none"
     idempotency_key: str = ""
     delivery: Literal["at_least_once", "at_most_once"] = "at_least_once"
 
@@ -304,6 +305,13 @@ class UndoShape(_Shape):
     retry: dict[str, Any] = Field(default_factory=dict)
     timeout: str = ""
     idempotency_key: str = ""
+
+
+class StreamShape(_Shape):
+    """`stream` of `call` as a mapping."""
+
+    to: str
+    argument: str
 
 
 # -- parameters of verbs -------------------------------------------------------------------------------------------

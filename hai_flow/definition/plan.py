@@ -128,7 +128,10 @@ class HttpTool:
 
 @dataclass(frozen=True, slots=True)
 class FrontendTool:
-    """A tool of the client. Not `answered`: its call is shown, and nobody waits for what the client makes of it."""
+    """A tool of the client. Not `answered`: its call is shown, and nobody waits for what the client makes of it.
+
+    `predict`: (state variable, argument) pairs: while a call streams, a client may take the argument for the variable.
+    """
 
     name: str
     description: str
@@ -136,6 +139,7 @@ class FrontendTool:
     result: Schema | None
     deadline: Duration
     answered: bool = True
+    predict: tuple[tuple[str, str], ...] = ()
 
 
 Tool: TypeAlias = PythonTool | McpTool | HttpTool | FrontendTool
@@ -239,13 +243,25 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True)
+class Growing:
+    """A call of a frontend's tool that is only shown, while its one `argument` grows."""
+
+    tool: FrontendTool
+    argument: str
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
-    """`call: tool.fn` + `with`. `function` is "" where the declaration names it (`pkg.mod:fn`) or has none."""
+    """`call: tool.fn` + `with`. `function` is "" where the declaration names it (`pkg.mod:fn`) or has none.
+
+    `into`: what the tool yields is no message but becomes the argument of that call.
+    """
 
     tool: Tool
     function: str
     arguments: Template  # renders to an object
     stream: bool = False  # `stream: text`: yielded strings become message chunks
+    into: Growing | None = None
 
 
 @dataclass(frozen=True, slots=True)

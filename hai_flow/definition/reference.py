@@ -267,7 +267,15 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
         Key("result", SCHEMA, "of its answer; without it the answer is text", example="{type: boolean}"),
         Key("answer", _enum("required", "none"), "`none`: the call is shown, nobody waits for an answer, and the "
             "step's output is null; without `result` and `deadline`", default="required", example="none"),
+        Key("predict", _map(NAME, "variable", 1), "state variables that the client may take from an argument while a "
+            "call streams, until `set` says what they are", example="{document: document}"),
         _DEADLINE,
+    )),
+    Shape("stream", "`stream` as a mapping", (
+        Key("to", LITERAL, "a frontend tool with `answer: none`: its call is shown while it grows", required=True,
+            example="write_document"),
+        Key("argument", LITERAL, "its argument that grows by what is yielded, a text; the only one it needs",
+            required=True, example="document"),
     )),
     Shape("trigger", "A trigger", (
         Key("api", _shape("api"), "started by request; always there, unless others are listed without it",
@@ -332,8 +340,8 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             default="at_least_once", example="at_most_once"),
         Key("detach", BOOLEAN, "of `run`: start it and go on; nobody waits for it, and it is not stopped with this run",
             default="false", example="true"),
-        Key("stream", _enum("text", "none"), "what the tool yields becomes message chunks", default="none",
-            example="text"),
+        Key("stream", _either(_enum("text", "none"), _shape("stream")), "what the tool yields becomes message chunks, "
+            "or the argument of a call that the frontend is shown", default="none", example="text"),
         Key("expose", BOOLEAN, "the frontend sees arguments and result", default="false", example="true"),
         Key("join", _either(_enum("all", "any"), _integer(1)),
             "how many branches have to finish; the others are stopped then",

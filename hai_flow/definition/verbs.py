@@ -80,6 +80,9 @@ class Verbs(Approvals, Declarations):
     def _call(self, draft: Draft, value: str, at: Path, names: Names) -> plan.Call | None:
         arguments = draft.fields.get("with", {})
         template = self.template(arguments, (*draft.at, "with"), names)
+        stream = draft.fields.get("stream")
+        if isinstance(stream, Mapping):
+            stream = self.reader.fields(model.StreamShape, stream, (*draft.at, "stream"), "`stream`")
         name, _, function = value.partition(".")
         if not self._is_tool(name, at):
             return None
@@ -101,7 +104,43 @@ class Verbs(Approvals, Declarations):
                         hint = "a frontend tool asks a person itself; put an `approve` step before it"
                     message = f"`{key}` is for effects; {hint.format(name=name)}"
                     self.reader.error((*draft.at, key), "call.people", message, key=True)
-        return plan.Call(tool, function, template, draft.fields.get("stream") == "text")
+        into = self._into(stream, (*draft.at, "stream"), tool) if isinstance(stream, Mapping) else None
+        return plan.Call(tool, function, template, into is not None or stream == "text", into)
+
+    def _into(self, fields: Mapping[str, Json], at: Path, tool: plan.Tool) -> plan.Growing | None:
+        """The call of a frontend's tool that grows by what this one yields."""
+        if isinstance(tool, plan.FrontendTool):
+            message = f"`{tool.name}` is a tool of the client: nothing of it streams; `stream` is for the others"
+            self.reader.error(at, "stream.tool", message, key=True)
+            return None
+        if "to" not in fields or not self._is_tool(fields["to"], (*at, "to")):
+            return None
+        shown = self.tools[fields["to"]]
+        if shown is None or "argument" not in fields:
+            return None
+        if not isinstance(shown, plan.FrontendTool) or shown.answered:
+            message = (
+                f"`{fields['to']}` has to be a `frontend` tool with `answer: none`: its call is shown while it grows"
+            )
+            self.reader.error((*at, "to"), "stream.tool", message)
+            return None
+        self._check_growing(shown, fields["argument"], (*at, "argument"))
+        return plan.Growing(shown, fields["argument"])
+
+    def _check_growing(self, tool: plan.FrontendTool, argument: str, at: Path) -> None:
+        """The argument has to be a text, and the only one that the tool needs."""
+        raw = {} if tool.parameters is None else tool.parameters.raw
+        known = raw.get("properties", {})
+        others = [name for name in raw.get("required", ()) if name != argument]
+        if argument not in known:
+            hint = suggestion(argument, known) or "; it has to be one of its `parameters`"
+            self.reader.error(at, "stream.argument", f"`{tool.name}` has no argument `{shorten(argument)}`{hint}")
+        elif others:
+            message = f"`{tool.name}` needs `{others[0]}` as well, and only `{argument}` is streamed"
+            self.reader.error(at, "stream.argument", message)
+        elif isinstance(known[argument], Mapping) and known[argument].get("type", "string") != "string":
+            message = f"`{argument}` of `{tool.name}` has to be a string: it grows by text"
+            self.reader.error(at, "stream.argument", message)
 
     def _is_tool(self, name: str, at: Path) -> bool:
         if "${{" in name:

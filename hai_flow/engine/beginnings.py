@@ -149,6 +149,8 @@ def _begin_attempt(draft: Draft, step: Step, known: StepState) -> None:
 
 def _attempt_begun(draft: Draft, step: Step, args: str) -> None:
     known, verb = draft.state.steps[step.path], step.verb
+    if isinstance(verb, Call) and verb.into is not None:
+        people.begin_growing_call(draft, step, verb.into)
     if isinstance(verb, Run):
         children.start(draft, step, verb, args)
     elif step.expose and isinstance(verb, Call) and not (known.failures or known.lost):

@@ -25,7 +25,8 @@ from hai_flow import values
 from hai_flow.definition.plan import Call, ForEach, Iteration, Parallel, Repeat, Retry, Run, Step, Switch, Try
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import RUN_END, Draft, Raised
-from hai_flow.engine.ids import short_pending_id, tool_call_id
+from hai_flow.engine.growing import GROWN_BEHIND
+from hai_flow.engine.ids import short_pending_id, shown_call_id, tool_call_id
 from hai_flow.engine.loops import next_iteration
 from hai_flow.engine.retry import UNDO_RETRY, catching, delay
 from hai_flow.engine.state import Ending, StepState, ToolCallState, in_cleanup, is_inside
@@ -35,6 +36,12 @@ Json: TypeAlias = Any
 UNDO_FAILED = "undo.failed"
 SHOWN_OUTPUT: Final = "hai.output"
 """The custom event that shows what an exposed effect gave which is no call of a tool (LANGUAGE section 2)."""
+
+SHOWN: Final = "shown"
+"""The result of a call that was only shown: a history has to say that nobody waits for it."""
+
+ABORTED: Final = "aborted"
+"""The same of one whose arguments broke off."""
 
 # --- the run ----------------------------------------------------------------------------------------------------------
 
@@ -463,10 +470,25 @@ def _call_shown(draft: Draft, path: str, n: int) -> ToolCallState | None:
 
 
 def close_message(draft: Draft, path: str, *, aborted: bool = False) -> None:
-    """End the messages that the step's attempt was streaming."""
+    """End the messages, and the call, that the step's attempt was streaming."""
     for id, owner in sorted(draft.state.open_messages.items()):  # a map of the state has an order of chance
         if owner == path:
             draft.emit(e.MessageEnded, message_id=id, aborted=aborted)
+    verb = draft.step(path).verb
+    if isinstance(verb, Call) and verb.into is not None:
+        _close_growing_call(draft, path, aborted)
+
+
+def _close_growing_call(draft: Draft, path: str, aborted: bool) -> None:
+    known = draft.state.steps.get(path)
+    id = shown_call_id(draft.state.run_id, path, known.attempt if known is not None else 0)
+    call = draft.state.tool_calls.get(id)
+    if call is None or not call.open:
+        return
+    draft.emit(e.ToolCallArgsChunk, tool_call_id=id, content=GROWN_BEHIND)
+    draft.emit(e.ToolCallEnded, tool_call_id=id)
+    result = ABORTED if aborted else SHOWN
+    draft.emit(e.ToolCallResolved, tool_call_id=id, content=result, error=ABORTED if aborted else None)
 
 
 # --- undoing ----------------------------------------------------------------------------------------------------------

@@ -96,6 +96,11 @@ def tool_call_id(run_id: str, path: str, n: int, *, behind: str | None = None) -
     return make(run_id, path + "\x00call", n)
 
 
+def shown_call_id(run_id: str, path: str, n: int) -> str:
+    """The id of the n-th call that the step `path` only shows a frontend: of the form of a pending's, but never one."""
+    return pending_id(run_id, path + "\x00shown", n)
+
+
 def jitter(run_id: str, path: str, attempt: int) -> float:
     """A number in [0.5, 1), the same whenever it is asked for again."""
     return 0.5 + int(_digest(run_id, path, attempt)[:8], 16) / 2**33

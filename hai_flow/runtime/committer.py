@@ -83,13 +83,17 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """A piece of a streamed message: the n-th (from 0) of `message_id`, by an attempt that the process performs."""
+    """A piece of a streamed message: the n-th (from 0) of `message_id`, by an attempt that the process performs.
+
+    `is_call`: a piece of the arguments of the call `message_id`, behind their first `n` characters.
+    """
 
     message_id: str
     path: str
     attempt: int
     n: int
     text: str
+    is_call: bool = False
 
 
 SEAT_LOST: Final = "seat_lost"  # a refusal that no client sees: it is decided again
@@ -602,20 +606,15 @@ class Committer(Service):
         hot = draft.hot
         while hot.chunks:
             chunk = hot.chunks.popleft()
-            message = draft.state.messages.get(chunk.message_id)
-            landed = message is not None and (not message.open or message.chunks > chunk.n)
-            if landed or not hot.mine or draft.state.attempts.get(chunk.path) != chunk.attempt:
+            if not hot.mine or draft.state.attempts.get(chunk.path) != chunk.attempt:
+                continue
+            events = _events_of(chunk, draft.state, max(self.now_ms(), draft.state.at))
+            if not events:
                 continue
             draft.chunks.append(chunk)
-            at = max(self.now_ms(), draft.state.at)
-            turn = draft.state.turn.n if draft.state.turn else 0
-            if message is None:
-                started = e.MessageStarted(at=at, turn=turn, message_id=chunk.message_id, path=chunk.path)
-                draft.state = evolve(draft.state, started)
-                draft.events.append(started)
-            event = e.MessageChunk(at=at, turn=turn, message_id=chunk.message_id, n=chunk.n, content=chunk.text)
-            draft.state = evolve(draft.state, event)
-            draft.events.append(event)
+            for event in events:
+                draft.state = evolve(draft.state, event)
+                draft.events.append(event)
 
     def _load_first(self, draft: _Draft) -> None:
         hot = draft.hot
@@ -1250,6 +1249,21 @@ def _passing(error: Exception) -> bool:
 def _away(error: Exception) -> bool:
     """Whether the database did not answer, or can answer nobody as it is."""
     return classify(error) in (Fault.UNKNOWN, Fault.INSTALLATION)
+
+
+def _events_of(chunk: Chunk, state: RunState, at: int) -> list[e.Event]:
+    """What a piece adds to the log; nothing if it is there already, or what it belongs to is closed."""
+    turn = state.turn.n if state.turn else 0
+    if chunk.is_call:
+        call = state.tool_calls.get(chunk.message_id)
+        if call is None or not call.open or len(call.args) > chunk.n:
+            return []
+        return [e.ToolCallArgsChunk(at=at, turn=turn, tool_call_id=call.id, content=chunk.text)]
+    id, message = chunk.message_id, state.messages.get(chunk.message_id)
+    piece = e.MessageChunk(at=at, turn=turn, message_id=id, n=chunk.n, content=chunk.text)
+    if message is None:
+        return [e.MessageStarted(at=at, turn=turn, message_id=id, path=chunk.path), piece]
+    return [] if not message.open or message.chunks > chunk.n else [piece]
 
 
 def _fail(ask: Ask, failure: Exception) -> None:

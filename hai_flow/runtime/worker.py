@@ -27,8 +27,10 @@ import msgspec
 import structlog
 
 from hai_flow import values
+from hai_flow.definition.plan import Call
 from hai_flow.engine import commands as c
-from hai_flow.engine.ids import message_id
+from hai_flow.engine.growing import grown_before, grown_piece
+from hai_flow.engine.ids import message_id, shown_call_id
 from hai_flow.engine.instances import standing_at
 from hai_flow.engine.jobs import next_ready, performed, wake_at
 from hai_flow.engine.state import in_cleanup
@@ -90,10 +92,12 @@ class Performing:
 
 @dataclass(slots=True, eq=False)
 class _Message:
-    """The text that an attempt streamed and that is not with the committer yet."""
+    """The text that an attempt streamed and that is not with the committer yet. `written` counts what is there: chunks
+    of a message, characters of a call's arguments (`grows`)."""
 
     texts: list[str] = field(default_factory=list)
-    chunks: int = 0
+    written: int = 0
+    grows: bool = False
     timer: asyncio.TimerHandle | None = None
 
 
@@ -506,6 +510,8 @@ class Worker(Service):
         try:
             assert hot.plan is not None
             step, known = standing_at(hot.plan, path), hot.state.steps[path]
+            if isinstance(step.verb, Call) and step.verb.into is not None:
+                message.grows, message.written = True, len(grown_before(step.verb.into))
             attempt = Attempt(hot.state.run_id, path, number, known.args or "{}", step, known.key, hot.plan.from_disk)
             output = await self._registry.runner_of(step).perform(attempt, stream)
             return c.StepSucceeded(path=path, attempt=number, output=output)
@@ -534,11 +540,22 @@ class Worker(Service):
         text = "".join(message.texts)
         message.texts.clear()
         pieces = [text[start : start + CHUNK_CHARS_MAX] for start in range(0, len(text), CHUNK_CHARS_MAX)]
-        if pieces:
+        if pieces and message.grows:
+            self.committer.stream(hot, _growing(hot, path, attempt, message, pieces))
+        elif pieces:
             id = message_id(hot.state.run_id, path, attempt, 0)
-            chunks = [Chunk(id, path, attempt, n, piece) for n, piece in enumerate(pieces, message.chunks)]
+            chunks = [Chunk(id, path, attempt, n, piece) for n, piece in enumerate(pieces, message.written)]
             self.committer.stream(hot, chunks)
-            message.chunks += len(chunks)
+            message.written += len(chunks)
+
+
+def _growing(hot: Hot, path: str, attempt: int, message: _Message, pieces: Iterable[str]) -> list[Chunk]:
+    """The pieces of the arguments of a call that grows, each at its place in them."""
+    id, chunks = shown_call_id(hot.state.run_id, path, attempt), []
+    for piece in map(grown_piece, pieces):
+        chunks.append(Chunk(id, path, attempt, message.written, piece, is_call=True))
+        message.written += len(piece)
+    return chunks
 
 
 def _failed(path: str, attempt: int, error: StepError, raised: BaseException | None = None) -> c.StepFailed:

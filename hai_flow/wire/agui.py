@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from hai_flow import values
 from hai_flow.engine import events as e
+from hai_flow.engine.endings import ABORTED
 from hai_flow.engine.ids import pending_of, tool_call_id
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.wire import agent_input
@@ -235,6 +236,10 @@ class AguiEncoder(TurnEncoder):
 
     def call_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
         return [_result(call.id, content, at)]
+
+    def frontend_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
+        """A frontend knows its own; but a call whose arguments broke off is nobody's to perform."""
+        return self.call_result(at, call, content, error) if error == ABORTED else []
 
     # --- questions
 

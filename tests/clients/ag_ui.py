@@ -154,6 +154,13 @@ class Agent:
             _check(exchange)
         return seen
 
+    def bridged(self, *add: dict[str, Json]) -> list[dict[str, Json]]:
+        """The states that the client's own bridge tells CopilotKit's older frontends during a run, oldest first."""
+        parameters = {"tools": [described(name) for name in self.tools]}
+        config = {"url": self.url, "threadId": self.thread_id, **self._config}
+        reply = self._driver.ask("bridge", version=self.version, config=config, add=list(add), parameters=parameters)
+        return [json.loads(event["state"]) for event in reply["events"] if event["type"] == "AgentStateMessage"]
+
 
 def _check(exchange: dict[str, Json]) -> None:
     """What crosses the wire obeys the protocol's own models, and ours of what real clients can bear."""

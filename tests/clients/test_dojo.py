@@ -8,12 +8,14 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from tests.clients.ag_ui import VERSIONS, Seen, tool, user
+from tests.clients.ag_ui import VERSIONS, WITH_INTERRUPTS, Seen, tool, user
 from tests.clients.conftest import NewAgent
-from tests.clients.runs import log_of, run_of, runs_of
+from tests.clients.runs import log_of, performed, run_of, runs_of
 
 pytestmark = pytest.mark.timeout(600)  # the first test waits for the packages
 
+# The two oldest can't apply a STATE_DELTA in Node: what they import for it is none of Node's modules.
+with_state = pytest.mark.parametrize("version", WITH_INTERRUPTS)
 every_version = pytest.mark.parametrize("version", VERSIONS)
 
 
@@ -69,3 +71,49 @@ def test_a_page_that_is_opened_again_shows_the_haiku_and_does_not_perform_it_aga
     assert again.open_calls == []
     assert again.calls[0] == seen.calls[0]
     assert len(again.calls) == 2
+
+
+# --- predictive state updates -------------------------------------------------------------------------------------
+
+STORY = 'Once upon a time there was somebody called Luna.\n\n"What now?" they said, and went to sea.'
+
+
+@with_state
+def test_a_document_grows_as_the_argument_of_a_call_and_the_user_keeps_it(
+    agent: NewAgent, http: httpx2.Client, version: str
+) -> None:
+    page = agent(version, "predictive_state_updates", tools=("write_document_local", "confirm_changes"))
+    seen = page.run(user("Luna"))
+    ended(seen)
+    told = seen.one("CUSTOM")
+    assert told["name"] == "PredictState"
+    assert told["value"] == [{"state_key": "document", "tool": "write_document_local", "tool_argument": "document"}]
+    call, confirm = seen.call("write_document_local"), seen.call("confirm_changes")
+    assert call["arguments"] == {"document": STORY}
+    pieces = [event["delta"] for event in seen.all("TOOL_CALL_ARGS") if event["toolCallId"] == call["id"]]
+    assert len(pieces) > 4
+    assert seen.types.index("CUSTOM") < seen.types.index("TOOL_CALL_START")
+    assert seen.state["document"] == STORY
+    kept = page.run(tool(confirm["id"], {"accepted": True}))
+    ended(kept)
+    assert (kept.said[-1], kept.state["document"]) == ("Ok!", STORY)
+    assert performed(http, page.thread_id, "write") == 1
+
+
+@with_state
+def test_a_document_that_the_user_rejects_is_taken_back(agent: NewAgent, version: str) -> None:
+    page = agent(version, "predictive_state_updates", tools=("write_document_local", "confirm_changes"))
+    confirm = page.run(user("Luna")).call("confirm_changes")
+    rejected = page.run(tool(confirm["id"], {"accepted": False}))
+    ended(rejected)
+    assert (rejected.said[-1], rejected.state["document"]) == ("It stays as it was.", "")
+
+
+@every_version
+def test_the_client_foresees_the_state_while_the_document_grows(agent: NewAgent, version: str) -> None:
+    """As CopilotKit's older frontends have it: the client itself makes states of the arguments so far."""
+    page = agent(version, "predictive_state_updates", tools=("write_document_local", "confirm_changes"))
+    foreseen = [state["document"] for state in page.bridged(user("Luna")) if state.get("document")]
+    assert len(foreseen) > 4
+    assert all(STORY.startswith(document) for document in foreseen)
+    assert foreseen[-1] == STORY

@@ -30,6 +30,7 @@ SAME: dict[str, tuple[type[BaseModel], ...]] = {
     "retry": (model.RetryShape,),
     "catch": (model.CatchShape,),
     "undo": (model.UndoShape,),
+    "stream": (model.StreamShape,),
     "http": (model.HttpParametersShape,),
     "llm": (model.LlmParametersShape,),
     "agent": (model.AgentParametersShape,),

@@ -52,6 +52,16 @@ HEAD: Final = "hai: flow/v1\nname: a\nversion: 1\n"
 
 SHOW: Final = "tools: {show: {frontend: {description: S, parameters: {type: object}, answer: none}}}\n"
 
+GROW: Final = """\
+tools:
+  t: {python: acme.t}
+  show:
+    frontend:
+      description: S
+      parameters: {type: object, properties: {document: {type: string}, size: {type: integer}}}
+      answer: none
+"""
+
 Case = tuple[str, str, str]  # the file; code (with a leading "?" for a warning); words of the message
 
 YAML: Final[list[Case]] = [
@@ -144,6 +154,8 @@ DECLARATIONS: Final[list[Case]] = [
     (HEAD + SHOW.replace("answer", "«result: {type: string}, answer") + "steps: [{call: show}]\n", "tool.no_answer", "remove one of them"),
     (HEAD + SHOW.replace("answer", "«deadline: 1h, answer") + "steps: [{call: show}]\n", "tool.no_answer", "remove one of them"),
     (HEAD + SHOW.replace("none", "«never") + "steps: [{call: show}]\n", "shape.value", "'required' or 'none'"),
+    (HEAD + SHOW.replace("answer", "predict: {«doc: text}, answer") + "steps: [{call: show}]\n", "tool.predict", "declare it under `state`"),
+    (HEAD + "state: {doc: {type: string, default: ''}}\n" + SHOW.replace("answer", "predict: {doc: «text}, answer") + "steps: [{call: show}]\n", "tool.predict", "has to be one of the tool's `parameters`"),
     (HEAD + "roles: {boss: [«role:chief]}\nsteps: [{say: hi}]\n", "role.member", "user:ID or group:NAME"),
 ]  # fmt: skip
 
@@ -188,6 +200,15 @@ EFFECTS: Final[list[Case]] = [
     ("steps: [{call: pick, with: {«qestion: a}}]\n", "call.unknown_argument", "did you mean `question`?"),
     ("steps: [{call: pick, with: {question: «5}}]\n", "call.argument", "does not fit"),
     ("steps: [{call: pick, with: {question: a}, «timeout: 5s}]\n", "call.people", "`deadline`"),
+    ("steps: [{call: mail.send, stream: {to: «pick, argument: question}}]\n", "stream.tool", "`answer: none`"),
+    ("steps: [{call: mail.send, stream: {to: «web, argument: question}}]\n", "stream.tool", "has to be a `frontend` tool"),
+    ("steps: [{call: mail.send, stream: {to: «pik, argument: question}}]\n", "tool.unknown", "did you mean `pick`?"),
+    ("steps: [{call: mail.send, «stream: {argument: question}}]\n", "shape.missing_key", "`to` is missing"),
+    ("steps: [{call: mail.send, stream: «texts}]\n", "shape.value", "'text' or 'none'"),
+    ("steps: [{call: pick, with: {question: a}, «stream: {to: pick, argument: question}}]\n", "stream.tool", "nothing of it streams"),
+    (HEAD + GROW + "steps: [{call: t.f, stream: {to: show, argument: «documnt}}]\n", "stream.argument", "did you mean `document`?"),
+    (HEAD + GROW + "steps: [{call: t.f, stream: {to: show, argument: «size}}]\n", "stream.argument", "has to be a string"),
+    (HEAD + GROW.replace("type: object", "type: object, required: [size]") + "steps: [{call: t.f, stream: {to: show, argument: «document}}]\n", "stream.argument", "needs `size` as well"),
     (HEAD + SHOW + "steps: [{call: show, «retry: {max: 3}}]\n", "call.people", "only shown"),
     ("steps: [{http: {«url: 'https://x'}}]\n", "shape.unknown_key", "did you mean `get`?"),
     ("steps: [{«http: {query: {a: b}}}]\n", "http.method", "write `get: https://...`"),

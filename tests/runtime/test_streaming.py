@@ -10,24 +10,30 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.ids import shown_call_id
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.committer import Chunk, Hot, Outcome
 from hai_flow.store import runs
-from tests.runtime.conftest import ASKING, GATED, Connection, Make, start
+from tests.runtime.conftest import ASKING, GATED, TOOLS, Connection, Make, start
 from tests.support import effects
 from tests.support.ledger import log_of
 from tests.support.waiting import until
 
 
-async def held(runtime: Runtime) -> Hot:
+async def held(runtime: Runtime, body: str = GATED) -> Hot:
     """A run that the process holds, with the attempt 1 of its step `wait` begun."""
-    run_id = (await start(runtime, GATED)).run_id
+    run_id = (await start(runtime, body)).run_id
     await until(lambda: effects.begun)
     hot = runtime.committer.peek(run_id)
     assert hot is not None
     assert hot.mine
     return hot
+
+
+async def is_over(runtime: Runtime, run_id: UUID) -> bool:
+    hot = runtime.committer.peek(run_id)
+    return hot is None or hot.state.status == "finished"
 
 
 async def pieces(eye: Connection, run_id: UUID) -> list[tuple[int, str]]:
@@ -50,6 +56,23 @@ async def test_a_piece_is_written_once_however_often_it_is_sent(make: Make, eye:
     events = await log_of(eye, hot.id)
     assert sum(isinstance(event, e.MessageStarted) for event in events) == 1
     assert [event.at for event in events] == sorted(event.at for event in events)
+
+
+async def test_a_piece_of_a_call_is_written_once_at_its_place(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    page = "{frontend: {description: P, parameters: {type: object, properties: {doc: {type: string}}}, answer: none}}"
+    steps = "steps:\n  - {id: wait, call: fx.gated, stream: {to: page, argument: doc}}\n"
+    hot = await held(runtime, TOOLS.rstrip("\n") + f"\n  page: {page}\n" + steps)
+    id, begin = shown_call_id(str(hot.id), "wait", 1), len('{"doc":"')
+    a, b = (Chunk(id, "wait", 1, begin + n, text, is_call=True) for n, text in ((0, "abc"), (3, "d")))
+    await streamed(runtime, hot, a)
+    await streamed(runtime, hot, a, b, b)
+    effects.gate.set()
+    await until(lambda: is_over(runtime, hot.id))
+    await streamed(runtime, hot, Chunk(id, "wait", 1, begin + 4, "late", is_call=True))
+    events = await log_of(eye, hot.id)
+    written = [event.content for event in events if isinstance(event, e.ToolCallArgsChunk)]
+    assert written == ['{"doc":"', "abc", "d", '"}']
 
 
 async def test_pieces_that_lost_by_an_old_fence_are_sent_again_under_the_new_one(make: Make, eye: Connection) -> None:

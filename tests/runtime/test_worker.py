@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from typing import Any
 from uuid import UUID
@@ -223,6 +224,22 @@ async def test_text_in_one_piece_of_a_megabyte_becomes_chunks_of_bounded_size(ma
     pieces = [event.content for event in await log_of(eye, run_id) if isinstance(event, e.MessageChunk)]
     assert "".join(pieces) == "x" * 200_000
     assert max(map(len, pieces)) <= 16 * 1024
+
+
+async def test_what_a_tool_yields_becomes_the_argument_of_a_call_in_chunks_of_bounded_size(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make(performs=True)
+    page = "{frontend: {description: P, parameters: {type: object, properties: {doc: {type: string}}}, answer: none}}"
+    tools = TOOLS.rstrip("\n") + f"\n  page: {page}\n"
+    body = tools + "steps:\n  - {id: s, call: fx.flood, stream: {to: page, argument: doc}}\n"
+    run_id = (await start(runtime, body)).run_id
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    events = await log_of(eye, run_id)
+    pieces = [event.content for event in events if isinstance(event, e.ToolCallArgsChunk)]
+    assert json.loads("".join(pieces)) == {"doc": "x" * 200_000}
+    assert max(map(len, pieces)) <= 16 * 1024
+    assert not any(isinstance(event, e.MessageStarted) for event in events)
 
 
 async def test_where_a_tool_raised_is_in_the_log_and_in_the_runs_own(make: Make, eye: Connection) -> None:

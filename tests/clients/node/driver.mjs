@@ -4,11 +4,17 @@
 //   {"id": 2, "op": "run", "agent": "a", "add": [messages], "parameters": {runId?, tools?, resume?, ...},
 //    "abortAt"?: "TEXT_MESSAGE_CONTENT", "history"?: [messages], "parentRunId"?: "run-1"}
 //
+//   {"id": 3, "op": "bridge", "version": "1.0.0", "config": {url, threadId}, "add": [messages], "parameters": {...}}: what
+//   CopilotKit's older frontends are told instead, by the client's own bridge for them. By `require`, as bundlers have
+//   it: as a module of Node, it can't call what it imports to mend JSON that is cut off.
+//
 // A run's reply is what the client made of the stream, and what went over the wire. No scenario is known here.
 
 import { AsyncLocalStorage } from "node:async_hooks";
+import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 
+const require = createRequire(import.meta.url);
 const agents = new Map();
 const current = new AsyncLocalStorage(); // the run on whose behalf code runs
 const unhandled = [];
@@ -52,6 +58,17 @@ const operations = {
     const { HttpAgent } = await import(`ag-ui-${version}`);
     agents.set(agent, new HttpAgent(config));
     return {};
+  },
+
+  async bridge({ version, config, add = [], parameters = {} }) {
+    const { HttpAgent } = require(`ag-ui-${version}`);
+    const agent = new HttpAgent(config);
+    for (const message of add) agent.addMessage(message);
+    const events = [];
+    await new Promise((complete, error) =>
+      agent.legacy_to_be_removed_runAgentBridged(parameters).subscribe({ next: (event) => events.push(event), error, complete }),
+    );
+    return { events };
   },
 
   async run({ agent: name, add = [], parameters = {}, abortAt = null, history = null, parentRunId = null }) {

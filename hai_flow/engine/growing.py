@@ -1,0 +1,23 @@
+"""The JSON text of a call whose one argument grows: what stands before the text, a piece of it, what stands behind.
+
+Whoever performs writes the pieces, decisions write the rest: none of them has to read what is there already.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hai_flow import values
+from hai_flow.definition.plan import Growing
+
+GROWN_BEHIND: Final = '"}'
+
+
+def grown_before(growing: Growing) -> str:
+    """The arguments up to where the text begins."""
+    return values.dumps({growing.argument: ""}).decode().removesuffix(GROWN_BEHIND)
+
+
+def grown_piece(text: str) -> str:
+    """A piece of the text, as it stands between the two."""
+    return values.dumps(text).decode()[1:-1]
