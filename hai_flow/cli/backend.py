@@ -74,6 +74,12 @@ class Local:
         stored, _ = await self._runtime.catalog.publish(LOCAL_TENANT, source, file, dev=True, from_disk=True)
         return version_text(stored.name, stored.version, stored.sha256.hex(), dev=stored.dev)
 
+    async def check(self, source: bytes, file: str) -> None:
+        """Raises DefinitionError where what is published could not be published as things are now."""
+        from hai_flow.runtime import LOCAL_TENANT
+
+        await self._runtime.catalog.check(LOCAL_TENANT, source, file, from_disk=True)
+
     async def start(self, workflow: str, input: Json, thread_id: str | None) -> str:
         from hai_flow import values
         from hai_flow.engine import commands as c

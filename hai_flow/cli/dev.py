@@ -12,21 +12,22 @@ import secrets
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
 from hai_flow.cli import processes
-from hai_flow.cli.author import SUFFIXES, TESTS, read
 from hai_flow.cli.backend import Backend, Local
 from hai_flow.cli.processes import Database, DataDirOption, HostOption, PortOption
-from hai_flow.cli.terminal import UsageError, clean, err, explain, note, plural, print_findings, program, say
-from hai_flow.errors import DefinitionError, HaiFlowError, Rejected
+from hai_flow.cli.terminal import UsageError, explain, program, say
+from hai_flow.errors import HaiFlowError
 from hai_flow.settings import Settings, variable
+
+if TYPE_CHECKING:
+    from hai_flow.cli.shelf import Shelf
 
 Json: TypeAlias = Any
 
-POLL_SECONDS: Final = 0.25
 DEMO_WORKFLOW: Final = "cleanup"
 DEMO_SECONDS_MAX: Final = 30.0
 
@@ -44,46 +45,47 @@ def dev(
 ) -> None:
     """Everything in one process: PostgreSQL, the API and a worker; workflows are loaded again when you save them."""
     settings = processes.load_settings(dev=True, host=host, port=port, data_dir=data_dir, workflows_dir=workflows)
-    folder = workflows_folder(settings, named=workflows is not None)
+    folders = workflow_folders(settings, named=workflows is not None)
     processes.configure_logs("warning")
     with processes.open_database(settings) as database:
-        code = processes.live(lambda: Dev(database, settings, folder, demo=demo).run())
+        code = processes.live(lambda: Dev(database, settings, folders, demo=demo).run())
     say("Stopped.")
     raise typer.Exit(code)
 
 
-def workflows_folder(settings: Settings, *, named: bool) -> Path:
-    """The folder of the settings; if there is none and nobody named it, the examples that come along."""
+def workflow_folders(settings: Settings, *, named: bool) -> list[Path]:
+    """The folder of the settings; while it is not there and nobody named it, also the examples that come along."""
     if settings.workflows_dir.is_dir():
-        return settings.workflows_dir
+        return [settings.workflows_dir]
     if named:
         raise UsageError(f"--workflows: expected a folder, found none at {settings.workflows_dir}.")
     package = Path(__file__).resolve().parents[1]
     for folder in (package.parent / "workflows", package / "_workflows"):
         if folder.is_dir():
-            return folder
-    raise UsageError(f"expected a folder of workflows at {settings.workflows_dir}; name one with --workflows.")
+            return [folder, settings.workflows_dir]
+    return [settings.workflows_dir]
 
 
 class Dev:
     """One run of `dev` over a database that answers."""
 
-    def __init__(self, database: Database, settings: Settings, folder: Path, *, demo: bool) -> None:
+    def __init__(self, database: Database, settings: Settings, folders: list[Path], *, demo: bool) -> None:
         self._database = database
         self._settings = settings
-        self._folder = folder
+        self._folders = folders
         self._demo = demo
         self._greeting: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
         from hai_flow.api import server
         from hai_flow.api.app import create_app
+        from hai_flow.cli.shelf import Shelf
 
         await processes.migrated(self._database)
         say(f"PostgreSQL is ready: {self._database.shown}.")
         async with processes.running_runtime(self._database, self._settings, performs=True, project=True) as runtime:
             local = Local(runtime)
-            shelf = Shelf(local, self._folder)
+            shelf = Shelf(local, self._folders, runtime.toolbox.project)
             await shelf.load()
             app = create_app(self._settings, runtime, act_as=True)
             async with processes.alongside(shelf.watch()):
@@ -178,90 +180,3 @@ async def start_demo(backend: Backend) -> tuple[str, str]:
             if event["type"] == "pending_opened":
                 return run_id, event["id"]
     raise HaiFlowError(f"The demo ended without a question; is {DEMO_WORKFLOW} the one that comes along?")
-
-
-# --- workflows ----------------------------------------------------------------------------------------------------
-
-_Stamp: TypeAlias = tuple[int, int]
-
-
-class Shelf:
-    """The workflow files of a folder: published as dev copies, and again whenever one is saved."""
-
-    def __init__(self, backend: Backend, folder: Path) -> None:
-        self._backend = backend
-        self._folder = folder
-        self._stamps: dict[Path, _Stamp] = {}  # as they were when they were last read
-        self._sources: dict[Path, bytes] = {}
-        self.names: dict[str, str] = {}  # workflow -> its reference
-        self.samples: dict[str, dict[str, Json]] = {}  # workflow that a request may start -> an input that it takes
-
-    async def load(self) -> None:
-        """Publish every file. One with mistakes shows them, and the others go on."""
-        stamps = self._look()
-        for path in stamps:
-            await self._publish(path)
-        self._stamps = stamps
-        loaded = ", ".join(sorted(self.names.values()))
-        say(f"{plural(len(self.names), 'workflow')} from {self._folder}{': ' if loaded else ''}{loaded}")
-
-    async def watch(self) -> None:
-        """Publish what is saved, once it has stopped changing."""
-        seen = self._stamps
-        while True:
-            await asyncio.sleep(POLL_SECONDS)
-            now = self._look()
-            for path, stamp in now.items():
-                if stamp != self._stamps.get(path) and stamp == seen.get(path):
-                    self._stamps[path] = stamp
-                    await self._publish(path, saved=True)
-            for path in self._stamps.keys() - now.keys():
-                del self._stamps[path]
-            seen = now
-
-    def _look(self) -> dict[Path, _Stamp]:
-        found: dict[Path, _Stamp] = {}
-        for path in sorted(self._folder.rglob("*")):
-            with contextlib.suppress(OSError):  # gone since it was listed
-                if path.suffix in SUFFIXES and not path.name.endswith(TESTS) and path.is_file():
-                    status = path.stat()
-                    found[path] = (status.st_mtime_ns, status.st_size)
-        return found
-
-    async def _publish(self, path: Path, *, saved: bool = False) -> None:
-        try:
-            source = read(path)
-        except UsageError as error:  # gone or closed to us since it was listed
-            explain(error)
-            return
-        if source == self._sources.get(path):
-            return
-        self._sources[path] = source
-        from hai_flow.definition.readiness import RunnersMissing
-
-        try:
-            reference = await self._backend.publish(source, str(path))
-        except RunnersMissing as error:  # nothing is wrong with it, and nobody at this server can change that
-            note(f"{path} is not loaded: this server has no runner for {', '.join(error.what)}.")
-        except DefinitionError as error:
-            err().print(f"{clean(str(path))} is not loaded:", style="red")
-            print_findings(error.findings, {str(path): source.decode(errors="replace")}, err())
-        except Rejected as error:
-            say(f"{path} is not loaded: {error.detail}", "red")
-        else:
-            self._note(reference, source)
-            if saved:
-                say(f"{path} is saved and published as {reference}", "green")
-
-    def _note(self, reference: str, source: bytes) -> None:
-        """Remember what was published, and how it may be started."""
-        from hai_flow.cli.samples import sample_input
-        from hai_flow.definition.compiler import compile_workflow
-        from hai_flow.definition.plan import ApiTrigger
-
-        plan = compile_workflow(source)
-        self.names[plan.name] = reference
-        self.samples.pop(plan.name, None)
-        sample = sample_input(plan.input)
-        if sample is not None and any(isinstance(trigger, ApiTrigger) for trigger in plan.triggers):
-            self.samples[plan.name] = sample

@@ -97,21 +97,9 @@ class Catalog:
     ) -> tuple[Workflow, Plan]:
         """Check, compile and store a workflow. `from_disk`: it was read from a file of this machine.
 
-        Raises DefinitionError with every finding, also where this server has no way to perform a step; Rejected 409
-        if other bytes have its name and version.
+        Raises as `check` does; and Rejected 409 if other bytes have its name and version.
         """
-        plan = replace(compile_workflow(source, file), from_disk=from_disk)
-        await self._check_children(tenant, plan, file)
-        missing = missing_runners(plan, self.registry.kinds, file)
-        faults = [
-            Finding(file, step.line, 1, "error", "step.unavailable", f"step {step.path}: {fault}")
-            for step, fault in self.registry.faults(plan)
-        ]
-        faults += await self._unknown_children(tenant, plan, file)
-        if faults:
-            raise DefinitionError(_in_place([*missing, *faults], source))
-        if missing:
-            raise RunnersMissing(_in_place(missing, source), lacking(plan, self.registry.kinds))
+        plan = await self.check(tenant, source, file, from_disk=from_disk)
         stored = await workflows.publish_workflow(
             self.database.api,
             tenant,
@@ -126,6 +114,25 @@ class Catalog:
         if self.on_published is not None:
             await self.on_published(tenant, plan.name)
         return stored, plan
+
+    async def check(self, tenant: UUID, source: bytes, file: str = "<workflow>", *, from_disk: bool = False) -> Plan:
+        """The plan of a workflow that could be published as things are now.
+
+        Raises DefinitionError with every finding, also where this server has no way to perform a step.
+        """
+        plan = replace(compile_workflow(source, file), from_disk=from_disk)
+        await self._check_children(tenant, plan, file)
+        missing = missing_runners(plan, self.registry.kinds, file)
+        faults = [
+            Finding(file, step.line, 1, "error", "step.unavailable", f"step {step.path}: {fault}")
+            for step, fault in self.registry.faults(plan)
+        ]
+        faults += await self._unknown_children(tenant, plan, file)
+        if faults:
+            raise DefinitionError(_in_place([*missing, *faults], source))
+        if missing:
+            raise RunnersMissing(_in_place(missing, source), lacking(plan, self.registry.kinds))
+        return plan
 
     def plan_of(self, stored: Workflow) -> Plan:
         """The plan of a stored workflow."""

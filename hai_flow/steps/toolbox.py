@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from importlib.metadata import entry_points
@@ -18,6 +19,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from hai_flow.errors import StepError
+from hai_flow.steps.project import Project, file_of
 from hai_flow.steps.tools import PythonFunction, inspect_function, registered
 
 ENTRY_POINTS: Final = "hai_flow.tools"
@@ -37,7 +39,7 @@ class Toolbox:
     def __init__(self, modules: Iterable[str] = (), *, folder: Path | None = None, project: Path | None = None) -> None:
         self.modules = tuple(modules)
         self._folder = folder
-        self._project = project
+        self.project = None if project is None else Project(project)
         self._found: dict[tuple[str, str, str, bool], PythonFunction] = {}
         self._changes = registered.changes
 
@@ -47,7 +49,7 @@ class Toolbox:
         packages offer (entry points of the group `hai_flow.tools`), and the files of `here`'s folder `tools`."""
         offered = [each.value for each in entry_points(group=ENTRY_POINTS)]
         folder = here / FOLDER
-        return cls([*modules, *offered], folder=folder if folder.is_dir() else None, project=here if project else None)
+        return cls([*modules, *offered], folder=folder, project=here if project else None)
 
     def load(self) -> None:
         """Import the modules that the settings and installed packages name, so that what they register is known.
@@ -113,7 +115,7 @@ class Toolbox:
             package = each.removesuffix(".*")
             if module == package or (package != each and module.startswith(f"{package}.")):
                 return True
-        return self._folder is not None and _file_of(module, self._folder.parent, below=self._folder) is not None
+        return self._folder is not None and file_of(module, self._folder.parent, below=self._folder) is not None
 
     def _registered_in(self, module: ModuleType, attribute: str) -> PythonFunction | None:
         """The module's attribute, if it is (or wraps: `functools.wraps`) a function that a module which tools are taken
@@ -128,38 +130,25 @@ class Toolbox:
         return known if function is original else _inspected(function, attribute, module)
 
     def _is_of_project(self, name: str, module: ModuleType | None = None) -> bool:
-        """Whether the file where the name says is one of the project, and, once imported, is what was imported: what is
-        installed under the same name comes first on Python's path."""
-        file = None if self._project is None else _file_of(name, self._project, below=self._project)
-        if module is None or file is None:
-            return file is not None
-        return module.__file__ is not None and Path(module.__file__).resolve() == file.resolve()
+        return self.project is not None and self.project.holds(name, module)
 
     def _refusal(self, module: str, from_disk: bool) -> str:
-        here = f", nor a module of the project in {self._project}" if from_disk and self._project is not None else ""
+        here = f", nor a module of the project in {self.project.root}" if from_disk and self.project is not None else ""
         return (
             f"{module!r} is not a module that this deployment takes tools from ({self._sources()}){here}; name it in "
             "HAI_FLOW_TOOLS and register its functions with @tool"
         )
 
     def _sources(self) -> str:
-        files = [] if self._folder is None else [f"the files of {self._folder}"]
+        files = [f"the files of {self._folder}"] if self._folder is not None and self._folder.is_dir() else []
         return ", ".join([*self.modules, *files]) or "none is named"
-
-
-def _file_of(module: str, root: Path, *, below: Path) -> Path | None:
-    """The file that the module's name means under `root`, if there is one and it really lies below `below`."""
-    path = root.joinpath(*module.split("."))
-    for file in (path.with_suffix(".py"), path / "__init__.py"):
-        if file.is_file() and file.resolve().is_relative_to(below.resolve()):
-            return file
-    return None
 
 
 def _imported(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except Exception as error:  # an import runs whatever the module says
+    except (Exception, SystemExit) as error:  # an import runs whatever the module says
+        registered.forget({module for module in registered.modules() if module not in sys.modules})
         fault = f"{type(error).__name__}: {error}"
         raise StepError(f"can't import {name}: {fault}", code=UNAVAILABLE) from error
 

@@ -8,7 +8,7 @@ strings are message chunks, its last other value is the output). Its parameters 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar, get_type_hints, overload
 
@@ -64,6 +64,22 @@ class _Registered:
         if known is not None and known.function.__qualname__ != function.__qualname__:
             raise ValueError(f"the tool {name!r} is registered already, by {known.function.__qualname__}")
         self._functions[key] = inspect_function(function)
+        self.changes += 1
+
+    def modules(self) -> set[str]:
+        """The modules that have registered something."""
+        return {module for module, _ in self._functions}
+
+    def forget(self, modules: Collection[str]) -> dict[tuple[str, str], PythonFunction]:
+        """Let go of what `modules` have registered; returns it, for `restore`."""
+        gone = {key: found for key, found in self._functions.items() if key[0] in modules}
+        self._functions = {key: found for key, found in self._functions.items() if key not in gone}
+        self.changes += 1
+        return gone
+
+    def restore(self, forgotten: Mapping[tuple[str, str], PythonFunction]) -> None:
+        """Take back what `forget` returned."""
+        self._functions |= forgotten
         self.changes += 1
 
     def named(self, name: str) -> dict[str, PythonFunction]:

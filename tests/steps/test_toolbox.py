@@ -168,6 +168,12 @@ def test_a_module_that_the_deployment_names_and_python_does_not_find_is_said_at_
         Toolbox(["no_such_module"]).load()
 
 
+def test_a_module_that_ends_the_process_when_it_is_imported_is_one_that_can_not_be_imported(project: Path) -> None:
+    (project / "leaving.py").write_text("import sys\nsys.exit(3)\n")
+    error = refusal(Toolbox([], project=project), "t.f", "leaving", from_disk=True)
+    assert error.message == "can't import leaving: SystemExit: 3"
+
+
 def test_installed_packages_offer_tools_by_entry_point(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = project / "acme_shop-1.dist-info"
     package.mkdir()

@@ -1,0 +1,262 @@
+"""The files that `dev` loads and watches: workflows, and the Python modules of the project that they call.
+
+What is saved is published, or imported anew. What could not be loaded is tried again whenever something changes, for
+what it lacked may be there now; what depends on a change is looked at again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from hai_flow.cli.author import SUFFIXES, TESTS, read
+from hai_flow.cli.samples import sample_input
+from hai_flow.cli.terminal import UsageError, clean, err, explain, note, plural, print_findings, say
+from hai_flow.definition.compiler import compile_workflow
+from hai_flow.definition.plan import ApiTrigger, Call, Plan, PythonTool, Run
+from hai_flow.definition.readiness import RunnersMissing
+from hai_flow.errors import DefinitionError, HaiFlowError, Rejected, StoreError
+from hai_flow.steps.project import Project, Stamp, stamp_of
+from hai_flow.store.database import FAILURES
+
+if TYPE_CHECKING:
+    from hai_flow.cli.backend import Local
+
+Json: TypeAlias = Any
+
+POLL_SECONDS: Final = 0.25
+AGAIN_SECONDS: Final = 2.0
+
+
+@dataclass(slots=True)
+class _File:
+    """A workflow file as it was last read. `stands`: these very bytes are published; `told`: what was last said against
+    them."""
+
+    path: Path
+    source: bytes
+    plan: Plan | None  # None: it has mistakes
+    stands: bool = False
+    told: str = ""
+
+    def children(self) -> set[str]:
+        """The names of the workflows that it runs."""
+        return set() if self.plan is None else {verb.workflow for verb in self._verbs(Run)}
+
+    def modules(self) -> set[str]:
+        """The Python modules that it calls, as it names them."""
+        tools = (verb.tool for verb in self._verbs(Call))
+        return {tool.target.partition(":")[0] for tool in tools if isinstance(tool, PythonTool) and tool.target}
+
+    def calls_python(self) -> bool:
+        return any(isinstance(verb.tool, PythonTool) for verb in self._verbs(Call))
+
+    def _verbs(self, kind: type[Any]) -> Iterator[Any]:
+        steps = () if self.plan is None else self.plan.steps.values()
+        return (step.verb for step in steps if isinstance(step.verb, kind))
+
+
+class Shelf:
+    """The workflow files of `folders`, which may not be there yet, published as dev copies; and the modules of
+    `project` that they call."""
+
+    def __init__(self, backend: Local, folders: Sequence[Path], project: Project | None) -> None:
+        self._backend = backend
+        self._folders = folders
+        self._project = project
+        self._stamps: dict[Path, Stamp] = {}  # of all that is watched, as they were when it was last loaded
+        self._files: dict[Path, _File] = {}
+        self._modules: dict[Path, str] = {}
+        self._unanswered = False
+        self.names: dict[str, str] = {}  # workflow -> its reference
+        self.samples: dict[str, dict[str, Json]] = {}  # workflow that a request may start -> an input that it takes
+
+    async def load(self) -> None:
+        """Publish every file. One with mistakes shows them, and the others go on."""
+        self._stamps = self._look()
+        self._read(path for path in self._stamps if path not in self._modules)
+        await self._publish_all(())
+        loaded = ", ".join(sorted(self.names.values()))
+        say(f"{plural(len(self.names), 'workflow')} from {self._folders[0]}{': ' if loaded else ''}{loaded}")
+        for folder in self._folders:
+            if not folder.is_dir():
+                say(f"There is no folder {folder} yet; what you put there is loaded, too.")
+
+    async def watch(self) -> None:
+        """Load what is saved, once it has stopped changing."""
+        seen, waited = self._stamps, 0.0
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            waited += POLL_SECONDS
+            now = self._look()
+            self._forget(self._stamps.keys() - now.keys())
+            self._stamps = self._imported(now) | self._stamps
+            settled = {path: stamp for path, stamp in now.items() if stamp == seen.get(path) != self._stamps.get(path)}
+            seen = now
+            self._stamps |= settled
+            if settled:
+                await self._load_changed(settled)
+            elif self._unanswered and waited >= AGAIN_SECONDS:
+                waited = 0.0
+                await self._publish_all(())
+
+    def _look(self) -> dict[Path, Stamp]:
+        """What is there of all that is watched."""
+        files = (Path(where, name) for folder in self._folders for where, _, names in os.walk(folder) for name in names)
+        workflows = sorted(file for file in files if file.suffix in SUFFIXES and not file.name.endswith(TESTS))
+        found = {file: stamp_of(file) for file in workflows if file.is_file()}
+        if self._project is not None:
+            self._modules = self._project.files({module for file in self._files.values() for module in file.modules()})
+        return found | {file: stamp_of(file) for file in self._modules}
+
+    def _imported(self, stamps: dict[Path, Stamp]) -> dict[Path, Stamp]:
+        """Those of modules that are loaded: where they were not watched before, they were imported just now."""
+        return {path: stamp for path, stamp in stamps.items() if self._modules.get(path) in sys.modules}
+
+    def _forget(self, gone: Iterable[Path]) -> None:
+        for path in gone:
+            del self._stamps[path]
+            self._files.pop(path, None)
+
+    async def _load_changed(self, changed: Iterable[Path]) -> None:
+        workflows = [path for path in changed if path not in self._modules]
+        modules = [path for path in changed if path in self._modules]
+        reloaded = self._reload(modules)
+        self._read(workflows)
+        published = await self._publish_all(workflows)
+        for file in list(self._files.values()):
+            if file.stands and (published & file.children() or (reloaded and file.calls_python())):
+                await self._check(file)
+
+    def _read(self, paths: Iterable[Path]) -> None:
+        """Take in workflow files, and what modules they call: those are watched before they are imported."""
+        for path in paths:
+            try:
+                source = read(path)
+            except UsageError as error:  # gone or closed to us since it was listed
+                explain(error)
+                continue
+            known = self._files.get(path)
+            if known is None or known.source != source:
+                self._files[path] = _File(path, source, _plan_of(source))
+        stamps = self._look()
+        self._stamps = {path: stamps[path] for path in self._modules} | self._stamps
+
+    def _reload(self, paths: Sequence[Path]) -> bool:
+        """Import the changed modules anew; whether anything was."""
+        if self._project is None or not paths:
+            return False
+        result = self._project.reload([self._modules[path] for path in paths])
+        if result.fault:
+            err().print(clean(f"{result.fault}\nThe code stays as it was before this was saved."), style="red")
+        elif result.modules:
+            say(f"{', '.join(map(_shown, paths))} saved; loaded anew: {', '.join(result.modules)}", "green")
+        return bool(result.modules)
+
+    # --- publishing
+
+    async def _publish_all(self, saved: Collection[Path]) -> set[str]:
+        """Publish what does not stand, the children of others first; the names of what was published."""
+        self._unanswered = False
+        published: set[str] = set()
+        for file in _children_first([file for file in self._files.values() if not file.stands]):
+            reference = await self._publish(file)
+            if reference is None:
+                continue
+            published.add(reference.partition("@")[0])
+            if file.path in saved:
+                say(f"{_shown(file.path)} is saved and published as {reference}", "green")
+            elif file.told:
+                say(f"{_shown(file.path)} can be loaded now: published as {reference}", "green")
+            file.told = ""
+        return published
+
+    async def _publish(self, file: _File) -> str | None:
+        """The reference of what was published; None, and it is said why, if it could not be."""
+        heading = f"{_shown(file.path)} is not loaded"
+        try:
+            reference = await self._backend.publish(file.source, str(file.path))
+        except (*FAILURES, HaiFlowError) as error:
+            self._complain(file, heading, error)
+            return None
+        file.stands = True
+        assert file.plan is not None, "it was compiled"
+        self._note(file.plan, reference)
+        return reference
+
+    async def _check(self, file: _File) -> None:
+        """Say so if what is published does not fit any more what it calls, and when it does again."""
+        try:
+            await self._backend.check(file.source, str(file.path))
+        except (*FAILURES, HaiFlowError) as error:
+            self._complain(file, f"{_shown(file.path)} is published, but no longer fits what it calls", error)
+        else:
+            if file.told:
+                say(f"{_shown(file.path)} fits what it calls again.", "green")
+            file.told = ""
+
+    def _complain(self, file: _File, heading: str, error: Exception) -> None:
+        """Say what is wrong with a file, unless that was the last thing that was said of it."""
+        unanswered = isinstance(error, FAILURES) or type(error) is StoreError
+        self._unanswered |= unanswered
+        told = "unanswered" if unanswered else f"{heading}: {error}"
+        if file.told == told:
+            return
+        file.told = told
+        if unanswered:
+            say(f"{heading} yet: the database failed ({error}). It is tried again.", "yellow")
+        elif isinstance(error, RunnersMissing):  # nothing is wrong with it, and nobody at this server can change that
+            note(f"{heading}: this server has no runner for {', '.join(error.what)}.")
+        elif isinstance(error, DefinitionError):
+            err().print(f"{clean(heading)}:", style="red")
+            print_findings(error.findings, {str(file.path): file.source.decode(errors="replace")}, err())
+        else:
+            say(f"{heading}: {error.detail if isinstance(error, Rejected) else error}", "red")
+
+    def _note(self, plan: Plan, reference: str) -> None:
+        """Remember what was published, and how it may be started."""
+        self.names[plan.name] = reference
+        self.samples.pop(plan.name, None)
+        sample = sample_input(plan.input)
+        if sample is not None and any(isinstance(trigger, ApiTrigger) for trigger in plan.triggers):
+            self.samples[plan.name] = sample
+
+
+def _plan_of(source: bytes) -> Plan | None:
+    with contextlib.suppress(DefinitionError):
+        return compile_workflow(source)
+    return None
+
+
+def _children_first(files: Sequence[_File]) -> list[_File]:
+    """`files` with those that others run before them; else in their order."""
+    by_name: dict[str, list[_File]] = {}
+    for file in files:
+        if file.plan is not None:
+            by_name.setdefault(file.plan.name, []).append(file)
+    ordered: dict[Path, _File] = {}
+    visited: set[Path] = set()
+
+    def visit(file: _File) -> None:
+        if file.path in visited:
+            return
+        visited.add(file.path)
+        for name in sorted(file.children()):
+            for child in by_name.get(name, ()):
+                visit(child)
+        ordered[file.path] = file
+
+    for file in files:
+        visit(file)
+    return list(ordered.values())
+
+
+def _shown(path: Path) -> str:
+    """The path as people in this folder write it."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

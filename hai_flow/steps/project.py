@@ -1,0 +1,220 @@
+"""The Python modules of a project: where they are, what they import, and how changed ones are loaded anew.
+
+A project is a directory whose modules workflow files of this disk may name. `dev` loads them again when they are saved.
+They are imported afresh beside the old ones, not over them: an attempt that runs goes on with the code that it began
+with, and where the new code can't be imported, nothing has changed.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import importlib.util
+import os
+import sys
+import sysconfig
+import traceback
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Final, TypeAlias
+
+from hai_flow.steps.tools import registered
+
+Stamp: TypeAlias = tuple[int, int, int]
+"""When a file was changed, its size, and who may read it."""
+
+_OURS: Final = __name__.partition(".")[0]
+_INSTALLED: Final = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """What became of changed modules: `modules` are loaded anew; or `fault` says why none is, and all are as before."""
+
+    modules: tuple[str, ...] = ()
+    fault: str = ""
+
+
+class Project:
+    """The modules below `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._prefix = os.path.join(root, "")
+        self._imports: dict[Path, tuple[Stamp, tuple[str, ...]]] = {}
+        self._behind: set[str] = set()  # loaded modules whose files say something else by now
+
+    def holds(self, name: str, module: ModuleType | None = None) -> bool:
+        """Whether the file where the name says is one of the project, and, once imported, is what was imported: what is
+        installed under the same name comes first on Python's path."""
+        file = file_of(name, self.root, below=self.root)
+        if module is None or file is None:
+            return file is not None
+        return module.__file__ is not None and Path(module.__file__).resolve() == file.resolve()
+
+    def files(self, modules: Iterable[str]) -> dict[Path, str]:
+        """The files of the project that `modules` consist of, what they import, and whatever else is loaded of it; each
+        with its module's name. Modules that can't be imported are followed, too."""
+        found: dict[Path, str] = {}
+        left = [*modules, *self._loaded()]
+        seen: set[str] = set()
+        while left:
+            name = left.pop()
+            file = None if name in seen else self._file(name)
+            seen.add(name)
+            if file is not None:
+                found[file] = name
+                left += self._needed_by(name, file)
+        return found
+
+    def reload(self, changed: Iterable[str]) -> Reloaded:
+        """Load again what is loaded of `changed`, and what imports that. If some of it can't be imported, nothing is
+        changed, and it is tried again with the next change."""
+        changed = list(changed)
+        importlib.invalidate_caches()
+        for name in changed:
+            _forget_compiled(self._file(name))
+        self._behind = {name for name in self._behind.union(changed) if name in sys.modules}
+        stale = self._with_importers(self._behind)
+        try:
+            _import_anew([name for name in stale if self._file(name) is not None], stale)
+        except (Exception, SystemExit) as error:  # an import runs whatever the module says
+            return Reloaded(fault=self._told(error))
+        self._behind.clear()
+        return Reloaded(tuple(stale))
+
+    def _loaded(self) -> dict[str, Path]:
+        """The modules of the project that are loaded."""
+        found = {name: self._file(name) for name in list(sys.modules)}
+        return {name: file for name, file in found.items() if file is not None and name != "__main__"}
+
+    def _file(self, name: str) -> Path | None:
+        """The file of a module of the project; not of one of Python's, of what is installed, or of this package."""
+        module = sys.modules.get(name)
+        if name.partition(".")[0] == _OURS:
+            return None
+        if module is None:
+            return file_of(name, self.root, below=self.root)
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or not file.startswith(self._prefix) or _is_installed(file):
+            return None
+        path = Path(file)
+        return path if path.suffix == ".py" and path.is_file() else None
+
+    def _needed_by(self, name: str, file: Path) -> list[str]:
+        """The modules that importing `name` imports: its packages, and what its file says."""
+        stamp = stamp_of(file)
+        known = self._imports.get(file)
+        if known is None or known[0] != stamp:
+            known = self._imports[file] = (stamp, tuple(_imports_of(name, file)))
+        return [*_packages_of(name), *known[1]]
+
+    def _with_importers(self, changed: Collection[str]) -> list[str]:
+        """`changed`, and all loaded modules of the project that import one of them, or import one that does; sorted."""
+        needs = {name: self._needed_by(name, file) for name, file in self._loaded().items()}
+        found, size = set(changed), -1
+        while size != len(found):
+            size = len(found)
+            found |= {name for name, needed in needs.items() if not found.isdisjoint(needed)}
+        return sorted(found)
+
+    def _told(self, error: BaseException) -> str:
+        """The error, after its last place in the project."""
+        fault = f"{type(error).__name__}: {error}"
+        if isinstance(error, SyntaxError) and error.filename and error.lineno:
+            return f"{self._shown(error.filename)}:{error.lineno}: {type(error).__name__}: {error.msg}"
+        _, _, *frames = traceback.extract_tb(error.__traceback__)  # without our own
+        for frame in reversed(frames):
+            if frame.filename.startswith(self._prefix):
+                return f"{self._shown(frame.filename)}:{frame.lineno}: {fault}"
+        return fault
+
+    def _shown(self, file: str) -> str:
+        path = Path(file)
+        return str(path.relative_to(self.root) if path.is_relative_to(self.root) else path)
+
+
+def file_of(module: str, root: Path, *, below: Path) -> Path | None:
+    """The file that the module's name means under `root`, if there is one and it really lies below `below`."""
+    path = root.joinpath(*module.split("."))
+    for file in (path.with_suffix(".py"), path / "__init__.py"):
+        if file.is_file() and file.resolve().is_relative_to(below.resolve()):
+            return file
+    return None
+
+
+@functools.cache
+def _is_installed(file: str) -> bool:
+    return not _INSTALLED.isdisjoint(Path(file).parents)
+
+
+def stamp_of(file: Path) -> Stamp:
+    """Zeros for a file that is not there."""
+    try:
+        status = file.stat()
+    except OSError:
+        return 0, 0, 0
+    return status.st_mtime_ns, status.st_size, status.st_mode
+
+
+def _packages_of(name: str) -> Iterator[str]:
+    while name := name.rpartition(".")[0]:
+        yield name
+
+
+def _imports_of(name: str, file: Path) -> Iterator[str]:
+    """The modules that a file names in its imports; none if Python can't read it. `from shop import x` may mean the
+    module `shop.x`."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return
+    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            outer = package.split(".")[: 1 - node.level or None] if node.level else []
+            base = ".".join([*outer, *([node.module] if node.module else [])])
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _import_anew(wanted: Iterable[str], stale: Iterable[str]) -> None:
+    """Import `wanted` in place of the loaded modules `stale`. If that fails, everything is as before; raises what the
+    import raised."""
+    before = {name: sys.modules[name] for name in stale}
+    attributes = list(_attributes(before))
+    tools = registered.forget(before)
+    for name in before:
+        del sys.modules[name]
+    try:
+        for name in wanted:
+            importlib.import_module(name)
+    except BaseException:
+        registered.forget(before)
+        registered.restore(tools)
+        sys.modules.update(before)
+        for package, name, value in attributes:
+            setattr(package, name, value)
+        raise
+
+
+def _attributes(modules: dict[str, ModuleType]) -> Iterator[tuple[ModuleType, str, object]]:
+    """Where a package knows one of `modules` by name, and as what."""
+    for name in modules:
+        outer, _, attribute = name.rpartition(".")
+        package = sys.modules.get(outer)
+        if package is not None and hasattr(package, attribute):
+            yield package, attribute, getattr(package, attribute)
+
+
+def _forget_compiled(file: Path | None) -> None:
+    """Python takes what it has compiled for a file's if second and size are the same: those of two saves may be."""
+    if file is not None:
+        with suppress(OSError, NotImplementedError):
+            Path(importlib.util.cache_from_source(str(file))).unlink()

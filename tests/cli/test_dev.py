@@ -1,0 +1,166 @@
+"""`dev` while one works: what is saved is loaded, what could not be loaded is tried again, and Python code is new."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+import asyncpg
+import httpx2
+import pytest
+
+from tests.support.commands import SECONDS_MAX, Process, started
+from tests.support.postgres import run_apart
+
+CHILD = (
+    "hai: flow/v1\nname: zoo\nversion: 1\ninput: {type: object, properties: {n: {type: integer}}}\nsteps: [say: hi]\n"
+)
+PARENT = "hai: flow/v1\nname: all\nversion: 1\nsteps: [{id: sub, run: zoo, with: {n: 1}}]\n"
+PRICES = "def price():\n    return 1\n"
+SHOP = "from lib.prices import price\ndef sell():\n    return price() * 10\n"
+CALLER = (
+    "hai: flow/v1\nname: sale\nversion: 1\ntools: {till: {python: till}}\nsteps: [{id: sell, call: till.sell}]\n"
+    "output: ${{ steps.sell.output }}\n"
+)
+
+
+Working: TypeAlias = "Callable[[dict[str, str]], AbstractContextManager[Work]]"
+
+
+class Work:
+    """A folder in which somebody works while `dev` runs there. `since` is what it has said since the last `save`."""
+
+    def __init__(self, folder: Path, dev: Process, url: str) -> None:
+        self.folder = folder
+        self.url = url
+        self._dev = dev
+        self._heard = len(dev.output)
+
+    def save(self, name: str, text: str) -> None:
+        self._heard = len(self._dev.output)
+        write(self.folder / name, text)
+
+    def hears(self, pattern: str) -> re.Match[str]:
+        return self._dev.wait_for(rf"(?s)\A.{{{self._heard}}}.*?{pattern}")
+
+    @property
+    def since(self) -> str:
+        return self._dev.output[self._heard :]
+
+    def finds(self, output: int) -> None:
+        """Let a run of `sale` give this output."""
+        begun = httpx2.post(f"{self.url}/v1/runs", json={"workflow": "sale", "input": {}}).json()["id"]
+        deadline = time.monotonic() + SECONDS_MAX
+        while (found := httpx2.get(f"{self.url}/v1/runs/{begun}/snapshot").json())["status"] != "finished":
+            assert time.monotonic() < deadline, found
+            time.sleep(0.05)
+        assert found["output"] == output
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.fixture
+def working(database_url: str, tmp_path: Path) -> Working:
+    """`dev` in a folder with these files, by their paths."""
+
+    @contextmanager
+    def begin(files: dict[str, str]) -> Iterator[Work]:
+        folder = tmp_path / "project"
+        folder.mkdir()
+        for name, text in files.items():
+            write(folder / name, text)
+        dev = ("dev", "--port", "0", "--no-open")
+        with started(tmp_path / "log", *dev, folder=folder, HAI_FLOW_DATABASE_URL=database_url) as process:
+            url = process.wait_for(r"Serving (http://\S+)")[1]
+            process.wait_for(r"curl \S+/v1/runs\n")
+            yield Work(folder, process, url)
+            assert "Traceback" not in process.output
+            assert "exception was never retrieved" not in process.output
+
+    return begin
+
+
+def test_parents_are_loaded_whatever_their_files_are_called(working: Working) -> None:
+    with working({"workflows/a.yaml": PARENT, "workflows/b.yaml": CHILD}) as work:
+        assert {each["name"] for each in httpx2.get(f"{work.url}/v1/workflows").json()["items"]} == {"all", "zoo"}
+
+
+def test_what_lacked_a_child_is_loaded_when_the_child_is(working: Working) -> None:
+    broken = CHILD.replace("say: hi", "sya: hi")
+    with working({"workflows/a.yaml": PARENT, "workflows/b.yaml": broken}) as work:
+        work.save("workflows/c.yaml", CHILD.replace("zoo", "other"))
+        work.hears(r"workflows/c\.yaml is saved and published as other@1\+")
+        assert "a.yaml" not in work.since  # what is wrong with it has been said
+        work.save("workflows/b.yaml", CHILD)
+        work.hears(r"workflows/b\.yaml is saved and published as zoo@1\+[0-9a-f]{8}\n")
+        work.hears(r"workflows/a\.yaml can be loaded now: published as all@1\+[0-9a-f]{8}\n")
+
+
+def test_a_parent_that_a_new_child_does_not_fit_is_told_once_and_again_when_it_fits(
+    working: Working,
+) -> None:
+    with working({"workflows/a.yaml": PARENT, "workflows/b.yaml": CHILD}) as work:
+        work.save("workflows/b.yaml", CHILD.replace("n: {", "many: {"))
+        work.hears(r"workflows/a\.yaml is published, but no longer fits what it calls:\n")
+        work.save("workflows/b.yaml", CHILD)
+        work.hears(r"workflows/a\.yaml fits what it calls again\.\n")
+
+
+def test_a_folder_that_appears_later_is_watched(working: Working) -> None:
+    with working({}) as work:
+        work.save("workflows/deep/b.yaml", CHILD)
+        work.hears(r"workflows/deep/b\.yaml is saved and published as zoo@1\+")
+
+
+def test_the_next_attempt_runs_code_that_was_saved_and_a_mistake_in_it_leaves_the_old_code(
+    working: Working,
+) -> None:
+    files = {"workflows/sale.yaml": CALLER, "till.py": SHOP, "lib/prices.py": PRICES}
+    with working(files) as work:
+        work.finds(10)
+        work.save("lib/prices.py", PRICES.replace("1", "2"))
+        work.hears(r"lib/prices\.py saved; loaded anew: lib\.prices, till\n")
+        work.finds(20)
+        work.save("lib/prices.py", "def price(:\n")
+        work.hears(r"lib/prices\.py:1: SyntaxError: .*\nThe code stays as it was before this was saved\.\n")
+        work.finds(20)
+        work.save("lib/prices.py", PRICES.replace("1", "3"))
+        work.hears("loaded anew: lib.prices, till")
+        work.finds(30)
+        work.save("till.py", SHOP.replace("sell", "buy"))
+        work.hears(
+            r"workflows/sale\.yaml is published, but no longer fits what it calls:\n.*expected a function 'sell'"
+        )
+        work.save("till.py", SHOP)
+        work.hears("fits what it calls again")
+
+
+def test_what_lacked_a_module_is_loaded_when_that_is_mended(working: Working) -> None:
+    files = {"workflows/sale.yaml": CALLER, "till.py": SHOP, "lib/prices.py": PRICES.replace(":", "")}
+    with working(files) as work:
+        work.save("lib/prices.py", PRICES)
+        work.hears(r"workflows/sale\.yaml can be loaded now: published as sale@1\+")
+        work.finds(10)
+
+
+def test_what_the_database_did_not_take_is_tried_again(working: Working, database_url: str) -> None:
+    async def execute(statement: str) -> None:
+        connection = await asyncpg.connect(database_url)
+        try:
+            await connection.execute(statement)
+        finally:
+            await connection.close()
+
+    with working({"workflows/b.yaml": CHILD}) as work:
+        run_apart(execute("ALTER TABLE workflows RENAME TO away"))
+        work.save("workflows/b.yaml", CHILD + "# again\n")
+        work.hears(r"workflows/b\.yaml is not loaded yet: the database failed")
+        run_apart(execute("ALTER TABLE away RENAME TO workflows"))
+        work.hears(r"workflows/b\.yaml can be loaded now: published as zoo@1\+")
