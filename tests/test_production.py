@@ -1,0 +1,158 @@
+"""docs/production.md: what it names exists, its SQL and its commands are done over a real PostgreSQL."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncpg
+import httpx2
+import pytest
+
+from hai_flow.embedded import find_binaries
+from hai_flow.settings import describe
+from tests.support.commands import ROOT, SECONDS_MAX, environment, run, started
+from tests.support.pages import blocks
+from tests.support.postgres import Server, run_apart
+from tests.support.waiting import until
+
+GUIDE = (ROOT / "docs" / "production.md").read_text()
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+SETTINGS = {name for name, _, _ in describe()}
+
+
+def source() -> str:
+    return "\n".join(path.read_text() for path in sorted((ROOT / "hai_flow").rglob("*.py")))
+
+
+def table_behind(words: str) -> list[str]:
+    """The rows of the first table behind `words`."""
+    lines = GUIDE.partition(words)[2].splitlines()
+    rows = [n for n, line in enumerate(lines) if line.startswith("|")]
+    table = [lines[n] for n in rows if n - rows[0] == rows.index(n)]
+    return table[2:]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_setting_that_a_page_names_exists(page: Path) -> None:
+    named = set(re.findall(r"\bHAI_FLOW_[A-Z_]*[A-Z]\b", page.read_text()))
+    assert named - SETTINGS - {"HAI_FLOW_TEST_DATABASE_URL", "HAI_FLOW_TEST_SESSION"} == set()
+
+
+def test_every_event_that_wants_a_person_is_one_of_the_log() -> None:
+    named = [name for row in table_behind("these want a person") for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    logged = set(re.findall(r'\blog\.\w+\(\s*"(\w+)"', source()))
+    assert len(named) > 10
+    assert [name for name in named if name not in logged] == []
+
+
+def test_what_readyz_says_is_what_it_can_say() -> None:
+    sentence = GUIDE.partition("`/readyz` of a `serve` says")[2].partition(":")[0]
+    named = set(re.findall(r"`(\w+)`", sentence))
+    function = (ROOT / "hai_flow/api/app.py").read_text().partition("async def readyz")[2]
+    assert named == set(re.findall(r'Rejected\(\s*503, "(\w+)"', function))
+
+
+def test_the_commands_are_commands_of_hai_flow() -> None:
+    named = set(re.findall(r"\bhai-flow ([a-z]+)\b", GUIDE))
+    assert named >= {"serve", "worker", "migrate", "publish", "runs", "stop"}
+    for command in sorted(named):
+        assert run(command, "--help").returncode == 0
+
+
+@dataclass
+class House:
+    """A database made as the guide says: `owner` migrates it, `role` is who works."""
+
+    owner: str
+    role: str
+
+
+def as_user(dsn: str, user: str, database: str) -> str:
+    parts = urlsplit(dsn)
+    place = parts.netloc.rpartition("@")[2]
+    there = f"{parts.scheme}://{user}@{place}/{database}"
+    return f"{there}?{parts.query}" if parts.query else there
+
+
+def execute(dsn: str, statements: str) -> None:
+    async def work() -> None:
+        connection = await asyncpg.connect(dsn)
+        try:
+            for statement in filter(None, map(str.strip, statements.split(";"))):
+                await connection.execute(statement)
+        finally:
+            await connection.close()
+
+    run_apart(work())
+
+
+@pytest.fixture
+def house(postgres_server: Server) -> Iterator[House]:
+    name = f"hai_flow_{uuid.uuid4().hex[:12]}"
+    create, grant, _ = (block.text.replace("hai_flow", name) for block in blocks(GUIDE) if block.language == "sql")
+    admin = postgres_server.dsn("postgres")
+    execute(admin, create)
+    owner = as_user(admin, f"{name}_owner", name)
+    try:
+        assert run("migrate", HAI_FLOW_DATABASE_URL=owner).returncode == 0
+        execute(owner, grant)
+        yield House(owner, as_user(admin, name, name))
+    finally:
+        execute(admin, f"DROP DATABASE {name} WITH (FORCE); DROP ROLE {name}; DROP ROLE {name}_owner")
+
+
+@pytest.mark.timeout(300)
+def test_the_roles_of_the_guide_can_do_their_work_and_a_backup_brings_it_back(
+    house: House, postgres_server: Server, tmp_path: Path
+) -> None:
+    settings = {"HAI_FLOW_DATABASE_URL": house.role, "HAI_FLOW_PUBLISH": "1"}
+    with (
+        started(tmp_path / "serve", "serve", "--port", "0", **settings) as serve,
+        started(tmp_path / "worker", "worker", **settings),
+    ):
+        url = serve.wait_for(r"Serving (http://\S+)")[1]
+        published = run("publish", "workflows/weather.flow.yaml", "workflows/cleanup.flow.yaml", "--server", url)
+        assert published.returncode == 0, published.stderr
+        weather = httpx2.post(f"{url}/v1/runs", json={"workflow": "weather"}).json()["id"]
+        cleanup = httpx2.post(f"{url}/v1/runs", json={"workflow": "cleanup"}).json()["id"]
+        run_apart(until(lambda: httpx2.get(f"{url}/v1/runs/{weather}").json()["status"] == "finished", SECONDS_MAX))
+        assert httpx2.get(f"{url}/readyz").status_code == 200
+        execute(house.role, blocks_of_sql()[2])
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            execute(house.role, "DROP TABLE runs")
+    with postgres_server.database(migrated=False) as restored:
+        backup(house.owner, restored, tmp_path)
+        with started(tmp_path / "again", "serve", "--port", "0", HAI_FLOW_DATABASE_URL=restored) as serve:
+            url = serve.wait_for(r"Serving (http://\S+)")[1]
+            assert httpx2.get(f"{url}/v1/runs/{weather}").json()["status"] == "finished"
+            assert [each["run_id"] for each in httpx2.get(f"{url}/v1/pendings").json()["items"]] == [cleanup]
+
+
+def blocks_of_sql() -> list[str]:
+    return [block.text for block in blocks(GUIDE) if block.language == "sql"]
+
+
+def backup(from_dsn: str, to_dsn: str, folder: Path) -> None:
+    """Do what the guide says about backups, with PostgreSQL's own programs."""
+    (commands,) = [block.text for block in blocks(GUIDE) if "pg_dump" in block.text]
+    programs = find_binaries().directory
+    if not (programs / "pg_dump").exists():
+        pytest.skip("this PostgreSQL comes without pg_dump")
+    for line in commands.splitlines():
+        line = line.replace('"$HAI_FLOW_DATABASE_URL"', shlex.quote(from_dsn))
+        line = line.replace('"$RESTORED_URL"', shlex.quote(to_dsn))
+        done = subprocess.run(
+            [str(programs / shlex.split(line)[0]), *shlex.split(line)[1:]],
+            cwd=folder,
+            env=environment(),
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
