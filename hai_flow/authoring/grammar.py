@@ -38,7 +38,7 @@ _RULES: Final = """\
 | `error` | in `catch` and `on_reject`: `error.code`, `error.message` |
 | `args` | in `approval`: the arguments of the call |
 | `response` | in `http.expect`: `status headers json text url` |
-| `event` | in `match` and in an event trigger: `id type data at` |
+| `event` | in `match` and in the triggers `event` and `run`: `id type data at` |
 | `secrets.NAME` | only in `tools.*.auth headers env`, `models.*.api_key`, `http.headers auth` |
 
 Status of a step: `pending running waiting finished skipped failed stopped undone`.

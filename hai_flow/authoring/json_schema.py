@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
-import yaml
-
 from hai_flow.definition import names
+from hai_flow.definition.document import parse
 from hai_flow.definition.reference import COMMON_KEYS, SHAPES, VERBS, Key, Shape, Type
 
 Json: TypeAlias = Any
@@ -103,7 +102,7 @@ def _described(schema: Json, does: str, example: str) -> dict[str, Json]:
 
 
 def _read(text: str) -> Json:
-    return yaml.load(text, Loader=yaml.CSafeLoader)
+    return parse(text.encode()).value
 
 
 def _step() -> Json:

@@ -109,6 +109,7 @@ class _Compiler(Verbs, Triggers):
         default_retry, notify = self.read_defaults(fields.get("defaults", {}), first)
         self.read_tools(fields.get("tools", {}), first)
         self.read_roles(fields.get("roles", {}))
+        self.own_name = fields.get("name")
         triggers = self.read_triggers(fields.get("triggers", ()), first, input_schema)
         limits = self.read_limits(fields.get("limits", {}))
         concurrency = self.read_concurrency(fields["concurrency"], first) if "concurrency" in fields else None

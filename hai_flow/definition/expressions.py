@@ -44,7 +44,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     "index": "`index` exists only inside a loop",
     "args": "`args` exists only in the keys of `approval`",
     "response": "`response` exists only in `http.expect`",
-    "event": "`event` exists only in `wait_for.match` and in event triggers",
+    "event": "`event` exists only in `wait_for.match` and in the triggers `event` and `run`",
     "secrets": "`secrets` can be named only in the settings of tools and models",
 }
 # No loop variable but `item` may have one of these names; outside of their places they keep their own sentence.

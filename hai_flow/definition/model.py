@@ -91,6 +91,13 @@ class EventTriggerShape(_Shape):
     input: Any = None
 
 
+class RunTriggerShape(_Shape):
+    workflow: WorkflowName
+    on: list[Literal["finished", "failed", "stopped"]] = Field(default_factory=list, min_length=1)
+    match: str | bool = ""
+    input: Any = None
+
+
 class ScheduleTriggerShape(_Shape):
     cron: str
     timezone: str

@@ -558,7 +558,20 @@ class ScheduleTrigger:
     input: Json = None  # None = {}
 
 
-Trigger: TypeAlias = ApiTrigger | EventTrigger | ScheduleTrigger
+@dataclass(frozen=True, slots=True)
+class RunTrigger:
+    """A run for each end of a run of `workflow` with one of these statuses. `input` None = {}; `event` is the end."""
+
+    workflow: str
+    on: tuple[str, ...] = ("finished",)
+    match: Expression | None = None
+    input: Template | None = None
+
+
+Trigger: TypeAlias = ApiTrigger | EventTrigger | ScheduleTrigger | RunTrigger
+TRIGGER_KINDS: Mapping[type, str] = {
+    ApiTrigger: "api", EventTrigger: "event", ScheduleTrigger: "schedule", RunTrigger: "run",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

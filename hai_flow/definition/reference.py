@@ -284,13 +284,22 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             example='{type: order.paid, dedupe: "${{ event.id }}"}'),
         Key("schedule", _shape("schedule_trigger"), "started by the clock",
             example='{cron: "0 6 * * 1-5", timezone: Europe/Berlin}'),
-    ), exactly_one=(("api", "event", "schedule"),)),
+        Key("run", _shape("run_trigger"), "started by the end of each run of another workflow",
+            example="{workflow: refund, on: [failed]}"),
+    ), exactly_one=(("api", "event", "schedule", "run"),)),
     Shape("api", "`api`", ()),
     Shape("event_trigger", "`event`", (
         Key("type", LITERAL, "of the events", required=True, example="order.paid"),
         Key("match", CEL, "only events for which this is true", example="event.data.amount > 100.0"),
         Key("dedupe", TEXT, "events with the same key start one run", example='"${{ event.id }}"'),
         Key("input", ANY, "the run's input", default="the event's data", example='{order: "${{ event.data.id }}"}'),
+    )),
+    Shape("run_trigger", "`run`", (
+        Key("workflow", WORKFLOW, "the name of the other workflow, in any version", required=True, example="refund"),
+        Key("on", _list(_enum("finished", "failed", "stopped"), 1), "which ends", default="[finished]",
+            example="[failed, stopped]"),
+        Key("match", CEL, "only ends for which this is true", example="event.data.output.amount > 100.0"),
+        Key("input", ANY, "the run's input", default="{}", example='{order: "${{ event.data.input.order }}"}'),
     )),
     Shape("schedule_trigger", "`schedule`", (
         Key("cron", LITERAL, "minute, hour, day, month, weekday", required=True, example='"0 6 * * 1-5"'),

@@ -18,12 +18,14 @@ from hai_flow.definition.schemas import JsonSchema
 
 Json: TypeAlias = Any
 
-_KINDS: Final = ("api", "event", "schedule")
+_KINDS: Final = tuple(plan.TRIGGER_KINDS.values())
 _EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)  # any: only the fields are read
 
 
 class Triggers(Pieces):
     """Reads triggers, limits and concurrency."""
+
+    own_name: Json = None
 
     def read_triggers(self, value: Json, names: Names, input: JsonSchema) -> tuple[plan.Trigger, ...]:
         """The triggers; `api` alone where the document names none."""
@@ -46,6 +48,9 @@ class Triggers(Pieces):
             case "event":
                 self.starts_alone = self.starts_alone or "event"
                 return self._event(body, at, names)
+            case "run":
+                self.starts_alone = self.starts_alone or "run"
+                return self._end(body, at, names)
             case _:
                 self.starts_alone = self.starts_alone or "schedule"
                 return self._schedule(body, at, input)
@@ -65,14 +70,29 @@ class Triggers(Pieces):
             hint = f"; indent its keys under `{known[0]}`"
         elif stranger in ("cron", "timezone"):
             hint = "; put it under `schedule`"
-        message = f"expected one of `api`, `event`, `schedule`, found {found}{hint}"
+        message = f"expected one of {', '.join(f'`{kind}`' for kind in _KINDS)}, found {found}{hint}"
         place = (*at, stranger) if stranger in keys else at
         self.reader.error(place, "trigger.kind", message, key=place != at)
         return None
 
+    def _end(self, body: Json, at: Path, names: Names) -> plan.Trigger | None:
+        """The end of a run of another workflow, which its expressions see as `event`."""
+        names = _of_event(names)
+        fields = self.reader.fields(model.RunTriggerShape, body, at, "`run`")
+        match = self.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
+        given = self.template(fields["input"], (*at, "input"), names) if "input" in fields else None
+        if "workflow" not in fields:
+            return None
+        if fields["workflow"] == self.own_name:
+            message = (
+                "a workflow that its own end starts never comes to rest; use a `schedule`, or end with a step "
+                f"`run: {self.own_name}` with `detach: true` behind an `if`"
+            )
+            self.reader.error((*at, "workflow"), "trigger.circle", message)
+        return plan.RunTrigger(fields["workflow"], tuple(fields.get("on", ("finished",))), match, given)
+
     def _event(self, body: Json, at: Path, names: Names) -> plan.Trigger | None:
-        """There is no run yet: its expressions see only `event`."""
-        names = Names(names.types, frozenset(("event", "now")), explain=names.explain)
+        names = _of_event(names)
         fields = self.reader.fields(model.EventTriggerShape, body, at, "`event`")
         match = self.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
         dedupe = self.text(fields, "dedupe", at, names)
@@ -134,6 +154,11 @@ class Triggers(Pieces):
         if key is None:
             return None
         return plan.Concurrency(key, fields.get("limit", 1), fields.get("on_conflict", "queue"))
+
+
+def _of_event(names: Names) -> Names:
+    """What a trigger's expressions see: there is no run yet."""
+    return Names(names.types, frozenset(("event", "now")), explain=names.explain)
 
 
 def _cron_fault(text: str) -> str | None:

@@ -108,6 +108,8 @@ def _starts(triggers: Sequence[Mapping[str, Json]]) -> str:
         match kind:
             case "event":
                 words.append(f"event {settings['type']}")
+            case "run":
+                words.append(f"{' or '.join(settings.get('on', ['finished']))} {settings['workflow']}")
             case "schedule":
                 words.append(f"schedule {settings['cron']} {settings['timezone']}")
             case _:

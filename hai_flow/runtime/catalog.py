@@ -15,11 +15,12 @@ from hai_flow.definition import names
 from hai_flow.definition.children import Child, child_of
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.document import suggestion
-from hai_flow.definition.plan import ApiTrigger, EventTrigger, Plan, Run
+from hai_flow.definition.plan import TRIGGER_KINDS, ApiTrigger, Plan, Run
 from hai_flow.definition.readiness import RunnersMissing, lacking, missing_runners
 from hai_flow.engine.children import reference_of
 from hai_flow.engine.events import Pin
 from hai_flow.errors import DefinitionError, Finding, Rejected, Unreadable
+from hai_flow.runtime.circles import endless
 from hai_flow.steps.runner import Registry
 from hai_flow.store import workflows
 from hai_flow.store.database import Database
@@ -78,7 +79,7 @@ class Catalog:
         is started by its schedules and events alone."""
         stored, plan = await self.resolve(tenant, reference)
         if not any(isinstance(trigger, ApiTrigger) for trigger in plan.triggers):
-            kinds = sorted({"event" if isinstance(each, EventTrigger) else "schedule" for each in plan.triggers})
+            kinds = sorted({TRIGGER_KINDS[type(each)] for each in plan.triggers})
             message = (
                 f"workflow {plan.name}@{plan.version} is started by its {' and '.join(kinds)} triggers only; "
                 "add `- api: {}` to its triggers to start it by request."
@@ -128,6 +129,7 @@ class Catalog:
             for step, fault in self.registry.faults(plan)
         ]
         faults += await self._unknown_children(tenant, plan, file)
+        faults += await endless(self, tenant, plan, file)
         if faults:
             raise DefinitionError(_in_place([*missing, *faults], source))
         if missing:
@@ -145,13 +147,13 @@ class Catalog:
         Raises Rejected 404 where there is no such workflow.
         """
         found: dict[str, Pin] = {}
-        left = list(self._runs_of(plan))
+        left = list(self.runs_of(plan))
         while left:
             reference = reference_of(left.pop())
             if reference not in found:
                 stored, child = await self.resolve(tenant, reference)
                 found[reference] = Pin(stored.version, stored.sha256.hex(), stored.dev)
-                left.extend(self._runs_of(child))
+                left.extend(self.runs_of(child))
         return found
 
     async def plan_of_child(self, tenant: UUID, reference: str, digest: str | None) -> Plan:
@@ -166,7 +168,7 @@ class Catalog:
         Raises DefinitionError.
         """
         known: dict[tuple[str, int | None], Child] = {}
-        for run in dict.fromkeys((run.workflow, run.version) for run in self._runs_of(plan)):
+        for run in dict.fromkeys((run.workflow, run.version) for run in self.runs_of(plan)):
             with suppress(Rejected):
                 reference = run[0] if run[1] is None else f"{run[0]}@{run[1]}"
                 known[run] = child_of((await self.resolve(tenant, reference))[1])
@@ -191,7 +193,8 @@ class Catalog:
                 faults.append(Finding(file, step.line, 1, "error", "run.unknown", message))
         return faults
 
-    def _runs_of(self, plan: Plan) -> tuple[Run, ...]:
+    def runs_of(self, plan: Plan) -> tuple[Run, ...]:
+        """The `run` steps of the plan."""
         known = self._runs.get(plan.sha256)
         if known is None:
             if len(self._runs) >= PLANS_MAX:

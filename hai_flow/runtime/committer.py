@@ -34,7 +34,7 @@ import structlog
 
 from hai_flow import values
 from hai_flow.definition.plan import Plan
-from hai_flow.engine import bounds
+from hai_flow.engine import bounds, chains
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import DEFAULT_LIMITS, Decision, Limits, decide
@@ -198,6 +198,7 @@ class Committer(Service):
     after a win that wants something of another run, `on_unusable` when this process can't go on with a run that it may
     hold (under this fence; None: under whichever). `seated` finds slots for runs of a workflow with `concurrency`,
     and is left when the start is stored or refused. `find_pins` gives the workflows that a run's children will be of.
+    `wants_ends` tells whether somebody wants to hear of the ends of a workflow's runs.
     """
 
     def __init__(
@@ -221,6 +222,7 @@ class Committer(Service):
         self.on_outbox: Callable[[], object] = lambda: None
         self.on_unusable: Callable[[Hot, int | None, Exception], None] = lambda hot, fence, error: None
         self.seated: Callable[[UUID, Plan, Begin], AbstractAsyncContextManager[tuple[Begin, str | None]]] | None = None
+        self.wants_ends: Callable[[UUID, str], bool] = lambda tenant, workflow: False
         self._limits = limits
         self._entries_max = entries_max
         self._bytes_max = bytes_max
@@ -595,9 +597,12 @@ class Committer(Service):
         return msgspec.structs.replace(first, already=True)
 
     def _take(self, draft: _Draft, decision: Decision) -> None:
+        messages = decision.outbox
+        if chains.has_ended(decision) and self.wants_ends(draft.hot.tenant, decision.state.workflow):
+            messages = (*messages, chains.told(decision.state))
         draft.state = decision.state
         draft.events.extend(decision.events)
-        draft.outbox.extend(runs.OutboxRow(each.kind, each.target, values.dumps(each.body)) for each in decision.outbox)
+        draft.outbox.extend(runs.OutboxRow(each.kind, each.target, values.dumps(each.body)) for each in messages)
         draft.cut = draft.cut or decision.cut
         draft.decides = True
 

@@ -1,4 +1,4 @@
-"""What starts runs by itself: schedules and events (LANGUAGE section 10).
+"""What starts runs by itself: schedules, events, and the ends of other runs (LANGUAGE section 10).
 
 Exactly once is PostgreSQL's doing, not the ticker's: a schedule is looked at by one process at a time, each instant
 that it fires is a row, and the run's id is made from (schedule, instant). So a process may die between any two
@@ -7,6 +7,10 @@ statements; who comes next finds the same instants and starts the same runs. APS
 An event is a signal for all: stored first, then offered to the runs that wait for it, and delivered to every workflow
 that wants it, while its sender waits or, if that process dies, by another. Its runs' ids are made from the dedupe key,
 else from the event's own id: sent again, it starts nothing twice.
+
+The end of a run is a message of the very commit with which it ends, if this process knows of a trigger that wants it.
+It asks for all of them every second; where it could not for a while, every end is such a message. So of the ends that
+come some seconds after a publication none is missed, and a run that nobody watches costs nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import math
+import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,6 +27,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 from uuid import UUID
 
+import msgspec
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.date import DateTrigger
@@ -29,8 +36,10 @@ from apscheduler.triggers.interval import IntervalTrigger
 from hai_flow import schedule as times
 from hai_flow import values
 from hai_flow.definition.cel import ExpressionError
-from hai_flow.definition.plan import EventTrigger, ScheduleTrigger
+from hai_flow.definition.plan import EventTrigger, RunTrigger, ScheduleTrigger, Trigger
+from hai_flow.engine import chains
 from hai_flow.engine import commands as c
+from hai_flow.engine.events import Origin
 from hai_flow.engine.signals import event_value
 from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
@@ -41,8 +50,9 @@ from hai_flow.runtime.service import Service
 from hai_flow.runtime.slots import Slots
 from hai_flow.store import signals, sweeps, triggers, workflows
 from hai_flow.store.database import Database
+from hai_flow.store.outbox import OutboxMessage
 from hai_flow.store.signals import Signal
-from hai_flow.store.triggers import EventTriggerRow, ScheduleRow
+from hai_flow.store.triggers import EventTriggerRow, ScheduleRow, TriggerKind
 from hai_flow.store.workflows import Workflow
 
 Json: TypeAlias = Any
@@ -50,6 +60,7 @@ log = structlog.get_logger(__name__)
 
 SYSTEM: Final = "system"
 OVERLAPPED: Final = "the next run of its schedule is due"
+WATCHED_SECONDS: Final = 10.0  # what was read so long ago says nothing of which ends are wanted
 EVENT_LEASE: Final = timedelta(seconds=5)  # so long nobody else delivers what a request is delivering
 
 logging.getLogger("apscheduler").setLevel(logging.WARNING)  # it tells of every wake-up
@@ -111,11 +122,16 @@ class Triggers(Service):
         self.config = config or TriggersConfig()
         catalog.on_published = self.sync
         courier.listeners.append(self._hear)
+        courier.handlers[chains.ENDED] = self._run_ended
+        committer.wants_ends = self._wants_ends
         self._due = asyncio.Event()
+        self._watched: frozenset[tuple[UUID, str]] = frozenset()
+        self._watched_at = -math.inf  # monotonic: when they were asked for
 
     # --- the ticker -----------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
+        self._keep(self._run_watching, "triggers by the ends of runs")
         if not self.config.ticks:
             return
         config = self.config
@@ -240,11 +256,24 @@ class Triggers(Service):
             return True
         return outcome.status in TERMINAL_STATUSES
 
-    async def _begin(self, of: ScheduleRow | EventTriggerRow, run_id: UUID, input: Json, trigger: str) -> Outcome:
+    async def _begin(
+        self,
+        of: ScheduleRow | EventTriggerRow,
+        run_id: UUID,
+        input: Json,
+        trigger: str,
+        origin: Origin | None = None,
+    ) -> Outcome:
         """Start a run that nobody has asked for, in a thread of its own. The same id again is the same run."""
         plan = await self.catalog.plan(of.tenant, of.workflow)
         start = c.Start(
-            run_id=run_id, thread_id=str(run_id), requester=SYSTEM, input=input, trigger=trigger, dev=of.dev
+            run_id=run_id,
+            thread_id=str(run_id),
+            requester=SYSTEM,
+            input=input,
+            trigger=trigger,
+            dev=of.dev,
+            origin=origin,
         )
         return await self.committer.submit(run_id, of.tenant, start, birth=Birth(plan, slot=f"thread:{run_id}"))
 
@@ -380,6 +409,63 @@ class Triggers(Service):
             return Started(row.workflow_name, refused=rejected)
         return Started(row.workflow_name, run_id, outcome.already)
 
+    # --- ends of runs ---------------------------------------------------------------------------------------------
+
+    def _wants_ends(self, tenant: UUID, workflow: str) -> bool:
+        """Whether the end of a run of the workflow has to be told; of all, where nobody knows."""
+        return (tenant, workflow) in self._watched or time.monotonic() - self._watched_at > WATCHED_SECONDS
+
+    async def _run_watching(self) -> None:
+        while True:
+            try:
+                await self._watch()
+            except Exception as error:  # every end is told meanwhile
+                log.debug("watched_not_read", error=str(error) or repr(error))
+            await asyncio.sleep(self.config.poll_seconds)
+
+    async def _watch(self) -> None:
+        asked_at = time.monotonic()
+        self._watched = await triggers.watched_workflows(self.database.api)
+        self._watched_at = asked_at
+
+    async def _run_ended(self, message: OutboxMessage) -> None:
+        """Start what the end of a run starts. Raises what kept a workflow from being told, when all others were: the
+        message comes again then, and starts nothing twice."""
+        end = msgspec.json.decode(message.body, type=chains.End)
+        rows = await triggers.event_triggers_of(self.database.api, message.tenant, end.workflow, "run")
+        started = [await self._begin_behind(row, end, message) for row in rows]
+        for error in started:
+            if error is not None:
+                raise error
+
+    async def _begin_behind(self, row: EventTriggerRow, end: chains.End, message: OutboxMessage) -> Exception | None:
+        said = log.bind(workflow=row.workflow_name, ended=end.run_id)
+        try:
+            plan = await self.catalog.plan(row.tenant, row.workflow)
+            trigger = plan.triggers[row.position]
+            assert isinstance(trigger, RunTrigger), "rows are made from the triggers of the plan"
+            if end.status not in trigger.on:
+                return None
+            scope = {"event": end.event, "now": self.committer.now_ms()}
+            if trigger.match is not None and trigger.match.evaluate(_used(trigger.match, scope)) is not True:
+                return None
+            if end.origin.depth > chains.CHAIN_MAX:
+                said.error("chain_cut", reason=f"{chains.CHAIN_MAX} ends of runs in a row have started runs")
+                return None
+            input = None if trigger.input is None else trigger.input.render(_used(trigger.input, scope))
+            identity = (str(row.tenant), row.workflow_name, str(row.position), message.command_id)
+            run_id = derived_run_id("run", *identity)
+            await self._begin(row, run_id, {} if input is None else input, "run", end.origin)
+        except ExpressionError as error:
+            said.warning("run_trigger_refused", code=error.code, reason=error.message)
+        except Rejected as rejected:
+            if rejected.status in (429, 503):
+                return rejected
+            said.warning("run_trigger_refused", code=rejected.code, reason=rejected.detail)
+        except Exception as error:
+            return error
+        return None
+
     # --- publication ----------------------------------------------------------------------------------------------
 
     async def sync(self, tenant: UUID, name: str) -> None:
@@ -396,12 +482,13 @@ class Triggers(Service):
                 if isinstance(trigger, ScheduleTrigger)
             ]
             events = [
-                EventTriggerRow(tenant, name, position, latest.sha256, latest.dev, trigger.type)
+                EventTriggerRow(tenant, name, position, latest.sha256, latest.dev, *wanted)
                 for position, trigger in enumerate(plan.triggers)
-                if isinstance(trigger, EventTrigger)
+                if (wanted := _wanted(trigger)) is not None
             ]
             await triggers.replace_triggers(connection, tenant, name, schedules, events)
         self._due.set()
+        await self._watch()
 
 
 class _Work(Protocol):
@@ -431,6 +518,16 @@ def _text(value: Json) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else values.dumps(value).decode()
+
+
+def _wanted(trigger: Trigger) -> tuple[str, TriggerKind] | None:
+    """What an event trigger's row says of the trigger; None if it has none."""
+    match trigger:
+        case EventTrigger():
+            return trigger.type, "event"
+        case RunTrigger():
+            return trigger.workflow, "run"
+    return None
 
 
 def _schedule_row(

@@ -332,10 +332,18 @@ event_triggers: Final = sa.Table(
     _int("position"),
     _bytes("workflow"),
     sa.Column("dev", sa.Boolean, nullable=False),
-    _text("type"),
+    _text("type"),  # of the events; of other kinds: the workflow whose runs end, the path of a webhook
+    _text("kind", default="event"),  # event, run or webhook
     _key("event_triggers", "tenant", "workflow_name", "position"),
 )
 sa.Index("event_triggers_by_type", event_triggers.c.tenant, event_triggers.c.type)
+sa.Index(
+    "webhooks_by_path",
+    event_triggers.c.tenant,
+    event_triggers.c.type,
+    unique=True,
+    postgresql_where=sa.text("kind = 'webhook'"),
+)
 
 sa.Sequence("signals_place", metadata=metadata)
 

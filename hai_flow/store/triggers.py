@@ -1,4 +1,4 @@
-"""What starts runs by itself: schedules and their firings, and which workflow wants which events.
+"""What starts runs by itself: schedules and their firings, and which workflow wants which events and ends of runs.
 
 Rows follow the latest version of each workflow and are written when it is published. A schedule is looked at by one
 process at a time: a statement takes the row and moves its `wake_at` into the future, so that others pass it by until
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
 
 Overlap: TypeAlias = Literal["queue", "skip", "cancel_running"]
+TriggerKind: TypeAlias = Literal["event", "run", "webhook"]
 Outcome: TypeAlias = Literal["started", "skipped", "refused"]
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -59,12 +60,16 @@ class ScheduleRow:
 
 @dataclass(frozen=True, slots=True)
 class EventTriggerRow:
+    """The `position`-th trigger of a workflow, of the version `workflow`. `type` is that of the events that it wants;
+    of the kind `run` it is the workflow of whose runs it wants the ends, of the kind `webhook` a path."""
+
     tenant: UUID
     workflow_name: str
     position: int
     workflow: bytes
     dev: bool
     type: str
+    kind: TriggerKind = "event"
 
 
 _COLUMNS: Final = (
@@ -127,19 +132,31 @@ async def replace_triggers(
         "DELETE FROM event_triggers WHERE tenant = $1 AND workflow_name = $2", tenant, workflow_name
     )
     await connection.executemany(
-        "INSERT INTO event_triggers (tenant, workflow_name, position, workflow, dev, type) "
-        "VALUES ($1, $2, $3, $4, $5, $6)",
-        [(row.tenant, row.workflow_name, row.position, row.workflow, row.dev, row.type) for row in events],
+        "INSERT INTO event_triggers (tenant, workflow_name, position, workflow, dev, type, kind) "
+        "VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        [(row.tenant, row.workflow_name, row.position, row.workflow, row.dev, row.type, row.kind) for row in events],
     )
 
 
-async def event_triggers_of(pool: Pool, tenant: UUID, type: str) -> list[EventTriggerRow]:
-    """Which latest versions want events of this type."""
-    query = """
-    SELECT tenant, workflow_name, position, workflow, dev, type FROM event_triggers WHERE tenant = $1 AND type = $2
-    ORDER BY workflow_name, position
-    """
-    return [EventTriggerRow(*row) for row in await pool.fetch(query, tenant, type)]
+_OF_EVENTS: Final = "SELECT tenant, workflow_name, position, workflow, dev, type, kind FROM event_triggers"
+
+
+async def event_triggers_of(pool: Pool, tenant: UUID, type: str, kind: TriggerKind = "event") -> list[EventTriggerRow]:
+    """Which latest versions want events of this type, or what else `kind` says."""
+    query = f"{_OF_EVENTS} WHERE tenant = $1 AND type = $2 AND kind = $3 ORDER BY workflow_name, position"
+    return [EventTriggerRow(*row) for row in await pool.fetch(query, tenant, type, kind)]
+
+
+async def run_triggers(pool: Pool, tenant: UUID) -> list[EventTriggerRow]:
+    """All that the ends of runs start."""
+    query = f"{_OF_EVENTS} WHERE tenant = $1 AND kind = 'run' ORDER BY workflow_name, position"
+    return [EventTriggerRow(*row) for row in await pool.fetch(query, tenant)]
+
+
+async def watched_workflows(pool: Pool) -> frozenset[tuple[UUID, str]]:
+    """Of which workflows, of any tenant, somebody wants the ends of runs."""
+    query = "SELECT DISTINCT tenant, type FROM event_triggers WHERE kind = 'run'"
+    return frozenset((row[0], row[1]) for row in await pool.fetch(query))
 
 
 # --- firing -------------------------------------------------------------------------------------------------------

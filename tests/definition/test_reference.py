@@ -23,6 +23,7 @@ SAME: dict[str, tuple[type[BaseModel], ...]] = {
     "tool": (model.PythonToolShape, model.McpToolShape, model.HttpToolShape, model.FrontendToolShape),
     "frontend": (model.FrontendShape,),
     "event_trigger": (model.EventTriggerShape,),
+    "run_trigger": (model.RunTriggerShape,),
     "schedule_trigger": (model.ScheduleTriggerShape,),
     "defaults": (model.DefaultsShape,),
     "limits": (model.LimitsShape,),

@@ -853,8 +853,8 @@ triggers.bug(
 triggers.bug(
     "an event starts what wants other events",
     (
-        "FROM event_triggers WHERE tenant = $1 AND type = $2\n",
-        "FROM event_triggers WHERE tenant = $1 AND $2::text IS NOT NULL\n",
+        "WHERE tenant = $1 AND type = $2 AND kind = $3",
+        "WHERE tenant = $1 AND $2::text IS NOT NULL AND kind = $3",
     ),
     by=f"{_OF_TRIGGERS}::test_an_event_starts_each_workflow_that_wants_it_with_the_input_that_it_says",
 )

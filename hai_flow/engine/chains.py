@@ -1,0 +1,85 @@
+"""What the end of a run starts: `run` triggers of other workflows.
+
+Whether anybody wants to hear of an end, the engine does not know; whoever commits it does, and adds this message to the
+commit. So each end is told at least once, under an id of its own, of which the id of what it starts is made.
+
+A run knows how many such ends stand in a row before it (`Origin.depth`), and nothing is started behind `CHAIN_MAX` of
+them: a circle that nobody could see when it was published comes to rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from hai_flow import values
+from hai_flow.engine.draft import Decision, Message
+from hai_flow.engine.events import Origin, RunFailed, RunFinished, RunStopped
+from hai_flow.engine.signals import event_value
+from hai_flow.engine.state import RunState
+
+Json: TypeAlias = Any
+
+ENDED: Final = "run_ended"
+CHAIN_MAX: Final = 16
+_ENDS: Final = (RunFinished, RunFailed, RunStopped)
+
+
+class End(msgspec.Struct, frozen=True):
+    """How a run has ended, as it is told. `depth` is that of its `origin`."""
+
+    run_id: str
+    thread_id: str
+    workflow: str
+    version: int
+    status: str
+    input: Json
+    output: Json
+    error: Json
+    requester: str
+    at: int
+    depth: int = 0
+
+    @property
+    def origin(self) -> Origin:
+        """The origin of what this end starts."""
+        return Origin(self.run_id, depth=self.depth + 1)
+
+    @property
+    def event(self) -> dict[str, Json]:
+        """What the expressions of a trigger see as `event`."""
+        said = msgspec.to_builtins(self)
+        at, _ = said.pop("at"), said.pop("depth")
+        return event_value(self.run_id, f"run.{self.status}", said, at)
+
+
+def has_ended(decision: Decision) -> bool:
+    """Whether the run ends by this decision: also one that had ended, and was retried in vain."""
+    return decision.state.ended and any(isinstance(event, _ENDS) for event in decision.events)
+
+
+def told(state: RunState) -> Message:
+    """What a run that has just ended says of it."""
+    end = End(
+        run_id=state.run_id,
+        thread_id=state.thread_id,
+        workflow=state.workflow,
+        version=state.version,
+        status=state.status,
+        input=state.input,
+        output=state.output,
+        error=_error(state),
+        requester=state.requester,
+        at=state.at if state.ended_at is None else state.ended_at,
+        depth=0 if state.origin is None else state.origin.depth,
+    )
+    return Message(ENDED, state.run_id, msgspec.to_builtins(end))
+
+
+def _error(state: RunState) -> Json:
+    """As expressions see it."""
+    if state.error is None:
+        return None
+    shown: Json = msgspec.to_builtins(state.error)
+    return {**shown, "at": values.rfc3339(state.error.at)}

@@ -1,0 +1,73 @@
+"""Workflows whose runs would start each other for ever, as far as that can be seen when one of them is published."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeAlias
+from uuid import UUID
+
+from hai_flow.definition.document import parse
+from hai_flow.definition.plan import Plan, RunTrigger
+from hai_flow.errors import Finding, Rejected
+from hai_flow.store import triggers
+
+if TYPE_CHECKING:
+    from hai_flow.runtime.catalog import Catalog
+
+
+_Place: TypeAlias = tuple[str, "Plan | None", bool, tuple[str, ...]]
+"""A workflow on the way, its plan, whether some end was passed, and the way in words."""
+
+
+async def endless(catalog: Catalog, tenant: UUID, plan: Plan, file: str) -> list[Finding]:
+    """A finding if a run of the plan would lead to another one by way of some run's end, over workflows that are
+    published. Whether their conditions ever end that, nobody can say; so it is refused."""
+    circle = await _circle(catalog, tenant, plan)
+    if not circle:
+        return []
+    position = next((n for n, each in enumerate(plan.triggers) if isinstance(each, RunTrigger)), None)
+    at = ("name",) if position is None else ("triggers", position)
+    line, column = parse(plan.source, file).position(at)
+    message = f"runs would start each other for ever: {', '.join(circle)}; take one of these out"
+    return [Finding(file, line, column, "error", "trigger.circle", message)]
+
+
+async def _circle(catalog: Catalog, tenant: UUID, plan: Plan) -> tuple[str, ...]:
+    """The way from the workflow to itself, on which some run's end starts another one; () if there is none."""
+    watchers = await _watchers(catalog, tenant, plan)
+    if not watchers:
+        return ()
+    left: deque[_Place] = deque([(plan.name, plan, False, ())])
+    seen = {(plan.name, False)}
+    while left:
+        name, known, over_an_end, way = left.popleft()
+        following = [(each, True, f"the end of {name} starts {each}") for each in watchers.get(name, ())]
+        if known is not None:
+            for run in catalog.runs_of(known):
+                following.append((run.workflow, over_an_end, f"{name} runs {run.workflow}"))
+        for each, ended, words in following:
+            reached = over_an_end or ended
+            if each == plan.name and reached:
+                return (*way, words)
+            if (each, reached) not in seen:
+                seen.add((each, reached))
+                left.append((each, await _plan_of(catalog, tenant, each), reached, (*way, words)))
+    return ()
+
+
+async def _plan_of(catalog: Catalog, tenant: UUID, name: str) -> Plan | None:
+    with suppress(Rejected):
+        return (await catalog.resolve(tenant, name))[1]
+    return None
+
+
+async def _watchers(catalog: Catalog, tenant: UUID, plan: Plan) -> dict[str, list[str]]:
+    """Which workflows the end of a run of each workflow starts, once the plan counts."""
+    rows = await triggers.run_triggers(catalog.database.api, tenant)
+    found = [(row.type, row.workflow_name) for row in rows if row.workflow_name != plan.name]
+    found += [(each.workflow, plan.name) for each in plan.triggers if isinstance(each, RunTrigger)]
+    watchers: dict[str, list[str]] = {}
+    for watched, name in found:
+        watchers.setdefault(watched, []).append(name)
+    return watchers
