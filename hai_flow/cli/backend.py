@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import UUID
 
 from hai_flow.cli.client import Server
+from hai_flow.cli.terminal import Problem
 
 if TYPE_CHECKING:
     from hai_flow.runtime import Runtime
@@ -41,8 +42,23 @@ class Remote:
         self._server = server
 
     async def publish(self, source: bytes, file: str) -> str:
-        stored = await self._server.post("/v1/workflows", content=source, dev="true")
+        stored = await self._stored(source, file) or await self._server.post(
+            "/v1/workflows", content=source, dev="true"
+        )
         return f"{stored['name']}@{stored['version']}" + (f"+{stored['sha256'][:8]}" if stored["dev"] else "")
+
+    async def _stored(self, source: bytes, file: str) -> Json:
+        """The server's workflow of these very bytes, if it has it: of the files of its folder `dev` takes more than it
+        takes over the network, such as tools of the project."""
+        from hai_flow.definition.compiler import compile_workflow
+
+        plan = compile_workflow(source, file)
+        try:
+            return await self._server.get(f"/v1/workflows/{plan.name}@{plan.version}+{plan.sha256.hex()[:8]}")
+        except Problem as problem:
+            if problem.body.get("status") != 404:
+                raise
+            return None
 
     async def start(self, workflow: str, input: Json, thread_id: str | None) -> str:
         body = {"workflow": workflow, "input": input}

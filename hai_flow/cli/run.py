@@ -17,7 +17,7 @@ from hai_flow.cli.author import STDIN, print_definition_error, read
 from hai_flow.cli.backend import Backend, Local, Remote
 from hai_flow.cli.client import Server
 from hai_flow.cli.follow import Narrator, question_of
-from hai_flow.cli.operate import ActAsOption
+from hai_flow.cli.operate import ActAsOption, ask
 from hai_flow.cli.processes import DataDirOption
 from hai_flow.cli.terminal import (
     FAILED,
@@ -62,6 +62,9 @@ def run(
         str | None, typer.Option("--server", metavar="URL", help="Let this server perform it, instead of this process.")
     ] = None,
     data_dir: DataDirOption = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Let a server perform it, and return as soon as it is started.")
+    ] = False,
     act_as: ActAsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only how it stands at the end, as JSON.")] = False,
 ) -> None:
@@ -74,6 +77,9 @@ def run(
     schema = _input_schema(source, name)
     input = inputs(schema.raw if isinstance(schema.raw, dict) else {}, given or [], given_json)
     check_input(schema, input)
+    if detach:
+        _detached(name, source, input, thread, server, data_dir, act_as, as_json=as_json)
+        return
     interactive = not as_json and file != STDIN and sys.stdin.isatty() and sys.stdout.isatty()
     conversation = Conversation(
         name, source, input, thread, where=_where(server, data_dir), interactive=interactive, quiet=as_json
@@ -95,6 +101,37 @@ def _converse(conversation: Conversation, server: str | None, data_dir: Path | N
                 return await conversation.hold(Local(runtime, act_as=act_as))
 
         return processes.live(here, interrupted=INTERRUPTED)
+
+
+def _detached(
+    name: str,
+    source: bytes,
+    input: dict[str, Json],
+    thread: str | None,
+    server: str | None,
+    data_dir: Path | None,
+    act_as: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Start the run at a server; print its id, and how to follow and answer it."""
+    if data_dir is not None:
+        raise UsageError("--detach: expected a server that performs the run (--server or HAI_FLOW_URL), no --data-dir.")
+
+    async def work(api: Server) -> tuple[str, Json]:
+        backend = Remote(api)
+        reference = await backend.publish(source, name)
+        return reference, await api.get(f"/v1/runs/{await backend.start(reference, input, thread)}")
+
+    reference, begun = ask(server, as_json, work, act_as=act_as)
+    if as_json:
+        print_json({"run_id": begun["id"], "status": begun["status"], "output": None, "error": None, "pendings": []})
+        return
+    at = "" if server is None else f" --server {shlex.quote(server)}"
+    note(f"{reference} is started. To follow it, and to see and answer what it asks:")
+    note(f"  {program()} events {begun['id']} --follow{at}")
+    note(f"  {program()} pendings{at}")
+    out().print(begun["id"])
 
 
 async def _on_server(conversation: Conversation, url: str, act_as: str | None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from tests.support.commands import SECONDS_MAX, Process, started
+from tests.support.commands import SECONDS_MAX, Process, run, started
 from tests.support.postgres import run_apart
 
 CHILD = (
@@ -53,7 +54,10 @@ class Work:
 
     def finds(self, output: int) -> None:
         """Let a run of `sale` give this output."""
-        begun = httpx2.post(f"{self.url}/v1/runs", json={"workflow": "sale", "input": {}}).json()["id"]
+        self.ends(httpx2.post(f"{self.url}/v1/runs", json={"workflow": "sale", "input": {}}).json()["id"], output)
+
+    def ends(self, begun: str, output: int) -> None:
+        """Wait until a run has finished, with this output."""
         deadline = time.monotonic() + SECONDS_MAX
         while (found := httpx2.get(f"{self.url}/v1/runs/{begun}/snapshot").json())["status"] != "finished":
             assert time.monotonic() < deadline, found
@@ -140,6 +144,29 @@ def test_the_next_attempt_runs_code_that_was_saved_and_a_mistake_in_it_leaves_th
         )
         work.save("till.py", SHOP)
         work.hears("fits what it calls again")
+
+
+def test_a_run_that_is_detached_goes_on_at_the_server_with_the_tools_of_the_project(working: Working) -> None:
+    with working({"workflows/sale.yaml": CALLER, "till.py": SHOP, "lib/prices.py": PRICES}) as work:
+        detached = run("run", "workflows/sale.yaml", "--detach", folder=work.folder, HAI_FLOW_URL=work.url)
+        assert detached.returncode == 0, detached.stderr
+        begun = detached.stdout.removesuffix("\n")
+        assert re.search(
+            rf"sale@1\+[0-9a-f]{{8}} is started\..*\n.* events {begun} --follow\n.* pendings\n", detached.stderr
+        )
+        work.ends(begun, 10)
+        told = run("run", "workflows/sale.yaml", "--detach", "--json", "--server", work.url, folder=work.folder)
+        work.ends(json.loads(told.stdout)["run_id"], 10)
+
+
+def test_what_is_detached_needs_a_server() -> None:
+    flow = "workflows/weather.flow.yaml"
+    alone = run("run", flow, "-i", "city=Rome", "--detach", HAI_FLOW_URL="http://127.0.0.1:9")
+    assert (alone.returncode, alone.stdout) == (4, "")
+    assert "No server answers" in alone.stderr
+    both = run("run", flow, "-i", "city=Rome", "--detach", "--data-dir", "there")
+    assert both.returncode == 2
+    assert "--detach: expected a server" in both.stderr
 
 
 def test_what_lacked_a_module_is_loaded_when_that_is_mended(working: Working) -> None:
