@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Final, TypeAlias
 
 from hai_flow import values
@@ -48,6 +49,9 @@ OLD: Final = "0"
 
 BLOCK: Final = "hai.block"
 """The activity by which a structured output of HAI is shown."""
+
+ON_INTERRUPT: Final = "on_interrupt"
+"""The custom event by which CopilotKit's frontends learned of interrupts before the protocol had them."""
 
 # --- inward -------------------------------------------------------------------------------------------------------
 
@@ -95,6 +99,9 @@ def _commanded(forwarded: dict[str, Json], limits: Limits) -> tuple[ResumeEntry,
     """
     command = forwarded.get("command")
     event = command.get("interruptEvent") if isinstance(command, dict) else None
+    if isinstance(event, str):  # LangGraph's clients know it as text
+        with suppress(values.NotJson):
+            event = values.loads(event)
     if not isinstance(command, dict) or not isinstance(event, dict) or "resume" not in command:
         return ()
     id = event.get("id")
@@ -146,6 +153,8 @@ class AguiEncoder(TurnEncoder):
         if status == "stopped" and self._old:  # it knows no outcome "cancelled": with none, all would look well
             return [*frames, _error(at, reason or "The run was stopped.", "abort")]
         outcome = {"type": "cancelled"} if status == "stopped" else self._interrupts(status)
+        if self._old and outcome is not None:  # frontends of before interrupts wait for this, the others prefer those
+            frames += [_custom(ON_INTERRUPT, each, at) for each in outcome["interrupts"]]
         ids = {"threadId": self.state.thread_id, "runId": run_id}
         return [*frames, _frame("RUN_FINISHED", at, terminal=True, **ids, outcome=outcome)]
 

@@ -5,12 +5,14 @@ Each test does what the page does: what it posts, which tools it has, what it re
 
 from __future__ import annotations
 
+import json
+
 import httpx2
 import pytest
 
-from tests.clients.ag_ui import VERSIONS, WITH_INTERRUPTS, Seen, tool, user
+from tests.clients.ag_ui import VERSIONS, WITH_INTERRUPTS, Seen, resolved, tool, user
 from tests.clients.conftest import NewAgent
-from tests.clients.runs import log_of, performed, run_of, runs_of
+from tests.clients.runs import decisions, log_of, performed, run_of, runs_of
 
 pytestmark = pytest.mark.timeout(600)  # the first test waits for the packages
 
@@ -117,3 +119,50 @@ def test_the_client_foresees_the_state_while_the_document_grows(agent: NewAgent,
     assert len(foreseen) > 4
     assert all(STORY.startswith(document) for document in foreseen)
     assert foreseen[-1] == STORY
+
+
+# --- interrupt ----------------------------------------------------------------------------------------------------
+
+TEN = {"chosen_time": "2027-03-03T10:00:00.000Z", "chosen_label": "Wed, Mar 3, 10:00 AM"}
+
+
+@with_state
+def test_a_time_is_picked_at_an_interrupt(agent: NewAgent, version: str) -> None:
+    page = agent(version, "interrupt")
+    asked = page.run(user("Schedule a 1:1 with Alice."))
+    ended(asked)
+    assert "Schedule a 1:1 with Alice." in asked.interrupts[0]["message"]
+    told = [event for event in asked.all("CUSTOM") if event["name"] == "on_interrupt"]
+    assert [event["value"] for event in told] == ([] if version == "1.0.0" else asked.interrupts)
+    picked = page.run(resume=[resolved(asked.interrupts[0]["id"], TEN)])
+    ended(picked)
+    assert picked.said == ["Booked: Wed, Mar 3, 10:00 AM."]
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+@pytest.mark.parametrize("version", ["0.0.48", "0.0.42"])
+def test_a_page_that_knows_no_interrupts_is_told_of_one_and_answers_by_a_command(
+    agent: NewAgent, version: str, as_text: bool
+) -> None:
+    page = agent(version, "interrupt")
+    asked = page.run(user("Schedule a 1:1 with Alice."))
+    ended(asked)
+    (told,) = [event["value"] for event in asked.all("CUSTOM") if event["name"] == "on_interrupt"]
+    assert told["responseSchema"]["properties"]["chosen_time"] == {"type": "string", "format": "date-time"}
+    command = {"resume": {"cancelled": True}, "interruptEvent": json.dumps(told) if as_text else told}
+    answered = page.run(forwardedProps={"command": command})
+    ended(answered)
+    assert answered.said == ["Nothing is booked."]
+
+
+@pytest.mark.parametrize("version", ["0.0.48", "0.0.42"])
+def test_what_is_left_open_is_told_again_at_the_end_of_the_run_that_answered_the_rest(
+    agent: NewAgent, http: httpx2.Client, version: str
+) -> None:
+    page = agent(version, "purge_both")
+    told = [e["value"] for e in page.run(user()).all("CUSTOM") if e["name"] == "on_interrupt"]
+    assert len(told) == 2
+    command = {"resume": {"approved": True}, "interruptEvent": told[1]}
+    left = page.reloaded().run(forwardedProps={"command": command})
+    assert [e["value"]["id"] for e in left.all("CUSTOM") if e["name"] == "on_interrupt"] == [told[0]["id"]]
+    assert sorted(decisions(http, page.thread_id)) == ["approve", "open"]

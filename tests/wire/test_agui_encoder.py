@@ -195,8 +195,12 @@ def test_an_approval_is_an_interrupt(version):
             }
         },
     }
-    told = [event["value"] for event in events if event["type"] == "CUSTOM"]
-    assert [(each["id"], each["evidence"]) for each in told] == ([] if version == "1.0" else [(id, {"a": None})])
+    told = {event["name"]: event["value"] for event in events if event["type"] == "CUSTOM"}
+    if version == "1.0":
+        assert told == {}
+    else:
+        assert (told["hai.pending"]["id"], told["hai.pending"]["evidence"]) == (id, {"a": None})
+        assert told["on_interrupt"] == interrupt
     looking_on = encode(story, profile(version=version, may_answer=False))
     (told,) = [event["value"] for event in looking_on if event["type"] == "CUSTOM"]
     assert told.keys().isdisjoint({"evidence", "digest"})
