@@ -8,9 +8,18 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from tests.support.postgres import Server, serve
 from tests.support.skewed import SkewedServer, compiler, skewed_server
+
+# How long an example takes says something about the machine, and nothing about us. In CI the examples are the same each
+# time (hypothesis says so by itself), so that a change which passed does not fail on another's examples.
+settings.register_profile(
+    "suite", settings.get_profile("default"), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+if settings.get_current_profile_name() == "default":
+    settings.load_profile("suite")
 
 # A rich traceback shows the locals of every frame: seconds in which a loop does nothing and its transactions time out.
 structlog.configure(

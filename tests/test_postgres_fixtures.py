@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
 import asyncpg
 import pytest
+
+from tests.support.postgres import Server
 
 
 @pytest.mark.parametrize("attempt", [1, 2])
@@ -21,4 +25,53 @@ async def test_an_empty_database_has_no_tables(empty_database_url: str) -> None:
     try:
         assert await connection.fetchval("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == 0
     finally:
+        await connection.close()
+
+
+async def test_a_database_is_handed_out_again_without_what_a_test_put_there(postgres_server: Server) -> None:
+    seen: list[str] = []
+    async with (
+        AsyncExitStack() as left_open
+    ):  # nobody closes them: the next test has its database to itself all the same
+        for _ in range(2):
+            with postgres_server.database() as dsn:
+                seen.append(dsn)
+                connection = await asyncpg.connect(dsn)
+                left_open.callback(connection.terminate)
+                assert await connection.fetchval("SELECT count(*) FROM blobs") == 0
+                assert not await connection.fetchval("SELECT to_regclass('mine') IS NOT NULL")
+                await connection.execute("INSERT INTO blobs (tenant, sha256, body) VALUES (gen_random_uuid(), '', '')")
+                await connection.execute("CREATE TABLE mine (n int)")
+                seen.append(
+                    str(await connection.fetchval("SELECT oid FROM pg_database WHERE datname = current_database()"))
+                )
+    assert seen[0] != seen[2], "who still has the name of the first comes back to nothing"
+    assert seen[1] == seen[3], "it is the same database"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DROP INDEX runs_by_workflow",
+        "ALTER TABLE blobs ALTER COLUMN body DROP NOT NULL",
+        "ALTER TABLE log SET (fillfactor = 50)",
+        "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        "UPDATE alembic_version SET version_num = '0001'",
+        "ANALYZE runs; INSERT INTO blobs VALUES (gen_random_uuid(), '', ''); ANALYZE blobs",
+        "GRANT SELECT ON runs TO public",
+        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET work_mem = 64', current_database()); END $$",
+    ],
+)
+async def test_a_database_in_which_more_than_rows_has_changed_is_not_handed_out_again(
+    postgres_server: Server, change: str
+) -> None:
+    with postgres_server.database() as dsn:
+        connection = await asyncpg.connect(dsn)
+        oid = await connection.fetchval("SELECT oid FROM pg_database WHERE datname = current_database()")
+        await connection.execute(change)
+        await connection.close()
+    with postgres_server.database() as dsn:
+        connection = await asyncpg.connect(dsn)
+        assert await connection.fetchval("SELECT oid FROM pg_database WHERE datname = current_database()") != oid
+        assert await connection.fetchval("SELECT count(*) FROM pg_database WHERE oid = $1", oid) == 0
         await connection.close()
