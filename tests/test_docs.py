@@ -1,4 +1,4 @@
-"""What the documents say is true: their examples compile, their links lead somewhere, generated pages are current."""
+"""What the documents say is true: their examples compile, generated pages are current."""
 
 from __future__ import annotations
 
@@ -13,14 +13,6 @@ from hai_flow.cli import app
 from hai_flow.definition.compiler import check_workflow
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_to_a_file_leads_to_one(page: Path) -> None:
-    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())
-    missing = [each for each in targets if "://" not in each and not (page.parent / each).exists()]
-    assert missing == []
 
 
 def test_the_workflows_in_the_readme_compile() -> None:

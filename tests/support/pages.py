@@ -1,4 +1,4 @@
-"""Documents as what they show: their blocks of code, each with its language, its title and the text behind it."""
+"""Documents as what they show: their blocks of code, their headings as anchors, their links."""
 
 from __future__ import annotations
 
@@ -23,3 +23,23 @@ def blocks(document: str) -> list[Block]:
     found = list(_BLOCK.finditer(document))
     ends = [match.start() for match in found[1:]] + [len(document)]
     return [Block(m[1], m[2], m[3], document[m.end() : end]) for m, end in zip(found, ends, strict=True)]
+
+
+def prose(document: str) -> str:
+    """The document without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", document, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(document: str) -> list[str]:
+    """The anchors of the headings, as code hosts and the site make them."""
+    found: list[str] = []
+    for heading in re.findall(r"^#{1,6} (.+)$", prose(document), re.MULTILINE):
+        words = re.sub(r"[^\w\s-]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)).strip().lower()
+        found.append(re.sub(r"\s", "-", words))
+    return found
+
+
+def links(document: str) -> list[str]:
+    """Where the links and pictures of the document lead."""
+    text = re.sub(r"`[^`\n]*`", "", prose(document))
+    return re.findall(r"\]\(([^()\s]+)\)", text)

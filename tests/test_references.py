@@ -1,0 +1,90 @@
+"""Whatever refers to a document refers to one that is there, at a heading that is there: links and comments alike."""
+
+from __future__ import annotations
+
+import functools
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import ROOT
+from tests.support.pages import anchors, links
+
+# Written by programs, or by others.
+FOREIGN = ("requirements.lock", "package-lock.json", "/recordings/", "tests/clients/flows/", "bench/latest")
+REFERENCE = re.compile(r"\bdocs/(decisions/\d{4}(?![\w-])|[\w/-]+\.md(?:#[\w-]+)?)")
+
+
+@functools.cache
+def texts() -> dict[str, str]:
+    """The project's own files, by their paths."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    found: dict[str, str] = {}
+    for name in filter(None, listed.decode().split("\0")):
+        path = ROOT / name
+        if path.is_file() and not any(each in f"/{name}" for each in FOREIGN):
+            try:
+                found[name] = path.read_text()
+            except UnicodeDecodeError:
+                continue
+    return found
+
+
+@functools.cache
+def anchors_of(path: Path) -> list[str]:
+    return anchors(path.read_text())
+
+
+PAGES = sorted(name for name in texts() if name.endswith(".md"))
+DOCUMENTS = sorted(path for path in (ROOT / "docs").rglob("*.md"))
+
+
+def fault_of(target: str, folder: Path, page: Path | None = None) -> str | None:
+    """What is wrong with a reference, None if it leads somewhere."""
+    name, _, anchor = target.partition("#")
+    place = (folder / name).resolve() if name else page
+    if place is None or not place.exists():
+        return f"{target}: no such file"
+    if anchor and anchor not in anchors_of(place):
+        return f"{target}: no such heading; there are {', '.join(anchors_of(place))}"
+    return None
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_link_leads_somewhere(name: str) -> None:
+    page = ROOT / name
+    local = [each for each in links(texts()[name]) if "://" not in each and not each.startswith("mailto:")]
+    assert list(filter(None, (fault_of(each, page.parent, page) for each in local))) == []
+
+
+def test_every_document_that_is_named_is_there() -> None:
+    faults: list[str] = []
+    for name, text in texts().items():
+        for target in REFERENCE.findall(re.sub(r"\n[#\s*/]*", " ", text) if name.endswith(".py") else text):
+            if target.startswith("decisions/") and not target.endswith(".md") and "#" not in target:
+                found = list((ROOT / "docs").glob(f"{target}-*.md"))
+                fault = None if found else "no such decision"
+            else:
+                fault = fault_of(target, ROOT / "docs")
+            if fault and not name.startswith("tests/test_references"):
+                faults.append(f"{name}: {fault}")
+    assert faults == []
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_headings_of_a_page_are_told_apart(page: Path) -> None:
+    found = anchors_of(page)
+    assert [each for each in found if found.count(each) > 1 or "--" in each] == []
+
+
+def test_every_document_is_linked_from_another() -> None:
+    linked = {
+        (ROOT / name).parent.joinpath(target.partition("#")[0]).resolve()
+        for name in PAGES
+        for target in links(texts()[name])
+        if "://" not in target
+    }
+    alone = [path for path in DOCUMENTS if path not in linked and path.parent.name != "decisions"]
+    assert [str(path.relative_to(ROOT)) for path in alone] == []
