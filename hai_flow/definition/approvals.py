@@ -127,17 +127,21 @@ class Approvals(Pieces):
         )
 
     def notify(self, fields: Mapping[str, Json], at: Path, names: Names) -> tuple[plan.Template, ...]:
-        """The texts of `notify`."""
-        for index, text in enumerate(fields.get("notify", ())):
-            if "${{" not in text and not _CHANNEL.fullmatch(text):
-                message = (
-                    f"expected a channel, or channel:whom, such as `email` or `slack:#finance`, found `{shorten(text)}`"
-                )
-                self.reader.warning((*at, "notify", index), "notify.channel", message)
-        return tuple(
-            self.template(text, (*at, "notify", index), names, text=True)
-            for index, text in enumerate(fields.get("notify", ()))
-        )
+        """The texts of `notify`. Nothing sends to them yet: who writes them must not wait for that."""
+        texts = fields.get("notify", ())
+        strange = [index for index, text in enumerate(texts) if "${{" not in text and not _CHANNEL.fullmatch(text)]
+        for index in strange:
+            found = shorten(texts[index])
+            message = f"expected a channel, or channel:whom, such as `email` or `slack:#finance`, found `{found}`"
+            self.reader.warning((*at, "notify", index), "notify.channel", message)
+        if texts and not strange:
+            message = (
+                "nothing is sent to these yet. They stand in the run's log, in the events `pending_opened` (`policy`), "
+                "`pending_reminded` and `pending_escalated`: a program of yours that follows it can tell them, and "
+                "/v1/pendings lists what is open"
+            )
+            self.reader.warning((*at, "notify"), "notify.unsent", message, key=True)
+        return tuple(self.template(text, (*at, "notify", index), names, text=True) for index, text in enumerate(texts))
 
     def _remind(self, fields: Mapping[str, Json], at: Path, names: Names) -> tuple[plan.Duration, ...]:
         found = (

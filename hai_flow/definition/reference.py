@@ -131,9 +131,17 @@ def _stages(words: Type, stage: str) -> Type:
 _DEADLINE: Final = Key("deadline", DURATION, "how long people have, in wall-clock time, also while the run is paused",
                        default="7d", example="2d")  # fmt: skip
 _NOTIFY: Final = Key(
-    "notify", _list(TEXT), "whom to tell: a channel, or `channel:whom`", example="[slack:#finance, email]"
+    "notify",
+    _list(TEXT),
+    "whom to tell: a channel, or `channel:whom`; nothing is sent yet, they stand in the log's events",
+    example="[slack:#finance, email]",
 )
-_REMIND: Final = Key("remind", _list(DURATION), "remind so long after (each) opening", example="[4h, 1d]")
+_REMIND: Final = Key(
+    "remind",
+    _list(DURATION),
+    "remind so long after (each) opening, by an event that nothing sends yet",
+    example="[4h, 1d]",
+)
 _PAUSE_CLOCK: Final = Key("pause_clock", _enum("run", "stop"), "whether the deadline runs on while the run is paused",
                           default="run", example="stop")  # fmt: skip
 _FROM: Final = Key(

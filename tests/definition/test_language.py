@@ -27,8 +27,35 @@ def verb(p: plan.Plan, path: str, kind: type[Any]) -> Any:
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.iterdir()), ids=lambda file: file.name)
-def test_an_example_validates_without_any_finding(file: Path) -> None:
-    assert check_workflow(file.read_bytes(), file.name) == []
+def test_an_example_validates_without_any_finding_but_that_nobody_is_notified_yet(file: Path) -> None:
+    findings = check_workflow(file.read_bytes(), file.name)
+    assert [each for each in findings if each.code != "notify.unsent"] == []
+
+
+NOTIFIED = "{title: a, from: anyone, deadline: 1d, notify: [email]}"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"steps: [{{approve: {NOTIFIED}}}]",
+        f"steps: [{{ask: {NOTIFIED.replace('title', 'form: {properties: {}}, title')}}}]",
+        "steps: [{approve: {title: a, from: anyone, deadline: 1d, on_deadline: [{escalate: "
+        "{from: anyone, deadline: 1d, notify: ['mailto:ann@example.com']}}, reject]}}]",
+        "defaults: {notify: ['${{ input.whom }}']}\ninput: {properties: {whom: {type: string}}}\nsteps: [say: hi]",
+    ],
+    ids=["approve", "ask", "escalate", "defaults"],
+)
+def test_who_is_to_be_notified_is_not_and_a_finding_says_so(source: str) -> None:
+    findings = check_workflow(f"hai: flow/v1\nname: a\nversion: 1\n{source}\n".encode())
+    assert [(each.code, each.severity) for each in findings if each.code.startswith("notify")] == [
+        ("notify.unsent", "warning")
+    ]
+
+
+def test_a_reminder_alone_promises_nobody_anything() -> None:
+    source = f"steps: [{{approve: {NOTIFIED.replace('notify: [email]', 'remind: [4h]')}}}]"
+    assert check_workflow(f"hai: flow/v1\nname: a\nversion: 1\n{source}\n".encode()) == []
 
 
 # -- blocks --------------------------------------------------------------------------------------------------------
