@@ -21,7 +21,7 @@ from pydantic import Field
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute, limits_of
 from hai_flow.api.conversation import Conversation
 from hai_flow.api.deps import Access, CurrentAccess
-from hai_flow.api.following import earlier_entries
+from hai_flow.api.following import earlier_entries, read_by
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.engine.events import UserMessage
 from hai_flow.engine.ids import run_of_pending
@@ -275,13 +275,15 @@ class _Connection:
         """Send what the session is now, as its run `run_id` goes on with it."""
         state = await self.access.state(run_id)
         earlier = await earlier_entries(self.access, session.id, run_id)
-        await self._send(AuiEncoder(aui.profile(), state).preface(None, earlier))
+        reading = read_by(aui.profile(), self.access, state.requester)
+        await self._send(AuiEncoder(reading, state).preface(None, earlier))
         return state
 
     async def _follow(self, start: RunState) -> bool:
         """Send what follows `start`. Whether the run has ended."""
         ended = False
-        rest = self.access.follow(start, AUI, aui.profile())
+        started_by = start.requester or (await self.access.run(UUID(start.run_id))).started_by
+        rest = self.access.follow(start, AUI, read_by(aui.profile(), self.access, started_by))
         async with contextlib.aclosing(rest):
             async for pieces in rest:
                 frames = [frame for piece in pieces for frame in piece.frames]

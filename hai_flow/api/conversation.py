@@ -20,7 +20,7 @@ from fastapi.responses import Response
 from hai_flow import values
 from hai_flow.api.bodies import limits_of
 from hai_flow.api.deps import Access, Pieces
-from hai_flow.api.following import earlier_entries, farewell, one, preceded, with_wishes
+from hai_flow.api.following import earlier_entries, farewell, one, preceded, read_by, with_wishes
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
@@ -476,7 +476,8 @@ class Conversation:
         before = await self.access.state(turn.run_id, turn.first_seq - 1)
         if before.forked and before.forked == turn.n - 1:  # what came before it, its client has under other ids
             return await self._shown(turn.run_id, await self._reached(turn))
-        return self._follow(before)
+        started_by = before.requester or (await self.access.run(turn.run_id)).started_by
+        return self._follow(before, started_by=started_by)
 
     async def _reached(self, turn: threads.Turn) -> RunState:
         """The run as the turn has left it; as it is, if no other turn has begun since."""
@@ -512,15 +513,16 @@ class Conversation:
 
         return end
 
-    def _follow(self, start: RunState, *, last: Callable[[Piece], Piece] | None = None) -> Pieces:
-        return self.access.follow(start, self.dialect, self._profile(start), last=last)
+    def _follow(
+        self, start: RunState, *, last: Callable[[Piece], Piece] | None = None, started_by: str | None = None
+    ) -> Pieces:
+        return self.access.follow(start, self.dialect, self._profile(start, started_by), last=last)
 
-    def _profile(self, state: RunState) -> Profile:
-        """Who reads is named where that is not who started the run: they are asked other things."""
-        who = self.access.principal.who
-        own = not state.requester or state.requester in (who.id, who.on_behalf_of)
-        profile = msgspec.structs.replace(self.posted.profile, reader=None if own else who)
-        return with_wishes(profile, self.access.settings)
+    def _profile(self, state: RunState, started_by: str | None = None) -> Profile:
+        """The client's profile; of a run that has no event yet, `started_by` says who starts it: this very client, if
+        nobody else."""
+        starter = state.requester or started_by or self.access.principal.id
+        return with_wishes(read_by(self.posted.profile, self.access, starter), self.access.settings)
 
 
 def _asker(answer: c.PendingAnswer) -> UUID:

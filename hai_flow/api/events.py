@@ -11,7 +11,16 @@ from fastapi.responses import JSONResponse
 
 from hai_flow.api import shapes
 from hai_flow.api.deps import Access, CurrentAccess, Pieces
-from hai_flow.api.following import earlier_entries, farewell, nothing, preceded, profile_of, up_to, with_wishes
+from hai_flow.api.following import (
+    earlier_entries,
+    farewell,
+    nothing,
+    preceded,
+    profile_of,
+    read_by,
+    up_to,
+    with_wishes,
+)
 from hai_flow.api.problems import documented
 from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
@@ -148,7 +157,8 @@ class _Shown:
         return preceded(rest, self._follow(here, profile, head))
 
     def _profile(self, state: RunState) -> Profile:
-        return with_wishes(profile_of(state.turn, self.dialect), self.access.settings)
+        profile = read_by(profile_of(state.turn, self.dialect), self.access, self.row.started_by)
+        return with_wishes(profile, self.access.settings)
 
     async def _reset(self) -> Pieces:
         """What the run is now, for a follower whose place nobody knows any more."""

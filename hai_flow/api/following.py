@@ -81,6 +81,14 @@ def profile_of(turn: TurnState | None, dialect: Dialect) -> Profile:
     )
 
 
+def read_by(profile: Profile, access: Access, started_by: str) -> Profile:
+    """The profile of one who reads a run that `started_by` has started. Who reads is named where that is somebody else:
+    they are asked other things."""
+    who = access.principal.who
+    own = started_by in (who.id, who.on_behalf_of)
+    return msgspec.structs.replace(profile, reader=None if own else who)
+
+
 # What HAI streams do without being asked: a profile does not say it, so that equal streams have equal profiles.
 _UNSPOKEN: Final = {"hai.snapshot": "MESSAGE_SNAPSHOT", "hai.results": "server"}
 

@@ -16,7 +16,7 @@ from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import JSONResponse
 
 from hai_flow.api.deps import Access, CurrentAccess, Pieces, ThreadId
-from hai_flow.api.following import earlier_entries
+from hai_flow.api.following import earlier_entries, read_by
 from hai_flow.api.problems import documented
 from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
@@ -25,6 +25,7 @@ from hai_flow.runtime.fanout import Piece, numbered, unnumbered
 from hai_flow.store import runs, threads
 from hai_flow.store.threads import Place
 from hai_flow.wire import sse
+from hai_flow.wire.dialect import Profile
 from hai_flow.wire.social import SOCIAL, SocialEncoder, profile
 
 router = APIRouter(prefix="/api/v1/agent/runs", tags=["dialects"])
@@ -81,7 +82,8 @@ async def get_thread_history(thread_id: ThreadId, access: CurrentAccess) -> Resp
         state = await access.state(last.id)
         earlier = await earlier_entries(access, thread_id, last.id)
         cursor = str(sse.Cursor(str(last.id), SOCIAL.encoding, state.seq, sse.LAST_FRAME))
-    shown = SocialEncoder(profile(), state).history(earlier)
+    reading = profile() if last is None else read_by(profile(), access, last.started_by)
+    shown = SocialEncoder(reading, state).history(earlier)
     return JSONResponse({**shown, "cursor": cursor})
 
 
@@ -138,11 +140,14 @@ class _Thread:
         here = await self.access.state(row.id, place.seq)
         stored = (await runs.read_log(self.access.pool, row.id, place.seq - 1, 1))[0]
         event = e.decode_events(stored.events)[place.seq - stored.first_seq]
-        frames = SocialEncoder(profile(), before).encode(event)
+        frames = SocialEncoder(self._profile(row), before).encode(event)
         whole = numbered(SOCIAL, frames, place.seq, row.id)
         shown = numbered(SOCIAL, frames[: place.frame + 1], place.seq, row.id)
         rest = Piece(place.seq, frames[place.frame + 1 :], whole.data[len(shown.data) :])
         return self._from(here, rest)
+
+    def _profile(self, run: runs.RunSummary) -> Profile:
+        return read_by(profile(), self.access, run.started_by)
 
     async def _reset(self) -> Pieces:
         """What the thread is now, for a follower whose place nobody knows any more: a MESSAGES_SNAPSHOT says so."""
@@ -154,7 +159,8 @@ class _Thread:
         """What the thread is now, as its run `run_id` goes on with it."""
         state = await self.access.state(run_id)
         earlier = await earlier_entries(self.access, self.thread_id, run_id)
-        return state, unnumbered(SOCIAL, SocialEncoder(profile(), state).preface(None, earlier))
+        reading = read_by(profile(), self.access, state.requester)
+        return state, unnumbered(SOCIAL, SocialEncoder(reading, state).preface(None, earlier))
 
     async def _from(self, start: RunState | None, first: Piece | None = None) -> Pieces:
         """`first`, then what follows `start`, in its run and in those that come after it; None: from the next run."""
@@ -164,7 +170,8 @@ class _Thread:
         while not self._closing.is_set():
             if start is not None:
                 run_id, seq = UUID(start.run_id), start.seq
-                rest = self.access.follow(start, SOCIAL, profile())
+                reading = self._profile(await self.access.run(run_id))
+                rest = self.access.follow(start, SOCIAL, reading)
                 async with contextlib.aclosing(rest):
                     async for pieces in rest:
                         seq = pieces[-1].seq or seq

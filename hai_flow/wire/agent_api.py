@@ -27,7 +27,7 @@ from hai_flow.engine.state import MessageState, PendingState, ToolCallState
 from hai_flow.errors import Rejected
 from hai_flow.wire import agent_input
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Limits, Posted, Profile, ToolMessage, dump
-from hai_flow.wire.transcript import CONFIRM, answer_of, question_args, result_id, shown_as_call
+from hai_flow.wire.transcript import CONFIRM, answer_of, as_shown, question_args, result_id, shown_as_call
 from hai_flow.wire.turns import TurnEncoder, error_message
 
 Json: TypeAlias = Any
@@ -390,7 +390,7 @@ class AgentApiEncoder(TurnEncoder):
     def _asked(self, response: ResponseBuilder, opened: e.PendingOpened) -> list[Object]:
         """A form is a call of `requestInput`, a decision is a request for approval; or a call of what the client
         advertised for it."""
-        id, args = f"msg_{opened.id}", question_args(opened)
+        id, args = f"msg_{opened.id}", question_args(as_shown(self.profile, opened))
         if self._is_call(opened):
             data = {"call_id": opened.id, "name": CONFIRM[opened.kind], "arguments": args}
             return _shown(response.create_message_builder(id, "function_call"), data)

@@ -30,6 +30,7 @@ from hai_flow.wire.transcript import (
     CONFIRM,
     Call,
     answer_of,
+    as_shown,
     confirmation,
     history,
     may_be_answered,
@@ -272,7 +273,7 @@ class AguiEncoder(TurnEncoder):
         """The oldest clients ignore interrupts: they, and those who cannot answer, are told."""
         if self._is_interrupt(opened) and not self._old:
             return []
-        return [_custom("hai.pending", told(opened, may_answer=may_be_answered(self.profile, opened)), at)]
+        return [_custom("hai.pending", told(as_shown(self.profile, opened)), at)]
 
     def _gated_call(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         return _whole_call(_gate_call(self.state, opened), opened.tool or opened.path, opened.args or "{}", at)

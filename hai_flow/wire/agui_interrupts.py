@@ -29,12 +29,9 @@ def interrupt(opened: e.PendingOpened, call_id: str | None, *, expires: bool) ->
     return without_none(fields)
 
 
-def told(opened: e.PendingOpened, *, may_answer: bool) -> dict[str, Json]:
-    """The question for those who know no interrupts, or cannot answer it here: the value of CUSTOM `hai.pending`. Who
-    decides sees what is to be judged; the others need not."""
-    withheld = () if may_answer else ("evidence", "digest")
-    shown = {name: value for name, value in _question(opened).items() if name not in withheld}
-    return {"id": opened.id, "kind": opened.kind, **shown}
+def told(opened: e.PendingOpened) -> dict[str, Json]:
+    """The question for those who know no interrupts, or cannot answer it here: the value of CUSTOM `hai.pending`."""
+    return {"id": opened.id, "kind": opened.kind, **_question(opened)}
 
 
 def _question(opened: e.PendingOpened) -> dict[str, Json]:

@@ -21,7 +21,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.children import SILENT_VERBS
 from hai_flow.engine.state import MessageState, PendingState, ToolCallState
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile, dump, without_none
-from hai_flow.wire.transcript import history, object_of
+from hai_flow.wire.transcript import as_shown, history, object_of
 from hai_flow.wire.turns import TurnEncoder, error_message
 
 Json: TypeAlias = Any
@@ -36,7 +36,7 @@ def event(type: str, at: int, id: UUID | str, **fields: Json) -> bytes:
 
 
 def profile() -> Profile:
-    """The only profile of the dialect: who follows a thread may answer what it is asked."""
+    """The profile of this dialect: nothing but who reads makes a difference."""
     return Profile(dialect=AUI.name, version="1")
 
 
@@ -264,6 +264,7 @@ class AuiEncoder(TurnEncoder):
         return self.question(at, opened)
 
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        shown = as_shown(self.profile, opened)
         chosen = opened.options or tuple(_results_of(opened) if opened.kind == "tool" else ())
         options = [{"action": option, "label": option} for option in chosen or _USUAL.get(opened.kind, ())]
         payload = {
@@ -271,7 +272,7 @@ class AuiEncoder(TurnEncoder):
             "session_id": self.state.thread_id,
             "tool": opened.tool,
             "arguments": None if opened.args is None else values.loads(opened.args),
-            "evidence": None if opened.evidence is None else values.loads(opened.evidence),
+            "evidence": None if shown.evidence is None else values.loads(shown.evidence),
             "form": opened.schema,
             "deadline": None if opened.deadline is None else values.rfc3339(opened.deadline),
         }

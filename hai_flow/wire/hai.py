@@ -24,8 +24,8 @@ from hai_flow.wire.framing import MESSAGE_PACK
 from hai_flow.wire.transcript import (
     CONFIRM,
     answer_of,
+    as_shown,
     history,
-    may_be_answered,
     question_args,
     result_id,
     shown_as_call,
@@ -242,7 +242,7 @@ class HaiEncoder(TurnEncoder):
         return [] if shown_as_call(self.profile, opened) else self._told(at, opened)
 
     def _told(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        return [_pending(opened, at, may_answer=may_be_answered(self.profile, opened))]
+        return [_pending(as_shown(self.profile, opened), at)]
 
     # --- the author's own
 
@@ -300,13 +300,9 @@ def _custom(name: str, value: Json, at: int) -> Frame:
     return Frame("CUSTOM", dump({"type": "CUSTOM", "name": name, "value": value, "timestamp": at}))
 
 
-def _pending(opened: e.PendingOpened, at: int, *, may_answer: bool) -> Frame:
-    """A question in our own words: all that a call of the tool for it would say. Who can't answer is not shown what is
-    to be judged, nor what binds an answer to it."""
-    shown = values.loads(question_args(opened))
-    if not may_answer:
-        shown = {name: value for name, value in shown.items() if name not in ("evidence", "digest")}
-    return _custom("hai.pending", {"id": opened.id, "kind": opened.kind, **shown}, at)
+def _pending(opened: e.PendingOpened, at: int) -> Frame:
+    """A question in our own words: all that a call of the tool for it would say."""
+    return _custom("hai.pending", {"id": opened.id, "kind": opened.kind, **values.loads(question_args(opened))}, at)
 
 
 def _message_edge(type: str, message: MessageState, at: int) -> Frame:

@@ -22,7 +22,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.state import MessageState, ToolCallState
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile, dump, without_none
 from hai_flow.wire.framing import NAMED_SSE
-from hai_flow.wire.transcript import history, object_of, question_args, result_id
+from hai_flow.wire.transcript import as_shown, history, object_of, question_args, result_id
 from hai_flow.wire.turns import TurnEncoder, error_message
 
 Json: TypeAlias = Any
@@ -198,7 +198,7 @@ class SocialEncoder(TurnEncoder):
             "answer": "\n".join(filter(None, (opened.title, opened.message))),
             "result_type": "clarification",
             "suggested_actions": list(opened.options),
-            "ui_schema": values.loads(question_args(opened)),
+            "ui_schema": values.loads(question_args(as_shown(self.profile, opened))),
         }
         return [self._message(opened.id, "assistant", said)]
 
@@ -281,7 +281,7 @@ def _fits(name: str, value: Json) -> bool:
 
 
 def profile() -> Profile:
-    """The one profile of this dialect: whoever follows a thread is told the same."""
+    """The profile of this dialect: nothing but who reads makes a difference."""
     return Profile(dialect=SOCIAL.name)
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
+import msgspec
+
 from hai_flow import values
 from hai_flow.engine import events as e
 from hai_flow.engine.ballot import asks
@@ -51,6 +53,14 @@ def may_be_answered(profile: Profile, opened: e.PendingOpened) -> bool:
     return asks(opened.policy, profile.reader)
 
 
+def as_shown(profile: Profile, opened: e.PendingOpened) -> e.PendingOpened:
+    """The question as this client is shown it. Who can't answer it sees that something is asked, but not what is to be
+    judged, nor what binds an answer to it."""
+    if may_be_answered(profile, opened):
+        return opened
+    return msgspec.structs.replace(opened, evidence=None, digest="")
+
+
 def shown_as_call(profile: Profile, opened: e.PendingOpened) -> bool:
     """Whether the client is handed this question as a call: it advertised the tool for it and may answer."""
     return may_be_answered(profile, opened) and CONFIRM.get(opened.kind) in profile.client_tools
@@ -76,7 +86,7 @@ def question_args(opened: e.PendingOpened) -> str:
         "reasons": (opened.policy or {}).get("reasons"),
         "form": opened.schema,
         "deadline": opened.deadline,
-        "digest": opened.digest,
+        "digest": opened.digest or None,
     }
     return values.dumps(without_none(fields)).decode()
 

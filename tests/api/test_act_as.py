@@ -14,7 +14,8 @@ from hai_flow.errors import Rejected
 from hai_flow.settings import Settings
 from tests.api.test_rest import Checked, code, http, start, wait_for_end, wait_for_pendings
 from tests.support.agui_client import AguiClient, resolved
-from tests.support.hai_client import user
+from tests.support.aui_client import AuiClient
+from tests.support.hai_client import unique, user
 from tests.support.server import YAML, ServerProcess
 
 __all__ = ["http"]
@@ -112,3 +113,81 @@ def test_who_may_approve_is_asked_over_agui_though_somebody_else_started_the_run
     assert interrupt["metadata"]["hai"]["evidence"] == {"amount": 7}
     assert boss.post(resume=[resolved(interrupt, {"approved": True})]).one("RUN_FINISHED")
     assert ann.post().interrupts() == []
+
+
+ASKED_ANYHOW = {"user:ann": False, "user:bob": False, "user:eve,role:boss": True}
+"""Who reads: the one who started the run, somebody else, one who may approve; and whether they see the evidence."""
+SECRET = "amount-7319"
+
+
+def shown_to(server: ServerProcess, who: str, thread_id: str, run_id: str, how: str) -> str:
+    """All that is shown to `who` of a run that waits."""
+    headers = {"HAI-Act-As": who}
+    match how:
+        case "hai" | "agui" | "social" | "aui" | "agent-api":
+            path, streamed = f"/v1/runs/{run_id}/events?dialect={how}", {**headers, "Accept": "text/event-stream"}
+            return httpx2.get(server.url + path, headers=streamed, timeout=20).text
+        case "history":
+            return httpx2.get(f"{server.url}/api/v1/agent/runs/{thread_id}/history", headers=headers).text
+        case "stream":
+            path = f"/api/v1/agent/runs/{thread_id}/events"
+            with httpx2.stream("GET", server.url + path, headers=headers, timeout=20) as response:
+                return read_until(response, '"pendings"')
+        case "cursor":
+            path = f"/api/v1/agent/runs/{thread_id}/events?after=00000000-0000-0000-0000-000000000000.social-1.0.0"
+            with httpx2.stream("GET", server.url + path, headers=headers, timeout=20) as response:
+                return read_until(response, '"pendings"')
+        case "socket":
+            client = AuiClient(server.url, headers=headers, session_id=thread_id)
+            client.until("aui_run_finished")
+            return str(client.events)
+        case "post":
+            body = {"threadId": thread_id, "runId": unique("reads"), "messages": [], "tools": []}
+            return httpx2.post(f"{server.url}/awp", json=body, headers=headers, timeout=20).text
+        case _:
+            body = {"input": [], "session_id": thread_id}
+            return httpx2.post(f"{server.url}/process", json=body, headers=headers, timeout=20).text
+
+
+def read_until(response: httpx2.Response, word: str) -> str:
+    """The lines of a stream up to the first with the word."""
+    lines = []
+    for line in response.iter_lines():
+        lines.append(line)
+        if word in line:
+            break
+    return "\n".join(lines)
+
+
+WAYS = ("hai", "agui", "social", "aui", "agent-api", "history", "stream", "cursor", "socket", "post", "process")
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_who_may_approve_is_shown_the_evidence_and_others_that_something_is_asked(
+    server: ServerProcess, http: Checked, how: str
+) -> None:
+    source = ASKS_BOSS.replace("{amount: 7}", f"{{amount: {SECRET}}}").replace("asks_boss", "shows_boss")
+    assert http.post("/v1/workflows", content=source, headers=YAML).status_code in (200, 201)
+    ann = AguiClient(server.url, workflow="shows_boss", headers={"HAI-Act-As": "user:ann"})
+    ann.post(user("go"))
+    (run,) = http.get("/v1/runs", params={"thread_id": ann.thread_id}).json()["items"]
+    for who, sees in ASKED_ANYHOW.items():
+        shown = shown_to(server, who, ann.thread_id, run["id"], how)
+        assert "Go?" in shown, (who, how)
+        if how != "history":  # which has no evidence at all
+            assert (SECRET in shown) is sees, (who, how)
+
+
+def test_who_repeats_anothers_first_post_is_shown_what_they_may_see_themselves(
+    server: ServerProcess, http: Checked
+) -> None:
+    source = ASKS_BOSS.replace("role:boss", "requester").replace("{amount: 7}", f"{{amount: {SECRET}}}")
+    source = source.replace("asks_boss", "asks_requester")
+    assert http.post("/v1/workflows", content=source, headers=YAML).status_code in (200, 201)
+    said = {"id": unique("m"), "role": "user", "content": "go"}
+    body = {"threadId": unique("t"), "runId": unique("r"), "messages": [said], "tools": []}
+    for who, sees in (("user:ann", True), ("user:bob", False), ("user:ann", True)):
+        path = f"{server.url}/workflows/asks_requester/ag-ui"
+        given = {**body, "protocolVersion": "1.0"}
+        shown = httpx2.post(path, json=given, headers={"HAI-Act-As": who}, timeout=20)
+        assert (shown.status_code, SECRET in shown.text, "Go?" in shown.text) == (200, sees, True), who

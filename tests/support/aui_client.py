@@ -24,12 +24,15 @@ def close_all() -> None:
 class AuiClient:
     """One socket. `events` are those that have come; `state` is what they make of the run's state."""
 
-    def __init__(self, url: str, stream_type: str = "interactive", **params: Any) -> None:
+    def __init__(
+        self, url: str, stream_type: str = "interactive", headers: dict[str, str] | None = None, **params: Any
+    ) -> None:
         address = url.replace("http://", "ws://") + f"/api/aui/ws/{stream_type}"
         self.events: list[dict[str, Any]] = []
         self.state: Any = None
         self._stack = ExitStack()
-        self.socket: ClientConnection = self._stack.enter_context(connect(address, open_timeout=10, close_timeout=5))
+        opened = connect(address, open_timeout=10, close_timeout=5, additional_headers=headers)
+        self.socket: ClientConnection = self._stack.enter_context(opened)
         _open.add(self)
         if params:
             self.send(type="params", data=params)
