@@ -39,7 +39,9 @@ class Server:
         self._client: AsyncClient | None = None
 
     async def __aenter__(self) -> Self:
-        from hai_flow.client import AsyncClient, Patience  # it brings HTTP along, which most commands do without
+        from hai_flow.cli.local import LocalClient, is_local
+        from hai_flow.client import AsyncClient, Patience
+        from hai_flow.client.link import Link
 
         patience = Patience(
             repeats=0,
@@ -49,7 +51,9 @@ class Server:
             tell=self._lost,
         )
         try:
-            self._client = AsyncClient(self.url, act_as=self.act_as, patience=patience)
+            link = Link.to(self.url, act_as=None, headers=None, patience=None)
+            kind = LocalClient if is_local(link) else AsyncClient
+            self._client = kind(self.url, act_as=self.act_as, patience=patience)
         except ValueError as error:
             raise UsageError(f"--server: {str(error).removeprefix('url: ')}.") from None
         return self

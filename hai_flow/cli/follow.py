@@ -6,10 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from rich.console import Console
-from rich.text import Text
-
-from hai_flow.cli.terminal import clean, compact, indented
+from hai_flow.cli.console import Console, clean
+from hai_flow.cli.terminal import compact, indented
 
 Json: TypeAlias = Any
 EventJson: TypeAlias = dict[str, Json]
@@ -48,7 +46,7 @@ class Narrator:
     def line(self, text: str, style: str | None = None) -> None:
         """A line of its own: an open message's line is ended first."""
         self.end_line()
-        self._console.print(Text(clean(text)), style=style)
+        self._console.print(clean(text), style=style)
 
     def end_line(self) -> None:
         if self._streaming is not None:
@@ -63,7 +61,7 @@ class Narrator:
             self.end_line()
             self._streaming = message
         style = None if self._kinds.get(message, "text") == "text" else "dim"
-        self._console.print(Text(clean(event["content"])), style=style, end="")
+        self._console.print(clean(event["content"]), style=style, end="")
         self._console.file.flush()
 
     def _message_started(self, event: EventJson) -> None:

@@ -9,16 +9,14 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from hai_flow.cli.answers import fields_of
 from hai_flow.cli.client import Server
+from hai_flow.cli.console import Cell, Styled
 from hai_flow.cli.follow import TRACE, Narrator, question_of
 from hai_flow.cli.terminal import (
     Problem,
     UsageError,
-    clean,
     compact,
     how_to_answer,
     indented,
@@ -104,12 +102,11 @@ def runs(
     if not found:
         say("No runs.")
         return
-    table = table_of("run", "workflow", "status", "created", "ended")
-    for run in found:
-        table.add_row(
-            run["id"], version_of(run), _status(_standing(run)), moment(run["created_at"]), moment(run["ended_at"])
-        )
-    out().print(table)
+    rows = [
+        (run["id"], version_of(run), _status(_standing(run)), moment(run["created_at"]), moment(run["ended_at"]))
+        for run in found
+    ]
+    out().table(rows, heads=("run", "workflow", "status", "created", "ended"))
 
 
 def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
@@ -162,8 +159,7 @@ def _standing(run: Json) -> str:
 
 
 def _show_facts(run: Json, snapshot: Json) -> None:
-    table = Table.grid(padding=(0, 2))
-    facts = {
+    facts: dict[str, Cell] = {
         "run": run["id"],
         "workflow": version_of(run),
         "thread": run["thread_id"],
@@ -179,10 +175,7 @@ def _show_facts(run: Json, snapshot: Json) -> None:
         "output": "" if run["output"] is None else compact(run["output"], 1000),
         "error": _failure(run["error"]) if run["error"] else "",
     }
-    for name, value in facts.items():
-        if value:
-            table.add_row(Text(name, style="dim"), value if isinstance(value, Text) else Text(clean(value)))
-    out().print(table)
+    out().table([(Styled(name, "dim"), value) for name, value in facts.items() if value])
 
 
 def _origin(snapshot: Json) -> str:
@@ -198,11 +191,11 @@ def _origin(snapshot: Json) -> str:
 def _show_steps(steps: dict[str, Json]) -> None:
     if not steps:
         return
-    table = table_of("step", "status", "attempt", "output")
+    rows: list[tuple[Cell, ...]] = []
     for path, step in steps.items():
         result = _failure(step["error"]) if step.get("error") else compact(step["output"]) if step.get("output") else ""
-        table.add_row(Text(clean(path)), _status(step["status"]), str(step["attempt"] or ""), Text(clean(result)))
-    out().print(table)
+        rows.append((path, _status(step["status"]), str(step["attempt"] or ""), result))
+    out().table(rows, heads=("step", "status", "attempt", "output"))
 
 
 def _show_question(pending: Json) -> None:
@@ -285,7 +278,9 @@ def pendings(limit: LimitOption = 50, server: ServerOption = None, as_json: Json
 
 def decide(
     pending: Annotated[str, typer.Argument(metavar="PENDING", help="The pending's id.")],
-    decision: Annotated[str | None, typer.Argument(help="approve, reject, or another of its options.")] = None,
+    decision: Annotated[
+        str | None, typer.Argument(metavar="DECISION", help="approve, reject, or another of its options.")
+    ] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Why; it is recorded.")] = None,
     values: Annotated[str | None, typer.Option("--values", metavar="JSON", help="The form's values.")] = None,
     edits: Annotated[str | None, typer.Option("--edits", metavar="JSON", help="Arguments of a call, changed.")] = None,
@@ -397,15 +392,8 @@ def version_of(run: Json) -> str:
     return f"{run['workflow']}@{version['version']}" + (f"+{version['sha256'][:8]}" if version["dev"] else "")
 
 
-def table_of(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in columns:
-        table.add_column(column, no_wrap=True)
-    return table
-
-
-def _status(status: str) -> Text:
-    return Text(status, style=_STYLES.get(status, ""))
+def _status(status: str) -> Styled:
+    return Styled(status, _STYLES.get(status, ""))
 
 
 def moment(text: str | None) -> str:

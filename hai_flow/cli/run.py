@@ -8,7 +8,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
@@ -33,8 +33,10 @@ from hai_flow.cli.terminal import (
     print_json,
     program,
 )
-from hai_flow.definition.plan import Schema
 from hai_flow.errors import DefinitionError, Rejected
+
+if TYPE_CHECKING:
+    from hai_flow.definition.plan import Schema
 
 Json: TypeAlias = Any
 

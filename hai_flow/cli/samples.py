@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from hai_flow.definition.plan import Schema
+if TYPE_CHECKING:
+    from hai_flow.definition.plan import Schema
 
 Json: TypeAlias = Any
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Annotated, Any, TypeAlias
 
 import typer
-from rich.text import Text
 
 from hai_flow.cli.client import Server
-from hai_flow.cli.operate import JsonOption, ServerOption, ask, moment, table_of
-from hai_flow.cli.terminal import EPILOG, UsageError, clean, out, print_json, say
+from hai_flow.cli.commands import Command, app_of
+from hai_flow.cli.console import Styled
+from hai_flow.cli.operate import JsonOption, ServerOption, ask, moment
+from hai_flow.cli.terminal import EPILOG, UsageError, out, print_json, say
 
 Json: TypeAlias = Any
 
-app = typer.Typer(name="schedules", help="What starts by the clock.", epilog=EPILOG)
+app = app_of(name="schedules", help="What starts by the clock.", epilog=EPILOG)
 
 ScheduleArgument = Annotated[
     str, typer.Argument(metavar="SCHEDULE", help="Its id, the beginning of it, or the workflow's name if it has one.")
@@ -27,7 +28,7 @@ def schedules(context: typer.Context) -> None:
         list_schedules()
 
 
-@app.command("list", epilog=EPILOG)
+@app.command("list", cls=Command, epilog=EPILOG)
 def list_schedules(server: ServerOption = None, as_json: JsonOption = False) -> None:
     """All schedules: when each fires next, and when it last did."""
     found = ask(server, as_json, _all)
@@ -37,14 +38,20 @@ def list_schedules(server: ServerOption = None, as_json: JsonOption = False) -> 
     if not found:
         say("No schedules.")
         return
-    table = table_of("schedule", "workflow", "when", "next", "last")
-    for each in found:
-        upcoming = Text("paused", style="yellow") if each["paused"] else Text(moment(each["next"]))
-        table.add_row(each["id"], each["workflow"], Text(clean(each["explanation"])), upcoming, moment(each["last"]))
-    out().print(table)
+    rows = [
+        (
+            each["id"],
+            each["workflow"],
+            each["explanation"],
+            Styled("paused", "yellow") if each["paused"] else moment(each["next"]),
+            moment(each["last"]),
+        )
+        for each in found
+    ]
+    out().table(rows, heads=("schedule", "workflow", "when", "next", "last"))
 
 
-@app.command(epilog=EPILOG)
+@app.command(cls=Command, epilog=EPILOG)
 def pause(schedule: ScheduleArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
     """Let it fire no more until it is resumed."""
     done = _control(schedule, "pause", server, as_json)
@@ -52,7 +59,7 @@ def pause(schedule: ScheduleArgument, server: ServerOption = None, as_json: Json
         say(f"{done['workflow']} is not started by this schedule until you resume it.", "green")
 
 
-@app.command(epilog=EPILOG)
+@app.command(cls=Command, epilog=EPILOG)
 def resume(schedule: ScheduleArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
     """Let it fire again, from its next time on."""
     done = _control(schedule, "resume", server, as_json)
@@ -60,7 +67,7 @@ def resume(schedule: ScheduleArgument, server: ServerOption = None, as_json: Jso
         say(f"{done['workflow']} starts next at {moment(done['next'])}.", "green")
 
 
-@app.command("run", epilog=EPILOG)
+@app.command("run", cls=Command, epilog=EPILOG)
 def run_now(schedule: ScheduleArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
     """Start its run once, now, also while it is paused."""
     run = _control(schedule, "run", server, as_json)

@@ -9,12 +9,9 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, TextIO, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from rich.cells import cell_len
-from rich.console import Console
-from rich.text import Text
-
+from hai_flow.cli.console import Console, cells, clean
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected
 from hai_flow.settings import SettingsError
 
@@ -27,8 +24,6 @@ WAITS: Final = 3
 UNREACHABLE: Final = 4
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
-
-PIPE_WIDTH: Final = 10_000
 
 EPILOG: Final = (
     "Exit codes: 0 done; 1 refused, failed or findings; 2 wrong usage or settings; 3 the run waits for a person; "
@@ -58,41 +53,28 @@ class UsageError(HaiFlowError):
 
 def out() -> Console:
     """Standard output. Made when it is used: tests and pipes replace the stream."""
-    return _console(sys.stdout)
+    return Console(sys.stdout)
 
 
 def err() -> Console:
     """Standard error: progress and complaints, so that what a command prints stays usable in a pipe."""
-    return _console(sys.stderr)
-
-
-def _console(stream: TextIO) -> Console:
-    width = None if stream.isatty() else PIPE_WIDTH  # a pipe has no width: nothing is cut
-    return Console(file=stream, width=width, highlight=False, soft_wrap=True, markup=False, emoji=False)
+    return Console(sys.stderr)
 
 
 def say(text: str, style: str | None = None) -> None:
     """One line for the person at the terminal. It is visible at once, also in a pipe."""
-    out().print(Text(clean(text)), style=style)
+    out().print(clean(text), style=style)
     sys.stdout.flush()
 
 
 def note(text: str) -> None:
     """One line of progress, beside the output."""
-    err().print(Text(clean(text)), style="dim")
+    err().print(clean(text), style="dim")
 
 
 def print_json(value: Json) -> None:
     """`value` for programs: one JSON document, not coloured and not wrapped."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
-
-
-_VISIBLE: Final = {code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
-
-
-def clean(text: str) -> str:
-    """`text` without control characters: what a workflow or a person wrote must not steer the terminal."""
-    return text.translate(_VISIBLE)
 
 
 def compact(value: Json, length: int = 160) -> str:
@@ -122,16 +104,16 @@ def explain(error: HaiFlowError) -> None:
     elif isinstance(error, Rejected):
         _explain_problem(console, error.detail, error.findings, error.winner)
     else:
-        console.print(Text(f"hai-flow: {clean(str(error))}"), style="red")
+        console.print(f"hai-flow: {clean(str(error))}", style="red")
 
 
 def _explain_problem(console: Console, detail: str, findings: Sequence[dict[str, Json]], winner: Json) -> None:
-    console.print(Text(f"hai-flow: {clean(detail)}"), style="red")
+    console.print(f"hai-flow: {clean(detail)}", style="red")
     for finding in findings:
         place = finding.get("path") or _place(finding)
-        console.print(Text(clean(f"  {place or 'the value'}: {finding.get('message', '')}")))
+        console.print(clean(f"  {place or 'the value'}: {finding.get('message', '')}"))
     if winner is not None:
-        console.print(Text(clean(f"  What stands: {compact(winner, 500)}")))
+        console.print(clean(f"  What stands: {compact(winner, 500)}"))
 
 
 def _place(finding: dict[str, Json]) -> str:
@@ -143,7 +125,7 @@ def print_findings(findings: Sequence[Finding], sources: dict[str, str], console
     """Each finding with its place and, where the source is at hand, the line and a caret under the place."""
     for finding in findings:
         style = "yellow" if finding.severity == "warning" else "red"
-        console.print(Text(clean(f"{finding} [{finding.code}]")), style=style)
+        console.print(clean(f"{finding} [{finding.code}]"), style=style)
         source = sources.get(finding.file)
         if source is not None and finding.line:
             _print_line(source, finding, console, style)
@@ -156,8 +138,8 @@ def _print_line(source: str, finding: Finding, console: Console, style: str) -> 
     line = clean(lines[finding.line - 1])
     before = line[: max(0, finding.column - 1)].expandtabs(4)
     number = f"{finding.line:5} | "
-    console.print(Text(number + line.expandtabs(4)), style="dim")
-    console.print(Text(" " * (len(number) + cell_len(before)) + "^"), style=style)
+    console.print(number + line.expandtabs(4), style="dim")
+    console.print(" " * (len(number) + cells(before)) + "^", style=style)
 
 
 def plural(count: int, noun: str) -> str:

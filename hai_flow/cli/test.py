@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.text import Text
 
 from hai_flow.cli.terminal import FAILED, USAGE, UsageError, clean, out, print_findings, print_json, say
 from hai_flow.errors import Finding, HaiFlowError
@@ -109,9 +108,9 @@ class _Session:
             shown = False
             for mark in marks:
                 if not shown:
-                    line.print(Text(f"{clean(loaded.file)} "), end="")
+                    line.print(f"{clean(loaded.file)} ", end="")
                     shown = True
-                line.print(Text(mark), end="", style="green" if mark == "." else "red")
+                line.print(mark, end="", style="green" if mark == "." else "red")
             if shown:
                 line.print()
         if loaded.findings and not quiet:

@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from hai_flow.cli import processes
 from hai_flow.cli.author import print_definition_error, read, workflow_files
 from hai_flow.cli.client import Server
-from hai_flow.cli.operate import ActAsOption, JsonOption, ServerOption, ask
+from hai_flow.cli.operate import ActAsOption, JsonOption, ServerOption, ask, moment
 from hai_flow.cli.processes import DataDirOption
 from hai_flow.cli.terminal import FAILED, Problem, UsageError, clean, compact, explain, out, plural, print_json, say
 from hai_flow.errors import DefinitionError, Finding
@@ -78,13 +76,11 @@ def versions(name: NameArgument, server: ServerOption = None, as_json: JsonOptio
     if as_json:
         print_json({"items": found["versions"]})
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("version", "published", "title", "sha256"):
-        table.add_column(column, no_wrap=True)
-    for each in found["versions"]:
-        at = each["created_at"][:19].replace("T", " ") + "Z"
-        table.add_row(_reference(each), at, clean(each["title"] or ""), each["sha256"][:16])
-    out().print(table)
+    rows = [
+        (_reference(each), moment(each["created_at"]), each["title"] or "", each["sha256"][:16])
+        for each in found["versions"]
+    ]
+    out().table(rows, heads=("version", "published", "title", "sha256"))
 
 
 def _reference(version: Json) -> str:
@@ -110,7 +106,7 @@ def diff(
     for change in found["steps"]:
         was = f" (was {change['was']})" if change.get("was", change["path"]) != change["path"] else ""
         line = f"{change['kind']:8} {change['path']}{was}  {change['verb']}"
-        out().print(Text(clean(line)), style=_STYLES[change["kind"]])
+        out().print(clean(line), style=_STYLES[change["kind"]])
         for part in change["parts"]:
             _print_part("         ", part)
 
@@ -159,7 +155,7 @@ def _print_part(indent: str, part: Json) -> None:
 
 def migrate(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The workflow whose runs move. Without: the database.")
+        str | None, typer.Argument(metavar="NAME", help="The workflow whose runs move. Without: the database.")
     ] = None,
     old: Annotated[str | None, typer.Option("--from", metavar="VERSION", help="The version that they have.")] = None,
     new: Annotated[str | None, typer.Option("--to", metavar="VERSION", help="The version that they move to.")] = None,
@@ -217,7 +213,7 @@ def _print_migration(reference: str, answer: Json) -> None:
         if run["movable"]:
             say(f"{run['id']} ({run['status']}) {moves}.", "green")
             continue
-        out().print(Text(f"{run['id']} ({run['status']}) stays:"), style="yellow")
+        say(f"{run['id']} ({run['status']}) stays:", "yellow")
         for obstacle in run["obstacles"]:
             say(f"  {obstacle['message']}")
     able = sum(run["movable"] for run in answer["runs"])

@@ -6,14 +6,15 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
-from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, Self, TypeVar
-
-import httpx2
+from functools import cached_property, update_wrapper
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from hai_flow.client import operations as o
 from hai_flow.client.effects import Answer, Backoff, Effect, Feed, Give, Lost, NewKey, Now, Read, Request, Script
-from hai_flow.client.link import Link, Patience, answer
+from hai_flow.client.link import Link, Patience, answer, faults
+
+if TYPE_CHECKING:
+    import httpx2
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -72,8 +73,7 @@ class AsyncClient(_Group):
     ) -> None:
         super().__init__(self)
         self.link = Link.to(url, act_as=act_as, headers=headers, patience=patience)
-        self.http = http or httpx2.AsyncClient(trust_env=self.link.trusts_environment)
-        self._owns_http = http is None
+        self._given = http
         self.workflows = AsyncWorkflows(self)
         self.runs = AsyncRuns(self)
         self.pendings = AsyncPendings(self)
@@ -93,12 +93,23 @@ class AsyncClient(_Group):
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._owns_http:
+        if self._given is None and "http" in vars(self):
             await self.http.aclose()
+
+    @cached_property
+    def http(self) -> httpx2.AsyncClient:
+        """What sends the requests."""
+        import httpx2
+
+        return self._given or httpx2.AsyncClient(trust_env=self.link.trusts_environment)
+
+    def hands(self) -> Hands:
+        """What performs the effects of one script."""
+        return Hands(self)
 
     async def perform(self, script: Script[T]) -> T:
         """Perform a script to its end."""
-        hands = _Hands(self)
+        hands = self.hands()
         reply: Any = None
         try:
             while True:
@@ -109,7 +120,7 @@ class AsyncClient(_Group):
             await hands.aclose()
 
 
-class _Hands:
+class Hands:
     """Performs the effects of one script, and holds the stream that it has opened."""
 
     def __init__(self, client: AsyncClient) -> None:
@@ -141,14 +152,14 @@ class _Hands:
                 self._chunks = response.aiter_bytes()
                 return answer(response)
             return answer(response, await response.aread())
-        except (httpx2.RequestError, httpx2.InvalidURL) as error:
+        except faults() as error:
             return link.lost(error)
 
     async def _read(self) -> bytes | Lost:
         try:
             assert self._chunks is not None, "a stream was opened"
             return await anext(self._chunks, b"")
-        except httpx2.RequestError as error:
+        except faults() as error:
             return self._client.link.lost(error)
 
     async def aclose(self) -> None:
@@ -164,7 +175,7 @@ class AsyncItems(AsyncIterator[T]):
     """Items as they come. Closed at its end, by `aclose`, or by leaving its `async with`."""
 
     def __init__(self, client: AsyncClient, feed: Feed[T]) -> None:
-        self._hands = _Hands(client)
+        self._hands = client.hands()
         self._feed = feed
 
     async def __anext__(self) -> T:

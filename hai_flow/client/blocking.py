@@ -6,13 +6,14 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, Self, TypeVar
-
-import httpx2
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from hai_flow.client import operations as o
 from hai_flow.client.effects import Answer, Backoff, Effect, Feed, Give, Lost, NewKey, Now, Read, Request, Script
-from hai_flow.client.link import Link, Patience, answer
+from hai_flow.client.link import Link, Patience, answer, faults
+
+if TYPE_CHECKING:
+    import httpx2
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -68,6 +69,8 @@ class Client(_Group):
         patience: Patience | None = None,
         http: httpx2.Client | None = None,
     ) -> None:
+        import httpx2
+
         super().__init__(self)
         self.link = Link.to(url, act_as=act_as, headers=headers, patience=patience)
         self.http = http or httpx2.Client(trust_env=self.link.trusts_environment)
@@ -139,13 +142,13 @@ class _Hands:
                 self._chunks = response.iter_bytes()
                 return answer(response)
             return answer(response, response.read())
-        except (httpx2.RequestError, httpx2.InvalidURL) as error:
+        except faults() as error:
             return link.lost(error)
 
     def _read(self) -> bytes | Lost:
         try:
             return next(self._chunks, b"")
-        except httpx2.RequestError as error:
+        except faults() as error:
             return self._client.link.lost(error)
 
     def close(self) -> None:

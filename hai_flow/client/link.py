@@ -5,14 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
-
-import httpx2
 
 from hai_flow.client.effects import Answer, Backoff, Lost, Request
 from hai_flow.client.errors import Unavailable
 from hai_flow.settings import Settings, is_loopback, place_fault
+
+if TYPE_CHECKING:
+    import httpx2
 
 RETRY_AFTER_SECONDS_MAX: Final = 60.0
 
@@ -77,19 +78,22 @@ class Link:
         """A proxy of the environment cannot know what runs on this machine."""
         return not is_loopback(urlsplit(self.url).hostname or "")
 
+    def silence(self, request: Request) -> float:
+        """For how many seconds nothing may come of what `request` asks for."""
+        silence = self.patience.silence if request.streams else self.patience.answer
+        return silence if request.seconds is None else min(silence, request.seconds)
+
     def prepared(self, request: Request) -> dict[str, Any]:
         """The arguments of httpx2's `build_request`."""
-        patience = self.patience
-        silence = patience.silence if request.streams else patience.answer
-        if request.seconds is not None:
-            silence = min(silence, request.seconds)
+        import httpx2  # here and in what calls this: it takes long to load, and a client may do without
+
         return {
             "method": request.method,
             "url": self.url + request.path,
             "params": list(request.query) or None,
             "content": request.body,
             "headers": {**self.headers, **request.headers},
-            "timeout": httpx2.Timeout(silence, connect=patience.connect),
+            "timeout": httpx2.Timeout(self.silence(request), connect=self.patience.connect),
         }
 
     def lost(self, error: Exception) -> Lost:
@@ -99,3 +103,10 @@ class Link:
 def answer(response: httpx2.Response, body: bytes = b"") -> Answer:
     """What both clients make of a response."""
     return Answer(str(response.url), response.status_code, {k.lower(): v for k, v in response.headers.items()}, body)
+
+
+def faults() -> tuple[type[Exception], ...]:
+    """What httpx2 raises where no answer is to be had."""
+    import httpx2
+
+    return httpx2.RequestError, httpx2.InvalidURL

@@ -8,10 +8,10 @@ import os
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from hai_flow.cli import answers
 from hai_flow.cli.answers import fields_of
+from hai_flow.cli.console import Console
 from hai_flow.cli.follow import Narrator
 from hai_flow.cli.run import check_input, inputs
 from hai_flow.cli.samples import as_options, sample_input
@@ -92,7 +92,7 @@ def test_inputs_are_read_by_the_workflows_schema() -> None:
 def told(*events: dict[str, Any]) -> str:
     """What a terminal shows of the events."""
     stream = io.StringIO()
-    narrator = Narrator(Console(file=stream, highlight=False, soft_wrap=True, markup=False))
+    narrator = Narrator(Console(stream))
     for event in events:
         narrator.show(event)
     return stream.getvalue()
@@ -166,7 +166,7 @@ def test_an_input_that_does_not_fit_is_refused_before_anything_starts() -> None:
 
 def test_interleaved_messages_get_lines_of_their_own_and_unknown_events_are_named() -> None:
     stream = io.StringIO()
-    narrator = Narrator(Console(file=stream, highlight=False, soft_wrap=True, markup=False))
+    narrator = Narrator(Console(stream))
     for message, content in (("a", "one "), ("a", "two"), ("b", "three"), ("a", " four\x1b[2J")):
         narrator.show({"type": "message_chunk", "message_id": message, "content": content})
     narrator.show({"type": "message_ended", "message_id": "a"})

@@ -1,0 +1,190 @@
+"""How commands are found: each module is imported when its command is wanted, so that none waits for the others.
+
+To start is most of what a command costs that asks a server one question. What typer would load for it is left alone,
+too: rich for its help, and pydantic to read a text or a number.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from hai_flow.cli.terminal import EPILOG, exit_code_of, explain
+from hai_flow.errors import HaiFlowError
+
+CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
+_HELP_COLUMNS: Final = 15  # the widest name of a command, and a gap
+_TYPE: Final = re.compile(r"<(?:list\[)?(\w+)(?: range)?\]?>")  # how typer's help shows the type of a value
+_WORDS: Final = {"str": "TEXT", "path": "PATH", "Path": "PATH", "int": "N"}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command: where the function is that performs it, or a group of commands, and the panel it stands in."""
+
+    name: str
+    place: str  # module:attribute
+    panel: str
+
+    def load(self) -> Any:
+        """The command as typer makes it of the function."""
+        name, _, attribute = self.place.partition(":")
+        module = importlib.import_module(name)
+        found = getattr(module, attribute)
+        if isinstance(found, typer.Typer):
+            return typer.main.get_command(found)
+        app = app_of()
+        app.command(self.name, cls=Command, epilog=getattr(module, "EPILOG", EPILOG))(found)
+        return typer.main.get_command(app)
+
+
+def app_of(*, cls: type[TyperGroup] | None = None, **settings: Any) -> typer.Typer:
+    """A typer application as all of ours are: plain help, no completion of its own, no tracebacks in boxes."""
+    return typer.Typer(
+        cls=cls or Group,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings=CONTEXT,
+        **settings,
+    )
+
+
+class Group(TyperGroup):
+    """Commands below a command."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _read_here(super().get_params(ctx))
+
+
+class LazyGroup(Group):
+    """Commands that are imported when they are wanted. `entries` is what there is, in the order of the help.
+
+    Every error that HAI Flow raises on purpose is a sentence and an exit code, never a traceback.
+    """
+
+    entries: tuple[Entry, ...] = ()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [entry.name for entry in self.entries]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        entry = next((each for each in self.entries if each.name == cmd_name), None)
+        if entry is not None and cmd_name not in self.commands:
+            self.commands[cmd_name] = entry.load()
+        return self.commands.get(cmd_name)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except HaiFlowError as error:
+            explain(error)
+            raise typer.Exit(exit_code_of(error)) from None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        word, names = args[0] if args else "", self.list_commands(ctx)
+        near = difflib.get_close_matches(word, names, n=1)
+        if word not in names and near and not word.startswith("-"):
+            ctx.fail(f"No such command '{word}'. Did you mean '{near[0]}'?")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for panel in dict.fromkeys(entry.panel for entry in self.entries):
+            commands = [(each.name, self.get_command(ctx, each.name)) for each in self.entries if each.panel == panel]
+            with formatter.section(panel):
+                formatter.write_dl(
+                    [(f"{name:{_HELP_COLUMNS}}", command.get_short_help_str(200)) for name, command in commands]
+                )
+
+
+class Command(TyperCommand):
+    """A command whose texts, numbers and paths are read without pydantic, which takes longer to load than all else."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _read_here(super().get_params(ctx))
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [re.sub(r"\{(.*?)\}", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Arguments by their names, options with a word for what they take."""
+        records = [(parameter.param_type_name, parameter.get_help_record(ctx)) for parameter in self.get_params(ctx)]
+        for title, kind in (("Arguments", "argument"), ("Options", "option")):
+            rows = [record for of, record in records if of == kind and record is not None]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl([(_named(name, kind), text) for name, text in rows])
+
+
+def _read_here(parameters: list[Any]) -> list[Any]:
+    """The parameters, with a reader of ours where there is one."""
+    for parameter in parameters:
+        read = _reader(getattr(parameter, "type_descriptor", None))
+        if read is not None:
+            parameter.get_runtime_param = _Reading(read).itself
+    return parameters
+
+
+def _named(name: str, kind: str) -> str:
+    return _TYPE.sub(lambda found: "" if kind == "argument" else _WORDS.get(found[1], found[1]), name).rstrip()
+
+
+class _Reading:
+    """What typer asks to read a parameter's value."""
+
+    def __init__(self, read: Callable[[str], Any]) -> None:
+        self._read = read
+
+    def itself(self) -> _Reading:
+        return self
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The value that `value` says, each of them where there may be several. Raises BadParameter."""
+        several = param.multiple or param.nargs == -1
+        if value is None:
+            return () if several else None
+        try:
+            return [self._read(each) for each in value] if several else self._read(value)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), ctx=ctx, param=param) from None
+
+
+def _reader(described: Any) -> Callable[[Any], Any] | None:
+    """What reads a value of the type; None: typer has to."""
+    kind = getattr(described, "annotation", None)
+    info = getattr(described, "parameter_info", None)
+    if info is None or info.parser is not None:
+        return None
+    if kind is bool:  # a flag
+        return bool
+    if kind in (str, list[str]):
+        return str
+    if kind in (Path, list[Path]) and not (info.exists or info.resolve_path or info.readable is False):
+        return Path
+    if kind is int and not info.clamp:
+        return lambda text: _whole(text, info.min, info.max)
+    return None
+
+
+def _whole(text: str | int, low: int | None, high: int | None) -> int:
+    bounds = "" if low is None else f" from {low} up" if high is None else f" from {low} to {high}"
+    try:
+        number = int(text)
+        if (low is None or low <= number) and (high is None or number <= high):
+            return number
+    except ValueError:
+        pass
+    raise ValueError(f"expected a whole number{bounds}, found {text!r}.")
+
+
+def entries(panels: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> tuple[Entry, ...]:
+    """The entries of panels with their commands, each a name and a place below `hai_flow.cli`."""
+    return tuple(Entry(name, f"hai_flow.cli.{place}", panel) for panel, commands in panels for name, place in commands)

@@ -1,0 +1,85 @@
+"""Text for people at a terminal, and for pipes: styles, and tables. No library: each command pays for what it loads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, TextIO, TypeAlias
+
+_CODES: Final = {
+    "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36",
+}  # fmt: skip
+_GAP: Final = "  "
+_VISIBLE: Final = {code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+
+
+class Styled(NamedTuple):
+    """A text and how it looks: words of `Console`, like "bold red"."""
+
+    text: str
+    style: str
+
+
+Cell: TypeAlias = str | Styled
+
+
+def clean(text: str) -> str:
+    """`text` without control characters: what a workflow or a person wrote must not steer the terminal."""
+    return text.translate(_VISIBLE)
+
+
+class Console:
+    """A stream that people read. It shows styles where it is a terminal that can, and never wraps or cuts a line.
+
+    NO_COLOR and FORCE_COLOR are heeded as they are elsewhere.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self.file = file
+        self.styles = _shows_styles(file)
+
+    def print(self, text: object = "", style: str | None = None, end: str = "\n") -> None:
+        """Write `text`. `style`: words like "bold red"."""
+        self.file.write(self._styled(str(text), style) + end)
+
+    def table(self, rows: Iterable[Sequence[Cell]], *, heads: Sequence[str] = ()) -> None:
+        """Rows whose columns stand below each other. Lines end with their last text; what is in a cell is one line."""
+        table = [[_cell(cell) for cell in row] for row in ([Styled(head, "dim") for head in heads], *rows) if row]
+        widths = [
+            max(map(cells, column)) for column in zip(*[[each.text for each in row] for row in table], strict=True)
+        ]
+        for row in table:
+            while row and not row[-1].text:
+                row.pop()
+            line = ""
+            for cell, width in zip(row, widths, strict=False):
+                line += self._styled(cell.text, cell.style)
+                if cell is not row[-1]:  # each is an object of its own
+                    line += " " * (width - cells(cell.text)) + _GAP
+            self.print(line)
+
+    def _styled(self, text: str, style: str | None) -> str:
+        codes = ";".join(_CODES[word] for word in (style or "").split() if word in _CODES)
+        return f"\x1b[{codes}m{text}\x1b[0m" if codes and text and self.styles else text
+
+
+def _cell(cell: Cell) -> Styled:
+    text, style = cell if isinstance(cell, Styled) else Styled(cell, "")
+    return Styled(clean(text).replace("\n", " ").replace("\t", " "), style)
+
+
+def cells(text: str) -> int:
+    """How many columns of a terminal `text` takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _shows_styles(file: TextIO) -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return file.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")

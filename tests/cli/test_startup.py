@@ -1,0 +1,49 @@
+"""What a command loads before it does anything: most of the time that it takes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import ROOT, run, started
+
+HEAVY = {
+    "alembic", "anyio", "asyncpg", "cel_expr_python", "fastapi", "httpx2", "jsonschema_rs", "pydantic", "rich",
+    "sqlalchemy", "starlette", "structlog", "uvicorn", "yaml",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def telling(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A PYTHONPATH on which every Python tells on standard error what it had loaded when it ended."""
+    folder = tmp_path_factory.mktemp("telling")
+    (folder / "sitecustomize.py").write_text(
+        "import atexit, sys\n"
+        "names = lambda: {name.partition('.')[0] for name in sys.modules}\n"
+        "atexit.register(lambda: print('loaded:', *names(), file=sys.stderr))\n"
+    )
+    return f"{folder}{os.pathsep}{ROOT}"
+
+
+def loaded(*arguments: str, **settings: str) -> set[str]:
+    """The packages that the command loads. It must have gone well."""
+    done = run(*arguments, **settings)
+    assert done.returncode == 0, done.stderr
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith("loaded: "))
+    return set(line.split()[1:])
+
+
+def test_commands_that_ask_a_server_load_nothing_heavy(database_url: str, telling: str, tmp_path: Path) -> None:
+    with started(tmp_path / "log", "serve", "--port", "0", HAI_FLOW_DATABASE_URL=database_url) as server:
+        url = server.wait_for(r"Serving (http://\S+)")[1]
+        for arguments in (["runs"], ["runs", "--json", "--limit", "3"], ["pendings"], ["schedules"]):
+            packages = loaded(*arguments, HAI_FLOW_URL=url, PYTHONPATH=telling)
+            assert "hai_flow" in packages
+            assert not packages & HEAVY, arguments
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["runs", "--help"], ["run", "--help"], ["version"]])
+def test_help_loads_nothing_heavy(telling: str, arguments: list[str]) -> None:
+    assert not loaded(*arguments, PYTHONPATH=telling) & HEAVY
