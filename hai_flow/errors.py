@@ -108,8 +108,8 @@ class Rejected(HaiFlowError):
 class StepError(HaiFlowError):
     """An effect that failed out in the world. Tools raise it to choose their own code and whether to try again.
 
-    `code` is one of LANGUAGE section 5 or the author's own; `retriable` None means "as the code says". `data` is any
-    JSON value; `retry_after` is in seconds and is obeyed up to the step's `max_delay`.
+    `code` is one of docs/language.md#codes or the author's own; `retriable` None means "as the code says". `data` is
+    any JSON value; `retry_after` is in seconds and is obeyed up to the step's `max_delay`.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """JSON values at the edge: what may enter a run, and the one way to write it down.
 
 A value that PostgreSQL, JavaScript or JSON itself could not carry unchanged must be refused where it enters, because
-later it would poison a whole batch (PROMISES section 1, Limits)."""
+later it would poison a whole batch (docs/design/promises.md#bounds)."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hai_flow.conformance.catalogue import CATALOGUE
 from tests.support.commands import ROOT
 from tests.support.pages import anchors, links
 
@@ -88,3 +89,33 @@ def test_every_document_is_linked_from_another() -> None:
     }
     alone = [path for path in DOCUMENTS if path not in linked and path.parent.name != "decisions"]
     assert [str(path.relative_to(ROOT)) for path in alone] == []
+
+
+# Documents that were never in the repository, and their sections and rules by number.
+ELSEWHERE = re.compile(
+    r"\b(?:LANGUAGE|PROTOCOLS|STORE|DESIGN|PROMISES|STACK|STYLE)(?:\.md\b|,? (?:sections? )?[A-Z]?\d)"
+    r"|\b(?:PROTOCOLS|PROMISES)\b"
+    r"|\((?:[BHIP]\d{1,2})(?:[ ,)]| to)|#\s+[BHIP]\d{1,2}$",
+    re.MULTILINE,
+)
+
+
+def test_nothing_refers_to_a_document_that_is_elsewhere() -> None:
+    found = [
+        f"{name}: {match[0]}"
+        for name, text in texts().items()
+        if name != "tests/test_references.py"
+        for match in ELSEWHERE.finditer(re.sub(r"\n[ \t]*(?:# )?", " ", text) + "\n" + text)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("reference", ["STORE B8", "LANGUAGE section 7", "PROTOCOLS 1.4", "PROMISES", "(H3 to H5)"])
+def test_a_code_that_nobody_can_look_up_is_found(reference: str) -> None:
+    assert ELSEWHERE.search(f"who holds it {reference}, always")
+
+
+def test_each_check_of_the_kit_says_where_its_reason_stands() -> None:
+    faults = [fault_of(check.source.removeprefix("docs/"), ROOT / "docs") for check in CATALOGUE.values()]
+    assert len(faults) > 50
+    assert list(filter(None, faults)) == []

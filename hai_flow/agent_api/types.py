@@ -1,4 +1,4 @@
-"""The words of the Agent API: roles, message types, content types and statuses (PROTOCOLS section 6)."""
+"""The words of the Agent API: roles, message types, content types and statuses (docs/protocols/agent-api.md)."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Accept = Annotated[str, Header()]
 
 async def answer(body: bytes, access: Access, accept: str, workflow: str | None = None) -> Response:
     """The stream that the POST leads to. Only peers that speak 1.0 can read all of its binary form: for the others
-    there is none, whatever they accept (PROTOCOLS section 1.4)."""
+    there is none, whatever they accept (docs/design/protocols.md#http-exchange)."""
     posted = decode(body, limits_of(access.settings))
     dialect = AGUI.accepted(accept) if posted.profile.version == PROTOCOL else AGUI
     return await respond(posted, access, dialect, workflow)

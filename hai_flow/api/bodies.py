@@ -1,4 +1,4 @@
-"""Request bodies: read within a limit, and JSON by the one strict reader (PROMISES section 4, 17 and 24).
+"""Request bodies: read within a limit, and JSON by the one strict reader (docs/design/threats.md).
 
 A body that two readers could take for different things (a key twice, NaN, digits that get lost) is refused, on every
 route alike.

@@ -1,4 +1,5 @@
-"""A POST of a UI protocol and the run it means, decided in one place for every dialect (DESIGN section 11).
+"""A POST of a UI protocol and the run it means, decided in one place for every dialect
+(docs/design/protocols.md#one-active-run).
 
 No run, or the last one ended, and an unseen user message: a new run. An active run and new answers: they are given.
 Nothing new: attach. Anything else is refused before the stream opens. A client's history is not evidence: only an
@@ -145,7 +146,7 @@ class Conversation:
 
     async def _continues(self, turn: threads.Turn, last: RunSummary | None) -> bool:
         """Whether the POST goes on with the turn whose runId it bears: CopilotKit answers an interrupt under the runId
-        of the run that opened it (PROTOCOLS section 7, rule 6)."""
+        of the run that opened it (docs/design/protocols.md#run-ids)."""
         if not self.posted.resume or last is None or turn.run_id != last.id or self._opened(turn):
             return False
         state = await self.access.state(last.id)
@@ -234,10 +235,10 @@ class Conversation:
             raise Rejected(404, "pending_unknown", f"there is no pending {message.tool_call_id!r} in this thread.")
 
     async def _differs(self, last: RunSummary | None, new: tuple[UserMessage, ...]) -> bool:
-        """Whether the client's history is another one than the thread's, so that it must be told (PROTOCOLS section 7,
-        rule 1): it has what the thread has not, or leaves out what the user has said. It may begin later than the
-        thread does, and with what is its own alone, a greeting: a snapshot would take that from it. It is compared as
-        far back as a snapshot goes."""
+        """Whether the client's history is another one than the thread's, so that it must be told
+        (docs/design/protocols.md#history-is-not-evidence): it has what the thread has not, or leaves out what the user
+        has said. It may begin later than the thread does, and with what is its own alone, a greeting: a snapshot would
+        take that from it. It is compared as far back as a snapshot goes."""
         fresh = {each.id for each in new}
         claimed = [id for id, role in self.posted.history if role in ("user", "assistant") and id not in fresh]
         claimed = [id for id in claimed if run_of_pending(id) is None]  # it holds a call by which a question was shown
@@ -543,7 +544,7 @@ def _is_void(entry: ResumeEntry, pending: PendingState) -> bool:
 
 
 def _answer_of(entry: ResumeEntry, pending: PendingState) -> c.PendingAnswer:
-    """What a `resume` entry says, as any other frontend would write it (LANGUAGE section 7)."""
+    """What a `resume` entry says, as any other frontend would write it (docs/language.md#people)."""
     payload: Any = {"status": "cancelled"} if entry.cancelled else entry.payload
     if payload is msgspec.UNSET:
         payload = None

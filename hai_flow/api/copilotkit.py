@@ -1,4 +1,5 @@
-"""`/cpk`: what CopilotKit's frontends ask of their runtime, so that they need no Node server (PROTOCOLS section 5.3).
+"""`/cpk`: what CopilotKit's frontends ask of their runtime, so that they need no Node server
+(docs/design/protocols.md#copilotkit).
 
 An agent is a workflow; `default` is the server's default workflow, or the one that the thread runs already. Each route
 has its own path, or all of them are one: `POST /cpk` with `{method, params, body}`.

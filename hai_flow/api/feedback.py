@@ -1,4 +1,5 @@
-"""`/v1/threads/{thread_id}/feedback`: what people think of what was said and decided (PROTOCOLS section 2, H20).
+"""`/v1/threads/{thread_id}/feedback`: what people think of what was said and decided
+(docs/design/protocols.md#feedback).
 
 HAI wants it and gives it no form on the wire, so this one is ours. Everybody has one opinion of each subject, which is
 a resource of its own: PUT says it, or something else instead; DELETE takes it back. It moves no run.

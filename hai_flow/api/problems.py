@@ -1,4 +1,5 @@
-"""Every refusal as `application/problem+json` (RFC 9457), with `code`, `findings` and `winner` (DESIGN section 11)."""
+"""Every refusal as `application/problem+json` (RFC 9457), with `code`, `findings` and `winner`
+(docs/design/protocols.md#errors-for-clients)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How REST shows a run, a pending and a workflow (DESIGN section 11). Plain functions from what is stored to JSON."""
+"""How REST shows a run, a pending and a workflow (docs/client.md). Plain functions from what is stored to JSON."""
 
 from __future__ import annotations
 

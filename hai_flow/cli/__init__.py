@@ -2,7 +2,7 @@
 
 `dev serve worker migrate run` are processes; `validate`, the commands for authors, `diff` of two files and `version`
 need nothing; every other command (also `migrate` of runs) speaks REST to a server, never SQL, so that who may do what
-is checked in one place (DESIGN section 11).
+is checked in one place (docs/cli.md).
 
 Nothing heavy is imported at the top of a module here: a command imports what it needs when it runs, so that each is
 quick and a worker never sees a web framework.

@@ -1,4 +1,4 @@
-"""REST from the outside: the one way in which commands reach a server (DESIGN section 11, CLI).
+"""REST from the outside: the one way in which commands reach a server (docs/cli.md).
 
 The Python client, as commands want it: JSON as the server wrote it, asked for once, with errors that say what to type.
 """

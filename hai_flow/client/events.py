@@ -26,7 +26,8 @@ def _snake(name: str) -> str:
 
 
 class Error(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What went wrong, as authors see it (`error`, LANGUAGE section 5). Codes are stable, messages are for people."""
+    """What went wrong, as authors see it (`error`, docs/language.md#codes). Codes are stable, messages are for
+    people."""
 
     code: str
     message: str
@@ -479,7 +480,8 @@ class ToolCallResolved(Event, frozen=True):
 
 
 class PendingOpened(Event, frozen=True):
-    """An open question. `id` is also the toolCallId. `digest` (hex) binds workflow, run and content (LANGUAGE 7).
+    """An open question. `id` is also the toolCallId. `digest` (hex) binds workflow, run and content
+    (docs/language.md#people).
 
     kind tool: `tool` and `args` (the call), `schema` = the result's; ask: `schema` = the form; approve: `options`,
     `evidence`, `schema` = the form if there is one; gate: as approve, with `tool` and `args` in place of evidence;

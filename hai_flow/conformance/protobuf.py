@@ -1,4 +1,5 @@
-"""AG-UI's binary frames, read (PROTOCOLS section 1.4, Protobuf): what any endpoint sends, not only what ours does.
+"""AG-UI's binary frames, read (docs/design/protocols.md#binary-frames): what any endpoint sends, not only what ours
+does.
 
 The schema is the protocol's whole one. As every reader of Protocol Buffers does, this one steps over fields that it
 does not know, takes the last of a scalar that stands twice, and joins the parts of a message that does. Everything else

@@ -1,4 +1,4 @@
-"""What every stream must obey, dialect by dialect: pure, on its events (PROTOCOLS sections 0, 1.1, 1.5, 1.6, 2.1)."""
+"""What every stream must obey, dialect by dialect: pure, on its events (docs/design/protocols.md)."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Event:
 
 
 def read_sse(stream: bytes) -> tuple[list[Event], list[Fault]]:
-    """The events of a whole SSE response and the faults of its framing (PROTOCOLS section 1.4)."""
+    """The events of a whole SSE response and the faults of its framing (docs/design/protocols.md#http-exchange)."""
     faults: list[Fault] = []
     if b"\r" in stream:
         at = stream.index(b"\r")

@@ -1,4 +1,4 @@
-"""People: `approve`, the gate `approval` and `ask`, compiled to a policy (LANGUAGE section 7)."""
+"""People: `approve`, the gate `approval` and `ask`, compiled to a policy (docs/language.md#people)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""CEL (LANGUAGE sections 11 and 14), wrapped: cel-expr-python does the checking and the evaluating, this file the rest.
+"""CEL (docs/language.md#expressions), wrapped: cel-expr-python does the checking and the evaluating, this file the
+rest.
 
 What is done here and why:
 

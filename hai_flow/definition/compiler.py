@@ -1,4 +1,4 @@
-"""From a document's bytes to a plan, or to every finding at once (LANGUAGE sections 1 to 9).
+"""From a document's bytes to a plan, or to every finding at once (docs/language.md).
 
 Three passes. The *outline* reads the shape of every step and gives each its path, so that every id is known. The
 *compilation* walks the outline in order, knowing at each place which steps are visible, and compiles expressions. The

@@ -1,4 +1,4 @@
-"""What a document declares: defaults, input, state, models, tools and roles (LANGUAGE sections 1, 8)."""
+"""What a document declares: defaults, input, state, models, tools and roles (docs/language.md#the-document)."""
 
 from __future__ import annotations
 

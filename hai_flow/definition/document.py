@@ -1,4 +1,4 @@
-"""YAML read into a value in which every key and every value knows its line and column (LANGUAGE section 1).
+"""YAML read into a value in which every key and every value knows its line and column (docs/language.md#notation).
 
 Only the *events* of PyYAML's C parser are used: its `compose` recurses in C and dies of `'[' * 50000`. Everything that
 YAML would quietly drop, merge, guess or expand without bound is a finding here. Absent on purpose: any meaning.
@@ -170,7 +170,7 @@ class _Stop(Exception):
 
 
 def parse(source: bytes, file: str = "<workflow>", *, strict: bool = False) -> Document:
-    """Read `source`. Never raises: whatever is wrong is in `.findings` (LANGUAGE section 1).
+    """Read `source`. Never raises: whatever is wrong is in `.findings` (docs/language.md#notation).
 
     An unquoted hole is read as it is meant (see holes.py); with `strict`, as YAML reads it.
     """

@@ -1,4 +1,4 @@
-"""Durations as text (LANGUAGE section 1): `1h30m`, `500ms`, `P1DT2H`. Everything inside is milliseconds."""
+"""Durations as text (docs/language.md#notation): `1h30m`, `500ms`, `P1DT2H`. Everything inside is milliseconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Expressions and templates: what stands in `if`, `when` and between `${{` and `}}` (LANGUAGE sections 6 and 11).
+"""Expressions and templates: what stands in `if`, `when` and between `${{` and `}}` (docs/language.md#names,
+docs/language.md#expressions).
 
 `Names` says what may be named at one place of a document. `compile_expression` and `compile_template` check a source
 against it and give back what plan.py calls an Expression and a Template. The CEL itself is in cel.py; a hole that is
@@ -1011,7 +1012,8 @@ def split_holes(text: str) -> list[str | _Hole]:
 
 
 def as_text(value: Json) -> str:
-    """`value` inside a text: ECMAScript's numbers, JSON with sorted keys, null as nothing (LANGUAGE section 11)."""
+    """`value` inside a text: ECMAScript's numbers, JSON with sorted keys, null as nothing
+    (docs/language.md#expressions)."""
     if type(value) is str:
         return value
     if value is None:

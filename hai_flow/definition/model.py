@@ -1,4 +1,4 @@
-"""The shape of a document (LANGUAGE sections 1 to 3, 7, 8): which keys a mapping has, and of which type each is.
+"""The shape of a document (docs/language.md): which keys a mapping has, and of which type each is.
 
 Every mapping of the language is a flat pydantic model here; what is nested is read by the compiler, mapping by mapping,
 so that an error always knows its key. `Reader.fields` turns errors into findings with a place and gives back the fields

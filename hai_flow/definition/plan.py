@@ -1,9 +1,9 @@
 """The plan: a workflow compiled to a frozen tree of steps with stable paths.
 
 A plan knows nothing of any run. It is immutable by its sha256, so whoever caches it never has to forget it.
-Paths follow LANGUAGE section 4: `checks/legal/ask` (branch), `route/1/reply` (case, from 0), `wrap/inner` (try),
-handlers `review/~reject/tell`, `review/~catch/0/tell` (clause, from 0), `review/~finally/tell`. At the top of the
-document handlers are `~catch/0/tell` and `~finally/tell`.
+Paths follow docs/design/engine.md#paths: `checks/legal/ask` (branch), `route/1/reply` (case, from 0), `wrap/inner`
+(try), handlers `review/~reject/tell`, `review/~catch/0/tell` (clause, from 0), `review/~finally/tell`. At the top of
+the document handlers are `~catch/0/tell` and `~finally/tell`.
 
 A loop's body stands at `rollout[]/deploy`: in a run the brackets hold the iteration's key, `rollout[api]/deploy`.
 `rollout[]` itself is a step too, of the verb Iteration; so is `deploy/~undo`, the `undo` of `deploy`. Both are written
@@ -187,7 +187,7 @@ class Expiry:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Who may decide, how the votes add up, and how long it takes (LANGUAGE section 7).
+    """Who may decide, how the votes add up, and how long it takes (docs/language.md#people).
 
     `from_` and `exclude` render to lists of selectors, once, at opening; `exclude` None = the requester, unless `from`
     has `requester` or `anyone`. `form` renders to a JSON Schema (holes in it are filled at opening); None = no form.

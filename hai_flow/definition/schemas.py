@@ -1,4 +1,4 @@
-"""JSON Schema 2020-12, compiled once, with every reference out of the document denied (LANGUAGE section 1).
+"""JSON Schema 2020-12, compiled once, with every reference out of the document denied (docs/language.md#the-document).
 
 jsonschema-rs would fetch remote references and read `file:` ones; here such a reference is a finding, and a retriever
 that always refuses stands behind it. Formats are asserted, not only annotated.

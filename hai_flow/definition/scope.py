@@ -1,4 +1,4 @@
-"""Who sees which step, from where, and which of them may be absent there (LANGUAGE section 6)."""
+"""Who sees which step, from where, and which of them may be absent there (docs/language.md#names)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What starts runs and what bounds them: `triggers`, `limits`, `concurrency` (LANGUAGE sections 1, 10)."""
+"""What starts runs and what bounds them: `triggers`, `limits`, `concurrency` (docs/language.md#triggers)."""
 
 from __future__ import annotations
 

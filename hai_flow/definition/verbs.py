@@ -1,4 +1,4 @@
-"""The parameters of each verb, read and compiled (LANGUAGE sections 3, 8, 9).
+"""The parameters of each verb, read and compiled (docs/language.md#verbs).
 
 What is here looks at one step alone: which steps there are, their paths and who sees whom is the outline's and the
 compiler's.

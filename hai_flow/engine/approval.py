@@ -1,4 +1,4 @@
-"""What people are asked, and how their answers are read. LANGUAGE sections 7 and 8.
+"""What people are asked, and how their answers are read. docs/language.md#people.
 
 An answer's content gives the choice, the authenticated poster gives the authority. Whatever cannot be read without
 doubt is refused and the pending stays open.
@@ -212,7 +212,7 @@ def _chosen_values(opened: PendingOpened, decision: str, given: Json) -> Json:
 
 
 def _choice_given(opened: PendingOpened, answer: PendingAnswer) -> dict[str, Json]:
-    """`{decision, reason?, values?}` from whichever of the accepted spellings was sent (LANGUAGE section 7)."""
+    """`{decision, reason?, values?}` from whichever of the accepted spellings was sent (docs/language.md#people)."""
     if answer.decision is not None:
         given: dict[str, Json] = {"decision": answer.decision}
         if answer.reason is not None:

@@ -1,4 +1,4 @@
-"""The rules of one pending with their holes filled, and what its votes come to (LANGUAGE section 7).
+"""The rules of one pending with their holes filled, and what its votes come to (docs/language.md#people).
 
 A function of the pending alone: whom a selector means was settled when the pending was opened and when each vote was
 cast. Not here: arithmetic (`quorum`), reading a vote (`approval`), and what follows from a decision (`people`).

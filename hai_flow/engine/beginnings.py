@@ -1,7 +1,7 @@
 """How a step begins, one function per verb. A pure step also ends here, an effect or a question stays open.
 
-The order of an effect (LANGUAGE section 2): `if`, its arguments rendered, `approval.when`, the gate, its attempts. Not
-here: whether it may begin now (`decide`), and performing anything.
+The order of an effect (docs/design/engine.md#effects): `if`, its arguments rendered, `approval.when`, the gate, its
+attempts. Not here: whether it may begin now (`decide`), and performing anything.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Child runs: an effect that no process performs, because it is a run of its own.
 
-A parent and its child never share a commit. What one wants of the other goes through the outbox (STORE H5):
+A parent and its child never share a commit. What one wants of the other goes through the outbox
+(docs/design/store.md#outbox):
 
     parent -> child     start_child; pause, resume, stop, terminate as they come to the parent (`pass_down`)
     child -> parent     child_told what it asks, says and does, child_moved when it begins to wait or goes on,
@@ -53,7 +54,7 @@ STEPS_UNTIL: Final = 0.5
 SILENT_VERBS: Final = frozenset(
     {"say", "emit", "set", "switch", "try", "iteration", "break", "continue", "return", "fail"}
 )
-"""Steps without an effect that anybody could watch (PROTOCOLS section 2.4)."""
+"""Steps without an effect that anybody could watch (docs/design/protocols.md#hai)."""
 News: TypeAlias = e.ChildAsked | e.ChildSaid | e.ChildStepped
 
 
@@ -341,7 +342,7 @@ def tell_parent(draft: Draft, before: RunState) -> None:
 
 def _news(draft: Draft, before: RunState) -> list[News]:
     """What this decision has asked, said and done, and what it was told itself, in order; each question once, as it is
-    now. Without what was streamed, of which no decision knows the text (STORE H1)."""
+    now. Without what was streamed, of which no decision knows the text (docs/design/store.md#decisions-and-chunks)."""
     news: dict[object, News] = {}
     growing: dict[str, list[str]] = {}
     seen: set[str] = set()  # the steps that began in this decision, and can be watched

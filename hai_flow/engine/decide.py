@@ -4,14 +4,15 @@
 
 How it works. Every consequence that does not *start* anything is drawn at once: the end of a step ends its list, which
 ends its parent, and so on up to the document. What may start next is only noted, in `ready`; `_advance` takes it up
-while the run is running and the decision is within its bounds (STORE B5). So a pause, a bound and a crash all look the
-same: something is ready and somebody has to go on.
+while the run is running and the decision is within its bounds (docs/design/engine.md#bounds). So a pause, a bound and a
+crash all look the same: something is ready and somebody has to go on.
 
 Time comes before commands. Whatever is due by itself at `now` is decided first, as of the instant at which it was due:
 so it makes no difference to anybody how late a timer fires, or whether it does. What ends so has ended in time; what
 begins because of it begins now, for nobody could see it before (docs/decisions/0018).
 
-`now` is in milliseconds since 1970, a lower bound of the database's clock. Never read streamed text here (STORE H1).
+`now` is in milliseconds since 1970, a lower bound of the database's clock. Never read streamed text here
+(docs/design/store.md#decisions-and-chunks).
 
 In this room: one function per command, going on, and time. Not here: how a step begins (`beginnings`), how things end
 (`endings`), people (`people`), where a failed run goes on (`resumption`), and the decision in the making (`draft`).
@@ -418,7 +419,7 @@ def _outcome_of(draft: Draft, path: str, attempt: int) -> Step:
 
 def _attempt(draft: Draft, path: str, attempt: int) -> Step:
     """The step whose open attempt this is, or was, if nobody knows yet what became of it. A result of any other attempt
-    is refused (STORE H4)."""
+    is refused (docs/design/store.md#lost-attempts)."""
     doubt = people.doubt_of(draft.state, path, attempt)
     if doubt is not None:
         people.settle_doubt(draft, doubt)

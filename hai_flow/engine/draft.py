@@ -1,7 +1,7 @@
 """A decision in the making: the speculative state, the events that lead to it, and what it may still take.
 
 Also the values a step sees (scope, rendering, errors). Not here: what follows from what; a draft only records it.
-Never read streamed text here (STORE H1).
+Never read streamed text here (docs/design/store.md#decisions-and-chunks).
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Draft:
         return [*self.state.subscriptions, *self.state.children]
 
     def send(self, kind: str, target: str, body: Json) -> None:
-        """What this commit wants of another run (STORE H5)."""
+        """What this commit wants of another run (docs/design/store.md#outbox)."""
         self.outbox.append(Message(kind, target, body))
 
     def started(self, step: Step, /, *, timed: bool = True, **fields: Any) -> None:
@@ -227,7 +227,7 @@ class Draft:
         self.rendered_bytes += size
 
     def _scope(self, uses: Expression | Template, step: Step | None, roots: dict[str, Json]) -> dict[str, Json]:
-        """The names that an expression uses, and no others (LANGUAGE section 6)."""
+        """The names that an expression uses, and no others (docs/language.md#names)."""
         scope: dict[str, Json] = {}
         for root in uses.roots:
             if root in roots:

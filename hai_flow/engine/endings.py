@@ -3,7 +3,7 @@
 Every consequence of an end is drawn at once. Not here: beginning anything; what may begin next is only noted, in
 `ready`.
 
-The ends of one step, in their order (LANGUAGE sections 2, 4, 5):
+The ends of one step, in their order (docs/language.md#failing):
 
     what is open inside is cut off -> its `finally` lists run -> finished steps inside are undone, if the step is the
     scope of an undo and has failed -> its `catch` -> its `finally` -> the list it stands in goes on, or the failure is
@@ -35,7 +35,7 @@ Json: TypeAlias = Any
 
 UNDO_FAILED = "undo.failed"
 SHOWN_OUTPUT: Final = "hai.output"
-"""The custom event that shows what an exposed effect gave which is no call of a tool (LANGUAGE section 2)."""
+"""The custom event that shows what an exposed effect gave which is no call of a tool (docs/language.md#steps)."""
 
 SHOWN: Final = "shown"
 """The result of a call that was only shown: a history has to say that nobody waits for it."""
@@ -590,7 +590,7 @@ def fail_undo(draft: Draft, scope: Step, cause: e.Error | None) -> None:
 
 
 def undo_error(draft: Draft, path: str, cause: e.Error | None) -> e.Error:
-    """What a run ends with when something could not be undone (LANGUAGE section 5)."""
+    """What a run ends with when something could not be undone (docs/language.md#failing)."""
     failed, undone = draft.state.undo_failed, draft.state.undone
     message = f"Could not undo {', '.join(failed)}."
     error = draft.error(UNDO_FAILED, message, path, {"undone": list(undone), "failed": list(failed)})

@@ -2,7 +2,7 @@
 
 One event is one frozen record; a commit stores its events as one JSON array of
 `{"type": "step_started", "at": ..., "turn": ..., ...}`. Fields that have their default value are not written. `seq` is
-assigned by the commit and never part of the stored bytes (DESIGN section 4).
+assigned by the commit and never part of the stored bytes (docs/design/engine.md#commands-and-events).
 
 Rules that every reader may rely on: `at` (milliseconds since 1970, UTC) never decreases within a run; whatever is
 started (message, tool call) is ended before its turn ends; a terminal event (`run_finished`, `run_failed`,
@@ -35,7 +35,8 @@ def _snake(name: str) -> str:
 
 
 class Error(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What went wrong, as authors see it (`error`, LANGUAGE section 5). Codes are stable, messages are for people."""
+    """What went wrong, as authors see it (`error`, docs/language.md#codes). Codes are stable, messages are for
+    people."""
 
     code: str
     message: str
@@ -482,7 +483,8 @@ class ToolCallResolved(Event, frozen=True):
 
 
 class PendingOpened(Event, frozen=True):
-    """An open question. `id` is also the toolCallId. `digest` (hex) binds workflow, run and content (LANGUAGE 7).
+    """An open question. `id` is also the toolCallId. `digest` (hex) binds workflow, run and content
+    (docs/language.md#people).
 
     kind tool: `tool` and `args` (the call), `schema` = the result's; ask: `schema` = the form; approve: `options`,
     `evidence`, `schema` = the form if there is one; gate: as approve, with `tool` and `args` in place of evidence;

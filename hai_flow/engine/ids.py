@@ -1,4 +1,4 @@
-"""Ids made from what they name, so that a decision made twice names things alike (DESIGN section 11).
+"""Ids made from what they name, so that a decision made twice names things alike (docs/design/engine.md#ids).
 
 What they name holds keys of loops, which come from whoever starts a run. So an id has 128 bits of its digest (that of a
 child, a UUID, 122): nobody finds two steps of a run whose questions are called the same.

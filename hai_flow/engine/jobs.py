@@ -1,4 +1,5 @@
-"""What is to be done for a run after its last commit. A function of the state: there is no job table (STORE H4)."""
+"""What is to be done for a run after its last commit. A function of the state: there is no job table
+(docs/design/store.md#lost-attempts)."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ Job: TypeAlias = Perform | Continue
 
 TIMERS_WHILE_HALTED: Final = frozenset({"deadline", "remind"})
 """What goes on while a run is paused or needs attention: votes and deadlines are decided and shown in time, only their
-consequences wait (LANGUAGE section 3)."""
+consequences wait (docs/design/engine.md#pausing-and-ending)."""
 _ACTIVE: Final = frozenset({"running", "paused", "stopping", "needs_attention"})
 
 
@@ -61,7 +62,7 @@ def next_ready(state: RunState) -> str | None:
     """The first of `ready` that may begin now, or None.
 
     A step that was lost three times in a row runs alone: if it takes its process down again, it condemns itself and not
-    its neighbours (STORE H4).
+    its neighbours (docs/design/store.md#lost-attempts).
     """
     ready = state.ready
     if not ready:
@@ -88,8 +89,8 @@ class Due(NamedTuple):
 def next_due(state: RunState, *, attempts: bool = True) -> Due | None:
     """The first thing that happens by itself, if nothing happens before; None: nothing ever does.
 
-    While paused (or in need of attention) only people's time counts; the rest fires on resume (LANGUAGE section 3).
-    Without `attempts` the time-outs of attempts are left out.
+    While paused (or in need of attention) only people's time counts; the rest fires on resume
+    (docs/design/engine.md#pausing-and-ending). Without `attempts` the time-outs of attempts are left out.
     """
     found = None
     if state.status in ("paused", "needs_attention"):

@@ -2,8 +2,8 @@
 
 A run moves as it stands: nothing that is done is done again, nothing that is open is asked again. So every step that it
 knows must be there in the new version, under its old path or one that it is told, in the same place of the same blocks
-and with the same verb; and whatever was shown to people must be what the new version would show (LANGUAGE section 7).
-Where in doubt the answer is no: an operator can stop the run and start another one.
+and with the same verb; and whatever was shown to people must be what the new version would show
+(docs/language.md#people). Where in doubt the answer is no: an operator can stop the run and start another one.
 
 What was fixed when it was opened stays so: a pending's rules and deadline, a loop's items, the arguments of an effect
 that has begun.

@@ -270,7 +270,8 @@ def open_doubt(draft: Draft, step: Step) -> None:
 
 
 def doubt_of(state: RunState, path: str, attempt: int) -> PendingState | None:
-    """The open doubt about this very attempt, whose late result may settle it before a person does (STORE H4)."""
+    """The open doubt about this very attempt, whose late result may settle it before a person does
+    (docs/design/store.md#lost-attempts)."""
     id = state.open_pendings.get(path)
     found = None if id is None else state.pendings[id]
     if found is None or found.opened.kind != "doubt" or state.steps[path].attempt != attempt:

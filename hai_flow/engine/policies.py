@@ -1,4 +1,4 @@
-"""A policy of the plan as the rules of one pending: every hole filled, once, at opening (LANGUAGE section 7).
+"""A policy of the plan as the rules of one pending: every hole filled, once, at opening (docs/language.md#people).
 
 All stages of `on_deadline` are filled in together, so what is asked of whom cannot change while they decide.
 """

@@ -1,4 +1,4 @@
-"""Whether enough of the right people agree (LANGUAGE section 7, Quorum). Arithmetic alone: people are ids and the
+"""Whether enough of the right people agree (docs/language.md#approve). Arithmetic alone: people are ids and the
 selectors that each of them matches.
 
 A quorum is a number of people, `all` of them, or seats: each selector with a count makes that many seats, and a person

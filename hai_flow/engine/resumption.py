@@ -1,7 +1,7 @@
 """Where a failed run goes on when it is retried. Reads the plan and the state; emits nothing.
 
 A list goes on at its first step that is not done. Steps that were undone are not done: they run again, and so does
-everything that failed or was cut off. What finished and was not undone stays as it is (LANGUAGE section 5).
+everything that failed or was cut off. What finished and was not undone stays as it is (docs/language.md#failing).
 """
 
 from __future__ import annotations

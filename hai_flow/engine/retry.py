@@ -1,4 +1,5 @@
-"""Whether a failed attempt is tried again, when, and which `catch` takes an error. LANGUAGE section 5."""
+"""Whether a failed attempt is tried again, when, and which `catch` takes an error.
+docs/language.md#retry-catch-undo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whom a selector means: `user:ann`, `role:controller`, `group:finance`, `requester`, `anyone` (LANGUAGE section 7).
+"""Whom a selector means: `user:ann`, `role:controller`, `group:finance`, `requester`, `anyone`
+(docs/language.md#people).
 
 A role that the document declares means exactly the people and groups it lists; any other role, and every group, is what
 the principal brings along. So who has them cannot be listed, only recognised.

@@ -1,8 +1,9 @@
 """`wait_for`: a step that waits for events from outside.
 
 The engine never looks for signals. A step that begins to wait says so in the outbox ("subscribe"); whoever delivers
-that offers the run what was stored before, and later signals are offered as they come (STORE H6). An offer is the
-command Signal: it may come twice, too late, or not fit, and then nothing happens. A run takes one signal once.
+that offers the run what was stored before, and later signals are offered as they come (docs/design/store.md#signals).
+An offer is the command Signal: it may come twice, too late, or not fit, and then nothing happens. A run takes one
+signal once.
 
 What a run has taken it does not remember for ever by id: a loop may take a signal each second. Signals of a type have
 places, in the order in which they became visible, and whoever offers them says how far the run has been offered all
@@ -180,5 +181,5 @@ def _output(draft: Draft, step: Step, verb: WaitFor) -> Json:
 
 
 def event_value(id: str, type: str, data: Json, sent_at: int) -> dict[str, Json]:
-    """A signal as expressions see it (LANGUAGE section 6)."""
+    """A signal as expressions see it (docs/language.md#names)."""
     return {"id": id, "type": type, "data": data, "at": values.rfc3339(sent_at)}

@@ -1,4 +1,4 @@
-"""`concurrency`: a run that waits until a slot of its key is free (STORE H7).
+"""`concurrency`: a run that waits until a slot of its key is free (docs/design/store.md#slots).
 
 The engine counts no slots. A run that must wait says so in the outbox, a run that ends says that its slot is free;
 whoever delivers that keeps the queue, takes slots for those who wait longest and admits them. A paused run holds its

@@ -6,8 +6,8 @@ The rules of this room:
   not say; whatever the plan had to be asked for is in the event. So any process of any release can fold a log.
 * A status changes only by a row of TRANSITIONS. A transition that the table does not have is a bug: it asserts.
 * State is records of immutable maps: evolve shares what it does not change, and a speculative state that lost its
-  commit is dropped for free (STORE H9). The indexes kept here (attempts, timers, timeouts, open pendings, ready) let
-  decide work without ever looking at all steps.
+  commit is dropped for free (docs/design/store.md#snapshots). The indexes kept here (attempts, timers, timeouts, open
+  pendings, ready) let decide work without ever looking at all steps.
 * `seq` is the number of events folded; `snapshot at k` and `the fold of k events` are the same words.
 
 `docs/run-states.md` is generated from TRANSITIONS.
@@ -363,7 +363,8 @@ _ESCAPES: Final = {"%": "%25", "/": "%2F", "[": "%5B", "]": "%5D"}
 
 
 def escaped(key: str) -> str:
-    """A key as it stands in a path (LANGUAGE section 4). An empty one is a lone %, which nothing else gives."""
+    """A key as it stands in a path (docs/design/engine.md#paths). An empty one is a lone %, which nothing else
+    gives."""
     return "".join(_ESCAPES.get(character, character) for character in key) or "%"
 
 

@@ -2,14 +2,14 @@
 
 A *lane* takes up to 256 runs that have something to say, decides their commands one on top of the other, and commits
 all of it in one statement. The next batch starts when that statement returns, so back-pressure needs no timer. The
-rules (STORE.md, by number):
+rules (docs/design/store.md has each with its reason):
 
-* B1  a batch holds at most one entry per run, and a run is in at most one batch in flight;
-* B3  whoever wins learns from the statement itself whether it holds the run;
-* B4  only a win proves that a state was fresh: a refusal from a cached state is answered after loading the tail;
-* B6  a batch refused for its data is halved until the culprit is alone; the others commit;
-* H1  a decision compares `version`, streamed chunks compare `fence`; after three losses a run is taken alone;
-* H2  a repeated command id gets the first outcome, with another body 409;
+* a batch holds at most one entry per run, and a run is in at most one batch in flight;
+* whoever wins learns from the statement itself whether it holds the run;
+* only a win proves that a state was fresh: a refusal from a cached state is answered after loading the tail;
+* a batch refused for its data is halved until the culprit is alone; the others commit;
+* a decision compares `version`, streamed chunks compare `fence`; after three losses a run is taken alone;
+* a repeated command id gets the first outcome, with another body 409;
 * an unknown outcome publishes nothing: the run is loaded and whoever asked is answered from there.
 """
 
@@ -112,7 +112,8 @@ class Birth:
 
 @dataclass(slots=True, eq=False)
 class Ask:
-    """One command on its way. `arrived` is monotonic: a state loaded before it proves nothing to it (B4)."""
+    """One command on its way. `arrived` is monotonic: a state loaded before it proves nothing to it
+    (docs/design/store.md#freshness)."""
 
     command: c.Command
     arrived: float
@@ -128,7 +129,8 @@ class Ask:
 
 @dataclass(slots=True, eq=False)
 class Hot:
-    """A run as this process knows it. `mine`: a statement of our own said that we hold it (B2)."""
+    """A run as this process knows it. `mine`: a statement of our own said that we hold it
+    (docs/design/store.md#claims)."""
 
     id: UUID
     tenant: UUID
@@ -304,7 +306,8 @@ class Committer(Service):
         self._queue(hot)
 
     def stream(self, hot: Hot, chunks: Iterable[Chunk]) -> None:
-        """Append pieces of streamed messages to the log of a run that this process holds (H1)."""
+        """Append pieces of streamed messages to the log of a run that this process holds
+        (docs/design/store.md#decisions-and-chunks)."""
         known = self._hot.get(hot.id)
         if known is None or not known.mine or not self.running:
             return  # somebody else holds the run: they would lose by their fence
@@ -540,9 +543,10 @@ class Committer(Service):
         return draft
 
     def _answer(self, draft: _Draft, ask: Ask) -> Outcome | Rejected | None:
-        """The command's outcome on top of the draft, or None: a refusal that what is known can't justify (B4). A state
-        that may be stale can't, nor can an id that was not looked up; a win proves both by itself. None, too, of a
-        command before which so much is due that this has to be committed first."""
+        """The command's outcome on top of the draft, or None: a refusal that what is known can't justify
+        (docs/design/store.md#freshness). A state that may be stale can't, nor can an id that was not looked up; a win
+        proves both by itself. None, too, of a command before which so much is due that this has to be committed
+        first."""
         hot = draft.hot
         unborn = (hot.missing or not hot.exists) and not draft.decides
         if unborn and ask.birth is not None:
@@ -806,8 +810,8 @@ class Committer(Service):
         self._loads.add(hot)
 
     def _condemn(self, draft: _Draft, error: Exception) -> None:
-        """One entry that can't be stored for what is in it (B6): without its chunks, then command by command, until the
-        culprit is alone."""
+        """One entry that can't be stored for what is in it (docs/design/store.md#refused-batches): without its chunks,
+        then command by command, until the culprit is alone."""
         hot = draft.hot
         if draft.chunks and draft.asks:
             draft.chunks.clear()
@@ -1083,7 +1087,7 @@ class Committer(Service):
             await self._commit_alone(hot)
 
     async def _commit_alone(self, hot: Hot) -> None:
-        """Lock the row, load, decide, the same commit (H1)."""
+        """Lock the row, load, decide, the same commit (docs/design/store.md#decisions-and-chunks)."""
         draft: _Draft | None = None
         released = False
         began = time.monotonic()
@@ -1143,7 +1147,8 @@ class Committer(Service):
         self._hint.set()
 
     def _snapshot_if_due(self, hot: Hot) -> None:
-        """When the log since the last snapshot exceeds its size: so the cost per event stays the same (STORE H9)."""
+        """When the log since the last snapshot exceeds its size: so the cost per event stays the same
+        (docs/design/store.md#snapshots)."""
         if hot.log_bytes > max(SNAPSHOT_BYTES_MIN, hot.snapshot_bytes):
             stored = encode_state(hot.state)
             hot.log_bytes, hot.snapshot_bytes = 0, len(stored)
@@ -1337,7 +1342,7 @@ def _born(draft: _Draft) -> runs.Born:
 
 def derived_run_id(*parts: str) -> UUID:
     """A run id made from what identifies its start (tenant, principal, Idempotency-Key; or tenant, thread, runId), so
-    that the same start made twice is one run (STORE H2)."""
+    that the same start made twice is one run (docs/design/store.md#command-ids)."""
     return _uuid(int.from_bytes(sha256("\x00".join(parts).encode()).digest()[:16]), version=8)
 
 

@@ -3,7 +3,8 @@
 One *feed* per followed run, fed by this process's own commits and, for everybody else's, by reading the log when a hint
 or the poll says so. One *ring* per feed and profile: an event is encoded once, and a follower that is told of news
 takes everything new in one piece. A follower is a *place* in a ring and needs no task: the ring calls it, some of them
-in each turn of the loop. One that can take nothing just now is behind when it comes back. Rules (STORE H11):
+in each turn of the loop. One that can take nothing just now is behind when it comes back. Rules
+(docs/design/store.md#fan-out):
 
 * nothing is shown that is not committed; after an unknown outcome nothing is published, it is read;
 * a feed accepts only what begins right after its head; anything else makes it read, once for all;

@@ -1,4 +1,4 @@
-"""`concurrency`: slots for runs that start, and the queue of those that find none (STORE H7).
+"""`concurrency`: slots for runs that start, and the queue of those that find none (docs/design/store.md#slots).
 
 A start takes a slot of its key before the run is stored, and the run's end frees it in the same commit. Who finds none
 is stored as `queued` (or refused, if its workflow says so); what it says in its outbox puts it into the queue, and what

@@ -1,4 +1,4 @@
-"""What starts runs by itself: schedules, events, and the ends of other runs (LANGUAGE section 10).
+"""What starts runs by itself: schedules, events, and the ends of other runs (docs/language.md#triggers).
 
 Exactly once is PostgreSQL's doing, not the ticker's: a schedule is looked at by one process at a time, each instant
 that it fires is a row, and the run's id is made from (schedule, instant). So a process may die between any two

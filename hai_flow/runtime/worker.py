@@ -2,11 +2,12 @@
 
 A life, top to bottom: register -> (claimed or committed: hold a run) -> begin what is open -> report -> hand back.
 
-The rules (STORE.md): a job is performed only after a statement of our own said that we hold the run (B2). The lease is
-the process's, renewed from a thread of its own and only while this loop answers and its commits get done (H3); every
-renewal returns what the database says we hold, which is the poll of held runs (B3). A process that could not renew
-drops everything and takes a new id. What was a dead worker's is declared lost before anything is begun (H4). No web
-framework is imported here.
+The rules: a job is performed only after a statement of our own said that we hold the run
+(docs/design/store.md#claims). The lease is the process's, renewed from a thread of its own and only while this loop
+answers and its commits get done (docs/design/store.md#leases); every renewal returns what the database says we hold,
+which is the poll of held runs (docs/design/store.md#held-runs). A process that could not renew drops everything and
+takes a new id. What was a dead worker's is declared lost before anything is begun (docs/design/store.md#lost-attempts).
+No web framework is imported here.
 """
 
 from __future__ import annotations
@@ -207,7 +208,7 @@ class Worker(Service):
         self._keep(self._run_timers, "timers of held runs")
 
     async def _stop(self) -> None:
-        """Finish or declare lost what is in flight, then hand every run back (STORE H4)."""
+        """Finish or declare lost what is in flight, then hand every run back (docs/design/store.md#lost-attempts)."""
         self._stopping = True
         if self._restart is not None:
             self._restart.cancel()
@@ -449,7 +450,7 @@ class Worker(Service):
             self._woken.set()
 
     async def _run_timers(self) -> None:
-        """The timers of the runs that we hold: the database has none for them (STORE H3)."""
+        """The timers of the runs that we hold: the database has none for them (docs/design/store.md#leases)."""
         while True:
             now = self.committer.now_ms()
             for run_id in self._wakes.take(now):
@@ -609,7 +610,8 @@ class Heart:
 
     @property
     def safe(self) -> bool:
-        """Whether the lease surely still runs: a margin of one heartbeat before its end, by our own clock (P5)."""
+        """Whether the lease surely still runs: a margin of one heartbeat before its end, by our own clock
+        (docs/design/promises.md#fencing)."""
         return time.monotonic() < self._lease_until - self._config.heartbeat_seconds
 
     async def stop(self) -> None:

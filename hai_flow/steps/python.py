@@ -109,7 +109,8 @@ def _without_stop_iteration(function: Callable[[], Any]) -> Any:
 
 
 def _storable(text: str) -> str:
-    """Streamed text comes from models: what can't be stored in it is replaced, not refused (PROMISES, Limits)."""
+    """Streamed text comes from models: what can't be stored in it is replaced, not refused
+    (docs/design/promises.md#bounds)."""
     return _UNSTORABLE.sub("\ufffd", text)
 
 

@@ -32,7 +32,7 @@ class Attempt:
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt of the step (LANGUAGE section 2)."""
+        """The same for every attempt of the step (docs/design/engine.md#effects)."""
         return self.key or f"{self.run_id}/{self.path}"
 
 

@@ -1,8 +1,8 @@
 """The connections to PostgreSQL, and what its errors mean. No statement of the domain lives here.
 
-Two pools: the engine's, whose plans are pinned (STORE B8: a plan cached while a table was small took 348 ms instead of
-4.6), and the API's, whose list queries need a free planner. Nothing on the hot path holds a lock across a round trip,
-and where somebody does, the timeouts below end it.
+Two pools: the engine's, whose plans are pinned (docs/design/store.md#locks: a plan cached while a table was small took
+348 ms instead of 4.6), and the API's, whose list queries need a free planner. Nothing on the hot path holds a lock
+across a round trip, and where somebody does, the timeouts below end it.
 
 A line can go silent: the host is lost, or a device on the way forgets the connection and tells nobody. So nothing here
 waits without an end (`Deadlines`). A `Session` that does not answer is cut, never asked to cancel: that would be one
@@ -52,7 +52,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "application_name": "hai-flow",
     **_OF_THE_LINE,
 }
-# Sorted arrays with nested loops take row locks in the order of run ids: 0 deadlocks in 1,502 (STORE B8).
+# Sorted arrays with nested loops take row locks in the order of run ids: 0 deadlocks in 1,502
+# (docs/design/store.md#locks).
 ENGINE_SETTINGS: Final[Mapping[str, str]] = {
     **SETTINGS,
     "enable_seqscan": "off",
@@ -90,7 +91,7 @@ class CommitUnknown(StoreError):
 
     A client that hangs up does not stop the server: a load right after may not see yet what lands in a moment. Late
     decisions are harmless (`version` settles them), late chunks are not: `runs.refence_runs` before anything else.
-    One in three commits that a client saw fail in a crash had been committed (PROMISES, measured fact 3).
+    One in three commits that a client saw fail in a crash had been committed (docs/design/store.md#unknown-outcomes).
     """
 
 
@@ -101,7 +102,9 @@ FAILURES: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.Intern
 class Fault(Enum):
     """What a failed statement tells its sender to do."""
 
-    DATA = "data"  # some row of it can never be stored: halve the batch until the culprit is alone (STORE B6)
+    # Some row of it can never be stored: halve the batch until the culprit is alone
+    # (docs/design/store.md#refused-batches).
+    DATA = "data"
     RETRY = "retry"  # nothing happened and nothing is wrong: send the same statement again
     UNKNOWN = "unknown"  # it may have happened, or this connection is no good: load over another before deciding again
     INSTALLATION = "installation"  # no room, no rights, no such table: the same for every run, until somebody mends it

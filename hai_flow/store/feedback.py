@@ -1,4 +1,4 @@
-"""What people think of what a thread has said, and of what was decided in it (PROTOCOLS section 2, H20).
+"""What people think of what a thread has said, and of what was decided in it (docs/design/protocols.md#feedback).
 
 Kept with the thread, not in a run's log: the terminal event stays the last one, and who judges moves no run. There is
 one row for each principal and subject, which says what they think now. The constraints keep that; what may be judged

@@ -1,6 +1,7 @@
 """Bringing a database to the schema of this release. Any number of processes may call `upgrade` at once.
 
-A newer schema than this release knows is left alone: release N - 1 runs beside release N on one schema (PROMISES P11).
+A newer schema than this release knows is left alone: release N - 1 runs beside release N on one schema
+(docs/design/promises.md#versions).
 
 That release goes on working while a revision runs. So each revision is a transaction of its own, no lock that others
 need is waited for longer than a moment (whoever waits for one makes all that come after it wait too), and no table is
@@ -68,7 +69,8 @@ async def current(dsn: str, deadlines: Deadlines | None = None) -> str | None:
 
 
 async def is_behind(dsn: str, deadlines: Deadlines | None = None) -> bool:
-    """Whether the database's schema is older than this release. On a newer one old code still runs (PROMISES P11)."""
+    """Whether the database's schema is older than this release. On a newer one old code still runs
+    (docs/design/promises.md#versions)."""
     revision = await current(dsn, deadlines)
     if revision is None:
         return True

@@ -63,7 +63,7 @@ async def pendings_of_run(connection: Connection | Pool, tenant: UUID, run_id: U
 
 
 async def get_pending(connection: Connection | Pool, tenant: UUID, run_id: UUID, pending_id: str) -> Pending | None:
-    """The pending, if it is the tenant's. Its id names its run (DESIGN section 11), so no index is needed."""
+    """The pending, if it is the tenant's. Its id names its run (docs/design/engine.md#ids), so no index is needed."""
     query = f"SELECT {_COLUMNS} FROM pendings WHERE run_id = $1 AND id = $2 AND tenant = $3"
     row = await connection.fetchrow(query, run_id, pending_id, tenant)
     return None if row is None else Pending(*row)

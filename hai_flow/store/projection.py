@@ -25,7 +25,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Rows:
-    """The children of one entry in the making. A pending, a turn, a message appears once (STORE B1): the last row."""
+    """The children of one entry in the making. A pending, a turn, a message appears once
+    (docs/design/store.md#one-entry-per-run): the last row."""
 
     def __init__(self, state: RunState) -> None:
         self.state = state

@@ -1,13 +1,16 @@
-"""Runs and what their commits write: the log, the claim, and everything that belongs to one commit (STORE E to I).
+"""Runs and what their commits write: the log, the claim, and everything that belongs to one commit
+(docs/design/store.md).
 
 Rules of this room:
 
-* A commit is one statement and its own transaction (STORE B8). It holds at most one entry per run (B1), sorted by run
-  id, so that row locks are always taken in one order.
-* `version` is what a decision compares, `fence` what the holder's chunks compare; `seq` is given out here (H1).
-* A commit never takes a claim that somebody holds, nor for a worker that is dead (B2). Perform a job only after a
-  statement of this room said `worker` is you.
-* Child rows take run, tenant, thread and seq from the run row that won, never from input (B7).
+* A commit is one statement and its own transaction (docs/design/store.md#locks). It holds at most one entry per run
+  (docs/design/store.md#one-entry-per-run), sorted by run id, so that row locks are always taken in one order.
+* `version` is what a decision compares, `fence` what the holder's chunks compare; `seq` is given out here
+  (docs/design/store.md#decisions-and-chunks).
+* A commit never takes a claim that somebody holds, nor for a worker that is dead (docs/design/store.md#claims). Perform
+  a job only after a statement of this room said `worker` is you.
+* Child rows take run, tenant, thread and seq from the run row that won, never from input
+  (docs/design/store.md#tenants).
 * Child arrays meet their winners by `array_position`, never by a join: with the pinned nested loops a join is
   quadratic in the batch.
 * A plan that is pinned while the tables are empty must still be right when they are not, so nothing is left to choose:
@@ -37,14 +40,15 @@ if TYPE_CHECKING:
 ENTRIES_MAX: Final = 256
 HINT_CHANNEL: Final = "hai_runs"
 DUE: Final = "due"
-HINT_IDS_MAX: Final = 200  # 256 ids exceed NOTIFY's 8,000 bytes: an error (STORE H8)
+HINT_IDS_MAX: Final = 200  # 256 ids exceed NOTIFY's 8,000 bytes: an error (docs/design/store.md#hints)
 DEAD_AFTER: Final = "1 second"
 
 # --- what a commit is given ---------------------------------------------------------------------------------------
 
 
 class CommandRow(msgspec.Struct, frozen=True, gc=False):
-    """A command that the entry carries out: its id is taken, and `outcome` answers whoever sends it again (H2)."""
+    """A command that the entry carries out: its id is taken, and `outcome` answers whoever sends it again
+    (docs/design/store.md#command-ids)."""
 
     command_id: str
     body_sha: bytes
@@ -52,7 +56,8 @@ class CommandRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class PendingRow(msgspec.Struct, frozen=True, gc=False):
-    """A pending that opens, or whose `status` or `deadline` changes. At most one row per pending in an entry (B1)."""
+    """A pending that opens, or whose `status` or `deadline` changes. At most one row per pending in an entry
+    (docs/design/store.md#one-entry-per-run)."""
 
     id: str
     status: str
@@ -69,7 +74,8 @@ class VoteRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class OutboxRow(msgspec.Struct, frozen=True, gc=False):
-    """What this commit wants of another run (H5). Its number within the commit is its place in the entry."""
+    """What this commit wants of another run (docs/design/store.md#outbox). Its number within the commit is its place in
+    the entry."""
 
     kind: str
     target: str
@@ -497,7 +503,8 @@ _NO: Final = None
 
 
 async def commit(connection: Connection, entries: Sequence[Entry], worker_id: int | None, at: datetime) -> Committed:
-    """Commit a batch: log, run rows, commands, pendings, votes, outbox, turns, messages, slots (STORE E).
+    """Commit a batch: log, run rows, commands, pendings, votes, outbox, turns, messages, slots
+    (docs/design/store.md#the-commit).
 
     One statement; entries win or lose each for itself. `entries` has at most 256, at most one per run, in any order
     (they are sorted here, so that locks are). `worker_id` is None in a process that performs nothing. `at` is the
@@ -507,7 +514,7 @@ async def commit(connection: Connection, entries: Sequence[Entry], worker_id: in
     """
     assert 0 < len(entries) <= ENTRIES_MAX, f"a batch has 1 to {ENTRIES_MAX} entries, not {len(entries)}"
     keys = [entry.run_id.int for entry in entries]
-    # A run twice in one batch corrupts its log for ever (STORE B1).
+    # A run twice in one batch corrupts its log for ever (docs/design/store.md#one-entry-per-run).
     assert len(set(keys)) == len(keys), "a run is in a batch at most once"
     numbers = sorted(range(len(entries)), key=keys.__getitem__)
     moved = [number for number in numbers if entries[number].born is None]
@@ -657,7 +664,7 @@ async def read_clock(connection: Connection | Pool) -> datetime:
 @dataclass(frozen=True, slots=True)
 class Claimed:
     """A run that is now ours. `lost`: it was a dead worker's, so each open attempt is first declared lost; else no open
-    attempt has begun and all are performed at once (STORE H4)."""
+    attempt has begun and all are performed at once (docs/design/store.md#lost-attempts)."""
 
     run_id: UUID
     version: int
@@ -685,7 +692,8 @@ RETURNING r.id, r.version, r.fence, x.lost, clock_timestamp() AS db_now
 
 
 async def claim_runs(connection: Connection, worker_id: int, limit: int, queues: Sequence[str]) -> list[Claimed]:
-    """Take up to `limit` runs that are due in `queues`, and up to as many of dead workers (of any queue) (STORE F).
+    """Take up to `limit` runs that are due in `queues`, and up to as many of dead workers (of any queue)
+    (docs/design/store.md#claims).
 
     Runs that a newer release has written to are passed over: this one could not read them.
     Runs that somebody else is committing to are skipped, not waited for. A worker whose lease is over gets none.
@@ -738,8 +746,9 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """`alive` False: the lease is over and can't be renewed; drop everything, take a new id (STORE H3). `held` is what
-    the database says this worker holds: the poll of held runs (STORE B3)."""
+    """`alive` False: the lease is over and can't be renewed; drop everything, take a new id
+    (docs/design/store.md#leases). `held` is what the database says this worker holds: the poll of held runs
+    (docs/design/store.md#held-runs)."""
 
     alive: bool
     held: list[Held]
@@ -754,7 +763,8 @@ FROM runs r WHERE r.worker = $1
 
 
 async def heartbeat(connection: Connection | Pool, worker_id: int, lease: timedelta) -> Heartbeat:
-    """Renew the lease and poll the held runs (STORE I). An aggregate, so that `alive` is known when nothing is held."""
+    """Renew the lease and poll the held runs (docs/design/store.md#held-runs). An aggregate, so that `alive` is known
+    when nothing is held."""
     row = await connection.fetchrow(_HEARTBEAT, worker_id, lease)
     assert row is not None, "aggregates return one row"
     alive, ids, versions, fences, db_now = row
@@ -787,8 +797,9 @@ UPDATE runs SET worker = NULL, wake_at = $3, fence = fence + 1 WHERE worker = $1
 
 
 async def release_runs(connection: Connection, worker_id: int, run_ids: Collection[UUID], at: datetime) -> list[UUID]:
-    """Hand runs back at shutdown, due at once. Only after each begun attempt was reported or declared lost (STORE H4):
-    whoever claims them takes every open attempt for one that never began. Returns those that were still ours."""
+    """Hand runs back at shutdown, due at once. Only after each begun attempt was reported or declared lost
+    (docs/design/store.md#lost-attempts): whoever claims them takes every open attempt for one that never began. Returns
+    those that were still ours."""
     with outcome_known():
         rows = await connection.fetch(_RELEASE, worker_id, sorted(run_ids), at)
     return [row[0] for row in rows]
@@ -913,7 +924,7 @@ async def load_runs(
     abi: int,
     rows_max: int | None = None,
 ) -> dict[UUID, Loaded]:
-    """The runs, each from the seq that the caller has already (0: from the beginning) (STORE G).
+    """The runs, each from the seq that the caller has already (0: from the beginning) (docs/design/store.md#snapshots).
 
     One statement, one moment. A run that does not exist is not in the result. `abi` is the version of the state's
     encoding that the caller reads: snapshots of another are passed over. `rows_max`: of each run's log so many commits
@@ -962,7 +973,8 @@ async def locked_runs(connection: Connection | Pool, run_ids: Collection[UUID]) 
 
 @contextlib.asynccontextmanager
 async def lock_run(connection: Connection, run_id: UUID, have_seq: int, abi: int) -> AsyncGenerator[Loaded | None]:
-    """Take one run alone: whoever lost three times decides on what this gives, and `commit`s inside (STORE H1).
+    """Take one run alone: whoever lost three times decides on what this gives, and `commit`s inside
+    (docs/design/store.md#decisions-and-chunks).
 
     The only place that holds a row's lock across round trips; `idle_in_transaction_session_timeout` ends it when the
     process is stopped. Raises `CommitUnknown` when the connection breaks, at the end of the block as well.
@@ -984,8 +996,8 @@ JOIN commands c ON c.run_id = k.run_id AND c.command_id = k.command_id
 async def commands_of(
     connection: Connection | Pool, commands: Collection[tuple[UUID, str]]
 ) -> dict[tuple[UUID, str], CommandRow]:
-    """Which of these (run, command id) were carried out, and what was answered (STORE H2). The same id with the same
-    `body_sha` gets the first outcome; with another it is 409."""
+    """Which of these (run, command id) were carried out, and what was answered (docs/design/store.md#command-ids). The
+    same id with the same `body_sha` gets the first outcome; with another it is 409."""
     rows = await connection.fetch(_COMMANDS_OF, [run for run, _ in commands], [id for _, id in commands])
     return {(row[0], row[1]): CommandRow(*row[1:]) for row in rows}
 

@@ -1,4 +1,4 @@
-"""Slots of concurrency keys, and the runs that wait for one (STORE H7).
+"""Slots of concurrency keys, and the runs that wait for one (docs/design/store.md#slots).
 
 A slot is a row that names the run that holds it: `<workflow>:<key>#k`, k from 1 to the key's limit. Whoever takes one
 first locks the key and then looks, in a second statement: one statement would look at what was there before the lock.

@@ -1,7 +1,8 @@
 """The tables as they are after all migrations: the reference that a test compares the migrated schema with.
 
 The invariants that rows must keep are constraints here. Every table of a run is keyed by the run's id alone and every
-row carries its tenant (STORE C, D). Statements are written in SQL in their own modules; this one is not used by them.
+row carries its tenant (docs/design/store.md#tenants). Statements are written in SQL in their own modules; this one is
+not used by them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Threads as lists show them. A thread has no row: it is where its newest run is (STORE H13)."""
+"""Threads as lists show them. A thread has no row: it is where its newest run is (docs/design/store.md#threads)."""
 
 from __future__ import annotations
 

@@ -91,7 +91,8 @@ async def runs_of_thread(connection: Connection | Pool, tenant: UUID, thread_id:
 
 
 async def last_run(connection: Connection | Pool, tenant: UUID, thread_id: str) -> RunSummary | None:
-    """The thread's newest run that is nobody's child: the one that a POST may mean (DESIGN section 11)."""
+    """The thread's newest run that is nobody's child: the one that a POST may mean
+    (docs/design/protocols.md#one-active-run)."""
     query = f"""
     SELECT {SUMMARY_COLUMNS} FROM runs WHERE tenant = $1 AND thread_id = $2 AND parent_id IS NULL
     ORDER BY place DESC, created_at DESC, id DESC LIMIT 1

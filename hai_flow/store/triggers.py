@@ -2,8 +2,9 @@
 
 Rows follow the latest version of each workflow and are written when it is published. A schedule is looked at by one
 process at a time: a statement takes the row and moves its `wake_at` into the future, so that others pass it by until
-it is released or whoever looks at it is dead. Nobody holds a lock across a round trip (STORE B8). What a schedule fires
-is a row of its own, one for each instant, from which the run's id is made: whatever happens, each instant has one run.
+it is released or whoever looks at it is dead. Nobody holds a lock across a round trip (docs/design/store.md#locks).
+What a schedule fires is a row of its own, one for each instant, from which the run's id is made: whatever happens, each
+instant has one run.
 """
 
 from __future__ import annotations

@@ -129,7 +129,8 @@ async def versions_of_workflow(connection: Connection | Pool, tenant: UUID, name
 
 
 async def put_blob(connection: Connection | Pool, tenant: UUID, body: bytes) -> bytes:
-    """Store a large value before the commit that refers to it (STORE H13); returns its sha256."""
+    """Store a large value before the commit that refers to it (docs/design/store.md#large-values); returns its
+    sha256."""
     sha256 = hashlib.sha256(body).digest()
     query = "INSERT INTO blobs (tenant, sha256, body) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
     await connection.execute(query, tenant, sha256, body)

@@ -1,4 +1,4 @@
-"""Tests of workflows, written in YAML (LANGUAGE section 12): a document is read, held against its workflow, and played.
+"""Tests of workflows, written in YAML (docs/testing.md): a document is read, held against its workflow, and played.
 
     loading.Loader().load(path) -> Loaded    findings at line and column, or cases
     Loaded.run(case) -> Result               failures at line and column, or none

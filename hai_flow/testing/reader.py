@@ -1,4 +1,4 @@
-"""From the bytes of a test document to a suite, or to every finding at once (LANGUAGE section 12).
+"""From the bytes of a test document to a suite, or to every finding at once (docs/testing.md).
 
 Read with the same reader of YAML as workflows are, so positions and the mistakes of YAML itself are answered alike.
 Whether the names in it exist in the workflow is not asked here: `binding` does, once the workflow is compiled.

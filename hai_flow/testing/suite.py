@@ -1,4 +1,4 @@
-"""What a test document says, as values (LANGUAGE section 12). Built by `reader`, performed by `runner`."""
+"""What a test document says, as values (docs/testing.md). Built by `reader`, performed by `runner`."""
 
 from __future__ import annotations
 

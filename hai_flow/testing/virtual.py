@@ -68,7 +68,8 @@ class VirtualRun:
         self._do(c.Answer(answers=(answer,), by=by, via=VIA))
 
     def signal(self, type: str, data: Json) -> None:
-        """Send the run an event from outside. It is kept: a step that begins to wait later finds it (LANGUAGE 3)."""
+        """Send the run an event from outside. It is kept: a step that begins to wait later finds it
+        (docs/language.md#wait-and-wait_for)."""
         sent = c.Signal(id=f"signal-{len(self._signals) + 1}", name=type, data=data, sent_at=self.now)
         self._signals.append(sent)
         self._do(sent)

@@ -1,4 +1,4 @@
-"""The Agent API's `/process`: responses made of messages made of contents (PROTOCOLS sections 6 and 8.3).
+"""The Agent API's `/process`: responses made of messages made of contents (docs/protocols/agent-api.md).
 
 What it demands and nothing else does:
 
@@ -226,7 +226,7 @@ _ANSWERS: Final[dict[str, Callable[[Object], tuple[Json, str]]]] = {
 
 # --- outward ------------------------------------------------------------------------------------------------------
 
-# Outputs of a message (LANGUAGE, `say`) that the protocol has contents for; all others are data.
+# Outputs of a message (docs/language.md#say-and-emit) that the protocol has contents for; all others are data.
 _CONTENTS: Final[dict[str, ContentType]] = {
     "image": "image",
     "audio": "audio",

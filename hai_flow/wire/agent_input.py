@@ -1,4 +1,4 @@
-"""RunAgentInput: the body that HAI and AG-UI clients post (PROTOCOLS sections 1.2, 2.1 H11 to H15).
+"""RunAgentInput: the body that HAI and AG-UI clients post (docs/design/protocols.md#ag-ui-messages).
 
 Only `threadId` and `runId` are demanded; what clients leave out, or send as null, is absent. What the server ignores
 (system, assistant and other messages' content, `context`, `state`) is not judged either: a client's history is not
@@ -329,7 +329,7 @@ class _Reader:
 
 def _upgraded(part: dict[str, Json]) -> dict[str, Json]:
     """A part `binary` {mimeType, data | url | id, filename?} as image, audio, video or document with a source, as newer
-    clients do it themselves (PROTOCOLS section 1.2). One that says too little stays as it is."""
+    clients do it themselves (docs/design/protocols.md#ag-ui-messages). One that says too little stays as it is."""
     mime = part.get("mimeType")
     if part["type"] != "binary" or not isinstance(mime, str):
         return part

@@ -1,5 +1,6 @@
-"""The AG-UI dialect (PROTOCOLS sections 0, 1 and 8.3), in two profiles: version 1.0 for peers that say
-`protocolVersion`, and what all clients from 0.0.42 to 0.0.59 take for those that do not (section 1.6, Safe profile).
+"""The AG-UI dialect (docs/protocols/agui.md), in two profiles: version 1.0 for peers that say
+`protocolVersion`, and what all clients from 0.0.42 to 0.0.59 take for those that do not
+(docs/design/protocols.md#older-peers).
 
 What its clients demand and nothing else does:
 
@@ -7,7 +8,7 @@ What its clients demand and nothing else does:
 * A run that waits for a frontend's tool ends without an outcome, also where something else is open: what people are
   asked beside it becomes an interrupt once the tool has answered.
 * A gate is shown as the call that it guards. That call has one id, which the log gives it too once it is performed: it
-  is never begun twice, and its result comes in the turn that follows (section 1.3).
+  is never begun twice, and its result comes in the turn that follows.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def decode(body: bytes, limits: Limits) -> Posted:
 
 
 def _commanded(forwarded: dict[str, Json], limits: Limits) -> tuple[ResumeEntry, ...]:
-    """What clients that know no `resume` send in its place (PROTOCOLS section 5.3, Legacy): `command` {resume,
+    """What clients that know no `resume` send in its place (docs/design/protocols.md#copilotkit): `command` {resume,
     interruptEvent}, where `interruptEvent` is the question as the server told it, with its id.
 
     Without that id nothing says which question is meant, so nobody is answered. `forwardedProps` belongs to the

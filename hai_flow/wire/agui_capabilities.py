@@ -1,5 +1,5 @@
-"""What an agent of ours can do, as AG-UI's `AgentCapabilities` (PROTOCOLS section 1.3). A field that is absent is not
-claimed."""
+"""What an agent of ours can do, as AG-UI's `AgentCapabilities`
+(docs/design/protocols.md#tools-and-interrupts). A field that is absent is not claimed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What people are asked, as AG-UI's interrupts (PROTOCOLS sections 1.3, 5.2; LANGUAGE section 7)."""
+"""What people are asked, as AG-UI's interrupts (docs/design/protocols.md#tools-and-interrupts;
+docs/language.md#people)."""
 
 from __future__ import annotations
 

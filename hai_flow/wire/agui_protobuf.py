@@ -1,4 +1,4 @@
-"""AG-UI's events as Protocol Buffers, for peers of version 1.0 (PROTOCOLS section 1.4, Protobuf).
+"""AG-UI's events as Protocol Buffers, for peers of version 1.0 (docs/design/protocols.md#binary-frames).
 
 A frame is the event's JSON written again as the message `Event`, whose one field names its type; before it stands its
 length in four bytes. The numbers are those of the protocol's own schema. Of that only what we send is here, and nothing

@@ -1,4 +1,4 @@
-"""AUI: a thread as one stream over a WebSocket, and the client's inputs (PROTOCOLS sections 4 and 8.3).
+"""AUI: a thread as one stream over a WebSocket, and the client's inputs (docs/protocols/aui.md).
 
 What it demands and nothing else does:
 
@@ -44,7 +44,7 @@ def profile() -> Profile:
 
 
 def answer_content(pending: PendingState, action: str | None, payload: Object) -> str:
-    """What an input says to what was asked, as the text that a ToolMessage would have (LANGUAGE section 7).
+    """What an input says to what was asked, as the text that a ToolMessage would have (docs/language.md#people).
 
     A tool gets `payload.result` or, without it, the payload itself, or else the action: what its option stands for. A
     form gets the payload. A decision is the action, with the payload's `reason`, `values` and `edits`.

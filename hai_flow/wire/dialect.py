@@ -2,7 +2,8 @@
 
 A dialect is two pure things. `decode` turns the bytes of a POST into what they say (`Posted`); it looks nothing up, so
 which run is meant and whether an answer counts is decided elsewhere. An `Encoder` folds the log into frames. It asks
-nobody anything, so it can begin anywhere and all followers of one profile can share its bytes (DESIGN sections 5, 7).
+nobody anything, so it can begin anywhere and all followers of one profile can share its bytes
+(docs/design/protocols.md#one-log-many-encoders).
 
 What is deliberately absent: sockets, clocks, ids of our own making, and every decision about people.
 """
@@ -27,7 +28,8 @@ Json: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one POST may hold at most (PROMISES section 1). Beyond `id_chars_max` is 422, beyond the others 413."""
+    """What one POST may hold at most (docs/design/promises.md#bounds). Beyond `id_chars_max` is 422, beyond the others
+    413."""
 
     body_bytes_max: int = 1 << 20
     depth_max: int = values.DEPTH_MAX
@@ -76,7 +78,8 @@ class ResumeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Posted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a decoded POST says. None of it is evidence: the log decides what counts (PROTOCOLS section 7, rule 1).
+    """What a decoded POST says. None of it is evidence: the log decides what counts
+    (docs/design/protocols.md#history-is-not-evidence).
 
     `history` names every posted message as (id, role), in order. `body_sha` (hex) tells a repeated POST from another
     one under the same runId (rule 6). `parent_run_id`: the turn from which it branches off.
@@ -116,7 +119,7 @@ class Frame(NamedTuple):
 
     `name` is the protocol's event type. `tool_call_id` is set on the frames that stream a call itself (its start,
     arguments and end, never its result): whoever has that call in its history already must not be sent them again
-    (PROTOCOLS section 0, fact 5). `terminal` frames end the stream of a turn.
+    (docs/design/protocols.md#calls-are-streamed-once). `terminal` frames end the stream of a turn.
     """
 
     name: str
@@ -138,7 +141,8 @@ class Encoder(Protocol):
     def __init__(self, profile: Profile, state: RunState) -> None: ...
 
     def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:
-        """What someone who attaches now must be told first (DESIGN section 11, Attach); these frames carry no id.
+        """What someone who attaches now must be told first (docs/design/protocols.md#attaching); these frames carry no
+        id.
 
         `transcript` holds the entries of the thread's earlier runs; those of this run are in the state. The RUN_STARTED
         bears the asker's own runId. If no turn is open the preface is the whole stream and ends with a terminal frame.
@@ -233,5 +237,6 @@ def entries_of(state: RunState) -> list[Entry]:
 
 
 def without_none(fields: Mapping[str, Json]) -> dict[str, Json]:
-    """`fields` without the absent ones: null for an optional field is fatal to clients (PROTOCOLS section 0)."""
+    """`fields` without the absent ones: null for an optional field is fatal to clients
+    (docs/design/protocols.md#absent-never-null)."""
     return {name: value for name, value in fields.items() if value is not None}

@@ -32,7 +32,7 @@ def _named_event(data: bytes, name: str, id: str | None) -> bytes:
 
 
 def length_prefixed(payload: bytes) -> bytes:
-    """`payload` behind its length in four bytes, big-endian (PROTOCOLS section 1.4, Protobuf)."""
+    """`payload` behind its length in four bytes, big-endian (docs/design/protocols.md#binary-frames)."""
     return struct.pack(">I", len(payload)) + payload
 
 
@@ -44,6 +44,6 @@ SSE: Final = Framing(sse.CONTENT_TYPE, _event, sse.KEEP_ALIVE)
 NAMED_SSE: Final = Framing(sse.CONTENT_TYPE, _named_event, sse.KEEP_ALIVE)
 MESSAGE_PACK: Final = Framing("application/vnd.hai.event+msgpack", _message_pack, length_prefixed(b""))
 """Each event as MessagePack, the maps and values of its JSON. The binary transport of HAI, which leaves it undefined
-(PROTOCOLS section 2.1, H12); docs/protocols/hai.md describes it for clients. An empty frame keeps the connection alive:
-no document is empty, and who reads by length skips it without a rule of its own. It has no ids: who loses such a stream
-posts again, or follows with a cursor that Server-Sent Events gave."""
+(docs/design/protocols.md#binary-frames); docs/protocols/hai.md describes it for clients. An empty frame keeps the
+connection alive: no document is empty, and who reads by length skips it without a rule of its own. It has no ids: who
+loses such a stream posts again, or follows with a cursor that Server-Sent Events gave."""

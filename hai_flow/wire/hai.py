@@ -1,4 +1,4 @@
-"""The HAI dialect (PROTOCOLS section 2; the decisions are in 2.4).
+"""The HAI dialect (docs/design/protocols.md#hai).
 
 What its client demands and nothing else does:
 
@@ -36,7 +36,8 @@ Json: TypeAlias = Any
 
 # --- inward -------------------------------------------------------------------------------------------------------
 
-# `forwardedProps.hai`: which spelling of the protocol the client wants where its documents disagree (section 8.4).
+# `forwardedProps.hai`: which spelling of the protocol the client wants, where its documents disagree
+# (docs/protocols/hai.md).
 _OPTIONS: Final = {
     "results": ("server", "all"),
     "snapshot": ("MESSAGE_SNAPSHOT", "MESSAGES_SNAPSHOT"),
@@ -97,7 +98,7 @@ def _unknown(path: str, message: str) -> Rejected:
 
 
 def document(output: Json, layout: Json = None, block_id: str | None = None, style: Json = None) -> str:
-    """The document that one BUSINESS_DATA_CONTENT carries (H3 to H5).
+    """The document that one BUSINESS_DATA_CONTENT carries (docs/design/protocols.md#hai-documents).
 
     Compact JSON has `}{` only inside strings, where `{` may as well be written `\\u007b`: the client, which splits the
     concatenation of all documents at `}{`, then finds the seams and nothing else, and reads the same text.
@@ -222,7 +223,7 @@ class HaiEncoder(TurnEncoder):
         return [_call_result(call.id, content, error, at)]
 
     def frontend_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
-        """H15: the HAI document shows it, AG-UI forbids it; so for those who ask for it."""
+        """The HAI document shows it, AG-UI forbids it: for who asks for it (docs/design/protocols.md#hai-results)."""
         return self.call_result(at, call, content, error) if self._all_results else []
 
     def question_decided(self, at: int, pending: PendingState) -> list[Frame]:
@@ -254,7 +255,8 @@ class HaiEncoder(TurnEncoder):
         return [Frame("RAW", dump(said))]  # what another system said may be null, and is there then
 
     def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
-        """One message with exactly one content: the client parses what it has when the message ends (H6)."""
+        """One message with exactly one content: the client parses what it has when the message ends
+        (docs/design/protocols.md#hai-events)."""
         type = "AGENT_COLLABORATIVE_MESSAGE"
         return [
             _frame(f"{type}_START", at, **{"from": event.from_, "to": event.to}, messageId=id),
@@ -264,7 +266,8 @@ class HaiEncoder(TurnEncoder):
 
 
 class _Words:
-    """Messages in a snapshot (H9, H11): ours with the concatenated deltas, a client's as it posted them."""
+    """Messages in a snapshot (docs/design/protocols.md#hai-snapshots): ours with the concatenated deltas, a client's as
+    it posted them."""
 
     def __init__(self, plain: bool) -> None:
         self._plain = plain

@@ -1,4 +1,4 @@
-"""The SSE events dialect (PROTOCOLS section 3; table 8.3, column "social SSE"): one stream for a whole thread.
+"""The SSE events dialect (docs/protocols/social.md): one stream for a whole thread.
 
 It borrows AG-UI's names, not its rules; an AG-UI client can't read it. What is its own:
 

@@ -1,6 +1,6 @@
 """Server-Sent Events: frames to bytes, and the cursor that brings a follower back.
 
-PROTOCOLS section 1.4; section 7, rule 13. LF only: a CR makes every AG-UI client throw. One `data:` line per event,
+docs/design/protocols.md#http-exchange. LF only: a CR makes every AG-UI client throw. One `data:` line per event,
 with the space that older clients need.
 """
 

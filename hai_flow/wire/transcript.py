@@ -1,7 +1,8 @@
 """What a thread has said so far, as the messages of a snapshot: HAI's and AG-UI's differ in a few words only.
 
-A call hangs on its parent message, else on one of its own with the call's id (DESIGN section 11, Ids). Only calls that
-are still open are left without an answer: they are what a client shows again and answers (PROTOCOLS section 5.4).
+A call hangs on its parent message, else on one of its own with the call's id (docs/design/engine.md#ids). Only calls
+that are still open are left without an answer: they are what a client shows again and answers
+(docs/design/protocols.md#reloading).
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def confirmation(profile: Profile, pending: PendingState) -> Call | None:
 
 
 def question_args(opened: e.PendingOpened) -> str:
-    """The arguments of confirmAction and requestInput (LANGUAGE section 7, Shown to a client)."""
+    """The arguments of confirmAction and requestInput (docs/design/protocols.md#hai)."""
     fields = {
         "title": opened.title,
         "message": opened.message,
@@ -121,7 +122,7 @@ def answer_of(pending: PendingState) -> tuple[str, str | None] | None:
 
 
 class _History:
-    """The messages of a snapshot under construction (H9, H11)."""
+    """The messages of a snapshot under construction (docs/design/protocols.md#hai-snapshots)."""
 
     def __init__(self, words: Words) -> None:
         self.messages: list[dict[str, Json]] = []
@@ -143,7 +144,7 @@ class _History:
         answer: tuple[str, str | None] | None,
     ) -> None:
         """A call hangs on its parent message, if that is shown as the assistant's, else on one of its own with the
-        call's id (DESIGN section 11, Ids)."""
+        call's id (docs/design/engine.md#ids)."""
         holder = self._by_id.get(parent or "", {})
         if holder.get("role") != "assistant":
             if id not in self._by_id:

@@ -18,7 +18,7 @@ from hai_flow.wire.dialect import Entry, Frame, Profile
 
 Json: TypeAlias = Any
 
-# LANGUAGE section 5: an author's own codes never begin with one of these.
+# docs/language.md#codes: an author's own codes never begin with one of these.
 _RESERVED: Final = frozenset(
     {
         "input",
@@ -44,8 +44,8 @@ _RESERVED: Final = frozenset(
 def error_message(error: e.Error) -> str:
     """The author's words for what the author raised (`fail`, rejections); else only where it happened.
 
-    PROTOCOLS section 7, rule 12: nothing else may reach a client. An error with an attempt comes from an effect,
-    whatever its code: its message may quote the world.
+    docs/design/protocols.md#errors-for-clients: nothing else may reach a client. An error with an attempt comes from an
+    effect, whatever its code: its message may quote the world.
     """
     prefix, dot, _ = error.code.partition(".")
     authored = not error.attempt and not (prefix in _RESERVED and dot)
@@ -155,7 +155,8 @@ class TurnEncoder(ABC):
         """The result of a server's tool."""
 
     def frontend_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
-        """The result of a frontend's tool. Nothing: a frontend knows its own (PROTOCOLS section 8.4)."""
+        """The result of a frontend's tool. Nothing: a frontend knows its own
+        (docs/design/protocols.md#tools-and-interrupts)."""
         return []
 
     @abstractmethod

@@ -180,7 +180,7 @@ CREATE TABLE workers (
 );
 """
 
-# lz4 halves the time of an append (STORE H13), but a server may be built without it.
+# lz4 halves the time of an append (docs/design/store.md#the-log), but a server may be built without it.
 COMPRESSION = """
 DO $$
 BEGIN

@@ -1,4 +1,4 @@
-"""AG-UI over real sockets: conversations with people, in both profiles (PROTOCOLS sections 0, 1, 5 and 7)."""
+"""AG-UI over real sockets: conversations with people, in both profiles (docs/protocols/agui.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CopilotKit's runtime surface, asked as its frontends ask it (PROTOCOLS section 5.3)."""
+"""CopilotKit's runtime surface, asked as its frontends ask it (docs/design/protocols.md#copilotkit)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The person types a message instead of answering the card.
 
 What is asked stays open, whatever the frontend makes of it: the rule is 409 `thread_waiting` with what is open
-(PROTOCOLS section 7, rule 9). Only a frontend's own tool is declined by assistant-ui, which reports it as an error.
+(docs/design/protocols.md#one-active-run). Only a frontend's own tool is declined by assistant-ui, which reports it as
+an error.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def test_a_failure_shows_what_was_expected_and_found_and_the_bytes() -> None:
     with endpoint("null") as url:
         lines = run(url, "--tool", "confirmAction=true", code=1).splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("  FAIL  stream.no-nulls"))
-    assert lines[at + 1] == "          level     must, PROTOCOLS 0.3"
+    assert lines[at + 1] == "          level     must, docs/design/protocols.md#absent-never-null"
     assert lines[at + 2] == "          expected  An optional field is absent, never null."
     assert lines[at + 3] == "          found     a new thread: RUN_STARTED: parentRunId is null"
     assert '"parentRunId": null' in lines[at + 4]

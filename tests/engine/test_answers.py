@@ -1,4 +1,4 @@
-"""How answers are read, and what the second one gets to hear. LANGUAGE sections 7 and 8."""
+"""How answers are read, and what the second one gets to hear. docs/language.md#people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Approvals: who may vote, what a vote comes to, and what follows from the decision (LANGUAGE section 7)."""
+"""Approvals: who may vote, what a vote comes to, and what follows from the decision (docs/language.md#people)."""
 
 from __future__ import annotations
 

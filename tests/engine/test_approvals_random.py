@@ -1,4 +1,4 @@
-"""Random policies and votes, against the rules of LANGUAGE section 7 said once more, slowly.
+"""Random policies and votes, against the rules of docs/language.md#people said once more, slowly.
 
 The oracle knows everybody and tries every seating; it shares no code with the engine.
 """

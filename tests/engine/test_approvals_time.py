@@ -1,4 +1,4 @@
-"""Deadlines, escalations and reminders of what people are asked (LANGUAGE section 7)."""
+"""Deadlines, escalations and reminders of what people are asked (docs/language.md#people)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failing: retries and their delays, timeouts, handlers, and attempts that are lost. LANGUAGE section 5."""
+"""Failing: retries and their delays, timeouts, handlers, and attempts that are lost. docs/language.md#failing."""
 
 from __future__ import annotations
 

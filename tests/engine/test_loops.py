@@ -1,4 +1,5 @@
-"""`for_each` and `repeat`: which iterations run, what they see of each other, and what becomes of them. LANGUAGE 4."""
+"""`for_each` and `repeat`: which iterations run, what they see of each other, and what becomes of them.
+docs/language.md#for_each-and-repeat."""
 
 from __future__ import annotations
 

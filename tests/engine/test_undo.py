@@ -1,4 +1,5 @@
-"""`undo` and `finally`: what finished is taken back, newest first, and what was begun is cleaned up. LANGUAGE 5."""
+"""`undo` and `finally`: what finished is taken back, newest first, and what was begun is cleaned up.
+docs/language.md#retry-catch-undo."""
 
 from __future__ import annotations
 

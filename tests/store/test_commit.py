@@ -1,4 +1,4 @@
-"""One commit: who wins, who loses, and what is written. Named after the failures of STORE section B and H."""
+"""One commit: who wins, who loses, and what is written. Named after the failures of docs/design/store.md."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ async def somebody_waits_for_a_lock(db: Database) -> None:
         pass
 
 
-async def test_a_run_twice_in_one_batch_is_refused_before_it_is_sent(db: Database) -> None:  # B1
+# docs/design/store.md#one-entry-per-run
+async def test_a_run_twice_in_one_batch_is_refused_before_it_is_sent(db: Database) -> None:
     start = birth()
     with pytest.raises(AssertionError, match="at most once"):
         await commit(db, start, decision(start.run_id, 1))
@@ -45,7 +46,8 @@ async def test_entries_in_any_order_are_told_their_own_outcome(db: Database) -> 
     assert [won and won.seq for won in outcome] == [i + 2 if i != 7 else None for i in range(20)]
 
 
-async def test_rows_are_locked_in_the_order_of_their_ids_whatever_the_order_of_the_entries(db: Database) -> None:  # B8
+# docs/design/store.md#locks
+async def test_rows_are_locked_in_the_order_of_their_ids_whatever_the_order_of_the_entries(db: Database) -> None:
     starts = [birth() for _ in range(8)]
     await commit(db, *starts)
     first, *others = sorted(start.run_id for start in starts)
@@ -85,7 +87,8 @@ async def test_of_two_decisions_on_one_version_one_wins(db: Database) -> None:
     assert (await load(db, start.run_id)).seq == 2
 
 
-async def test_another_tenant_s_entry_loses_and_writes_nothing(db: Database) -> None:  # B7
+# docs/design/store.md#tenants
+async def test_another_tenant_s_entry_loses_and_writes_nothing(db: Database) -> None:
     start = birth()
     await commit(db, start)
     vote = VoteRow("p", "user:b", b"{}")
@@ -94,7 +97,8 @@ async def test_another_tenant_s_entry_loses_and_writes_nothing(db: Database) -> 
     assert await runs.get_run(db.api, STRANGER, start.run_id) is None
 
 
-async def test_a_zombie_reports_what_it_began_but_does_not_get_the_claim_back(db: Database) -> None:  # B2
+# docs/design/store.md#claims
+async def test_a_zombie_reports_what_it_began_but_does_not_get_the_claim_back(db: Database) -> None:
     a, b = await worker(db), await worker(db)
     start = birth()
     (won,) = await commit(db, start, worker=a)
@@ -123,7 +127,7 @@ async def test_a_dead_worker_s_commit_takes_no_claim_so_that_somebody_alive_can(
 
 async def test_the_heartbeat_tells_of_runs_that_were_not_known_to_be_held_and_of_decisions_by_others(
     db: Database,
-) -> None:  # B3
+) -> None:
     me = await worker(db)
     start = birth()
     await commit(db, start, worker=me)  # imagine that the answer was lost
@@ -142,7 +146,8 @@ async def test_a_lease_that_is_over_is_not_renewed_even_when_nothing_is_held(db:
         assert await runs.claim_runs(connection, me, 10, ["default"]) == []
 
 
-async def test_chunks_neither_lose_to_decisions_nor_defeat_them(db: Database) -> None:  # H1
+# docs/design/store.md#decisions-and-chunks
+async def test_chunks_neither_lose_to_decisions_nor_defeat_them(db: Database) -> None:
     me = await worker(db)
     start = birth()
     (born,) = await commit(db, start, worker=me)
@@ -166,7 +171,8 @@ async def test_after_an_unknown_outcome_a_raised_fence_keeps_late_chunks_out(db:
     assert await commit(db, chunks(start.run_id, born.fence), worker=me) == [None]
 
 
-async def test_a_nul_in_a_text_is_a_data_error_and_nothing_of_the_batch_is_stored(db: Database) -> None:  # B6
+# docs/design/store.md#refused-batches
+async def test_a_nul_in_a_text_is_a_data_error_and_nothing_of_the_batch_is_stored(db: Database) -> None:
     good, bad = birth(), birth(commands=[CommandRow("nul\x00", b"", b"")])
     with pytest.raises(asyncpg.PostgresError) as failure:
         await commit(db, good, bad)
@@ -191,7 +197,8 @@ async def test_whatever_can_never_be_stored_is_a_data_error(db: Database, change
     assert classify(failure.value) is Fault.DATA
 
 
-async def test_a_command_id_is_carried_out_once_and_its_outcome_is_kept(db: Database) -> None:  # H2
+# docs/design/store.md#command-ids
+async def test_a_command_id_is_carried_out_once_and_its_outcome_is_kept(db: Database) -> None:
     start = birth()
     await commit(db, start)
     vote = CommandRow("c1", b"sha", b'{"first":true}')
@@ -207,7 +214,8 @@ async def test_a_command_id_is_carried_out_once_and_its_outcome_is_kept(db: Data
     assert (await commit(db, decision(third.run_id, 1, commands=[vote])))[0], "also those of a run that is there"
 
 
-async def test_a_finished_run_frees_its_slot_in_the_same_commit(db: Database) -> None:  # H7
+# docs/design/store.md#slots
+async def test_a_finished_run_frees_its_slot_in_the_same_commit(db: Database) -> None:
     start = birth(slot="thread:1")
     await commit(db, start)
     assert await runs.slot_holder(db.api, TENANT, "thread:1") == start.run_id
@@ -254,7 +262,8 @@ async def test_a_run_that_ends_in_its_first_commit_needs_its_slot_but_leaves_it_
     assert await commit(db, birth(slot="thread:1", **done)) == [None]
 
 
-async def test_forty_times_eight_starts_race_for_one_slot_and_one_gets_it(db: Database) -> None:  # H7
+# docs/design/store.md#slots
+async def test_forty_times_eight_starts_race_for_one_slot_and_one_gets_it(db: Database) -> None:
     for number in range(40):
         rivals = [birth(slot=f"s{number}") for _ in range(8)]
         outcomes = await asyncio.gather(*(commit(db, *pair) for pair in zip(rivals[::2], rivals[1::2], strict=True)))

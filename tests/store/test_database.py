@@ -14,7 +14,8 @@ from hai_flow.store.database import CommitUnknown, Database, Fault, classify
 from tests.store.conftest import birth, commit, load
 
 
-async def test_the_engine_s_plans_are_pinned_and_the_api_s_are_not(db: Database) -> None:  # B8
+# docs/design/store.md#locks
+async def test_the_engine_s_plans_are_pinned_and_the_api_s_are_not(db: Database) -> None:
     for name, engine, api in (
         ("enable_seqscan", "off", "on"), ("enable_hashjoin", "off", "on"), ("jit", "off", "off"),
         ("lock_timeout", "2s", "2s"), ("idle_in_transaction_session_timeout", "5s", "5s"),

@@ -1,4 +1,4 @@
-"""AG-UI clients over real sockets, of 1.0 and older, as PROTOCOLS section 1 has them. Every stream is linted."""
+"""AG-UI clients over real sockets, of 1.0 and older, as docs/protocols/agui.md has them. Every stream is linted."""
 
 from __future__ import annotations
 

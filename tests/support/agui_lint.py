@@ -17,7 +17,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 Json: TypeAlias = Any
 
 _EVENT: TypeAdapter[Any] = TypeAdapter(Event)
-_EMPTY_IS_FATAL = ("TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT", "TOOL_CALL_ARGS")  # PROTOCOLS section 1.6
+# docs/design/protocols.md#deltas-are-text
+_EMPTY_IS_FATAL = ("TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT", "TOOL_CALL_ARGS")
 
 
 def lint(stream: bytes, version: str | None = None) -> list[str]:
@@ -71,7 +72,7 @@ class _Linter:
         if type == "RUN_STARTED" and "input" in event:
             self._fault(where, "the input is echoed; it is fatal to 0.x where it lacks tools or context")
         if type == "RUN_FINISHED" and outcome.get("type") == "success":
-            self._fault(where, "an explicit success keeps a client from posting its answers (section 0, fact 4)")
+            self._fault(where, "an explicit success keeps a client from posting its answers")
         if self._modern:
             return
         if type.startswith("SUBAGENT_"):

@@ -1,4 +1,4 @@
-"""What every stream of ours must obey, checked on its bytes (PROTOCOLS sections 0, 1.4, 1.5, 2, 3).
+"""What every stream of ours must obey, checked on its bytes (docs/design/protocols.md).
 
 What HAI and AG-UI demand of anybody is in `hai_flow.conformance.rules`, and only there; it shares no code with the
 encoders either. Here is what only our own server must promise: how it frames events, the narrower AG-UI that every one
@@ -377,7 +377,8 @@ def _agui_faults(event: Event, version: str) -> Iterable[str]:
 
 
 def _outcome_faults(outcome: Any) -> Iterable[str]:
-    """An explicit success keeps assistant-ui from posting its answers (PROTOCOLS section 0, fact 4)."""
+    """An explicit success keeps assistant-ui from posting its answers
+    (docs/design/protocols.md#no-outcome-while-a-tool-is-open)."""
     kind = outcome.get("type") if isinstance(outcome, dict) else None
     if kind == "success":
         yield "we never say success"

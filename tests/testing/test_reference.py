@@ -1,4 +1,4 @@
-"""The example of the reference (LANGUAGE section 12), word for word, against a workflow that it could be about."""
+"""The example of the reference (docs/testing.md), word for word, against a workflow that it could be about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Agent API's objects, event by event (PROTOCOLS sections 6 and 8.3)."""
+"""The Agent API's objects, event by event (docs/protocols/agent-api.md)."""
 
 from __future__ import annotations
 

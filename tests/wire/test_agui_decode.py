@@ -1,4 +1,4 @@
-"""What a POST of AG-UI says, where older clients say it in words of their own (PROTOCOLS section 5.3, Legacy)."""
+"""What a POST of AG-UI says, where older clients say it in words of their own (docs/design/protocols.md#copilotkit)."""
 
 from __future__ import annotations
 

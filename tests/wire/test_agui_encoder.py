@@ -1,4 +1,4 @@
-"""The log as AG-UI events: what each event becomes, in both profiles (PROTOCOLS sections 0, 1 and 8.3)."""
+"""The log as AG-UI events: what each event becomes, in both profiles (docs/protocols/agui.md)."""
 
 from __future__ import annotations
 
@@ -301,7 +301,8 @@ FRESH = (("agui.fresh", "yes"),)
 
 @VERSIONS
 def test_a_page_without_a_history_is_streamed_the_gated_call_behind_the_snapshot(version):
-    """PROTOCOLS section 5.4; assistant-ui shows its card only at a call that the stream itself has brought."""
+    """docs/design/protocols.md#reloading; assistant-ui shows its card only at a call that the stream itself has
+    brought."""
     story = Story().start().say("a", "I would.")
     story.step("s").question("s", "gate", tool="t.f", args='{"n":1}', options=("approve", "reject"))
     story.end_turn()

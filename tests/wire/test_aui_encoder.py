@@ -1,4 +1,4 @@
-"""AUI, event by event (PROTOCOLS sections 4 and 8.3)."""
+"""AUI, event by event (docs/protocols/aui.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a POST may say, and how it is refused (PROTOCOLS sections 1.2, 2.1, 7)."""
+"""What a POST may say, and how it is refused (docs/design/protocols.md#history-is-not-evidence)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transcripts: what a HAI client is sent, event by event (PROTOCOLS section 2)."""
+"""Transcripts: what a HAI client is sent, event by event (docs/design/protocols.md#hai)."""
 
 from __future__ import annotations
 

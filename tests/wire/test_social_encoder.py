@@ -1,4 +1,4 @@
-"""The threads' streams, event by event (PROTOCOLS section 3)."""
+"""The threads' streams, event by event (docs/protocols/social.md)."""
 
 from __future__ import annotations
 
