@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from hai_flow.errors import HaiFlowError
 
 PREFIX = "HAI_FLOW_"
+SECRET = "HAI_FLOW_SECRET_"
 DEV_WORKFLOW = "chat"
 
 _KIB = 1024
@@ -282,6 +283,14 @@ class Settings:
         "After how long a follower that takes nothing is disconnected; it comes back with its cursor.", 15.0, 0.1, 600.0
     )
 
+    secrets: Mapping[str, str] = field(
+        default_factory=dict,
+        repr=False,
+        metadata={
+            "doc": "A secret, called NAME in workflows (`${{ secrets.NAME }}`): what the senders of webhooks know."
+        },
+    )
+
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None, *, dev: bool = False) -> Settings:
         """The settings in `environment` (default: the process's own). `dev` is for the all-in-one process.
@@ -292,7 +301,7 @@ class Settings:
         given = os.environ if environment is None else environment
         values: dict[str, Any] = {}
         problems: list[str] = []
-        for setting in fields(cls):
+        for setting in _each():
             text = given.get(variable(setting.name), "").strip()
             if not text:
                 continue
@@ -301,6 +310,9 @@ class Settings:
             except ValueError as error:
                 problems.append(f"{variable(setting.name)}: {error}, found {text!r}.")
         problems += _misspelt(given)
+        values["secrets"] = {
+            name.removeprefix(SECRET): text for name, text in given.items() if name.startswith(SECRET) and text
+        }
         try:
             settings = cls(**values)
         except SettingsError as error:
@@ -312,9 +324,7 @@ class Settings:
         return settings
 
     def __post_init__(self) -> None:
-        problems = [
-            problem for setting in fields(self) if (problem := _out_of_bounds(setting, getattr(self, setting.name)))
-        ]
+        problems = [problem for setting in _each() if (problem := _out_of_bounds(setting, getattr(self, setting.name)))]
         problems += self._contradictions()
         if problems:
             raise SettingsError(problems)
@@ -370,6 +380,11 @@ class Settings:
         return problems
 
 
+def _each() -> tuple[Any, ...]:
+    """The settings that are one variable each: all but the secrets."""
+    return tuple(setting for setting in fields(Settings) if "parse" in setting.metadata)
+
+
 _ALIAS: Final = re.compile(r"(/[A-Za-z0-9._~-]+)+(=[A-Za-z0-9_-]+)?")
 
 
@@ -380,9 +395,9 @@ def variable(name: str) -> str:
 
 def describe() -> list[tuple[str, str, str]]:
     """Every setting as (variable, default as text, meaning), for help and documentation."""
-    return [
-        (variable(setting.name), _as_text(setting.default), setting.metadata["doc"]) for setting in fields(Settings)
-    ]
+    listed = [(variable(setting.name), _as_text(setting.default), setting.metadata["doc"]) for setting in _each()]
+    secrets = next(setting for setting in fields(Settings) if setting.name == "secrets")
+    return [*listed, (f"{SECRET}NAME", "", secrets.metadata["doc"])]
 
 
 def _as_text(default: Any) -> str:
@@ -422,10 +437,10 @@ def _out_of_bounds(setting: Any, value: Any) -> str | None:
 
 
 def _misspelt(given: Mapping[str, str]) -> list[str]:
-    known = [variable(setting.name) for setting in fields(Settings)]
+    known = [variable(setting.name) for setting in _each()]
     problems: list[str] = []
     for name in sorted(given):
-        if name.startswith(PREFIX) and name not in known:
+        if name.startswith(PREFIX) and not name.startswith(SECRET) and name not in known:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.9)
             if near:
                 problems.append(f"{name}: unknown; did you mean {near[0]}?")

@@ -17,6 +17,7 @@ from hai_flow.api import (
     events,
     feedback,
     hai,
+    hooks,
     pendings,
     problems,
     runs,
@@ -72,7 +73,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     app.state.act_as = act_as
     app.state.publishing = settings.publish or (act_as and not settings.allow_remote and is_loopback(settings.host))
     problems.install(app)
-    for module in (runs, events, pendings, threads, feedback, signals, triggers, schedules, versions, workflows):
+    for module in (runs, events, pendings, threads, feedback, signals, triggers, hooks, schedules, versions, workflows):
         app.include_router(module.router)
     for module in (hai, agui, copilotkit, social, aui, agent_api):
         app.include_router(module.router)

@@ -47,6 +47,7 @@ SCHEMA: Final[dict[str, Any]] = {
 
 _MEANINGS: Final = {
     400: "not readable: the body is no JSON, the cursor none of ours, a header stands twice",
+    401: "it does not prove that it is from whom this place is for",
     403: "not for you: a page of another origin, a question that does not ask you, a name that is not believed here",
     404: "there is no such thing, or it is not yours",
     408: "the body did not arrive",

@@ -409,6 +409,14 @@ class ReceivedEvent(Shape):
     runs: list[StartedRun]
 
 
+class ReceivedWebhook(Shape):
+    """`run_id`: the run that the request has started, null where the trigger's `match` is false. `already`: it, or
+    another one with its dedupe key, had started it before."""
+
+    run_id: str | None
+    already: bool
+
+
 class Health(Shape):
     """`streams`: how many are open."""
 

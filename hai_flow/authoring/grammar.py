@@ -38,8 +38,8 @@ _RULES: Final = """\
 | `error` | in `catch` and `on_reject`: `error.code`, `error.message` |
 | `args` | in `approval`: the arguments of the call |
 | `response` | in `http.expect`: `status headers json text url` |
-| `event` | in `match` and in the triggers `event` and `run`: `id type data at` |
-| `secrets.NAME` | only in `tools.*.auth headers env`, `models.*.api_key`, `http.headers auth` |
+| `event` | in `match` and in triggers: `id type data at`, of a `webhook` also `headers` |
+| `secrets.NAME` | only in `webhook.secret`, `tools.*.auth headers env`, `models.*.api_key`, `http.headers auth` |
 
 Status of a step: `pending running waiting finished skipped failed stopped undone`.
 

@@ -23,6 +23,7 @@ from hai_flow.definition.holes import end_of_hole
 from hai_flow.definition.schemas import resolve
 
 __all__ = [
+    "REQUEST",
     "CompiledExpression",
     "CompiledTemplate",
     "ExpressionError",
@@ -45,7 +46,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     "index": "`index` exists only inside a loop",
     "args": "`args` exists only in the keys of `approval`",
     "response": "`response` exists only in `http.expect`",
-    "event": "`event` exists only in `wait_for.match` and in the triggers `event` and `run`",
+    "event": "`event` exists only in `wait_for.match` and in triggers",
     "secrets": "`secrets` can be named only in the settings of tools and models",
 }
 # No loop variable but `item` may have one of these names; outside of their places they keep their own sentence.
@@ -80,6 +81,10 @@ _FIXED: Final[dict[str, Json]] = {
     "event": _closed_object(id={}, type={"type": "string"}, data={}, at={}),
     "index": {"type": "integer"},
 }
+# `event` of a webhook.
+REQUEST: Final[Json] = _closed_object(
+    id={"type": "string"}, type={"type": "string"}, data={}, at={}, headers={"additionalProperties": {"type": "string"}}
+)
 
 ENVELOPE: Final[dict[str, Json]] = _closed_object(
     decision={}, reason={"type": ["string", "null"]}, values={}, edits={}, votes={}, expired={}, escalations={}

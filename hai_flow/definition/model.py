@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic_core import ErrorDetails
 
 from hai_flow.definition.document import FINDINGS_MAX, Document, Path, kind_of, suggestion
-from hai_flow.definition.names import NameKind, name_fault
+from hai_flow.definition.names import PATH_CHARS_MAX, NameKind, name_fault
 from hai_flow.errors import Finding
 
 Json: TypeAlias = Any
@@ -95,6 +95,16 @@ class RunTriggerShape(_Shape):
     workflow: WorkflowName
     on: list[Literal["finished", "failed", "stopped"]] = Field(default_factory=list, min_length=1)
     match: str | bool = ""
+    input: Any = None
+
+
+class WebhookTriggerShape(_Shape):
+    path: str = Field(min_length=1, max_length=PATH_CHARS_MAX)
+    secret: str
+    scheme: Literal["github", "stripe", "standard", "token"] = "github"
+    header: str = ""
+    match: str | bool = ""
+    dedupe: str = ""
     input: Any = None
 
 

@@ -18,6 +18,8 @@ IDENTIFIER: Final = "[a-z][a-z0-9_]{0,62}"
 VARIABLE: Final = "[A-Za-z][A-Za-z0-9_]{0,62}"
 WORKFLOW: Final = "[a-z][a-z0-9_-]{0,62}"
 HANDLE: Final = "[A-Za-z][A-Za-z0-9_-]{0,62}"
+WEBHOOK_PATH: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*")
+PATH_CHARS_MAX: Final = 200  # of a webhook
 
 NameKind: TypeAlias = Literal["identifier", "variable", "workflow", "handle"]
 """`variable`: a state variable, which may have capitals. `workflow`: a handle without capitals."""

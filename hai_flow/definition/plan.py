@@ -568,9 +568,23 @@ class RunTrigger:
     input: Template | None = None
 
 
-Trigger: TypeAlias = ApiTrigger | EventTrigger | ScheduleTrigger | RunTrigger
+@dataclass(frozen=True, slots=True)
+class WebhookTrigger:
+    """A run for each request to a path that proves to know a secret. `secret` is its name, `header` where the proof is
+    ("" = where the scheme has it). `input` None = the body; the templates see `event`, with `headers`."""
+
+    path: str
+    secret: str
+    scheme: Literal["github", "stripe", "standard", "token"] = "github"
+    header: str = ""
+    match: Expression | None = None
+    dedupe: Template | None = None
+    input: Template | None = None
+
+
+Trigger: TypeAlias = ApiTrigger | EventTrigger | ScheduleTrigger | RunTrigger | WebhookTrigger
 TRIGGER_KINDS: Mapping[type, str] = {
-    ApiTrigger: "api", EventTrigger: "event", ScheduleTrigger: "schedule", RunTrigger: "run",
+    ApiTrigger: "api", EventTrigger: "event", ScheduleTrigger: "schedule", RunTrigger: "run", WebhookTrigger: "webhook",
 }  # fmt: skip
 
 

@@ -294,7 +294,9 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             example='{cron: "0 6 * * 1-5", timezone: Europe/Berlin}'),
         Key("run", _shape("run_trigger"), "started by the end of each run of another workflow",
             example="{workflow: refund, on: [failed]}"),
-    ), exactly_one=(("api", "event", "schedule", "run"),)),
+        Key("webhook", _shape("webhook_trigger"), "started by requests of another system, over `POST /v1/hooks/PATH`",
+            example='{path: shop/orders, secret: "${{ secrets.SHOP_HOOK }}"}'),
+    ), exactly_one=(("api", "event", "schedule", "run", "webhook"),)),
     Shape("api", "`api`", ()),
     Shape("event_trigger", "`event`", (
         Key("type", LITERAL, "of the events", required=True, example="order.paid"),
@@ -308,6 +310,21 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             example="[failed, stopped]"),
         Key("match", CEL, "only ends for which this is true", example="event.data.output.amount > 100.0"),
         Key("input", ANY, "the run's input", default="{}", example='{order: "${{ event.data.input.order }}"}'),
+    )),
+    Shape("webhook_trigger", "`webhook`", (
+        Key("path", LITERAL, "behind `/v1/hooks/`; no other workflow may have it", required=True,
+            example="shop/orders"),
+        Key("secret", TEXT, "what the sender knows, by reference: `${{ secrets.NAME }}` is the server's "
+            "`HAI_FLOW_SECRET_NAME`", required=True, example='"${{ secrets.SHOP_HOOK }}"'),
+        Key("scheme", _enum("github", "stripe", "standard", "token"),
+            "how it proves that: an HMAC-SHA256 of the body, with a time and the body, by Standard Webhooks, or the "
+            "secret itself as a bearer token", default="github", example="stripe"),
+        Key("header", LITERAL, "the header with the proof, where it is another than the scheme's",
+            example="X-Shop-Signature"),
+        Key("match", CEL, "only requests for which this is true", example='event.headers["x-github-event"] == "push"'),
+        Key("dedupe", TEXT, "requests with the same key start one run", default="${{ event.id }}",
+            example='"${{ event.data.order }}"'),
+        Key("input", ANY, "the run's input", default="the body", example='{order: "${{ event.data.id }}"}'),
     )),
     Shape("schedule_trigger", "`schedule`", (
         Key("cron", LITERAL, "minute, hour, day, month, weekday", required=True, example='"0 6 * * 1-5"'),

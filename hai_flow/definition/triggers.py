@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zoneinfo
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,13 +13,16 @@ from cronsim import CronSim, CronSimError
 
 from hai_flow.definition import model, plan
 from hai_flow.definition.document import Path, kind_of, shorten, suggestion
-from hai_flow.definition.expressions import Names
+from hai_flow.definition.expressions import REQUEST, Names
+from hai_flow.definition.names import WEBHOOK_PATH
 from hai_flow.definition.pieces import Pieces, texts
 from hai_flow.definition.schemas import JsonSchema
 
 Json: TypeAlias = Any
 
 _KINDS: Final = tuple(plan.TRIGGER_KINDS.values())
+_HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,100}")
+_SECRET: Final = re.compile(r"\s*\$\{\{\s*secrets\.(?P<name>[A-Za-z_][A-Za-z0-9_]{0,62})\s*\}\}\s*")
 _EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)  # any: only the fields are read
 
 
@@ -26,9 +30,11 @@ class Triggers(Pieces):
     """Reads triggers, limits and concurrency."""
 
     own_name: Json = None
+    paths: set[str | None]
 
     def read_triggers(self, value: Json, names: Names, input: JsonSchema) -> tuple[plan.Trigger, ...]:
         """The triggers; `api` alone where the document names none."""
+        self.paths = set()
         triggers: list[plan.Trigger] = []
         for index, raw in enumerate(value):
             trigger = self._trigger(raw, ("triggers", index), names, input)
@@ -51,6 +57,9 @@ class Triggers(Pieces):
             case "run":
                 self.starts_alone = self.starts_alone or "run"
                 return self._end(body, at, names)
+            case "webhook":
+                self.starts_alone = self.starts_alone or "webhook"
+                return self._webhook(body, at, names)
             case _:
                 self.starts_alone = self.starts_alone or "schedule"
                 return self._schedule(body, at, input)
@@ -90,6 +99,39 @@ class Triggers(Pieces):
             )
             self.reader.error((*at, "workflow"), "trigger.circle", message)
         return plan.RunTrigger(fields["workflow"], tuple(fields.get("on", ("finished",))), match, given)
+
+    def _webhook(self, body: Json, at: Path, names: Names) -> plan.Trigger | None:
+        """A request that proves to know a secret, which its expressions see as `event`."""
+        names = _of_event(names).with_roots(schemas={"event": REQUEST})
+        fields = self.reader.fields(model.WebhookTriggerShape, body, at, "`webhook`")
+        match = self.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
+        dedupe = self.text(fields, "dedupe", at, names)
+        given = self.template(fields["input"], (*at, "input"), names) if "input" in fields else None
+        secret = self._secret(fields["secret"], (*at, "secret")) if "secret" in fields else None
+        path, scheme, header = fields.get("path"), fields.get("scheme", "github"), fields.get("header", "")
+        if path is not None and not WEBHOOK_PATH.fullmatch(path):
+            example = "such as `shop/orders` (letters, digits, `.`, `_`, `-`)"
+            message = f"expected a path {example}, found `{shorten(path)}`"
+            self.reader.error((*at, "path"), "webhook.path", message)
+        if path in self.paths:
+            self.reader.error((*at, "path"), "webhook.path", f"there is a webhook `{path}` already; name it otherwise")
+        self.paths.add(path)
+        if header and (scheme == "standard" or not _HEADER.fullmatch(header)):
+            message = f"expected the name of a header, found `{shorten(header)}`"
+            if scheme == "standard":
+                message = "the headers of `scheme: standard` have fixed names; leave `header` out"
+            self.reader.error((*at, "header"), "webhook.header", message, key=scheme == "standard")
+        if path is None or secret is None:
+            return None
+        return plan.WebhookTrigger(path, secret, scheme, header, match, dedupe, given)
+
+    def _secret(self, text: str, at: Path) -> str | None:
+        named = _SECRET.fullmatch(text)
+        if named is None:  # it may be a secret: it is not repeated
+            message = "a secret is named, never written: `secret: ${{ secrets.NAME }}`, kept as HAI_FLOW_SECRET_NAME"
+            self.reader.error(at, "webhook.secret", message)
+            return None
+        return named["name"]
 
     def _event(self, body: Json, at: Path, names: Names) -> plan.Trigger | None:
         names = _of_event(names)

@@ -110,6 +110,8 @@ def _starts(triggers: Sequence[Mapping[str, Json]]) -> str:
                 words.append(f"event {settings['type']}")
             case "run":
                 words.append(f"{' or '.join(settings.get('on', ['finished']))} {settings['workflow']}")
+            case "webhook":
+                words.append(f"webhook {settings['path']}")
             case "schedule":
                 words.append(f"schedule {settings['cron']} {settings['timezone']}")
             case _:

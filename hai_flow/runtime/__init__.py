@@ -3,7 +3,8 @@
 `committer` decides and commits, `worker` performs, `sweeper` claims what is due or lost, `courier` brings runs what
 other runs want of them and what is sent to them, `slots` lets runs of one concurrency key wait for each other,
 `branches` goes on with a thread from an earlier turn,
-`triggers` starts what schedules and events start, `fanout` shows what was committed, `threads` tells who follows a
+`triggers` starts what schedules, events and the ends of runs start, `webhooks` what other systems ask for,
+`fanout` shows what was committed, `threads` tells who follows a
 thread of its next run, `service` is the contract of everything that starts and stops; `catalog` turns stored workflows
 into plans.
 """
@@ -29,6 +30,7 @@ from hai_flow.runtime.slots import Slots
 from hai_flow.runtime.sweeper import Sweeper, SweeperConfig
 from hai_flow.runtime.threads import Threads
 from hai_flow.runtime.triggers import Triggers, TriggersConfig
+from hai_flow.runtime.webhooks import Webhooks
 from hai_flow.runtime.worker import Worker, WorkerConfig
 from hai_flow.settings import Settings
 from hai_flow.steps.python import PythonRunner
@@ -56,6 +58,7 @@ class Runtime(Service):
     courier: Courier
     slots: Slots
     triggers: Triggers
+    webhooks: Webhooks
     fanout: Fanout
     threads: Threads
     branches: Branches
@@ -120,6 +123,7 @@ class Runtime(Service):
         self.slots = Slots(self.database, self.committer, self.courier)
         ticking = TriggersConfig(ticks=self.performs, poll_seconds=settings.poll_seconds)
         self.triggers = Triggers(self.database, self.committer, self.catalog, self.courier, self.slots, ticking)
+        self.webhooks = Webhooks(self.triggers, settings.secrets)
         self._services: list[Service] = [self.committer, self.fanout, self.threads, self.courier, self.triggers]
         self.worker = None
         if self.performs:

@@ -14,15 +14,15 @@ from uuid import UUID
 from hai_flow.definition import names
 from hai_flow.definition.children import Child, child_of
 from hai_flow.definition.compiler import compile_workflow
-from hai_flow.definition.document import suggestion
-from hai_flow.definition.plan import TRIGGER_KINDS, ApiTrigger, Plan, Run
+from hai_flow.definition.document import parse, suggestion
+from hai_flow.definition.plan import TRIGGER_KINDS, ApiTrigger, Plan, Run, WebhookTrigger
 from hai_flow.definition.readiness import RunnersMissing, lacking, missing_runners
 from hai_flow.engine.children import reference_of
 from hai_flow.engine.events import Pin
 from hai_flow.errors import DefinitionError, Finding, Rejected, Unreadable
 from hai_flow.runtime.circles import endless
 from hai_flow.steps.runner import Registry
-from hai_flow.store import workflows
+from hai_flow.store import triggers, workflows
 from hai_flow.store.database import Database
 from hai_flow.store.workflows import Workflow
 
@@ -130,6 +130,7 @@ class Catalog:
         ]
         faults += await self._unknown_children(tenant, plan, file)
         faults += await endless(self, tenant, plan, file)
+        faults += await self._taken_paths(tenant, plan, file)
         if faults:
             raise DefinitionError(_in_place([*missing, *faults], source))
         if missing:
@@ -191,6 +192,19 @@ class Catalog:
                 known = [each.name for each in await workflows.list_workflows(self.database.api, tenant)]
                 message = f"step {step.path}: there is no workflow {reference!r}{suggestion(step.verb.workflow, known)}"
                 faults.append(Finding(file, step.line, 1, "error", "run.unknown", message))
+        return faults
+
+    async def _taken_paths(self, tenant: UUID, plan: Plan, file: str) -> list[Finding]:
+        """The webhooks whose path another workflow has."""
+        faults = []
+        for position, trigger in enumerate(plan.triggers):
+            if not isinstance(trigger, WebhookTrigger):
+                continue
+            for row in await triggers.event_triggers_of(self.database.api, tenant, trigger.path, "webhook"):
+                if row.workflow_name != plan.name:
+                    line, column = parse(plan.source, file).position(("triggers", position))
+                    message = f"workflow {row.workflow_name} has the webhook `{trigger.path}` already; take another"
+                    faults.append(Finding(file, line, column, "error", "webhook.path_taken", message))
         return faults
 
     def runs_of(self, plan: Plan) -> tuple[Run, ...]:

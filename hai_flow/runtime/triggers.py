@@ -36,7 +36,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 from hai_flow import schedule as times
 from hai_flow import values
 from hai_flow.definition.cel import ExpressionError
-from hai_flow.definition.plan import EventTrigger, RunTrigger, ScheduleTrigger, Trigger
+from hai_flow.definition.plan import EventTrigger, RunTrigger, ScheduleTrigger, Trigger, WebhookTrigger
 from hai_flow.engine import chains
 from hai_flow.engine import commands as c
 from hai_flow.engine.events import Origin
@@ -229,7 +229,7 @@ class Triggers(Service):
                 if not await triggers.claim_turn(pool, schedule, last, run_id, lease):
                     return True  # we were too slow, and somebody else looks at the schedule; or it is paused
             try:
-                await self._begin(schedule, run_id, values.loads(schedule.input), "schedule")
+                await self.begin(schedule, run_id, values.loads(schedule.input), "schedule")
             except Rejected as rejected:
                 if rejected.status in (429, 503):
                     raise
@@ -256,7 +256,7 @@ class Triggers(Service):
             return True
         return outcome.status in TERMINAL_STATUSES
 
-    async def _begin(
+    async def begin(
         self,
         of: ScheduleRow | EventTriggerRow,
         run_id: UUID,
@@ -294,7 +294,7 @@ class Triggers(Service):
         run_id = derived_run_id("schedule", str(id), "by request", key)
         schedule = await self._claimed(tenant, id, run_id)
         try:
-            return await self._begin(schedule, run_id, values.loads(schedule.input), "schedule")
+            return await self.begin(schedule, run_id, values.loads(schedule.input), "schedule")
         except Rejected as rejected:
             if rejected.status not in (429, 503):
                 await triggers.give_up_turn(self.database.api, schedule, schedule.last_run_id, run_id)
@@ -392,14 +392,14 @@ class Triggers(Service):
         assert isinstance(trigger, EventTrigger), "rows are made from the triggers of the plan"
         scope = {"event": event, "now": self.committer.now_ms()}
         try:
-            if trigger.match is not None and trigger.match.evaluate(_used(trigger.match, scope)) is not True:
+            if trigger.match is not None and trigger.match.evaluate(used(trigger.match, scope)) is not True:
                 return None
             identity = ("event", str(row.position), event["id"])
-            if trigger.dedupe is not None and (key := _text(trigger.dedupe.render(_used(trigger.dedupe, scope)))):
+            if trigger.dedupe is not None and (key := dedupe_key(trigger.dedupe.render(used(trigger.dedupe, scope)))):
                 identity = ("dedupe", row.type, key)
-            input = event["data"] if trigger.input is None else trigger.input.render(_used(trigger.input, scope))
+            input = event["data"] if trigger.input is None else trigger.input.render(used(trigger.input, scope))
             run_id = derived_run_id("event", str(row.tenant), row.workflow_name, *identity)
-            outcome = await self._begin(row, run_id, {} if input is None else input, "event")
+            outcome = await self.begin(row, run_id, {} if input is None else input, "event")
         except ExpressionError as error:
             refused = Rejected(422, error.code, f"the event trigger of {plan.name}@{plan.version}: {error.message}")
             return Started(row.workflow_name, refused=refused)
@@ -447,15 +447,15 @@ class Triggers(Service):
             if end.status not in trigger.on:
                 return None
             scope = {"event": end.event, "now": self.committer.now_ms()}
-            if trigger.match is not None and trigger.match.evaluate(_used(trigger.match, scope)) is not True:
+            if trigger.match is not None and trigger.match.evaluate(used(trigger.match, scope)) is not True:
                 return None
             if end.origin.depth > chains.CHAIN_MAX:
                 said.error("chain_cut", reason=f"{chains.CHAIN_MAX} ends of runs in a row have started runs")
                 return None
-            input = None if trigger.input is None else trigger.input.render(_used(trigger.input, scope))
+            input = None if trigger.input is None else trigger.input.render(used(trigger.input, scope))
             identity = (str(row.tenant), row.workflow_name, str(row.position), message.command_id)
             run_id = derived_run_id("run", *identity)
-            await self._begin(row, run_id, {} if input is None else input, "run", end.origin)
+            await self.begin(row, run_id, {} if input is None else input, "run", end.origin)
         except ExpressionError as error:
             said.warning("run_trigger_refused", code=error.code, reason=error.message)
         except Rejected as rejected:
@@ -508,12 +508,12 @@ def _unreached(started: Iterable[Started]) -> dict[str, Exception]:
     return {_name(each.workflow): each.failed for each in started if each.failed is not None}
 
 
-def _used(expression: _Uses, scope: Mapping[str, Json]) -> dict[str, Json]:
+def used(expression: _Uses, scope: Mapping[str, Json]) -> dict[str, Json]:
     """The names that an expression uses, and no others."""
     return {name: scope[name] for name in expression.roots}
 
 
-def _text(value: Json) -> str:
+def dedupe_key(value: Json) -> str:
     """A dedupe key; empty: none."""
     if value is None:
         return ""
@@ -527,6 +527,8 @@ def _wanted(trigger: Trigger) -> tuple[str, TriggerKind] | None:
             return trigger.type, "event"
         case RunTrigger():
             return trigger.workflow, "run"
+        case WebhookTrigger():
+            return trigger.path, "webhook"
     return None
 
 

@@ -134,7 +134,7 @@ async def replace_triggers(
     )
     await connection.executemany(
         "INSERT INTO event_triggers (tenant, workflow_name, position, workflow, dev, type, kind) "
-        "VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        "VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING",  # two may publish one webhook's path at once
         [(row.tenant, row.workflow_name, row.position, row.workflow, row.dev, row.type, row.kind) for row in events],
     )
 

@@ -45,7 +45,7 @@ def schedule_of(http: Checked, name: str) -> dict[str, Any]:
 
 
 def test_schedules_are_listed_in_pages_also_in_the_midst_of_a_workflow(http: Checked) -> None:
-    name = publish(http, CLOCK + "  - interval: {every: 1d}\n  - interval: {every: 2d}\n" + STEPS)
+    name = publish(http, CLOCK + 2 * "  - schedule: {cron: 0 7 * * *, timezone: UTC}\n" + STEPS)
     by_ones = [each["id"] for each in listed(http, "/v1/schedules", limit=1) if each["workflow"] == name]
     at_once = [each["id"] for each in listed(http, "/v1/schedules") if each["workflow"] == name]
     assert by_ones == at_once

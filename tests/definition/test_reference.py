@@ -24,6 +24,7 @@ SAME: dict[str, tuple[type[BaseModel], ...]] = {
     "frontend": (model.FrontendShape,),
     "event_trigger": (model.EventTriggerShape,),
     "run_trigger": (model.RunTriggerShape,),
+    "webhook_trigger": (model.WebhookTriggerShape,),
     "schedule_trigger": (model.ScheduleTriggerShape,),
     "defaults": (model.DefaultsShape,),
     "limits": (model.LimitsShape,),

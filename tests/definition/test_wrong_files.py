@@ -122,7 +122,15 @@ DOCUMENT: Final[list[Case]] = [
 TRIGGERS: Final[list[Case]] = [
     ("triggers: [«api]\nsteps: [{say: hi}]\n", "trigger.kind", "write `api: {}`"),
     ("triggers: [{«cron: '0 6 * * *', timezone: UTC}]\nsteps: [{say: hi}]\n", "trigger.kind", "under `schedule`"),
-    ("triggers: [{«webhook: {}}]\nsteps: [{say: hi}]\n", "trigger.kind", "`api`, `event`, `schedule`"),
+    ("triggers: [{«mail: {}}]\nsteps: [{say: hi}]\n", "trigger.kind", "`api`, `event`, `schedule`, `run`, `webhook`"),
+    ("triggers: [{webhook: {path: a, secret: «s3cr3t}}]\nsteps: [{say: hi}]\n", "webhook.secret", "named, never written"),
+    ("triggers: [{webhook: {path: «/a, secret: '${{ secrets.A }}'}}]\nsteps: [{say: hi}]\n", "webhook.path", "shop/orders"),
+    ("triggers: [{webhook: {path: a, secret: '${{ secrets.A }}', scheme: standard, «header: X}}]\nsteps: [{say: hi}]\n",
+     "webhook.header", "fixed names"),
+    ("triggers: [{webhook: {path: a, secret: '${{ secrets.A }}'}}, {webhook: {path: «a, secret: '${{ secrets.A }}'}}]\n"
+     "steps: [{say: hi}]\n", "webhook.path", "already"),
+    ("triggers: [{webhook: {path: a, secret: '${{ secrets.A }}', match: event.«hedders.x == 'a'}}]\nsteps: [{say: hi}]\n",
+     "expression.unknown_property", "did you mean `headers`?"),
     ("triggers: [{run: {«workfow: a}}]\nsteps: [{say: hi}]\n", "shape.unknown_key", "did you mean `workflow`?"),
     ("triggers: [{run: {workflow: a, on: [«ended]}}]\nsteps: [{say: hi}]\n", "shape.value", "'finished', 'failed' or 'stopped'"),
     ("triggers: [{run: {workflow: a, match: «input.x}}]\nsteps: [{say: hi}]\n", "expression.unknown_name", "before there is a run"),

@@ -1,0 +1,47 @@
+"""`/v1/hooks`: requests of other systems, which start the workflow that has their path.
+
+Anybody may send here. A request is asked for its proof before anything of its body is read as more than bytes, and what
+is refused says nothing of what would have been right.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+
+from hai_flow.api import shapes
+from hai_flow.api.bodies import limits_of, read_body
+from hai_flow.api.deps import CurrentAccess
+from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.wire import webhook
+
+router = APIRouter(prefix="/v1/hooks", tags=["events"])
+
+_BODY: Final[dict[str, Any]] = {
+    "requestBody": {"content": {"application/json": {"schema": {}}, webhook.FORM: {"schema": {"type": "object"}}}}
+}
+
+
+@router.post(
+    "/{path:path}",
+    status_code=202,
+    response_model=None,
+    openapi_extra=_BODY,
+    responses={**documented(401, 404, 409, *WITH_BODY), 202: {"model": shapes.ReceivedWebhook}},
+)
+async def receive_webhook(path: str, request: Request, access: CurrentAccess) -> dict[str, Any]:
+    """Take in a request of another system, and start the run that it wants. 401 unless it proves to know the secret of
+    the webhook's trigger. The same request again, or another one with its dedupe key, starts nothing and says the same.
+    """
+    webhooks = access.runtime.webhooks
+    hook = await webhooks.find(access.tenant, path)
+    limits = limits_of(request.app.state.settings)
+    body = await read_body(request, limits.body_bytes_max)
+    headers = {name: request.headers[name] for name in request.headers}
+    call = webhook.Call(headers, body)
+    webhooks.demand_genuine(hook, call)
+    content = webhook.content_of(call, limits)
+    with access.admission.command():
+        outcome = await webhooks.receive(hook, call, content)
+    return {"run_id": outcome and str(outcome.run_id), "already": outcome is not None and outcome.already}

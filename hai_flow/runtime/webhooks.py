@@ -1,0 +1,94 @@
+"""Webhooks: requests from other systems that start runs.
+
+Which workflow a path belongs to is a row that publishing writes. A request proves that it may start one by a secret
+that the deployment keeps and the workflow only names; then its run's id is made from the workflow, the path and the
+request's dedupe key, so that a request which is sent again finds the run that is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+import structlog
+
+from hai_flow.definition.cel import ExpressionError
+from hai_flow.definition.names import PATH_CHARS_MAX, WEBHOOK_PATH
+from hai_flow.definition.plan import WebhookTrigger
+from hai_flow.engine.signals import event_value
+from hai_flow.errors import Rejected
+from hai_flow.runtime.committer import Outcome, derived_run_id, new_run_id
+from hai_flow.runtime.triggers import Triggers, dedupe_key, used
+from hai_flow.store import triggers as store
+from hai_flow.store.triggers import EventTriggerRow
+from hai_flow.wire import webhook
+from hai_flow.wire.webhook import Call
+
+Json: TypeAlias = Any
+log = structlog.get_logger(__name__)
+
+NAMES_MAX: Final = 1000  # of secrets of which the log has said that they are missing
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """A path that a workflow has, and what its trigger says of it."""
+
+    row: EventTriggerRow
+    trigger: WebhookTrigger
+
+
+class Webhooks:
+    """Finds the workflow of a path, and starts it for who knows its secret. `secrets`: the deployment's, by name."""
+
+    def __init__(self, triggers: Triggers, secrets: Mapping[str, str]) -> None:
+        self._triggers = triggers
+        self._secrets = secrets
+        self._missed: set[str] = set()
+
+    async def find(self, tenant: UUID, path: str) -> Webhook:
+        """The webhook of that path. Raises Rejected 404."""
+        rows: list[EventTriggerRow] = []
+        if len(path) <= PATH_CHARS_MAX and WEBHOOK_PATH.fullmatch(path):
+            rows = await store.event_triggers_of(self._triggers.database.api, tenant, path, "webhook")
+        if not rows:
+            raise Rejected(404, "webhook_unknown", "there is no webhook here.")
+        plan = await self._triggers.catalog.plan(tenant, rows[0].workflow)
+        trigger = plan.triggers[rows[0].position]
+        assert isinstance(trigger, WebhookTrigger), "rows are made from the triggers of the plan"
+        return Webhook(rows[0], trigger)
+
+    def demand_genuine(self, hook: Webhook, call: Call) -> None:
+        """Raises Rejected 401, which says the same whatever is wrong."""
+        trigger, now = hook.trigger, self._triggers.committer.now_ms()
+        secret = self._secrets.get(trigger.secret, "")
+        if not secret and trigger.secret not in self._missed and len(self._missed) < NAMES_MAX:
+            self._missed.add(trigger.secret)
+            log.error("secret_missing", secret=trigger.secret, webhook=trigger.path, workflow=hook.row.workflow_name)
+        if not webhook.is_genuine(call, trigger.scheme, trigger.header, secret, now):
+            raise Rejected(401, "webhook_refused", "the request does not prove that it is from whom this place is for.")
+
+    async def receive(self, hook: Webhook, call: Call, content: Json) -> Outcome | None:
+        """Start the run of a genuine request; None where `match` is false. The same dedupe key is the same run.
+
+        Raises Rejected: 422 where an expression fails or the input does not fit, 409 where its concurrency says so.
+        """
+        row, trigger = hook.row, hook.trigger
+        now = self._triggers.committer.now_ms()
+        id = webhook.identity(call, trigger.scheme, trigger.header) or str(new_run_id(now))
+        headers = webhook.shown_headers(call, trigger.scheme, trigger.header)
+        event = {**event_value(id, "webhook", content, now), "headers": headers}
+        scope = {"event": event, "now": now}
+        try:
+            if trigger.match is not None and trigger.match.evaluate(used(trigger.match, scope)) is not True:
+                return None
+            key = "" if trigger.dedupe is None else dedupe_key(trigger.dedupe.render(used(trigger.dedupe, scope)))
+            input = content if trigger.input is None else trigger.input.render(used(trigger.input, scope))
+        except ExpressionError as error:
+            message = f"the webhook of {row.workflow_name}: {error.message}"
+            raise Rejected(422, error.code, message) from None
+        identity = ("dedupe", key) if key else ("event", id)
+        run_id = derived_run_id("webhook", str(row.tenant), row.workflow_name, trigger.path, *identity)
+        return await self._triggers.begin(row, run_id, {} if input is None else input, "webhook")

@@ -1,0 +1,150 @@
+"""Who may call a webhook: what a request proves by a secret that it shares with us, and which event it is. Pure.
+
+Four schemes, for senders have them already:
+
+* `github`   HMAC-SHA256 of the body, in hex, with or without `sha256=` before it (X-Hub-Signature-256)
+* `stripe`   `t=SECONDS,v1=HEX`: HMAC-SHA256 of `SECONDS.body` (Stripe-Signature)
+* `standard` Standard Webhooks: HMAC-SHA256 of `id.SECONDS.body`, in base64, behind `v1,`
+* `token`    the secret itself, as `Authorization: Bearer` or in a header of its own
+
+The bytes that arrived are what is signed, so nothing is parsed before. Comparisons take the same time wherever two
+signatures differ. A signed time is good for five minutes, before and after.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import parse_qsl
+
+from hai_flow import values
+from hai_flow.errors import Rejected
+from hai_flow.wire import agent_input
+from hai_flow.wire.dialect import Limits
+
+Json: TypeAlias = Any
+Scheme: TypeAlias = Literal["github", "stripe", "standard", "token"]
+
+TOLERANCE_SECONDS: Final = 300
+FIELDS_MAX: Final = 1000
+HEADERS: Final[dict[Scheme, str]] = {
+    "github": "x-hub-signature-256",
+    "stripe": "stripe-signature",
+    "standard": "webhook-signature",
+    "token": "authorization",
+}
+_KEPT_BACK: Final = frozenset({"authorization", "proxy-authorization", "cookie"})
+FORM: Final = "application/x-www-form-urlencoded"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request as it arrived. Names of headers are in lower case; a header that came twice has its first value."""
+
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def is_genuine(call: Call, scheme: Scheme, header: str, secret: str, now: int) -> bool:
+    """Whether the sender knows the secret. `header`: where it says so; "" = where the scheme has it. `now`: ms."""
+    given = call.headers.get(header.lower() or HEADERS[scheme], "")
+    if not secret or not given:
+        return False
+    match scheme:
+        case "github":
+            return _same(given.lower().removeprefix("sha256="), _hex(_signed(_key(secret), call.body)))
+        case "token":
+            bearer = given.partition(" ") if not header or header.lower() == "authorization" else None
+            if bearer is not None and bearer[0].lower() != "bearer":
+                return False
+            return _same(given if bearer is None else bearer[2].strip(), _key(secret))
+        case "stripe":
+            parts = [part.partition("=") for part in given.split(",")]
+            sent_at = next((value for name, _, value in parts if name.strip() == "t"), "")
+            wanted = _hex(_signed(_key(secret), sent_at.encode() + b"." + call.body))
+            found = [value for name, _, value in parts if name.strip() == "v1"]
+            return _is_recent(sent_at, now) and _any_same(found, wanted)
+        case "standard":
+            id, sent_at = call.headers.get("webhook-id", ""), call.headers.get("webhook-timestamp", "")
+            content = id.encode() + b"." + sent_at.encode() + b"." + call.body
+            wanted = base64.b64encode(_signed(_standard_key(secret), content))
+            found = [value for version, _, value in (each.partition(",") for each in given.split()) if version == "v1"]
+            return bool(id) and _is_recent(sent_at, now) and _any_same(found, wanted)
+
+
+def identity(call: Call, scheme: Scheme, header: str) -> str | None:
+    """What tells this event from others, by what was signed; None where nothing is. Who only repeats a request that
+    was signed repeats the event."""
+    match scheme:
+        case "standard":
+            return call.headers.get("webhook-id")
+        case "github":  # the same body has the same signature
+            return sha256(call.body).hexdigest()
+        case "stripe":
+            given = call.headers.get(header.lower() or HEADERS[scheme], "")
+            sent_at = next((part for part in given.replace(" ", "").split(",") if part.startswith("t=")), "")
+            return sha256(sent_at.encode() + b"." + call.body).hexdigest()
+        case "token":
+            return None
+
+
+def shown_headers(call: Call, scheme: Scheme, header: str) -> dict[str, str]:
+    """The headers that a workflow may see: none that says a secret."""
+    hidden = _KEPT_BACK | ({header.lower()} if scheme == "token" and header else set())
+    return {name: value for name, value in sorted(call.headers.items()) if name not in hidden}
+
+
+def content_of(call: Call, limits: Limits) -> Json:
+    """What the body says: a form's fields, else JSON; null where there is none. Raises Rejected 400, 413 and 422."""
+    if not call.body:
+        return None
+    if call.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
+        return agent_input.load(call.body, limits)
+    try:
+        fields = parse_qsl(call.body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX)
+        return values.check(dict(fields))
+    except ValueError as error:
+        raise Rejected(
+            400, "body.not_form", f"expected a form in UTF-8 of at most {FIELDS_MAX} fields: {error}"
+        ) from None
+
+
+def _signed(key: bytes, content: bytes) -> bytes:
+    return hmac.digest(key, content, "sha256")
+
+
+def _same(found: str, wanted: bytes) -> bool:
+    """In a time that says nothing of where they differ, nor of how long `wanted` is. `found` is a header's text, which
+    has a character for each byte."""
+    return hmac.compare_digest(sha256(found.encode("latin-1", "replace")).digest(), sha256(wanted).digest())
+
+
+def _hex(digest: bytes) -> bytes:
+    return digest.hex().encode()
+
+
+def _key(secret: str) -> bytes:
+    """The bytes of the environment, also those that are no UTF-8."""
+    return secret.encode(errors="surrogateescape")
+
+
+def _any_same(found: list[str], wanted: bytes) -> bool:
+    """A sender that changes its key signs with the old one and the new; nobody has more than some."""
+    return any(_same(each.strip(), wanted) for each in found[:8])
+
+
+def _is_recent(sent_at: str, now: int) -> bool:
+    if not sent_at.isascii() or not sent_at.isdecimal() or len(sent_at) > 12:
+        return False
+    return abs(now / 1000 - int(sent_at)) <= TOLERANCE_SECONDS
+
+
+def _standard_key(secret: str) -> bytes:
+    try:
+        return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+    except ValueError:  # it is no base64: the bytes as they are
+        return _key(secret)
