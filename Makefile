@@ -1,6 +1,6 @@
 # The same words everywhere: here, in CI and in the documentation. Everything but `help` makes .venv first if needed.
 
-.PHONY: help check test test-browsers mutants bench bench-scale soak docs lock
+.PHONY: help check test test-browsers mutants bench bench-scale soak docs site lock
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -36,6 +36,11 @@ docs: ## Write the pages that are generated
 	.venv/bin/python -m docs.settings_page > docs/settings.md
 	.venv/bin/python -m docs.language_page
 
+site: ## The documentation as a searchable site, in site/ (docs/site.py)
+	python3 cli.py install
+	.venv/bin/python -m docs.site
+
 lock: ## Resolve the locks of Python packages anew
 	uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header --python-version 3.11 -o requirements.lock
 	uv pip compile tests/clients/agentscope/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o tests/clients/agentscope/requirements.lock
+	uv pip compile docs/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o docs/requirements.lock

@@ -64,6 +64,8 @@ def test_every_document_that_is_named_is_there() -> None:
     faults: list[str] = []
     for name, text in texts().items():
         for target in REFERENCE.findall(re.sub(r"\n[#\s*/]*", " ", text) if name.endswith(".py") else text):
+            if target == "decisions/index.md":  # the site's own
+                continue
             if target.startswith("decisions/") and not target.endswith(".md") and "#" not in target:
                 found = list((ROOT / "docs").glob(f"{target}-*.md"))
                 fault = None if found else "no such decision"

@@ -1,0 +1,200 @@
+"""The documentation as a searchable site: `make site` writes `site/`.
+
+The pages are staged as the repository has them, README in front, so that every link works as it stands; what links to
+source code becomes text. Then zensical builds, in an environment of its own (docs/requirements.lock), and what it built
+is looked through: every link must lead somewhere, and nothing may be loaded from elsewhere. Each page forbids that
+itself, too.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import cli
+
+DOCS: Final = cli.ROOT / "docs"
+LOCK: Final = DOCS / "requirements.lock"
+IN_FRONT: Final = {
+    "README.md": "index.md",
+    **{name: name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")},
+}
+DECISIONS: Final = "docs/decisions/index.md"
+POLICY: Final = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "worker-src 'self' blob:"
+)
+_LINK: Final = re.compile(r"\]\(([^()\s#]+)(#[^()\s]*)?\)")
+_LOADS: Final = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
+_FETCHED: Final = frozenset({"stylesheet", "icon", "preload", "prefetch", "modulepreload", "manifest"})
+
+
+def main() -> None:
+    """Build the site into `site/`. Ends with a sentence if something is wrong with it."""
+    target = cli.ROOT / "site"
+    with tempfile.TemporaryDirectory(prefix="hai-flow-site-") as directory:
+        stage(Path(directory))
+        html = build(Path(directory))
+        faults = list(faults_of(html))
+        if faults:
+            sys.exit("\n".join([*faults, f"{len(faults)} faults in the site; see docs/site.py."]))
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(html, target)
+    cli.say(f"{len(list(target.rglob('*.html')))} pages in {target}: python3 -m http.server --directory {target}")
+
+
+# --- what goes in -------------------------------------------------------------------------------------------------
+
+
+def stage(directory: Path) -> None:
+    """Write what zensical reads into `directory`: its settings, and `pages`."""
+    pages = directory / "pages"
+    shutil.copytree(DOCS, pages / "docs", ignore=shutil.ignore_patterns("*.py", "*.toml", "*.in", "*.lock", "__*"))
+    for name, there in IN_FRONT.items():
+        shutil.copy(cli.ROOT / name, pages / there)
+    (pages / DECISIONS).write_text(decisions())
+    for page in pages.rglob("*.md"):
+        page.write_text(_LINK.sub(lambda link, page=page: _staged(link, page, pages), page.read_text()))
+    shutil.copy(DOCS / "site.toml", directory / "zensical.toml")
+
+
+def decisions() -> str:
+    """The list of decisions, which a folder has by itself and a site has not."""
+    found = sorted(DOCS.glob("decisions/0*.md"))
+    lines = [f"- [{path.read_text().partition(chr(10))[0].removeprefix('# ')}]({path.name})" for path in found]
+    return "\n".join(["# Decisions", "", "What was decided, why, and what was rejected.", "", *lines, ""])
+
+
+def _staged(link: re.Match[str], page: Path, pages: Path) -> str:
+    """The link as the site has it; one to what is no page of it is nothing but text."""
+    target, anchor = link[1], link[2] or ""
+    if "://" in target:
+        return link[0]
+    place = (page.parent / target).resolve()
+    inside = place.is_relative_to(pages.resolve())
+    name = place.relative_to(pages.resolve()).as_posix() if inside else ""
+    if name in IN_FRONT:
+        place = pages.resolve() / IN_FRONT[name]
+    elif inside and place.is_dir():
+        place = place / "index.md"
+    elif not place.exists():
+        return "]"
+    else:
+        return link[0]
+    up = "../" * len(page.relative_to(pages).parent.parts)
+    return f"]({up}{place.relative_to(pages.resolve()).as_posix()}{anchor})"
+
+
+# --- what comes out -----------------------------------------------------------------------------------------------
+
+
+def build(directory: Path) -> Path:
+    """Let zensical build what was staged; the directory of the pages."""
+    answer = subprocess.run(
+        [str(environment() / "bin" / "zensical"), "build", "--strict"],
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if answer.returncode != 0:
+        sys.exit(f"zensical did not build the site:\n{answer.stdout}")
+    html = directory / "html"
+    for page in html.rglob("*.html"):
+        page.write_text(guarded(page.read_text()))
+    return html
+
+
+def guarded(page: str) -> str:
+    """The page with a policy that lets it load from its own place alone."""
+    return page.replace("<head>", f'<head><meta http-equiv="Content-Security-Policy" content="{POLICY}">', 1)
+
+
+def environment() -> Path:
+    """The environment with zensical, made unless it is there for exactly this lock."""
+    directory = cli.ROOT / ".venv-site"
+    stamp = directory / "lock"
+    if stamp.exists() and stamp.read_bytes() == LOCK.read_bytes():
+        return directory
+    errors: list[str] = []
+    for installer in (_our_uv, cli.uv_on_path, cli.installed_uv, cli.pip_of_this_python, cli.pip_of_the_environment):
+        try:
+            cli.run([sys.executable, "-m", "venv", "--without-pip", "--clear", str(directory)])
+            cli.run([*installer(directory), "--require-hashes", "-r", str(LOCK)])
+        except cli.InstallError as error:
+            errors.append(str(error))
+        else:
+            stamp.write_bytes(LOCK.read_bytes())
+            return directory
+    sys.exit("\n".join(["zensical could not be installed.", *errors]))
+
+
+def _our_uv(environment: Path) -> list[str]:
+    """The uv that cli.py has put beside this Python."""
+    uv = Path(sys.prefix) / "bin" / "uv"
+    if not uv.exists():
+        raise cli.InstallError(f"There is no {uv}.")
+    return cli.uv_command(str(uv), environment)
+
+
+class Page(HTMLParser):
+    """What a page refers to: `links` that are followed, `loads` that are fetched, and its own `anchors`."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attributes}
+        self.anchors.update(given[name] for name in ("id", "name") if name in given)
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        fetched = tag != "link" or not _FETCHED.isdisjoint(given.get("rel", "").split())
+        if tag in _LOADS and _LOADS[tag] in given and fetched:
+            self.loads.append(given[_LOADS[tag]])
+
+
+def faults_of(html: Path) -> Iterator[str]:
+    """What is wrong with the pages of a built site, a sentence each."""
+
+    @cache
+    def read(path: Path) -> Page:
+        return Page(path.read_text())
+
+    for path in sorted(html.rglob("*.html")):
+        name, page = path.relative_to(html), read(path)
+        text = path.read_text()
+        if POLICY not in text:
+            yield f"{name}: has no policy."
+        if lost := re.search(r"^- .{,60}", re.sub(r"<pre.*?</pre>", "", text, flags=re.DOTALL), re.MULTILINE):
+            yield f"{name}: {lost[0]!r} was not taken for a list; what belongs to an item is indented by four."
+        for target in page.loads:
+            if urlsplit(target).scheme not in ("", "data") or target.startswith("//"):
+                yield f"{name}: loads {target} from elsewhere."
+        for target in (*page.links, *page.loads):
+            parts = urlsplit(target)
+            if parts.scheme or parts.netloc or name.name == "404.html":
+                continue
+            place = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            place = place / "index.html" if place.is_dir() else place
+            if not place.exists():
+                yield f"{name}: {target} leads nowhere."
+            elif parts.fragment and place.suffix == ".html" and unquote(parts.fragment) not in read(place).anchors:
+                yield f"{name}: {target} has no such heading."
+
+
+if __name__ == "__main__":
+    main()
