@@ -1,12 +1,15 @@
 # The same words everywhere: here, in CI and in the documentation. Everything but `help` makes .venv first if needed.
 
-.PHONY: help check test test-browsers mutants bench bench-scale soak docs site lock
+.PHONY: help check quick test test-browsers mutants bench bench-scale soak docs site lock
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
 
 check: ## Lint, types and the direction of imports
 	python3 cli.py check
+
+quick: ## check, and the tests that need no database and no process of their own
+	python3 cli.py quick
 
 test: ## All tests
 	python3 cli.py test

@@ -3,6 +3,7 @@
 
     python3 cli.py dev                 everything in one process
     python3 cli.py test [pytest args]  the tests
+    python3 cli.py quick               check, and the tests that need no database and no process of their own
     python3 cli.py test PATH...        the tests of workflows in a folder or file, as `hai-flow test` plays them
     python3 cli.py test-browsers       other people's frontends in a real browser; installs what they need
     python3 cli.py check               lint, types, direction of imports
@@ -58,6 +59,10 @@ def main() -> None:
         return
     if command == "check":
         sys.exit(check(environment))
+    if command == "quick":
+        if check(environment):
+            sys.exit(1)
+        become([python, "-m", "pytest", "--quick", *parallel(arguments[1:]), *map(from_root, arguments[1:])], ROOT)
     if command == "test" and not of_workflows(arguments[1:]):
         become([python, "-m", "pytest", *parallel(arguments[1:]), *map(from_root, arguments[1:])], ROOT)
     if command == "test-browsers":

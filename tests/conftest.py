@@ -1,10 +1,14 @@
-"""What every test may ask for: a PostgreSQL server for the session, and a database of its own in it."""
+"""What every test may ask for: a PostgreSQL server for the session, and a database of its own in it.
+
+`--quick` leaves out what needs a database or a process of its own: the inner loop (`python3 cli.py quick`).
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 import structlog
@@ -28,6 +32,48 @@ structlog.configure(
         structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
     ]
 )
+
+
+SERVERS = frozenset(("postgres_server", "skewed"))  # fixtures that are, or need, a PostgreSQL
+STARTS = frozenset(("subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "pty.spawn"))
+_testing = False
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="leave out what needs a database or a process of its own")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("quick"):
+        sys.addaudithook(_skip_at_processes)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("quick"):
+        return
+    slow = [item for item in items if _needs_database(item)]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if not _needs_database(item)]
+
+
+def _needs_database(item: pytest.Item) -> bool:
+    names: Iterable[str] = getattr(item, "fixturenames", ())
+    return not SERVERS.isdisjoint(names)
+
+
+def _skip_at_processes(event: str, given: object) -> None:
+    if _testing and event in STARTS:
+        pytest.skip("starts a process of its own")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[object]:
+    global _testing
+    _testing = True
+    try:
+        return (yield)
+    finally:
+        _testing = False
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from hai_flow.definition import model, plan
@@ -66,7 +67,7 @@ def _compile(source: bytes, file: str, children: Children, stored: bool) -> tupl
     if any(finding.severity == "error" for finding in findings):
         return None, findings
     assert compiled is not None, "a document without errors compiles"
-    return compiled, findings
+    return replace(compiled, warnings=tuple(findings)), findings
 
 
 _TIMEOUTS: Final = {"http": 30_000, "call": 300_000, "llm": 300_000, "agent": 1_800_000}  # milliseconds
@@ -150,7 +151,6 @@ class _Compiler(Verbs, Triggers):
             concurrency=concurrency,
             default_retry=default_retry,
             default_notify=default_notify,
-            warnings=tuple(sorted(self.reader.findings, key=lambda finding: (finding.line, finding.column))),
         )
 
     def _is_test_file(self) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hai_flow.cli import app
-from hai_flow.definition.compiler import check_workflow
+from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.definition.fixes import fixed
 from tests.definition.test_wrong_files import BASE, CASES
 
@@ -29,6 +29,14 @@ def test_an_edit_removes_its_finding() -> None:
             left = [each for each in before if each.fix and (each.line, each.message) in after]
             assert left == [], (text, left)
     assert mended > 40
+
+
+def test_what_a_plan_warns_of_has_its_end_and_its_edit() -> None:
+    roles = "roles: {inance: [user:ann]}\nsteps:\n  - {id: go, approve: {title: Go?, from: role:finance}}\n"
+    source = f"hai: flow/v1\nname: sample\nversion: 1\n{roles}".encode()
+    plan = compile_workflow(source)
+    assert [each.code for each in plan.warnings if each.fix] == ["role.unknown"]
+    assert plan.warnings == tuple(check_workflow(source))
 
 
 def test_a_finding_ends_behind_where_it_begins() -> None:
