@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from typing import Any
 
 from hai_flow.errors import StepError
 from hai_flow.steps.tools import Context, tool
@@ -34,6 +35,16 @@ async def write_story(about: str) -> AsyncIterator[str]:
     for piece in re.findall(r"\S+\s*", text):
         yield piece
         await asyncio.sleep(0.02)
+
+
+@tool("examples.improve_recipe")
+async def improve_recipe(recipe: dict[str, Any], wish: str) -> dict[str, Any]:
+    """A recipe with a pinch of something more, and the wish that it answers as its last instruction."""
+    more = {"icon": "🧂", "name": "salt", "amount": "a pinch"}
+    instruction = f"Season to taste: {wish}" if wish else "Season to taste."
+    known = [each["name"] for each in recipe["ingredients"]]
+    ingredients = recipe["ingredients"] + ([] if "salt" in known else [more])
+    return {**recipe, "ingredients": ingredients, "instructions": [*recipe["instructions"], instruction]}
 
 
 @tool("examples.get_weather")

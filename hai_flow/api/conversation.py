@@ -9,8 +9,9 @@ answer to an open pending of that very thread counts.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
@@ -53,6 +54,7 @@ RUN_AGENT_INPUT: Final[dict[str, Any]] = {
                         "messages": {"type": "array", "items": {"type": "object"}},
                         "tools": {"type": "array", "items": {"type": "object"}},
                         "forwardedProps": {"type": "object"},
+                        "state": {"description": "of it counts what the workflow declares with `client: true`"},
                         "resume": {"type": "array", "items": {"type": "object"}, "description": "AG-UI"},
                         "protocolVersion": {"type": "string", "description": "AG-UI"},
                     },
@@ -313,7 +315,7 @@ class Conversation:
         if self.path_workflow not in (None, base.workflow_name):
             raise self._mismatch(base)
         tenant = self.access.tenant
-        answer = self._answer_command(answers, messages)
+        answer = self._answer_command(answers, messages, self.posted.state)
         fork, plan = await self.access.runtime.branches.fork(self._run_id, tenant, there, now, answer)
         line = await threads.line(self.access.pool, tenant, self.posted.thread_id, base.id, 2)
         follows = line[-2] if len(line) > 1 else None
@@ -374,6 +376,8 @@ class Conversation:
             thread_id=posted.thread_id,
             requester=self.access.principal.id,
             input=posted.input,
+            state=posted.state,
+            kept=await self.access.kept_state(plan, last),
             message=_text(messages[-1].content),
             messages=messages,
             dev=stored.dev,
@@ -440,7 +444,7 @@ class Conversation:
             if not given or before.turn_open or differs:
                 return await self._attach(last)
             return self._follow(before)  # the turn that the answer opens there comes as soon as the run below says so
-        answer = self._answer_command(own, messages)
+        answer = self._answer_command(own, messages, self.posted.state)
         outcome = await self._submit(last.id, answer, command_id=command_id)
         turn = None if outcome.already else await self._turn()
         if turn is None or differs or not self._opened(turn):
@@ -458,9 +462,15 @@ class Conversation:
             given = given or not outcome.already
         return given
 
-    def _answer_command(self, answers: tuple[c.PendingAnswer, ...], messages: tuple[UserMessage, ...]) -> c.Answer:
+    def _answer_command(
+        self,
+        answers: tuple[c.PendingAnswer, ...],
+        messages: tuple[UserMessage, ...],
+        state: Mapping[str, Any] = MappingProxyType({}),
+    ) -> c.Answer:
         by, via = self.access.principal.who, self.access.principal.via(self.dialect.name)
-        return c.Answer(answers=answers, by=by, via=via, messages=messages, turn=self.posted.turn())
+        turn = self.posted.turn()
+        return c.Answer(answers=answers, by=by, via=via, messages=messages, turn=turn, state=dict(state))
 
     async def _replay(self, turn: threads.Turn) -> Pieces:
         """The same POST again gets the same turn again; another body under the same runId is refused."""

@@ -34,6 +34,7 @@ _AUTH_KEYS: Final[dict[str, tuple[str, ...]]] = {
     "header": ("name", "value"),
 }
 _EMPTY: Final = {"string": '""', "array": "[]", "object": "{}", "integer": "0", "number": "0", "boolean": "false"}
+_SHAPING: Final = frozenset(("type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf"))  # say what a value may be
 _MEMBER: Final = re.compile(r"(user|group):.+")
 
 
@@ -75,18 +76,21 @@ class Declarations(Pieces):
             message = f"expected a schema for the state `{name}`, found {kind_of(raw)}{hint}"
             self.reader.error(at, "shape.type", message)
             return None
-        reduce = None
-        if "reduce" in raw:
-            extras = self.reader.fields(model.StateExtras, {"reduce": raw["reduce"]}, at, "`state`")
-            reduce = extras.get("reduce")
-            self._check_reduce(reduce, raw, at)
-        schema = self.schema({key: part for key, part in raw.items() if key != "reduce"}, at)
+        given = {key: raw[key] for key in model.keys_of(model.StateExtras) if key in raw}
+        extras = self.reader.fields(model.StateExtras, given, at, "`state`")
+        reduce = extras.get("reduce")
+        self._check_reduce(reduce, raw, at)
+        schema = self.schema({key: part for key, part in raw.items() if key not in given}, at)
         if schema is None:
             return None
+        client = extras.get("client", False)
+        if client and not _SHAPING & raw.keys():
+            message = f"a client may write anything at all to `{name}`; say its `type`"
+            self.reader.warning((*at, "client"), "state.client", message, key=True)
         start = schema.with_defaults(raw.get("default"))
         if "default" not in raw and start is None and reduce is None and schema.findings(None):
             self._doubt_start(name, raw, at)
-        return plan.StateVariable(name, schema, start, reduce)
+        return plan.StateVariable(name, schema, start, reduce, client, extras.get("keep") == "thread")
 
     def _doubt_start(self, name: str, raw: Mapping[str, Json], at: Path) -> None:
         """A variable without default starts null, also where its type has no null."""

@@ -133,7 +133,9 @@ class CatchShape(_Shape):
 class StateExtras(_Shape):
     """What a state variable has beyond its schema."""
 
-    reduce: Literal["append", "merge", "max"]
+    reduce: Literal["append", "merge", "max"] | None = None
+    client: bool = False
+    keep: Literal["run", "thread"] = "run"
 
 
 class ModelShape(_Shape):

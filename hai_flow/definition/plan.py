@@ -504,12 +504,17 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class StateVariable:
-    """One name of the top-level `state`. `default` is its value at the start of a run (None where not given)."""
+    """One name of the top-level `state`. `default` is its value at the start of a run (None where not given).
+
+    `client`: who posts for the thread may write it. `kept`: a run begins with what the one before it in its thread had.
+    """
 
     name: str
     schema: Schema
     default: Json = None
     reduce: Literal["append", "merge", "max"] | None = None
+    client: bool = False
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)

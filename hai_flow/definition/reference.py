@@ -237,6 +237,10 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
         Key("default", ANY, "its value at the start", default="null", example="[]"),
         Key("reduce", _enum("append", "merge", "max"), "each `set` combines instead of replacing: one more element, a "
             "shallow merge, the larger number", example="append"),
+        Key("client", BOOLEAN, "whether frontends may write it, by the `state` that they post", default="false",
+            example="true"),
+        Key("keep", _enum("run", "thread"), "`thread`: a run begins with what the run before it in its thread had",
+            default="run", example="thread"),
     ), open=True),
     Shape("model", "A model", (
         Key("provider", LITERAL, "who serves it", required=True, example="openai"),

@@ -45,12 +45,12 @@ from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.ids import message_id, tool_call_id
 from hai_flow.engine.loops import first_iterations, index_of, read_items
 from hai_flow.engine.patch import PatchError, apply_patch, parse_pointer, pointer_of
+from hai_flow.engine.shared import STATE_BYTES_MAX
 from hai_flow.engine.state import Ending, StepState, in_cleanup
 
 Json: TypeAlias = Any
 
 SAY_CHUNK_CHARS: Final = 4096
-STATE_BYTES_MAX: Final = 1024 * 1024
 KEY_CHARS_MAX: Final = 255
 
 

@@ -60,7 +60,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 class Start(Command, frozen=True):
     """`input` is what the caller gave (defaults are filled in by the engine). `pins`, `parent`, `timeout` and `origin`
-    as in the event `run_started`; the pins are found by whoever stores the run.
+    as in the event `run_started`; the pins are found by whoever stores the run. `state` is the state as a client posted
+    it, `kept` that of the thread's last run: of both counts what the workflow lets them say (`shared`).
 
     `key` is the concurrency key that the run needs (`slots.key_of`), None if its workflow has none or if a run above
     it holds the key already. `queued`: no slot of it is free, or others wait before it, so the run waits for its
@@ -70,6 +71,8 @@ class Start(Command, frozen=True):
     thread_id: str
     requester: str
     input: Json
+    state: dict[str, Json] = {}
+    kept: dict[str, Json] = {}
     message: str = ""
     messages: tuple[UserMessage, ...] = ()
     trigger: str = "api"
@@ -140,13 +143,15 @@ class PendingAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(Command, frozen=True):
-    """All answers of one POST: all accepted, or the command is refused and lists what stands against each."""
+    """All answers of one POST: all accepted, or the command is refused and lists what stands against each. `state` is
+    the state as the client posted it, of which what it may write is taken over."""
 
     answers: tuple[PendingAnswer, ...]
     by: Principal
     via: str = "rest"
     messages: tuple[UserMessage, ...] = ()
     turn: Turn = Turn()
+    state: dict[str, Json] = {}
 
 
 class Fork(Command, frozen=True):

@@ -36,6 +36,7 @@ from hai_flow.engine import (
     migration,
     people,
     resumption,
+    shared,
     signals,
     slots,
 )
@@ -111,6 +112,7 @@ def _fork(draft: Draft, command: c.Fork) -> Json:
     answer = forking.answer_of(command)
     readings = people.readings(draft, answer)
     forking.make_own(draft)
+    shared.write(draft, answer.state)
     draft.open_turn(answer.turn)
     _take(draft, answer, readings)
     return _run_outcome(draft)
@@ -186,6 +188,7 @@ def _answer(draft: Draft, command: c.Answer) -> Json:
         results = [people.answered(pending, reading, "already", pending.by) for pending, reading, _ in readings]
         return {"answers": results, "turn": draft.state.turn.n if draft.state.turn else None}
     draft.posted = command.turn
+    shared.write(draft, command.state)
     if not draft.state.turn_open:
         draft.open_turn(command.turn if draft.state.parent is None else c.Turn())
     results = _take(draft, command, readings)

@@ -11,6 +11,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import DEFAULT_LIMITS, Draft, Raised
+from hai_flow.engine.shared import first_state
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 
@@ -18,7 +19,7 @@ KEY_CHARS_MAX: Final = 500
 
 
 def begin_run(draft: Draft, command: c.Start) -> None:
-    """The run is there. Raises `Rejected` 422 if the input does not fit."""
+    """The run is there. Raises `Rejected` 422 if the input, or what a client has written to its state, does not fit."""
     plan = draft.plan
     given = plan.input.with_defaults(command.input)
     findings = plan.input.findings(given)
@@ -33,7 +34,7 @@ def begin_run(draft: Draft, command: c.Start) -> None:
         thread_id=command.thread_id,
         requester=command.requester,
         input=given,
-        state={name: variable.default for name, variable in plan.state.items()},
+        state=first_state(plan, command.kept, command.state),
         message=command.message,
         trigger=command.trigger,
         dev=command.dev,

@@ -1,7 +1,7 @@
 """RunAgentInput: the body that HAI and AG-UI clients post (docs/design/protocols.md#ag-ui-messages).
 
 Only `threadId` and `runId` are demanded; what clients leave out, or send as null, is absent. What the server ignores
-(system, assistant and other messages' content, `context`, `state`) is not judged either: a client's history is not
+(system, assistant and other messages' content, `context`) is not judged either: a client's history is not
 evidence, and a fault in it harms nobody. Everything that is kept must be plain JSON within the limits.
 """
 
@@ -31,7 +31,8 @@ MEDIA: Final = ("image", "audio", "video", "document")
 class AgentInput(msgspec.Struct, frozen=True, kw_only=True):
     """A RunAgentInput, checked. `forwarded` is `forwardedProps`; `history` names each message as (id, role).
 
-    `resume`, `protocol_version` and `parent_run_id` are AG-UI's alone.
+    `state` is what the client takes for the shared state; {} where that is no object. `resume`, `protocol_version` and
+    `parent_run_id` are AG-UI's alone.
     """
 
     thread_id: str
@@ -42,6 +43,7 @@ class AgentInput(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[tuple[str, str], ...]
     client_tools: frozenset[str]
     forwarded: dict[str, Json]
+    state: dict[str, Json] = {}
     resume: tuple[ResumeEntry, ...] = ()
     protocol_version: str | None = None
     parent_run_id: str | None = None
@@ -158,6 +160,7 @@ class _Reader:
             ),
             client_tools=frozenset(self._id(tool, "name", *at) for at, tool in tools),
             forwarded=self._record(document, "forwardedProps"),
+            state=state if isinstance(state := document.get("state"), dict) else {},
             **(self._resuming(document) if self._resumes else {}),
         )
         if self._findings:

@@ -89,6 +89,7 @@ def decode(body: bytes, limits: Limits) -> Posted:
         history=posted.history,
         workflow=workflow,
         input=given,
+        state=posted.state,
     )
 
 

@@ -82,7 +82,8 @@ class Posted(msgspec.Struct, frozen=True, kw_only=True):
     (docs/design/protocols.md#history-is-not-evidence).
 
     `history` names every posted message as (id, role), in order. `body_sha` (hex) tells a repeated POST from another
-    one under the same runId (rule 6). `parent_run_id`: the turn from which it branches off.
+    one under the same runId (rule 6). `parent_run_id`: the turn from which it branches off. `state`: the shared state
+    as the client has it, of which only what it may write counts.
     """
 
     thread_id: str
@@ -96,6 +97,7 @@ class Posted(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[tuple[str, str], ...] = ()
     workflow: str | None = None
     input: Json = msgspec.field(default_factory=dict)
+    state: dict[str, Json] = {}
 
     def turn(self) -> Turn:
         """What the turn that this POST would open remembers of it."""

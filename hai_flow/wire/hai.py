@@ -70,6 +70,7 @@ def decode(body: bytes, limits: Limits) -> Posted:
         history=posted.history,
         workflow=workflow,
         input={} if given is None else given,
+        state=posted.state,
     )
 
 

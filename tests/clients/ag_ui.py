@@ -126,10 +126,11 @@ class Agent:
         abort_at: str | None = None,
         history: list[dict[str, Json]] | None = None,
         parent: str | None = None,
+        sets: Json = None,
         **parameters: Json,
     ) -> Seen:
         """Add messages (to another `history`, if one is given), `runAgent`, and wait for its end; `abortRun()` if an
-        event of type `abort_at` comes. `parent`: the runId behind which it goes on."""
+        event of type `abort_at` comes. `parent`: the runId behind which it goes on. `sets`: `setState` before it."""
         parameters.setdefault("tools", [described(name) for name in self.tools])
         reply = self._driver.ask(
             "run",
@@ -139,6 +140,7 @@ class Agent:
             abortAt=abort_at,
             history=history,
             parentRunId=parent,
+            **({} if sets is None else {"state": sets}),
         )
         seen = Seen(
             events=reply["events"],

@@ -166,3 +166,52 @@ def test_what_is_left_open_is_told_again_at_the_end_of_the_run_that_answered_the
     left = page.reloaded().run(forwardedProps={"command": command})
     assert [e["value"]["id"] for e in left.all("CUSTOM") if e["name"] == "on_interrupt"] == [told[0]["id"]]
     assert sorted(decisions(http, page.thread_id)) == ["approve", "open"]
+
+
+# --- shared state -------------------------------------------------------------------------------------------------
+
+RECIPE = {
+    "title": "Carrot cake", "skill_level": "Intermediate", "cooking_time": "45 min", "special_preferences": ["Vegan"],
+    "ingredients": [{"icon": "🥕", "name": "Carrots", "amount": "3 large, grated"}],
+    "instructions": ["Preheat the oven."],
+}  # fmt: skip
+
+
+@with_state
+def test_a_recipe_that_the_user_edits_is_improved_and_goes_on_in_the_thread(
+    agent: NewAgent, http: httpx2.Client, version: str
+) -> None:
+    page = agent(version, "shared_state")
+    seen = page.run(user("Make it healthier."), sets={"recipe": RECIPE, "something": "of the page's own"})
+    ended(seen)
+    assert seen.all("STATE_SNAPSHOT")[0]["snapshot"] == {"recipe": RECIPE}
+    better = seen.state["recipe"]
+    assert [each["name"] for each in better["ingredients"]] == ["Carrots", "salt"]
+    assert better["instructions"] == ["Preheat the oven.", "Season to taste: Make it healthier."]
+    edited = {**better, "title": "Carrot soup"}
+    again = page.run(user("More."), sets={"recipe": edited})
+    assert (again.state["recipe"]["title"], len(again.state["recipe"]["instructions"])) == ("Carrot soup", 3)
+    other = page.reloaded().run(user("And more."))  # a page that posts no state: the thread has kept it
+    assert (other.state["recipe"]["title"], len(other.state["recipe"]["instructions"])) == ("Carrot soup", 4)
+    assert [run["status"] for run in runs_of(http, page.thread_id)] == ["finished"] * 3
+
+
+@every_version
+def test_a_recipe_that_is_none_is_refused_with_its_faults_and_nothing_starts(
+    agent: NewAgent, http: httpx2.Client, version: str
+) -> None:
+    page = agent(version, "shared_state")
+    refused = page.run(user("Improve it."), sets={"recipe": {**RECIPE, "cooking_time": "3 weeks"}})
+    assert (refused.status, refused.problem["code"]) == (422, "state.invalid")
+    assert [finding["path"] for finding in refused.problem["findings"]] == ["/state/recipe/cooking_time"]
+    assert runs_of(http, page.thread_id) == []
+
+
+@with_state
+def test_a_document_that_the_user_writes_is_the_one_that_is_rewritten(agent: NewAgent, version: str) -> None:
+    page = agent(version, "predictive_state_updates", tools=("confirm_changes",))
+    confirm = page.run(user("Luna"), sets={"document": "By hand."}).call("confirm_changes")
+    rejected = page.run(tool(confirm["id"], {"accepted": False}), sets={"document": "By hand."})
+    ended(rejected)
+    assert rejected.all("STATE_SNAPSHOT")[0]["snapshot"]["document"] == "By hand."
+    assert rejected.state["document"] == "By hand."

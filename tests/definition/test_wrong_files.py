@@ -167,6 +167,9 @@ DECLARATIONS: Final[list[Case]] = [
     (HEAD + SHOW.replace("none", "«never") + "steps: [{call: show}]\n", "shape.value", "'required' or 'none'"),
     (HEAD + SHOW.replace("answer", "predict: {«doc: text}, answer") + "steps: [{call: show}]\n", "tool.predict", "declare it under `state`"),
     (HEAD + "state: {doc: {type: string, default: ''}}\n" + SHOW.replace("answer", "predict: {doc: «text}, answer") + "steps: [{call: show}]\n", "tool.predict", "has to be one of the tool's `parameters`"),
+    (HEAD + "state: {a: {type: string, default: '', client: «'yes'}}\nsteps: [{say: a}]\n", "shape.value", "true or false"),
+    (HEAD + "state: {a: {type: string, default: '', keep: «always}}\nsteps: [{say: a}]\n", "shape.value", "'run' or 'thread'"),
+    (HEAD + "state: {a: {default: '', «client: true}}\nsteps: [{say: a}]\n", "?state.client", "say its `type`"),
     (HEAD + "roles: {boss: [«role:chief]}\nsteps: [{say: hi}]\n", "role.member", "user:ID or group:NAME"),
 ]  # fmt: skip
 

@@ -2,7 +2,7 @@
 //
 //   {"id": 1, "op": "agent", "agent": "a", "version": "1.0.0", "url": ..., "threadId": ..., "headers"?: {...}}
 //   {"id": 2, "op": "run", "agent": "a", "add": [messages], "parameters": {runId?, tools?, resume?, ...},
-//    "abortAt"?: "TEXT_MESSAGE_CONTENT", "history"?: [messages], "parentRunId"?: "run-1"}
+//    "abortAt"?: "TEXT_MESSAGE_CONTENT", "history"?: [messages], "parentRunId"?: "run-1", "state"?: any}
 //
 //   {"id": 3, "op": "bridge", "version": "1.0.0", "config": {url, threadId}, "add": [messages], "parameters": {...}}: what
 //   CopilotKit's older frontends are told instead, by the client's own bridge for them. By `require`, as bundlers have
@@ -71,8 +71,9 @@ const operations = {
     return { events };
   },
 
-  async run({ agent: name, add = [], parameters = {}, abortAt = null, history = null, parentRunId = null }) {
+  async run({ agent: name, add = [], parameters = {}, abortAt = null, history = null, parentRunId = null, state }) {
     const agent = agents.get(name);
+    if (state !== undefined) agent.setState(state);
     if (history) agent.setMessages(history);
     // No version has a parameter for it: a frontend that branches has its own HttpAgent, which says it so.
     const { requestInit } = Object.getPrototypeOf(agent);

@@ -1,0 +1,78 @@
+"""State that others than the run's own steps may write: what a client posts, and what the thread's last run has left.
+
+A client posts all the state that it has, for it is the server's own back again. So what it may not write is not judged;
+what it may is held against its schema, and refused with every fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from hai_flow import values
+from hai_flow.definition.plan import Plan, StateVariable
+from hai_flow.engine import events as e
+from hai_flow.engine.draft import Draft
+from hai_flow.engine.patch import pointer_of
+from hai_flow.errors import Rejected
+
+Json: TypeAlias = Any
+
+STATE_BYTES_MAX: Final = 1024 * 1024
+
+
+def keeps_state(plan: Plan) -> bool:
+    """Whether a run of it goes on with anything that the one before it in its thread has left."""
+    return any(variable.kept for variable in plan.state.values())
+
+
+def first_state(plan: Plan, kept: Mapping[str, Json], posted: Mapping[str, Json]) -> dict[str, Json]:
+    """The state that a run begins with: the defaults, what its thread has `kept`, and over it what the client `posted`.
+
+    What was kept by another version and does not fit this one is left. Raises `Rejected` 422 as `posted_changes`.
+    """
+    state = {name: variable.default for name, variable in plan.state.items()}
+    for name, variable in plan.state.items():
+        if variable.kept and name in kept and _fits(variable, kept[name]):
+            state[name] = kept[name]
+    return {**state, **posted_changes(plan, state, posted)}
+
+
+def write(draft: Draft, posted: Mapping[str, Json]) -> None:
+    """Take over what the client has written. Before a turn opens: its snapshot then has it. Raises `Rejected` 422."""
+    state = draft.state.state
+    changes = posted_changes(draft.plan, state, posted)
+    if changes:
+        ops = [
+            {"op": "replace" if name in state else "add", "path": pointer_of(name), "value": value}
+            for name, value in changes.items()
+        ]
+        draft.emit(e.StateChanged, path="", ops=tuple(ops))
+
+
+def posted_changes(plan: Plan, state: Mapping[str, Json], posted: Mapping[str, Json]) -> dict[str, Json]:
+    """Of what was posted that which the client may write, and which differs from `state`. Raises `Rejected` 422."""
+    changes = {
+        name: posted[name]
+        for name, variable in plan.state.items()
+        if variable.client and name in posted and posted[name] != state.get(name)
+    }
+    findings = [
+        {"path": f"/state{pointer_of(name)}{fault['path']}", "message": fault["message"]}
+        for name, value in changes.items()
+        for fault in plan.state[name].schema.findings(value)
+    ]
+    if findings:
+        first = findings[0]
+        detail = (
+            f"{first['path']}: {first['message']}; the posted state does not fit workflow {plan.name}@{plan.version}."
+        )
+        raise Rejected(422, "state.invalid", detail, findings=findings)
+    if changes and len(values.dumps({**state, **changes})) > STATE_BYTES_MAX:
+        raise Rejected(422, "state.invalid", f"the state would be larger than {STATE_BYTES_MAX} bytes.")
+    return changes
+
+
+def _fits(variable: StateVariable, value: Json) -> bool:
+    """Whether the value may be the variable's. One without a default may be null, whatever its schema says."""
+    return not variable.schema.findings(value) or (value is None and "default" not in variable.schema.raw)

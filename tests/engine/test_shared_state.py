@@ -1,0 +1,86 @@
+"""State that a client writes, and state that a thread keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.shared import STATE_BYTES_MAX
+from hai_flow.errors import Rejected
+from tests.support.runs import Play
+
+STATE = """
+state:
+  mine: {type: string, default: a, client: true}
+  open: {type: [object, 'null'], client: true}
+  ours: {type: string, default: b}
+  kept: {type: integer, default: 0, keep: thread}
+  both: {type: string, default: c, client: true, keep: thread}
+"""
+ASKS = STATE + "steps: [{id: q, ask: {title: Q, form: {type: object, properties: {n: {type: integer}}}}}]"
+FIRST = {"mine": "a", "open": None, "ours": "b", "kept": 0, "both": "c"}
+
+
+def begun(**given: Any) -> Play:
+    play = Play(ASKS, start=False)
+    play.start(**given)
+    return play
+
+
+def answered(play: Play, state: dict[str, Any]) -> c.Answer:
+    answer = c.PendingAnswer(id=play.pending("q"), values={"n": 1})
+    return c.Answer(answers=(answer,), by=c.Principal("user:ann"), state=state)
+
+
+def test_a_run_begins_with_what_the_client_may_write_and_nothing_else_of_what_it_posts() -> None:
+    play = begun(state={"mine": "x", "open": {"a": 1}, "ours": "y", "kept": 7, "stranger": 1})
+    assert play.state.state == {**FIRST, "mine": "x", "open": {"a": 1}}
+
+
+def test_a_run_begins_with_what_its_thread_has_kept_and_the_client_comes_last() -> None:
+    play = begun(kept={"kept": 5, "both": "k", "ours": "k"}, state={"both": "x"})
+    assert play.state.state == {**FIRST, "kept": 5, "both": "x"}
+
+
+def test_what_was_kept_by_another_version_and_does_not_fit_is_left() -> None:
+    assert begun(kept={"kept": "five", "both": "k"}).state.state == {**FIRST, "both": "k"}
+
+
+def test_what_the_client_writes_with_an_answer_is_there_before_the_turn_opens() -> None:
+    play = begun()
+    play.do(answered(play, {"mine": "x", "ours": "y", "open": None}))
+    assert play.types()[:2] == ["state_changed", "turn_started"]
+    assert play.of(e.StateChanged)[0].ops == ({"op": "replace", "path": "/mine", "value": "x"},)
+    assert play.state.state == {**FIRST, "mine": "x"}
+
+
+def test_a_state_that_is_posted_back_as_it_was_changes_nothing() -> None:
+    play = begun()
+    play.do(answered(play, dict(FIRST)))
+    assert play.of(e.StateChanged) == []
+
+
+@pytest.mark.parametrize("posted", [{"mine": 5}, {"open": []}, {"mine": "x" * STATE_BYTES_MAX}])
+def test_what_does_not_fit_refuses_the_whole(posted: dict[str, Any]) -> None:
+    with pytest.raises(Rejected) as refused:
+        begun(state=posted)
+    assert (refused.value.status, refused.value.code) == (422, "state.invalid")
+    play = begun()
+    before = play.state
+    with pytest.raises(Rejected) as refused:
+        play.do(answered(play, posted))
+    assert (refused.value.status, refused.value.code) == (422, "state.invalid")
+    assert play.state is before
+    assert play.asking == {"q"}
+
+
+def test_the_same_answer_again_writes_nothing() -> None:
+    play = begun()
+    play.do(answered(play, {"mine": "x"}))
+    answer = c.PendingAnswer(id=next(iter(play.state.pendings)), values={"n": 1})
+    again = play.do(c.Answer(answers=(answer,), by=c.Principal("user:ann"), state={"mine": "z"}))
+    assert again.already
+    assert play.state.state["mine"] == "x"
