@@ -16,10 +16,10 @@ from hai_flow.api.bodies import Body, CheckedRoute
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
 from hai_flow.api.problems import WITH_BODY, documented
-from hai_flow.api.views import open_pending_view, pending_row_view, pending_view
+from hai_flow.api.views import listed_pending_view, pending_view
 from hai_flow.engine import commands as c
 from hai_flow.engine.ids import run_of_pending
-from hai_flow.engine.state import PendingState
+from hai_flow.engine.state import PendingState, RunState
 from hai_flow.errors import Rejected
 from hai_flow.store import pendings
 
@@ -39,21 +39,22 @@ class DecideBody(Body):
     error: str | None = Field(default=None, max_length=10_000)
 
 
-async def _find(access: Access, id: str) -> tuple[UUID, PendingState]:
+async def _find(access: Access, id: str) -> tuple[RunState, PendingState]:
     """The pending as an answer finds it now, and its run. Raises Rejected 404."""
     run_id = run_of_pending(id)
     state = None if run_id is None else await access.find_state(run_id)
-    if run_id is None or state is None or id not in state.pendings:
+    if state is None or id not in state.pendings:
         raise Rejected(404, "pending_unknown", f"there is no pending {id[:100]!r}.")
-    return run_id, (await access.current(state)).pendings[id]
+    state = await access.current(state)
+    return state, state.pendings[id]
 
 
-async def _shown(access: Access, row: pendings.Pending) -> dict[str, Any] | None:
+async def _shown(access: Access, row: pendings.Listed) -> dict[str, Any] | None:
     """The open pending of a list. None: it is open no more, for its deadline has passed and no timer has fired yet."""
     if row.deadline is None or row.deadline > access.runtime.committer.now():
-        return pending_row_view(row)
-    run_id, pending = await _find(access, row.id)
-    return open_pending_view(str(run_id), pending.opened) if pending.status == "open" else None
+        return listed_pending_view(row)
+    _, pending = await _find(access, row.id)
+    return listed_pending_view(row, pending.opened) if pending.status == "open" else None
 
 
 @router.get("", response_model=None, responses={**documented(), 200: {"model": shapes.PendingPage}})
@@ -74,8 +75,7 @@ async def list_pendings(access: CurrentAccess, limit: PageLimit = 50, cursor: Pa
 @router.get("/{pending_id}", response_model=None, responses={**documented(404), 200: {"model": shapes.Pending}})
 async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     """One pending: what is asked, and what became of it."""
-    run_id, pending = await _find(access, pending_id)
-    return pending_view(str(run_id), pending)
+    return pending_view(*await _find(access, pending_id))
 
 
 @router.post(
@@ -85,7 +85,7 @@ async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
 )
 async def decide_pending(pending_id: str, body: DecideBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Answer. The first valid answer stands: the same one again is 200, a different one 409 with the winner."""
-    run_id, _ = await _find(access, pending_id)
+    run, _ = await _find(access, pending_id)
     given = body.model_dump(exclude_unset=True)
     answer = c.PendingAnswer(
         id=pending_id,
@@ -98,10 +98,9 @@ async def decide_pending(pending_id: str, body: DecideBody, access: CurrentAcces
         result=given.get("result", msgspec.UNSET),
     )
     outcome = await access.submit(
-        run_id,
+        UUID(run.run_id),
         c.Answer(answers=(answer,), by=access.principal.who, via=access.principal.via("rest")),
         command_id=key,
         body_sha=sha256(values.dumps([pending_id, given])).digest(),
     )
-    _, pending = await _find(access, pending_id)
-    return {**pending_view(str(run_id), pending), "already": outcome.already}
+    return {**pending_view(*await _find(access, pending_id)), "already": outcome.already}

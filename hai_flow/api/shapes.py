@@ -72,8 +72,12 @@ class EventsPage(Shape):
 
 
 class OpenedPending(Shape):
+    """A question to people, with its run's workflow and who has started that."""
+
     id: str
     run_id: str
+    workflow: str
+    started_by: str
     status: str
     opened_at: str
     path: str

@@ -14,7 +14,7 @@ from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCall
 from hai_flow.runtime.triggers import Received, Started
 from hai_flow.schedule import explain
 from hai_flow.store.feedback import Feedback
-from hai_flow.store.pendings import Pending
+from hai_flow.store.pendings import Listed
 from hai_flow.store.projection import thread_entry
 from hai_flow.store.runs import RunRow
 from hai_flow.store.thread_lists import ThreadSummary
@@ -117,20 +117,25 @@ def _started_view(started: Started) -> dict[str, Json]:
     }
 
 
-def pending_row_view(pending: Pending) -> dict[str, Json]:
-    """A pending as lists show it."""
-    return {**open_pending_view(str(pending.run_id), decode_pending(pending.body)), "status": pending.status}
-
-
-def open_pending_view(run_id: str, opened: PendingOpened) -> dict[str, Json]:
-    """A pending that is open as lists show it."""
-    return {"run_id": run_id, "status": "open", "opened_at": _ms(opened.at), **_opened_view(opened)}
-
-
-def pending_view(run_id: str, pending: PendingState) -> dict[str, Json]:
-    """A pending with what became of it, from its run's state."""
+def listed_pending_view(pending: Listed, opened: PendingOpened | None = None) -> dict[str, Json]:
+    """A pending that is open as lists show it; `opened`: as it is asked by now."""
+    opened = opened or decode_pending(pending.body)
     return {
-        "run_id": run_id,
+        "run_id": str(pending.run_id),
+        "workflow": pending.workflow,
+        "started_by": pending.started_by,
+        "status": "open",
+        "opened_at": _ms(opened.at),
+        **_opened_view(opened),
+    }
+
+
+def pending_view(run: RunState, pending: PendingState) -> dict[str, Json]:
+    """A pending of `run` with what became of it."""
+    return {
+        "run_id": run.run_id,
+        "workflow": run.workflow,
+        "started_by": run.requester,
         "status": pending.status,
         "opened_at": _ms(pending.opened.at),
         **_opened_view(pending.opened),
@@ -186,7 +191,7 @@ def snapshot_view(state: RunState) -> dict[str, Json]:
         "state": state.state,
         "steps": dict(sorted(steps.items())),
         "pendings": [
-            pending_view(state.run_id, pending)
+            pending_view(state, pending)
             for pending in sorted(state.pendings.values(), key=lambda each: (each.opened.at, each.opened.id))
         ],
         "messages": [message_view(each) for each in sorted(state.messages.values(), key=lambda each: each.n)],

@@ -36,6 +36,7 @@ class Console:
 
     def __init__(self, file: TextIO) -> None:
         self.file = file
+        self.aligns = file.isatty()
         self.styles = _shows_styles(file)
 
     def print(self, text: object = "", style: str | None = None, end: str = "\n") -> None:
@@ -43,11 +44,13 @@ class Console:
         self.file.write(self._styled(str(text), style) + end)
 
     def table(self, rows: Iterable[Sequence[Cell]], *, heads: Sequence[str] = ()) -> None:
-        """Rows whose columns stand below each other. Lines end with their last text; what is in a cell is one line."""
+        """Rows: on a terminal their columns stand below each other, elsewhere a tab is between them.
+
+        Lines end with their last text, and what is in a cell is one line.
+        """
         table = [[_cell(cell) for cell in row] for row in ([Styled(head, "dim") for head in heads], *rows) if row]
-        widths = [
-            max(map(cells, column)) for column in zip(*[[each.text for each in row] for row in table], strict=True)
-        ]
+        columns = zip(*[[each.text for each in row] for row in table], strict=True)
+        widths = [max(map(cells, column)) for column in columns]
         for row in table:
             while row and not row[-1].text:
                 row.pop()
@@ -55,7 +58,7 @@ class Console:
             for cell, width in zip(row, widths, strict=False):
                 line += self._styled(cell.text, cell.style)
                 if cell is not row[-1]:  # each is an object of its own
-                    line += " " * (width - cells(cell.text)) + _GAP
+                    line += " " * (width - cells(cell.text)) + _GAP if self.aligns else "\t"
             self.print(line)
 
     def _styled(self, text: str, style: str | None) -> str:

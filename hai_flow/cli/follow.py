@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from hai_flow.cli.console import Console, clean
-from hai_flow.cli.terminal import compact, indented
+from hai_flow.cli.people import approval, is_envelope
+from hai_flow.cli.terminal import compact, indented, moment
 
 Json: TypeAlias = Any
 EventJson: TypeAlias = dict[str, Json]
@@ -26,10 +27,15 @@ _SILENT: Final = frozenset(
 
 
 class Narrator:
-    """Writes each event as it comes. `show` never raises for an event it does not know: it names it."""
+    """Writes each event as it comes. `show` never raises for an event it does not know: it names it.
 
-    def __init__(self, console: Console) -> None:
+    `stamps`: lines begin with the event's seq and its time.
+    """
+
+    def __init__(self, console: Console, *, stamps: bool = False) -> None:
         self._console = console
+        self._stamps = stamps
+        self._stamp = ""  # of the event that is shown: its seq and its time
         self._streaming: str | None = None  # the message whose line is open
         self._kinds: dict[str, str] = {}
         self._calls: dict[str, list[str]] = {}  # id -> name, then pieces of the arguments
@@ -37,6 +43,9 @@ class Narrator:
 
     def show(self, event: EventJson) -> None:
         kind = event["type"]
+        if self._stamps:
+            seq = f"{event['seq']:>4}" if self._console.aligns else str(event["seq"])
+            self._stamp = f"{seq}  {moment(event['at'])}  "
         write: Callable[[EventJson], None] | None = getattr(self, f"_{kind}", None)
         if write is not None:
             write(event)
@@ -46,7 +55,7 @@ class Narrator:
     def line(self, text: str, style: str | None = None) -> None:
         """A line of its own: an open message's line is ended first."""
         self.end_line()
-        self._console.print(clean(text), style=style)
+        self._console.print(clean(self._stamp + text.replace("\n", "\n" + " " * len(self._stamp))), style=style)
 
     def end_line(self) -> None:
         if self._streaming is not None:
@@ -60,6 +69,7 @@ class Narrator:
         if self._streaming != message:
             self.end_line()
             self._streaming = message
+            self._console.print(self._stamp, end="")
         style = None if self._kinds.get(message, "text") == "text" else "dim"
         self._console.print(clean(event["content"]), style=style, end="")
         self._console.file.flush()
@@ -86,7 +96,8 @@ class Narrator:
 
     def _step_finished(self, event: EventJson) -> None:
         if event["path"] in self._told:
-            output = "" if event.get("output") is None else f" → {compact(event['output'])}"
+            output = event.get("output")
+            output = "" if output is None else f" → {approval(output) if is_envelope(output) else compact(output)}"
             self.line(f"✓ {event['path']}{output}", "green")
 
     def _step_failed(self, event: EventJson) -> None:
@@ -95,7 +106,7 @@ class Narrator:
         self.line(f"✗ {where}: {_error(event['error'])}{handled}", "red")
 
     def _step_retried(self, event: EventJson) -> None:
-        when = f" again at {event['due']}" if event.get("due") else " again"
+        when = f" again at {moment(event['due'])}" if event.get("due") else " again"
         lost = "was lost" if event.get("lost") else f"failed ({_error(event['error'])})"
         self.line(f"↻ {event['path']}: attempt {event.get('attempt', 1)} {lost};{when}", "yellow")
 
@@ -145,7 +156,7 @@ class Narrator:
             self.line(indented(event["message"]))
         if event.get("evidence") is not None:
             self.line(f"  {compact(event['evidence'], 1000)}")
-        deadline = f", until {event['deadline']}" if event.get("deadline") else ""
+        deadline = f", until {moment(event['deadline'])}" if event.get("deadline") else ""
         self.line(f"  {event['kind']} {event['id']}{deadline}", "dim")
 
     def _vote_cast(self, event: EventJson) -> None:
@@ -158,7 +169,7 @@ class Narrator:
     def _pending_escalated(self, event: EventJson) -> None:
         why = event.get("reason") or "nobody decided in time"
         asked = ", ".join(event["policy"]["from"])
-        until = f", until {event['deadline']}" if event.get("deadline") else ""
+        until = f", until {moment(event['deadline'])}" if event.get("deadline") else ""
         self.line(
             f"! {event['path']}: {why}; it now asks {asked}{until}",
             "bold yellow",
@@ -166,7 +177,10 @@ class Narrator:
 
     def _pending_decided(self, event: EventJson) -> None:
         by = f" by {event['by']}" if event.get("by") else ""
-        value = f": {compact(event['value'])}" if event["outcome"] == "answered" else ""
+        value = event.get("value")
+        value = (
+            f": {approval(value) if is_envelope(value) else compact(value)}" if event["outcome"] == "answered" else ""
+        )
         self.line(f"! {event['outcome']}{by}{value}{_because(event)}", "bold")
 
     def _pending_voided(self, event: EventJson) -> None:
@@ -217,7 +231,7 @@ class Narrator:
 
     def _timer_set(self, event: EventJson) -> None:
         if event["kind"] == "wait":  # a deadline is shown with its question, a retry with its failure
-            self.line(f"⏲ {event['path']}: waits until {event['due']}", "cyan")
+            self.line(f"⏲ {event['path']}: waits until {moment(event['due'])}", "cyan")
 
     def _warning_raised(self, event: EventJson) -> None:
         if event["code"] == TRACE:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from urllib.parse import quote
 
 import typer
 
@@ -14,12 +16,15 @@ from hai_flow.cli.answers import fields_of
 from hai_flow.cli.client import Server
 from hai_flow.cli.console import Cell, Styled
 from hai_flow.cli.follow import TRACE, Narrator, question_of
+from hai_flow.cli.people import as_whom
 from hai_flow.cli.terminal import (
     Problem,
     UsageError,
     compact,
     how_to_answer,
     indented,
+    moment,
+    or_else,
     out,
     print_json,
     program,
@@ -31,8 +36,10 @@ Result = TypeVar("Result")
 
 _STYLES: Final = {
     "running": "green", "waiting": "bold", "paused": "yellow", "stopping": "yellow", "finished": "dim", "failed": "red",
-    "needs_attention": "bold red",
+    "needs_attention": "bold red", "skipped": "dim", "stopped": "dim", "undone": "dim",
 }  # fmt: skip
+
+SHOWN_EVENTS_MAX: Final = 10_000
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 ServerOption = Annotated[str | None, typer.Option("--server", metavar="URL", help="Default: HAI_FLOW_URL.")]
@@ -110,9 +117,9 @@ def runs(
 
 
 def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
-    """One run: where it stands, what it did, what it waits for."""
+    """One run: where it stands, what it did and when, what it waits for, and what to type next."""
 
-    async def work(api: Server) -> tuple[Json, Json, dict[str, str]]:
+    async def work(api: Server) -> Json:
         run_id = await api.run_id(run)
         found = await api.get(f"/v1/runs/{run_id}")
         try:
@@ -120,37 +127,85 @@ def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = Fa
         except Problem as problem:
             if problem.body.get("code") != "run_unreadable":
                 raise
-            return {**found, "unreadable": found["unreadable"] or problem.body["detail"]}, None, {}
-        return found, snapshot, await _traces(api, run_id, snapshot["steps"])
+            unreadable = found["unreadable"] or problem.body["detail"]
+            return {**found, "unreadable": unreadable, "snapshot": None, "traces": {}}, [], ""
+        events = await _newest_events(api, run_id, found["seq"])
+        source = "" if as_json else await _source(api, found)
+        return {**found, "snapshot": snapshot, "traces": _traces(events, snapshot["steps"])}, events, source
 
-    found, snapshot, traces = ask(server, as_json, work)
+    found, events, source = ask(server, as_json, work)
     if as_json:
-        print_json({**found, "snapshot": snapshot, "traces": traces})
+        print_json(found)
         return
-    _show_facts(found, snapshot)
-    if snapshot is None:
-        return
-    _show_steps(snapshot["steps"])
-    for path, trace in traces.items():
+    _show_facts(found, found["snapshot"])
+    if found["snapshot"] is not None:
+        _show_steps(found, events, source)
+    for path, trace in found["traces"].items():
         say(f"{path} raised:", "red")
         say(indented(trace), "dim")
-    waiting = [pending for pending in snapshot["pendings"] if pending["status"] == "open"]
+    waiting = [each for each in (found["snapshot"] or {}).get("pendings", ()) if each["status"] == "open"]
     for pending in waiting:
-        _show_question(pending)
+        _show_question(pending, found["started_by"])
+    for line in next_commands(found, waiting, _awaited(events, found["snapshot"])):
+        say(line)
 
 
-async def _traces(api: Server, run_id: str, steps: dict[str, Json]) -> dict[str, str]:
-    """Where the tools of the steps that failed did so for the last time, by the step's path."""
-    failed = {path for path, step in steps.items() if step.get("error")}
-    found: dict[str, str] = {}
-    seq: int | None = 0 if failed else None
-    while seq is not None:
-        page = await api.get(f"/v1/runs/{run_id}/events", after=seq, limit=1000)
-        for event in page["items"]:
-            if event["type"] == "warning_raised" and event["code"] == TRACE and event["path"] in failed:
-                found[event["path"]] = event["message"]
-        seq = page["next_cursor"]
+async def _newest_events(api: Server, run_id: str, seq: int) -> list[Json]:
+    """The run's events, without the first of them where there are too many."""
+    found: list[Json] = []
+    after: int | str | None = max(0, seq - SHOWN_EVENTS_MAX)
+    while after is not None:
+        page = await api.get(f"/v1/runs/{run_id}/events", after=after, limit=1000)
+        found += page["items"]
+        after = page["next_cursor"]
     return found
+
+
+async def _source(api: Server, run: Json) -> str:
+    """The workflow as written; nothing where the server has it no more."""
+    try:
+        return (await api.get(f"/v1/workflows/{quote(version_of(run), safe='@')}"))["source"]
+    except Problem:
+        return ""
+
+
+def _traces(events: list[Json], steps: dict[str, Json]) -> dict[str, str]:
+    """Where the tools of the steps that failed did so for the last time, by the step's path."""
+    return {
+        event["path"]: event["message"]
+        for event in events
+        if event["type"] == "warning_raised"
+        and event["code"] == TRACE
+        and (steps.get(event.get("path") or "") or {}).get("error")
+    }
+
+
+def _awaited(events: list[Json], snapshot: Json) -> list[str]:
+    """The types of the signals that the run waits for."""
+    steps = (snapshot or {}).get("steps") or {}
+    types = {
+        event["path"]: event["types"]
+        for event in events
+        if event["type"] == "signals_awaited" and (steps.get(event["path"]) or {}).get("status") == "waiting"
+    }
+    return sorted({each for some in types.values() for each in some})
+
+
+def next_commands(run: Json, waiting: list[Json], awaited: list[str]) -> Iterator[str]:
+    """What to type next. Where questions are `waiting`, that stands with them; `awaited` are types of signals."""
+    id, status = run["id"], run["status"]
+    if run["unreadable"]:
+        return
+    if status == "paused":
+        yield f"Next: {program()} resume {id}"
+    elif status in ("failed", "needs_attention"):
+        yield f"When its cause is mended: {program()} retry {id}"
+    elif status in ("running", "stopping", "queued"):
+        yield f"Next: {program()} events {id} --follow"
+    elif status == "waiting":
+        yield from (f"Next: {program()} signal {id} {shlex.quote(each)}" for each in awaited)
+        if not awaited and not waiting:
+            yield f"It goes on by itself: {program()} events {id} --follow"
 
 
 def _standing(run: Json) -> str:
@@ -188,17 +243,22 @@ def _origin(snapshot: Json) -> str:
     )
 
 
-def _show_steps(steps: dict[str, Json]) -> None:
-    if not steps:
-        return
-    rows: list[tuple[Cell, ...]] = []
-    for path, step in steps.items():
-        result = _failure(step["error"]) if step.get("error") else compact(step["output"]) if step.get("output") else ""
-        rows.append((path, _status(step["status"]), str(step["attempt"] or ""), result))
-    out().table(rows, heads=("step", "status", "attempt", "output"))
+def _show_steps(run: Json, events: list[Json], source: str) -> None:
+    from hai_flow.cli import history
+
+    if run["seq"] > SHOWN_EVENTS_MAX:
+        say(f"Of its {run['seq']} events these are the newest; all of them: {program()} events {run['id']}", "dim")
+    statuses = {path: step["status"] for path, step in run["snapshot"]["steps"].items()}
+    lines = history.lines_of(events, statuses, history.words_of(source))
+    rows = [
+        (moment(each.begun), each.took, "  " * each.depth + each.words, _status(each.status), each.note)
+        for each in lines
+    ]
+    if rows:
+        out().table(rows, heads=("began", "took", "step", "status", "why, or what came of it"))
 
 
-def _show_question(pending: Json) -> None:
+def _show_question(pending: Json, started_by: str | None) -> None:
     say(f"? {question_of(pending)}", "bold")
     if pending.get("message"):
         say(indented(pending["message"]))
@@ -209,12 +269,17 @@ def _show_question(pending: Json) -> None:
         say(f"  values: {fields}", "dim")
     if asked := _asked(pending.get("policy") or {}):
         say(f"  {asked}", "dim")
-    say(f"  {program()} decide {pending['id']} {how_to_answer(pending)}")
+    for vote in (pending.get("needed") or {}).get("votes") or ():
+        say(f"  {vote['by']} has voted {vote['decision']}", "dim")
+    say(f"  {program()} {how_to_answer(pending, act_as=as_whom(pending, started_by))}")
+    if others := or_else(pending):
+        say(f"  or: {others}", "dim")
 
 
 def _asked(policy: dict[str, Json]) -> str:
     """Who may answer, and how many must."""
     people = ", ".join(policy.get("from") or ())
+    people += f" without {', '.join(policy['exclude'])}" if policy.get("exclude") else ""
     quorum = policy.get("quorum", 1)
     if isinstance(quorum, dict):
         seats = (f"{count} in all" if who == "any" else f"{count} of {who}" for who, count in quorum.items())
@@ -232,7 +297,7 @@ def events(
     as_json: JsonOption = False,
 ) -> None:
     """What happened in a run; with --json one event a line."""
-    write = _write_line if as_json else Narrator(out()).show
+    write = _write_line if as_json else Narrator(out(), stamps=True).show
 
     async def work(api: Server) -> None:
         run_id = await api.run_id(run)
@@ -262,7 +327,8 @@ def pendings(limit: LimitOption = 50, server: ServerOption = None, as_json: Json
     """What waits for people, newest first, and how to answer it."""
 
     async def work(api: Server) -> list[Json]:
-        return await api.items("/v1/pendings", limit)
+        listed = await api.items("/v1/pendings", limit)
+        return [await _with_votes(api, each) for each in listed]
 
     found = ask(server, as_json, work)
     if as_json:
@@ -271,9 +337,21 @@ def pendings(limit: LimitOption = 50, server: ServerOption = None, as_json: Json
     if not found:
         say("Nothing waits for people.")
     for pending in found:
-        _show_question(pending)
+        _show_question(pending, pending.get("started_by"))
         deadline = f", until {moment(pending['deadline'])}" if pending["deadline"] else ""
-        say(f"  run {pending['run_id']}, {pending['path']}, since {moment(pending['opened_at'])}{deadline}", "dim")
+        workflow = f"{pending['workflow']}, " if pending.get("workflow") else ""
+        place = f"{workflow}run {pending['run_id']}, {pending['path']}"
+        say(f"  {place}, since {moment(pending['opened_at'])}{deadline}", "dim")
+
+
+async def _with_votes(api: Server, pending: Json) -> Json:
+    """The pending, with who has voted where several have to: so that the next one is told what to type."""
+    if (pending["policy"] or {}).get("quorum", 1) == 1:
+        return pending
+    try:
+        return {**pending, "needed": (await api.get(f"/v1/pendings/{pending['id']}"))["needed"]}
+    except Problem:  # it is gone since
+        return pending
 
 
 def decide(
@@ -394,10 +472,6 @@ def version_of(run: Json) -> str:
 
 def _status(status: str) -> Styled:
     return Styled(status, _STYLES.get(status, ""))
-
-
-def moment(text: str | None) -> str:
-    return "" if text is None else text[:19].replace("T", " ") + "Z"
 
 
 def _failure(error: Json) -> str:

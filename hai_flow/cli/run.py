@@ -18,6 +18,7 @@ from hai_flow.cli.backend import Backend, Local, Remote
 from hai_flow.cli.client import Server
 from hai_flow.cli.follow import Narrator, question_of
 from hai_flow.cli.operate import ActAsOption, ask
+from hai_flow.cli.people import as_whom, may_answer, principal
 from hai_flow.cli.processes import DataDirOption
 from hai_flow.cli.terminal import (
     FAILED,
@@ -29,6 +30,7 @@ from hai_flow.cli.terminal import (
     explain,
     how_to_answer,
     note,
+    or_else,
     out,
     print_json,
     program,
@@ -84,7 +86,14 @@ def run(
         return
     interactive = not as_json and file != STDIN and sys.stdin.isatty() and sys.stdout.isatty()
     conversation = Conversation(
-        name, source, input, thread, where=_where(server, data_dir), interactive=interactive, quiet=as_json
+        name,
+        source,
+        input,
+        thread,
+        where=_where(server, data_dir),
+        interactive=interactive,
+        quiet=as_json,
+        act_as=act_as,
     )
     raise typer.Exit(_converse(conversation, server, data_dir, act_as))
 
@@ -215,7 +224,9 @@ class Conversation:
         where: str,
         interactive: bool,
         quiet: bool,
+        act_as: str | None = None,
     ) -> None:
+        self._who = principal(act_as)
         self._name = name
         self._source = source
         self._input = input
@@ -275,10 +286,19 @@ class Conversation:
                 upcoming = None
                 if self._status in _ENDED.values():
                     return self._end()
-                if self._stands and (not self._interactive or self._status == "needs_attention"):
+                if self._stands and not self._can_go_on():
                     return self._leave()
                 if self._stands:
                     self._ask_next(backend)
+
+    def _can_go_on(self) -> bool:
+        """Whether the person here has something to answer, or has answered what now waits for others."""
+        if not self._interactive or self._status == "needs_attention":
+            return False
+        return not self._open or any(self._is_ours(each) for each in self._open.values())
+
+    def _is_ours(self, pending: dict[str, Json]) -> bool:
+        return pending["id"] in self._answered or may_answer(pending, self._who, self._who.id)
 
     async def _wait_for(self, upcoming: asyncio.Future[Any]) -> None:
         """Until there is an event, or the person has answered."""
@@ -329,7 +349,7 @@ class Conversation:
     def _ask_next(self, backend: Backend) -> None:
         if self._asking is not None:
             return
-        waiting = [each for id, each in self._open.items() if id not in self._answered]
+        waiting = [each for id, each in self._open.items() if id not in self._answered and self._is_ours(each)]
         if waiting:
             self._ask(backend, waiting[0])
 
@@ -383,7 +403,10 @@ class Conversation:
             return WAITS
         note(f"The run {self._run_id} waits for a person. {self._where}:")
         for pending in self._open.values():
-            note(f"  {program()} decide {pending['id']} {how_to_answer(pending)}")
+            whom = as_whom(pending, self._who.id)
+            note(f"  {program()} {how_to_answer(pending, act_as=whom)}")
+            if others := or_else(pending):
+                note(f"  or: {others}")
         return WAITS
 
     def _print_standing(self) -> None:

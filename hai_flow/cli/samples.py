@@ -22,7 +22,7 @@ _BY_FORMAT: Final = {
 
 def sample_input(schema: Schema) -> dict[str, Json] | None:
     """The smallest input that the schema takes, as far as it can be guessed from types and bounds. None: it can't."""
-    sample = _sample(schema.raw) if isinstance(schema.raw, dict) else {}
+    sample = sample_of(schema.raw) if isinstance(schema.raw, dict) else {}
     return sample if isinstance(sample, dict) and not schema.findings(sample) else None
 
 
@@ -32,8 +32,8 @@ def as_options(sample: dict[str, Json]) -> str:
     return "".join(f" -i {shlex.quote(pair)}" for pair in pairs)
 
 
-def _sample(schema: Json) -> Json:
-    """A value of the schema: its default, its first choice, else something small of its type."""
+def sample_of(schema: Json) -> Json:
+    """A value of the JSON Schema: its default, its first choice, else something small of its type."""
     if not isinstance(schema, dict):
         return "text"
     for key in ("const", "default"):
@@ -50,9 +50,9 @@ def _of_type(kind: Json, schema: dict[str, Json]) -> Json:
     match kind:
         case "object":
             properties = schema.get("properties") or {}
-            return {name: _sample(properties.get(name)) for name in schema.get("required") or ()}
+            return {name: sample_of(properties.get(name)) for name in schema.get("required") or ()}
         case "array":
-            return [_sample(schema.get("items"))] * min(int(schema.get("minItems", 0)), ITEMS_MAX)
+            return [sample_of(schema.get("items"))] * min(int(schema.get("minItems", 0)), ITEMS_MAX)
         case "integer" | "number":
             low = schema.get("minimum", schema.get("exclusiveMinimum", 0))
             return low + 1 if "exclusiveMinimum" in schema else low or min(1, schema.get("maximum", 1))

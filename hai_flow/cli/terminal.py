@@ -83,6 +83,11 @@ def compact(value: Json, length: int = 160) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
+def moment(text: str | None) -> str:
+    """A time of REST as it is shown: to the second, UTC."""
+    return "" if text is None else text[:19].replace("T", " ") + "Z"
+
+
 # --- errors -------------------------------------------------------------------------------------------------------
 
 
@@ -166,12 +171,38 @@ def indented(text: str) -> str:
     return "\n".join(f"  {line}".rstrip() for line in text.rstrip().splitlines())
 
 
-def how_to_answer(pending: dict[str, Json]) -> str:
-    """The arguments after `decide ID` that answer `pending`, to be filled in."""
+def how_to_answer(pending: dict[str, Json], *, act_as: str | None = None) -> str:
+    """The arguments after `decide` that answer `pending`, as an example that is taken: a first option, sample values.
+
+    `act_as`: on behalf of whom, where not everybody may.
+    """
+    from hai_flow.cli.samples import sample_of
+
+    words = ["decide", pending["id"]]
+    schema = pending.get("schema")
     if pending["kind"] in ("approve", "gate", "doubt"):
-        first, *others = pending.get("options") or ("approve", "reject")
-        form = " --values JSON" if pending.get("schema") else ""
-        return f"{first}{form}   (or: {', '.join(others)})"
-    if pending["kind"] == "ask":
-        return "--values JSON"
-    return "--result JSON   (or: --error TEXT)"
+        first = options_of(pending)[0]
+        words.append(shlex.quote(first))
+        if schema is not None:
+            words += ["--values", _quoted(sample_of(schema))]
+        if first in ((pending.get("policy") or {}).get("reasons") or ()):
+            words += ["--reason", "TEXT"]
+    else:
+        words += ["--values" if pending["kind"] == "ask" else "--result", _quoted(sample_of(schema))]
+    return " ".join([*words, *(["--as", shlex.quote(act_as)] if act_as else [])])
+
+
+def or_else(pending: dict[str, Json]) -> str:
+    """What else the answer may be; empty: nothing."""
+    if pending["kind"] in ("approve", "gate", "doubt"):
+        return ", ".join(options_of(pending)[1:])
+    return "--error TEXT" if pending["kind"] == "tool" else ""
+
+
+def options_of(pending: dict[str, Json]) -> list[str]:
+    """The decisions among which one is made."""
+    return list(pending.get("options") or ("approve", "reject"))
+
+
+def _quoted(value: Json) -> str:
+    return shlex.quote(json.dumps(value, ensure_ascii=False))

@@ -65,7 +65,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
 
     `schema` is that of the form, or of a tool's result; `options` are the decisions there are. An answer that is given
     with this record is bound to its `digest`: to what it shows. `get` tells more than `list`: `needed` (who may decide,
-    how they have voted, what is missing), `edits`, and what was decided.
+    how they have voted, what is missing), `edits`, and what was decided. `workflow` and `started_by` are the run's.
     """
 
     id: str
@@ -84,6 +84,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     options: list[str]
     policy: Json
     deadline: datetime | None
+    workflow: str | None = None
+    started_by: str | None = None
     needed: dict[str, Json] | None = None
     edits: dict[str, Json] | None = None
     decided_by: str | None = None

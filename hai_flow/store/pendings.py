@@ -27,6 +27,14 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
+class Listed(Pending):
+    """An open one, with what a list tells of its run."""
+
+    workflow: str
+    started_by: str
+
+
+@dataclass(frozen=True, slots=True)
 class Vote:
     principal: str
     last_seq: int
@@ -34,6 +42,7 @@ class Vote:
 
 
 _COLUMNS: Final = "run_id, id, status, path, digest, deadline, opened_seq, opened_at, body"
+_OF_PENDINGS: Final = ", ".join(f"p.{column}" for column in _COLUMNS.split(", "))
 
 
 async def open_pendings(
@@ -42,18 +51,20 @@ async def open_pendings(
     *,
     limit: int,
     before: tuple[datetime, str] | None = None,
-) -> list[Pending]:
+) -> list[Listed]:
     """The tenant's open pendings, newest first. `before` is (opened_at, id) of the last one of the page before."""
     arguments: list[Any] = [tenant, limit]
     earlier = ""
     if before is not None:
         arguments.extend(before)
-        earlier = "AND (opened_at, id) < ($3, $4)"
+        earlier = "AND (p.opened_at, p.id) < ($3, $4)"
     query = f"""
-    SELECT {_COLUMNS} FROM pendings WHERE tenant = $1 AND status = 'open' {earlier}
-    ORDER BY opened_at DESC, id DESC LIMIT $2
+    SELECT {_OF_PENDINGS}, r.workflow_name, r.started_by
+    FROM pendings p JOIN runs r ON r.id = p.run_id
+    WHERE p.tenant = $1 AND p.status = 'open' {earlier}
+    ORDER BY p.opened_at DESC, p.id DESC LIMIT $2
     """
-    return [Pending(*row) for row in await connection.fetch(query, *arguments)]
+    return [Listed(*row) for row in await connection.fetch(query, *arguments)]
 
 
 async def pendings_of_run(connection: Connection | Pool, tenant: UUID, run_id: UUID) -> list[Pending]:

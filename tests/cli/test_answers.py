@@ -101,10 +101,15 @@ def told(*events: dict[str, Any]) -> str:
 def test_people_who_do_not_answer_are_told_in_sentences() -> None:
     assert told(
         {"type": "pending_reminded", "path": "review", "n": 1, "notify": ["email"]},
-        {"type": "pending_escalated", "path": "review", "policy": {"from": ["role:cfo"]}, "deadline": "tomorrow"},
+        {
+            "type": "pending_escalated",
+            "path": "review",
+            "policy": {"from": ["role:cfo"]},
+            "deadline": "2026-11-23T10:00:00.000Z",
+        },
     ) == (
         "! review still waits; a reminder to email\n"
-        "! review: nobody decided in time; it now asks role:cfo, until tomorrow\n"
+        "! review: nobody decided in time; it now asks role:cfo, until 2026-11-23 10:00:00Z\n"
     )
 
 

@@ -219,6 +219,28 @@ def test_on_a_terminal_a_run_asks_there_until_it_ends(database_url: str) -> None
         os.close(near)
 
 
+def test_who_may_not_answer_is_not_asked_but_told_as_whom_to(database_url: str, tmp_path: Path) -> None:
+    flow = tmp_path / "ship.flow.yaml"
+    flow.write_text(
+        "hai: flow/v1\nname: ship\nversion: 1\n"
+        "steps: [{id: gate, approve: {title: Ship?, from: 'role:qa', exclude: requester}}]\n"
+    )
+    near, far = pty.openpty()
+    settings = environment(HAI_FLOW_DATABASE_URL=database_url)
+    process = subprocess.Popen(command("run", str(flow)), cwd=ROOT, env=settings, stdin=far, stdout=far, stderr=far)
+    os.close(far)
+    try:
+        shown = read_until(near, "--as user:ann,role:qa")
+        assert "waits for a person" in shown
+        assert "Waiting for your answer" not in shown
+        read_until(near, "or: reject")
+        assert process.wait(SECONDS_MAX) == 3
+    finally:
+        process.kill()
+        process.wait()
+        os.close(near)
+
+
 PARENT = """\
 hai: flow/v1
 name: parent

@@ -1,0 +1,108 @@
+"""Who may answer a question, as far as can be told without the server, and what people have decided, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from hai_flow.cli.terminal import compact
+
+if TYPE_CHECKING:
+    from hai_flow.engine.commands import Principal
+
+Json: TypeAlias = Any
+
+LOCAL: Final = "user:local"  # who everybody is until there are identities; the engine's name
+_NAMES: Final = ("user:ann", "user:bob", "user:cleo", "user:dan", "user:eve")
+
+
+def as_whom(pending: Json, started_by: str | None) -> str | None:
+    """The `--as` with which `pending` can be answered by somebody who may; None: it needs none.
+
+    `started_by` None: not known, like who has voted where the pending does not say. Then it is a guess.
+    """
+    policy = pending.get("policy") or {}
+    asked, excluded = policy.get("from") or (), policy.get("exclude") or ()
+    out = {each if each != "requester" else started_by for each in excluded}
+    out |= {vote["by"] for vote in (pending.get("needed") or {}).get("votes") or ()}
+    if LOCAL not in out and _asks_local(policy, asked, started_by):
+        return None
+    named = [*(policy.get("people") or ()), *(each for each in asked if each.startswith("user:"))]
+    named += [started_by] if "requester" in asked and started_by else []
+    for person in named:
+        if person not in out:
+            return None if person == LOCAL else person
+    somebody = next((name for name in _NAMES if name not in out and name != started_by), _NAMES[0])
+    roles = [each for each in _lacking_first(pending, asked) if each.startswith(("role:", "group:"))]
+    return ",".join([somebody, *roles[:1]])
+
+
+def _asks_local(policy: Json, asked: Iterable[str], started_by: str | None) -> bool:
+    if started_by in (LOCAL, None) and policy.get("asks_requester", True):
+        return True
+    return bool({LOCAL, "anyone"} & {*asked}) or LOCAL in (policy.get("people") or ())
+
+
+def _lacking_first(pending: Json, asked: Iterable[str]) -> list[str]:
+    """The selectors, those first of which somebody is missing yet."""
+    seats = (pending.get("needed") or {}).get("missing", {}).get("seats") or {}
+    return [*(seat for seat in seats if seat != "any"), *asked]
+
+
+def principal(act_as: str | None) -> Principal:
+    """Who acts: everybody's own name, or what `--as` says. Raises NotASelector."""
+    from hai_flow.engine import commands as c
+    from hai_flow.engine.selectors import acting_as
+
+    return c.LOCAL_PRINCIPAL if act_as is None else acting_as(act_as)
+
+
+def may_answer(pending: Json, who: Principal, started_by: str) -> bool:
+    """Whether `who` may answer the pending, as far as its rules say whom they mean."""
+    from hai_flow.engine.selectors import World, barred, matched, person_of
+
+    policy = pending.get("policy") or {}
+    world = World(started_by, {})
+    if barred(policy.get("exclude") or (), who, world):
+        return False
+    asked = person_of(who) == started_by and policy.get("asks_requester", True)
+    listed = person_of(who) in (policy.get("people") or ())
+    return asked or listed or bool(matched(policy.get("from") or (), who, world))
+
+
+def is_envelope(value: Json) -> bool:
+    """Whether it is the output of an approval."""
+    return isinstance(value, dict) and {"decision", "votes", "expired"} <= value.keys()
+
+
+def approval(value: Json) -> str:
+    """The output of an approval, in words: what was decided, by whom, and why."""
+    parts = [str(value["decision"])]
+    votes = value["votes"] or []
+    if value["expired"]:
+        parts.append("nobody decided in time")
+    elif len(votes) == 1:
+        parts[0] += f" by {_voter(votes[0])}"
+    if len(votes) == 1 and votes[0].get("reason"):
+        parts.append(votes[0]["reason"])
+    if len(votes) > 1:
+        parts += [f"{_voter(vote)} {vote['decision']}{_because(vote)}" for vote in votes]
+    for name in ("values", "edits"):
+        if value.get(name):
+            parts.append(f"{name} {compact(value[name])}")
+    if value.get("escalations"):
+        count = len(value["escalations"])
+        parts.append("escalated" if count == 1 else f"escalated {count} times")
+    head, *rest = parts
+    return f"{head}: {'; '.join(rest)}" if rest else head
+
+
+def _voter(vote: Json) -> str:
+    delegate = f" for {vote['on_behalf_of']}" if vote.get("on_behalf_of") else ""
+    roles = f" ({', '.join(vote['roles'])})" if vote.get("roles") else ""
+    counts = "" if vote.get("counts", True) else ", which does not count any more"
+    return f"{vote['by']}{delegate}{roles}{counts}"
+
+
+def _because(vote: Json) -> str:
+    return f", {vote['reason']}" if vote.get("reason") else ""
