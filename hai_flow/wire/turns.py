@@ -202,7 +202,7 @@ class TurnEncoder(ABC):
         """The ends of the steps of a run below that were open when it ended, or when nobody awaited it any more."""
         if isinstance(event, e.ChildStepped):
             return []
-        left = sorted(before.keys() - self.state.below.keys(), reverse=True)
+        left = sorted(set(before).difference(self.state.below), reverse=True)  # keys of such a map know no difference
         return [frame for path in left for frame in self.step_below_ended(event.at, path, "stopped")]
 
     def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:
