@@ -68,8 +68,9 @@ def test_the_commands_are_commands_of_hai_flow() -> None:
 
 @dataclass
 class House:
-    """A database made as the guide says: `owner` migrates it, `role` is who works."""
+    """A database made as the guide says: `owner` migrates it, `role` is who works. `name` is that of both roles."""
 
+    name: str
     owner: str
     role: str
 
@@ -103,7 +104,7 @@ def house(postgres_server: Server) -> Iterator[House]:
     try:
         assert run("migrate", HAI_FLOW_DATABASE_URL=owner).returncode == 0
         execute(owner, grant)
-        yield House(owner, as_user(admin, name, name))
+        yield House(name, owner, as_user(admin, name, name))
     finally:
         execute(admin, f"DROP DATABASE {name} WITH (FORCE); DROP ROLE {name}; DROP ROLE {name}_owner")
 
@@ -133,6 +134,7 @@ def test_the_roles_of_the_guide_can_do_their_work_and_a_backup_brings_it_back(
             url = serve.wait_for(r"Serving (http://\S+)")[1]
             assert httpx2.get(f"{url}/v1/runs/{weather}").json()["status"] == "finished"
             assert [each["run_id"] for each in httpx2.get(f"{url}/v1/pendings").json()["items"]] == [cleanup]
+        execute(restored, f"DROP OWNED BY {house.name}; DROP OWNED BY {house.name}_owner")
 
 
 def blocks_of_sql() -> list[str]:
