@@ -47,6 +47,34 @@ async def improve_recipe(recipe: dict[str, Any], wish: str) -> dict[str, Any]:
     return {**recipe, "ingredients": ingredients, "instructions": [*recipe["instructions"], instruction]}
 
 
+@tool("examples.find_flights")
+async def find_flights(origin: str, destination: str) -> list[dict[str, str]]:
+    """Two flights, always the same."""
+    route = {"departure": f"{origin} (AMS)", "arrival": f"{destination} (SFO)"}
+    return [
+        {"airline": "KLM", **route, "price": "$650", "duration": "11h 30m"},
+        {"airline": "United", **route, "price": "$720", "duration": "12h 15m"},
+    ]
+
+
+@tool("examples.find_hotels")
+async def find_hotels(city: str) -> list[dict[str, str]]:
+    """Two hotels, always the same."""
+    return [
+        {"name": "Hotel Zoe", "location": f"Wharf, {city}", "price_per_night": "$250", "rating": "4.2 stars"},
+        {"name": "The Ritz-Carlton", "location": f"Nob Hill, {city}", "price_per_night": "$550", "rating": "4.8 stars"},
+    ]
+
+
+@tool("examples.find_experiences")
+async def find_experiences(city: str) -> list[dict[str, str]]:
+    """Two things to do, always the same."""
+    return [
+        {"name": "The pier", "type": "activity", "description": "Sea lions and a view", "location": city},
+        {"name": "The bakery", "type": "restaurant", "description": "Sourdough since 1849", "location": city},
+    ]
+
+
 @tool("examples.get_weather")
 async def get_weather(city: str) -> str:
     """The weather of a few cities, always the same."""

@@ -561,6 +561,8 @@ def _answer_of(entry: ResumeEntry, pending: PendingState) -> c.PendingAnswer:
     if isinstance(payload, dict) and "editedArgs" in payload and "edits" not in payload:
         edits = _edits(payload["editedArgs"], pending)
         payload = {key: value for key, value in payload.items() if key != "editedArgs"} | edits
+    if isinstance(payload, str) and pending.opened.kind == "ask":  # a form's values, as LangGraph's clients write them
+        return c.PendingAnswer(id=entry.interrupt_id, content=payload)
     return c.PendingAnswer(id=entry.interrupt_id, content=values.dumps(payload).decode())
 
 

@@ -18,9 +18,9 @@ DOJO = HERE.parents[1] / "workflows" / "dojo"
 
 
 def publish_flows(url: str) -> None:
-    """Publish the workflows of these tests."""
+    """Publish the workflows of these tests, those that one runs (`subgraphs_hotels`) before it (`subgraphs`)."""
     with httpx2.Client(base_url=url) as http:
-        for flow in sorted([*(HERE / "flows").glob("*.flow.yaml"), *DOJO.glob("*.flow.yaml")]):
+        for flow in sorted([*(HERE / "flows").glob("*.flow.yaml"), *DOJO.glob("*.flow.yaml")], reverse=True):
             published = http.post("/v1/workflows", content=flow.read_bytes(), headers=YAML)
             assert published.status_code in (200, 201), published.text
 

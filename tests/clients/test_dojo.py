@@ -215,3 +215,61 @@ def test_a_document_that_the_user_writes_is_the_one_that_is_rewritten(agent: New
     ended(rejected)
     assert rejected.all("STATE_SNAPSHOT")[0]["snapshot"]["document"] == "By hand."
     assert rejected.state["document"] == "By hand."
+
+
+# --- subgraphs ----------------------------------------------------------------------------------------------------
+
+
+def edges(seen: Seen) -> list[str]:
+    """The steps that begin (+) and end (-), in order."""
+    signs = {"STEP_STARTED": "+", "STEP_FINISHED": "-"}
+    return [signs[event["type"]] + event["stepName"] for event in seen.events if event["type"] in signs]
+
+
+@with_state
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_trip_is_planned_by_agents_whose_steps_and_questions_are_nested_in_the_supervisors(
+    agent: NewAgent, http: httpx2.Client, version: str, as_text: bool
+) -> None:
+    def chosen(option: dict[str, str]) -> str | dict[str, str]:
+        return json.dumps(option) if as_text else option  # as the page does it, and as a form would
+
+    page = agent(version, "subgraphs")
+    asked = page.run(user("Plan a trip."))
+    ended(asked)
+    assert edges(asked) == [
+        "+find_flights", "-find_flights", "+flights", "+flights/choose", "-flights/choose", "-flights",
+    ]  # fmt: skip
+    assert (asked.state["active_agent"], asked.said) == ("flights", ["I have found 2 flights."])
+    assert "I recommend KLM." in asked.interrupts[0]["message"]
+    flight = asked.state["flights"][1]
+    hotels = page.run(resume=[resolved(asked.interrupts[0]["id"], chosen(flight))])
+    ended(hotels)
+    assert (hotels.state["itinerary"], hotels.state["active_agent"]) == ({"flight": flight}, "hotels")
+    assert edges(hotels)[-4:] == ["+hotels", "+hotels/choose", "-hotels/choose", "-hotels"]
+    hotel = hotels.state["hotels"][0]
+    done = page.run(resume=[resolved(hotels.interrupts[0]["id"], chosen(hotel))])
+    ended(done)
+    assert edges(done)[-4:] == ["+experiences", "+experiences/find", "-experiences/find", "-experiences"]
+    assert done.state["itinerary"] == {"flight": flight, "hotel": hotel}
+    assert (len(done.state["experiences"]), done.state["active_agent"]) == (2, "supervisor")
+    assert done.said[-2:] == [
+        "There is a lot to do in San Francisco.", "Your trip is planned; have a good flight with United.",
+    ]  # fmt: skip
+    by_name = {run["workflow"]: run["status"] for run in runs_of(http, page.thread_id)}
+    assert by_name == dict.fromkeys(
+        ["subgraphs", "subgraphs_flights", "subgraphs_hotels", "subgraphs_experiences"], "finished"
+    )
+    again = page.reloaded().run()
+    ended(again)
+    assert (again.said, again.state) == (done.said, done.state)
+
+
+@with_state
+def test_what_an_agent_does_not_offer_is_refused_and_its_question_stays_open(agent: NewAgent, version: str) -> None:
+    page = agent(version, "subgraphs")
+    interrupt = page.run(user("Plan a trip.")).interrupts[0]["id"]
+    for wrong in ({"airline": "Nobody"}, "no JSON", "5", {}):
+        refused = page.reloaded().run(resume=[resolved(interrupt, wrong)])
+        assert (refused.status, refused.problem["code"]) == (422, "answer.invalid")
+    assert page.reloaded().run().interrupts[0]["id"] == interrupt
