@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import Any, Final
 
 import structlog
 from fastapi import Depends, FastAPI
@@ -33,14 +34,17 @@ from hai_flow.api import (
 )
 from hai_flow.api.admission import Admission
 from hai_flow.api.bodies import Bodies
-from hai_flow.api.deps import CurrentAccess, known_parameters
+from hai_flow.api.deps import Access, CurrentAccess, known_parameters
 from hai_flow.api.guard import Guard
 from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
 from hai_flow.settings import Settings, is_loopback
 from hai_flow.store import migrations
+from hai_flow.store import runs as runs_store
 
 log = structlog.get_logger(__name__)
+
+ATTENDANCE_SECONDS: Final = 1.0
 
 
 class _Application(FastAPI):
@@ -100,7 +104,10 @@ async def healthz(access: CurrentAccess) -> dict[str, Any]:
 
 
 async def readyz(access: CurrentAccess) -> dict[str, Any]:
-    """The process can serve: the database answers, its schema is ours, and all that must run does. 503 otherwise."""
+    """The process can serve: the database answers, its schema is ours, and all that must run does. 503 otherwise.
+
+    That nobody performs runs is told, and makes no process less ready: requests are taken and kept until somebody does.
+    """
     runtime = access.runtime
     if runtime.fanout.closing.is_set():
         raise Rejected(503, "closing", "the server is shutting down.")
@@ -118,5 +125,20 @@ async def readyz(access: CurrentAccess) -> dict[str, Any]:
         raise Rejected(503, "schema_behind", "the database's schema is older than this server: run hai-flow migrate.")
     if faults := runtime.faults():
         raise Rejected(503, "impaired", f"this process does not work as it should: {', '.join(faults)}; see its log.")
-    worker = runtime.worker
-    return {"status": "ready", "worker": worker is not None and worker.id is not None}
+    worker, found = runtime.worker, await _attendance(access)
+    return {
+        "status": "ready",
+        "worker": worker is not None and worker.id is not None,
+        "workers": None if found is None else found.alive,
+        "waiting": None if found is None else found.waiting,
+    }
+
+
+async def _attendance(access: Access) -> runs_store.Attendance | None:
+    """Who performs runs. None: the database does not say so at once, and readiness waits for nothing."""
+    try:
+        async with asyncio.timeout(ATTENDANCE_SECONDS):
+            return await runs_store.attendance(access.pool)
+    except Exception as error:
+        log.warning("attendance_unknown", error=str(error) or type(error).__name__)
+        return None

@@ -430,7 +430,10 @@ class Health(Shape):
 
 
 class Readiness(Shape):
-    """`worker`: whether this process performs runs now."""
+    """`worker`: whether this process performs runs now. `workers`: how many do over this database; `waiting`: how many
+    runs wait for one (counted to 1,000). Both are null where the database had no time to say so."""
 
     status: Literal["ready"]
     worker: bool
+    workers: int | None
+    waiting: int | None

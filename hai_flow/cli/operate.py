@@ -24,6 +24,7 @@ from hai_flow.cli.terminal import (
     how_to_answer,
     indented,
     moment,
+    note,
     or_else,
     out,
     print_json,
@@ -99,10 +100,11 @@ def runs(
 ) -> None:
     """The runs, newest first."""
 
-    async def work(api: Server) -> list[Json]:
-        return await api.items("/v1/runs", limit, status=status or None, workflow=workflow)
+    async def work(api: Server) -> tuple[list[Json], str]:
+        listed = await api.items("/v1/runs", limit, status=status or None, workflow=workflow)
+        return listed, "" if as_json else await _unattended(api, listed)
 
-    found = ask(server, as_json, work)
+    found, unattended = ask(server, as_json, work)
     if as_json:
         print_json({"items": found})
         return
@@ -114,6 +116,23 @@ def runs(
         for run in found
     ]
     out().table(rows, heads=("run", "workflow", "status", "created", "ended"))
+    if unattended:
+        note(unattended)
+
+
+async def _unattended(api: Server, runs: list[Json]) -> str:
+    """A sentence if runs wait for a worker and none is alive; nobody is asked where none of `runs` could be one."""
+    if all(run["ended_at"] is not None for run in runs):
+        return ""
+    try:
+        ready = await api.get("/readyz")
+    except Problem:  # it says that in its own time
+        return ""
+    waiting = ready.get("waiting")
+    if ready.get("workers") != 0 or not waiting:
+        return ""
+    waits = "run waits" if waiting == 1 else "runs wait"
+    return f"{waiting} {waits} for a worker, and none is alive. Start one: {program()} worker"
 
 
 def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
@@ -128,12 +147,14 @@ def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = Fa
             if problem.body.get("code") != "run_unreadable":
                 raise
             unreadable = found["unreadable"] or problem.body["detail"]
-            return {**found, "unreadable": unreadable, "snapshot": None, "traces": {}}, [], ""
+            return {**found, "unreadable": unreadable, "snapshot": None, "traces": {}}, [], "", ""
         events = await _newest_events(api, run_id, found["seq"])
         source = "" if as_json else await _source(api, found)
-        return {**found, "snapshot": snapshot, "traces": _traces(events, snapshot["steps"])}, events, source
+        unattended = "" if as_json else await _unattended(api, [found])
+        shown = {**found, "snapshot": snapshot, "traces": _traces(events, snapshot["steps"])}
+        return shown, events, source, unattended
 
-    found, events, source = ask(server, as_json, work)
+    found, events, source, unattended = ask(server, as_json, work)
     if as_json:
         print_json(found)
         return
@@ -148,6 +169,8 @@ def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = Fa
         _show_question(pending, found["started_by"])
     for line in next_commands(found, waiting, _awaited(events, found["snapshot"])):
         say(line)
+    if unattended:
+        note(unattended)
 
 
 async def _newest_events(api: Server, run_id: str, seq: int) -> list[Json]:

@@ -26,7 +26,7 @@ import itertools
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 from uuid import UUID
 
 import msgspec
@@ -723,6 +723,34 @@ async def living_workers(connection: Connection | Pool) -> list[tuple[int, str, 
     FROM workers WHERE alive_until >= now() - interval '{DEAD_AFTER}' AND name NOT LIKE 'nobody:%' ORDER BY id
     """
     return [(row[0], row[1], row[2]) for row in await connection.fetch(query)]
+
+
+class Attendance(NamedTuple):
+    """How many workers give signs of life, and how many runs wait for one: due, and held by nobody who is alive."""
+
+    alive: int
+    waiting: int
+
+
+WAITING_COUNTED_MAX: Final = 1000
+
+_ATTENDANCE: Final = """
+SELECT (SELECT count(*) FROM workers WHERE alive_until > now() AND name NOT LIKE 'nobody:%'),
+  (SELECT count(*) FROM (
+    SELECT FROM unnest($1::text[]) q(name) CROSS JOIN LATERAL (
+      SELECT FROM runs WHERE queue = q.name AND worker IS NULL AND wake_at <= now() LIMIT $2) due
+    UNION ALL
+    SELECT FROM workers w CROSS JOIN LATERAL (SELECT FROM runs r WHERE r.worker = w.id LIMIT $2) held
+    WHERE w.alive_until <= now()
+    LIMIT $2) waiting)
+"""
+
+
+async def attendance(connection: Connection | Pool, queues: Sequence[str] = ("default",)) -> Attendance:
+    """Who performs runs now, of all tenants. No more than `WAITING_COUNTED_MAX` runs are counted."""
+    row = await connection.fetchrow(_ATTENDANCE, queues, WAITING_COUNTED_MAX)
+    assert row is not None, "it counts"
+    return Attendance(*row)
 
 
 async def forget_workers(connection: Connection | Pool, dead_for: timedelta) -> int:

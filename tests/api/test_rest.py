@@ -372,6 +372,8 @@ def test_health_and_readiness_tell_the_truth(server: ServerProcess, http: Checke
     assert http.get("/healthz").json()["status"] == "ok"
     ready = http.get("/readyz").json()
     assert (ready["status"], ready["worker"]) == ("ready", True)
+    assert ready["workers"] >= 1
+    assert ready["waiting"] is not None
 
 
 def test_a_server_with_an_older_schema_is_not_ready(empty_database_url: str) -> None:

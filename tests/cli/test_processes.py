@@ -241,6 +241,29 @@ def test_who_may_not_answer_is_not_asked_but_told_as_whom_to(database_url: str, 
         os.close(near)
 
 
+def test_runs_that_wait_for_a_worker_while_none_is_alive_are_told(database_url: str, tmp_path: Path) -> None:
+    settings = {"HAI_FLOW_DATABASE_URL": database_url, "HAI_FLOW_PUBLISH": "1"}
+    with started(tmp_path / "serve", "serve", "--port", "0", **settings) as server:
+        url = server.wait_for(r"Serving (http://\S+)")[1]
+        assert run("runs", HAI_FLOW_URL=url).stderr == ""
+        assert run("publish", "workflows/weather.flow.yaml", HAI_FLOW_URL=url).returncode == 0
+        with Client(url) as client:
+            begun = client.runs.start("weather", {"city": "Berlin"}).id
+            ready = client.request("GET", "/readyz").read()
+            assert ready == {"status": "ready", "worker": False, "workers": 0, "waiting": 1}
+            for arguments in (["runs"], ["show", begun]):
+                told = run(*arguments, HAI_FLOW_URL=url)
+                assert re.search(
+                    r"^1 run waits for a worker, and none is alive\. Start one: .* worker$", told.stderr, re.M
+                )
+            with started(tmp_path / "worker", "worker", **settings) as worker:
+                worker.wait_for(r"Worker \d+ performs")
+                client.runs.wait(begun)
+                ready = client.request("GET", "/readyz").read()
+                assert (ready["workers"], ready["waiting"]) == (1, 0)
+                assert run("runs", HAI_FLOW_URL=url).stderr == ""
+
+
 PARENT = """\
 hai: flow/v1
 name: parent

@@ -123,3 +123,21 @@ async def test_the_next_wake_is_of_the_queues_asked_for_and_of_what_nobody_holds
     assert await runs.next_wake(db.engine, ["default"]) == later
     assert await runs.next_wake(db.engine, ["default", "other"]) == soon
     assert await runs.next_wake(db.engine, ["nobody's"]) is None
+
+
+async def test_attendance_counts_who_is_alive_and_the_runs_that_nobody_alive_holds(db: Database) -> None:
+    assert await runs.attendance(db.api) == (0, 0)
+    due, later, held_by_dead = birth(), birth(busy=False, status="waiting", wake_at=now() + timedelta(hours=1)), birth()
+    await commit(db, due, later)
+    assert await runs.attendance(db.api) == (0, 1)
+    dies, lives = await worker(db), await worker(db)
+    await commit(db, held_by_dead, worker=dies)
+    assert await runs.attendance(db.api) == (2, 1)
+    await runs.retire_worker(db.api, dies)
+    assert await runs.attendance(db.api) == (1, 2)
+    await claimed_by(db, lives)
+    assert await runs.attendance(db.api) == (1, 0)
+    await runs.retire_worker(db.api, lives)
+    assert await runs.attendance(db.api) == (0, 2)
+    await commit(db, decision(due.run_id, 1, busy=False, status="finished"))
+    assert await runs.attendance(db.api) == (0, 1)
