@@ -33,7 +33,7 @@ POLICY: Final = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "worker-src 'self' blob:"
 )
-_LINK: Final = re.compile(r"\]\(([^()\s#]+)(#[^()\s]*)?\)")
+_LINK: Final = re.compile(r"\[([^\[\]]*)\]\(([^()\s#]+)(#[^()\s]*)?\)")
 _LOADS: Final = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
 _FETCHED: Final = frozenset({"stylesheet", "icon", "preload", "prefetch", "modulepreload", "manifest"})
 
@@ -76,7 +76,7 @@ def decisions() -> str:
 
 def _staged(link: re.Match[str], page: Path, pages: Path) -> str:
     """The link as the site has it; one to what is no page of it is nothing but text."""
-    target, anchor = link[1], link[2] or ""
+    text, target, anchor = link[1], link[2], link[3] or ""
     if "://" in target:
         return link[0]
     place = (page.parent / target).resolve()
@@ -87,11 +87,11 @@ def _staged(link: re.Match[str], page: Path, pages: Path) -> str:
     elif inside and place.is_dir():
         place = place / "index.md"
     elif not place.exists():
-        return "]"
+        return text
     else:
         return link[0]
     up = "../" * len(page.relative_to(pages).parent.parts)
-    return f"]({up}{place.relative_to(pages.resolve()).as_posix()}{anchor})"
+    return f"[{text}]({up}{place.relative_to(pages.resolve()).as_posix()}{anchor})"
 
 
 # --- what comes out -----------------------------------------------------------------------------------------------

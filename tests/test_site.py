@@ -21,6 +21,10 @@ def staged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+def test_a_link_to_source_code_is_its_text(staged: Path) -> None:
+    assert "as it stands by a\ntest." in (staged / "pages/docs/tutorial.md").read_text()
+
+
 def leaves(nav: list[dict[str, Any]]) -> Iterator[str]:
     for entry in nav:
         for value in entry.values():
