@@ -59,6 +59,18 @@ def test_what_readyz_says_is_what_it_can_say() -> None:
     assert named == set(re.findall(r'Rejected\(\s*503, "(\w+)"', function))
 
 
+def test_the_numbers_are_those_of_the_readme() -> None:
+    sizing = GUIDE.partition("## Sizing")[2].partition("\n## ")[0]
+    measured = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", (ROOT / "README.md").read_text(), re.MULTILINE))
+    quoted = [(text, *re.findall(r"`(\w+_\w+)`", text)) for text in re.split(r"[;.:,](?=\s)", sizing)]
+    quoted = [(text, name) for text, *names in quoted for name in names if name in measured]
+    assert len(quoted) == 4
+    for text, name in quoted:
+        numbers = re.findall(r"\d+\.\d+", text)
+        assert numbers, text
+        assert set(numbers) <= set(re.findall(r"\d+\.\d+", measured[name])), (name, text)
+
+
 def test_the_commands_are_commands_of_hai_flow() -> None:
     named = set(re.findall(r"\bhai-flow ([a-z]+)\b", GUIDE))
     assert named >= {"serve", "worker", "migrate", "publish", "runs", "stop"}
