@@ -567,27 +567,27 @@ committer.bug(
 committer.bug(
     "chunks of an attempt that is over are written",
     (
-        "if landed or not hot.mine or draft.state.attempts.get(chunk.path) != chunk.attempt:",
-        "if landed or not hot.mine:",
+        "if not hot.mine or draft.state.attempts.get(chunk.path) != chunk.attempt:",
+        "if not hot.mine:",
     ),
     by="tests/runtime/test_streaming.py::test_pieces_of_an_attempt_that_is_not_open_are_dropped",
 )
 committer.bug(
     "chunks of a run that others hold are sent",
     (
-        "if landed or not hot.mine or draft.state.attempts.get(chunk.path) != chunk.attempt:",
-        "if landed or draft.state.attempts.get(chunk.path) != chunk.attempt:",
+        "if not hot.mine or draft.state.attempts.get(chunk.path) != chunk.attempt:",
+        "if draft.state.attempts.get(chunk.path) != chunk.attempt:",
     ),
     by="tests/runtime/test_streaming.py::test_pieces_of_a_run_that_was_lost_meanwhile_are_dropped",
 )
 committer.bug(
     "chunks that have landed are written again",
-    ("if landed or not hot.mine or draft", "if not hot.mine or draft"),
+    ("if not message.open or message.chunks > chunk.n else [piece]", "if not message.open else [piece]"),
     by="tests/runtime/test_streaming.py::test_a_piece_is_written_once_however_often_it_is_sent",
 )
 committer.bug(
     "a chunk that is older than the state goes back in time",
-    ("            at = max(self.now_ms(), draft.state.at)\n", "            at = self.now_ms()\n"),
+    ("draft.state, max(self.now_ms(), draft.state.at))\n", "draft.state, self.now_ms())\n"),
     by="tests/runtime/test_clock.py",
 )
 committer.bug(
@@ -863,7 +863,7 @@ worker.bug(
 )
 worker.bug(
     "chunks of a message begin to count anew",
-    ("            message.chunks += len(chunks)\n", ""),
+    ("            message.written += len(chunks)\n", ""),
     by="tests/runtime/test_performing.py::test_the_pieces_of_a_text_are_counted_through",
 )
 worker.bug(

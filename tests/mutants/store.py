@@ -481,14 +481,16 @@ outbox.bug(
 
 pendings = Room("hai_flow/store/pendings.py", f"{_READS}::test_open_pendings_are_the_tenant_s_and_come_newest_first")
 pendings.bug(
-    "what is decided is listed as open", ("tenant = $1 AND status = 'open' {earlier}", "tenant = $1 {earlier}")
+    "what is decided is listed as open",
+    ("p.tenant = $1 AND p.status = 'open' {earlier}", "p.tenant = $1 {earlier}"),
 )
 pendings.bug(
     "a page of pendings begins with the last of the page before",
-    ("(opened_at, id) < ($3, $4)", "(opened_at, id) <= ($3, $4)"),
+    ("(p.opened_at, p.id) < ($3, $4)", "(p.opened_at, p.id) <= ($3, $4)"),
 )
 pendings.bug(
-    "the oldest pending comes first", ("ORDER BY opened_at DESC, id DESC LIMIT", "ORDER BY opened_at, id LIMIT")
+    "the oldest pending comes first",
+    ("ORDER BY p.opened_at DESC, p.id DESC LIMIT", "ORDER BY p.opened_at, p.id LIMIT"),
 )
 pendings.bug(
     "another tenant sees a pending",
@@ -586,7 +588,7 @@ signals.bug(
 
 # --- slots of concurrency keys ----------------------------------------------------------------------------------------
 
-slots = Room("hai_flow/store/slots.py", _OF_SLOTS)
+slots = Room("hai_flow/store/slots.py", "tests/store/test_slots.py", _OF_SLOTS)
 slots.bug(
     "who starts passes those that wait",
     (
@@ -597,7 +599,7 @@ slots.bug(
 slots.bug(
     "a start that is made again takes a second slot",
     ("slot: str | None = taken or await", "slot: str | None = await"),
-    by=f"{_OF_SLOTS}::test_the_same_start_again_finds_its_run_and_takes_no_second_slot",
+    by="tests/store/test_slots.py",
 )
 slots.bug(
     "a start of a run that is there takes a slot", ("\n  AND NOT EXISTS (SELECT FROM runs r WHERE r.id = $4)", "")
@@ -641,7 +643,6 @@ slots.bug(
         "_GONE: Final = \"('stopping', 'finished', 'failed', 'stopped')\"",
         "_GONE: Final = \"('finished', 'failed', 'stopped')\"",
     ),
-    by=f"{_OF_SLOTS}::test_of_several_the_oldest_are_stopped_so_that_the_newest_have_slots",
 )
 slots.bug(
     "a child needs a slot of the key that its parent holds",
@@ -657,7 +658,6 @@ slots.bug(
         "            await connection.execute(_SEAT, tenant, key, PROMISE)\n        return given",
         "            pass\n        return given",
     ),
-    by=f"{_OF_SLOTS}::test_a_start_that_is_refused_gives_its_slot_to_who_has_queued_behind_it",
 )
 slots.bug(
     "the sweep does not see whom a dead process left seated",

@@ -28,6 +28,14 @@ async def test_nobody_who_starts_passes_one_who_waits(db: Database) -> None:
     assert await holders(db) == [waiting.run_id]
 
 
+async def test_a_start_that_is_made_again_has_the_slot_that_it_had(db: Database) -> None:
+    starting = uuid4()
+    slot = await slots.take_slot(db.api, TENANT, KEY, 2, starting)
+    assert slot is not None
+    assert await slots.take_slot(db.api, TENANT, KEY, 2, starting) == slot
+    assert await holders(db) == [starting]
+
+
 async def test_a_run_that_is_there_needs_no_slot_to_start(db: Database) -> None:
     there = birth()
     await commit(db, there)
