@@ -34,11 +34,11 @@ from hai_flow.api import (
 )
 from hai_flow.api.admission import Admission
 from hai_flow.api.bodies import Bodies
-from hai_flow.api.deps import Access, CurrentAccess, known_parameters
+from hai_flow.api.deps import Access, CurrentAccess, is_development, known_parameters
 from hai_flow.api.guard import Guard
 from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
-from hai_flow.settings import Settings, is_loopback
+from hai_flow.settings import Settings
 from hai_flow.store import migrations
 from hai_flow.store import runs as runs_store
 
@@ -59,7 +59,7 @@ class _Application(FastAPI):
 def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) -> FastAPI:
     """The ASGI application over a runtime, which the caller starts before and stops after it.
 
-    `act_as`: this is a development server. On loopback only, callers may say who they are, and publish.
+    `act_as`: this is a development server. On loopback only, callers may say who they are, publish, and let time pass.
     """
     app = _Application(
         title="HAI Flow",
@@ -74,8 +74,8 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     app.state.runtime = runtime
     app.state.settings = settings
     app.state.admission = Admission.of(settings)
-    app.state.act_as = act_as
-    app.state.publishing = settings.publish or (act_as and not settings.allow_remote and is_loopback(settings.host))
+    app.state.development = is_development(settings, act_as=act_as)
+    app.state.publishing = settings.publish or app.state.development
     problems.install(app)
     for module in (runs, events, pendings, threads, feedback, signals, triggers, hooks, schedules, versions, workflows):
         app.include_router(module.router)

@@ -57,6 +57,12 @@ class Principal:
         return f"{way} (act as)" if self.acting else way
 
 
+def is_development(settings: Settings, *, act_as: bool) -> bool:
+    """Whether a server may do what only who develops may ask for: `act_as` says that it is meant to, and nobody but
+    this machine can reach it."""
+    return act_as and not settings.allow_remote and is_loopback(settings.host)
+
+
 def get_principal(
     request: HTTPConnection,
     act_as: Annotated[
@@ -72,8 +78,7 @@ def get_principal(
         raise Rejected(400, "header_twice", "expected at most one HAI-Act-As.")
     if act_as is None:
         return Principal(c.LOCAL_PRINCIPAL, LOCAL_TENANT)
-    settings: Settings = request.app.state.settings
-    if not request.app.state.act_as or settings.allow_remote or not is_loopback(settings.host):
+    if not request.app.state.development:
         raise Rejected(
             403,
             "act_as.forbidden",
@@ -95,6 +100,7 @@ class Access:
     admission: Admission
     place: StreamPlace  # of the stream that answers it, if one does
     publishing: bool  # whether this server takes workflows over the network
+    development: bool  # whether it is a development server that listens on loopback alone
 
     @property
     def tenant(self) -> UUID:
@@ -140,6 +146,15 @@ class Access:
                 "publishing_off",
                 f"this server takes no workflows over the network; set {variable('publish')}=1 where it runs if "
                 "those who can call it may do all that its tools can.",
+            )
+
+    def require_development(self, what: str, code: str) -> None:
+        """Raises Rejected 403, with `code`, where this is no development server."""
+        if not self.development:
+            raise Rejected(
+                403,
+                code,
+                f"{what}: only a development server (`hai-flow dev`) that listens on loopback alone does that.",
             )
 
     async def current(self, state: RunState) -> RunState:
@@ -202,7 +217,7 @@ class Access:
 def get_access(request: HTTPConnection, principal: Annotated[Principal, Depends(get_principal)]) -> Access:
     state = request.app.state
     place = state.admission.place(peers.peer_of(request.scope))
-    return Access(principal, state.runtime, state.settings, state.admission, place, state.publishing)
+    return Access(principal, state.runtime, state.settings, state.admission, place, state.publishing, state.development)
 
 
 async def get_json_body(request: Request) -> bytes:

@@ -17,6 +17,7 @@ from hai_flow.api.deps import Access, CommandKey, CurrentAccess, is_run_id
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.views import run_view, snapshot_view
+from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.engine import commands as c
 from hai_flow.engine.shared import keeps_state
 from hai_flow.errors import Rejected
@@ -30,6 +31,10 @@ class StartBody(Body):
     workflow: str = Field(min_length=1, max_length=200, description="`name`, `name@version` or `name@version+sha8`")
     input: dict[str, Any] = Field(default={})
     thread_id: str | None = Field(default=None, min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)
+
+
+class JumpBody(Body):
+    for_: str = Field(alias="for", max_length=100, description="how much time passes: `2d`, `1h30m`, `PT5M`")
 
 
 class ReasonBody(Body):
@@ -188,6 +193,35 @@ async def terminate_run(
 async def retry_run(run_id: str, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Go on from the failed step of a failed run, or with a run that needs attention."""
     return await _control(access, run_id, c.Retry(by=access.principal.id), key)
+
+
+@router.post(
+    "/{run_id}/jump",
+    response_model=None,
+    responses={**documented(403, 404, 409, *WITH_BODY), 200: {"model": shapes.JumpedRun}},
+)
+async def jump_run(run_id: str, body: JumpBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+    """Development only: let time pass at once for what the run waits for: timers, deadlines, reminders, escalations.
+
+    It passes up to where the run begins to work, or wants something of others: ask again for what is left.
+    """
+    access.require_development("jump", "jump.forbidden")
+    try:
+        ms = milliseconds(body.for_, shortest=1)
+    except NotADuration as error:
+        raise Rejected(
+            422, "request.invalid", f"for: {error}.", findings=[{"path": "/for", "message": str(error)}]
+        ) from None
+    row = await access.run(run_id)
+    command = c.Jump(by=access.principal.id, ms=ms)
+    outcome = await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(["Jump", ms])).digest())
+    state = await access.state(row.id)
+    return {
+        **run_view(await access.run(row.id)),
+        "passed_ms": outcome.value["passed"],
+        "left_ms": outcome.value["left"],
+        "children": sorted(state.children.values()),
+    }
 
 
 def _reason(body: ReasonBody | None) -> str:

@@ -54,6 +54,15 @@ class ControlledRun(Run):
     in_flight: int = 0
 
 
+class JumpedRun(Run):
+    """A run for which time has passed: `passed_ms` of what was asked for, and `left_ms` are left, for it began to work
+    or wants something of others. The time of its `children` has not passed: they are runs of their own."""
+
+    passed_ms: int
+    left_ms: int
+    children: list[str]
+
+
 class RunPage(Shape):
     items: list[Run]
     next_cursor: str | None

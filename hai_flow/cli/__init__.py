@@ -42,6 +42,7 @@ _PANELS: Final = (
             ("stop", "operate:stop"),
             ("terminate", "operate:terminate"),
             ("retry", "operate:retry"),
+            ("jump", "jump:jump"),
             ("signal", "signal:signal"),
             ("send", "signal:send"),
             ("schedules", "schedules:app"),

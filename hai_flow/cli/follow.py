@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from hai_flow.cli.console import Console, clean
 from hai_flow.cli.people import approval, is_envelope
-from hai_flow.cli.terminal import compact, indented, moment
+from hai_flow.cli.terminal import compact, indented, moment, roughly
 
 Json: TypeAlias = Any
 EventJson: TypeAlias = dict[str, Json]
@@ -228,6 +228,9 @@ class Narrator:
 
     def _run_needs_attention(self, event: EventJson) -> None:
         self.line(f"needs attention at {event['path']}: {event['reason']}", "bold red")
+
+    def _time_jumped(self, event: EventJson) -> None:
+        self.line(f"⏩ {roughly(event['ms'])} at once, by {event['by']}", "yellow")
 
     def _timer_set(self, event: EventJson) -> None:
         if event["kind"] == "wait":  # a deadline is shown with its question, a retry with its failure

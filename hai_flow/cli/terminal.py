@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from hai_flow.cli.console import Console, cells, clean
+from hai_flow.definition.durations import spell
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected
 from hai_flow.settings import SettingsError
 
@@ -145,6 +146,12 @@ def _print_line(source: str, finding: Finding, console: Console, style: str) -> 
     number = f"{finding.line:5} | "
     console.print(number + line.expandtabs(4), style="dim")
     console.print(" " * (len(number) + cells(before)) + "^", style=style)
+
+
+def roughly(ms: int) -> str:
+    """A duration as people say it: of hours, nobody counts the seconds."""
+    unit = 60_000 if ms >= 3_600_000 else 1_000 if ms >= 10_000 else 1
+    return spell((ms + unit // 2) // unit * unit)
 
 
 def plural(count: int, noun: str) -> str:

@@ -614,6 +614,14 @@ class TimerFired(Event, frozen=True):
     kind: str
 
 
+class TimeJumped(Event, frozen=True):
+    """Somebody who tries the workflow out let `ms` pass at once: whatever runs on a clock, and is not halted by a
+    pause, is due so much earlier. Nothing else has aged: `at`, `now` and the time that was worked are the real ones."""
+
+    by: str
+    ms: int
+
+
 class SignalsAwaited(Event, frozen=True):
     """The step `path` (a `wait_for`) waits for signals of these types."""
 
@@ -731,7 +739,7 @@ AnyEvent: TypeAlias = (
     | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded | ToolCallResolved
     | PendingOpened | VoteCast | PendingEdited | PendingEscalated | PendingReminded
     | PendingRestamped | PendingDecided | PendingVoided
-    | StateChanged | TimerSet | TimerFired
+    | StateChanged | TimerSet | TimerFired | TimeJumped
     | SignalsAwaited | SignalReceived | ChildMoved | CustomEmitted | RawEmitted
     | CollaborationStarted | CollaborationEnded | ChildAsked | ChildSaid | ChildStepped
     | WarningRaised | UnknownEvent

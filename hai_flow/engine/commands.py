@@ -280,6 +280,13 @@ class Retry(Command, frozen=True):
     by: str
 
 
+class Jump(Command, frozen=True):
+    """Let `ms` (more than 0) pass at once for what runs on a clock, to try out what follows from it."""
+
+    by: str
+    ms: int
+
+
 class Migrate(Command, frozen=True):
     """Go on with another version, `to`, of the same workflow. `paths`: ids or paths of steps, old -> new, where they
     are called otherwise there. `pins`: the workflows of its children, of which those are kept that the run has."""
@@ -293,5 +300,5 @@ class Migrate(Command, frozen=True):
 
 AnyCommand: TypeAlias = (
     Start | Fork | StepSucceeded | StepFailed | StepLost | Answer | Signal | ChildMoved | ChildTold | ChildEnded
-    | TimerFired | Continue | NeedAttention | Pause | Resume | Stop | Terminate | Retry | Migrate
+    | TimerFired | Continue | NeedAttention | Pause | Resume | Stop | Terminate | Retry | Jump | Migrate
 )  # fmt: skip

@@ -43,7 +43,7 @@ from hai_flow.engine import (
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import DEFAULT_LIMITS, RUN_END, Decision, Draft, Limits
-from hai_flow.engine.jobs import Due, is_working, next_due, next_ready, performed
+from hai_flow.engine.jobs import Due, is_working, next_due, next_ready, next_timer, performed
 from hai_flow.engine.retry import LOST_IN_A_ROW_MAX, RETRIABLE
 from hai_flow.engine.starting import begin_run
 from hai_flow.engine.state import Ending, PendingState, RunState, Timer, in_cleanup
@@ -359,6 +359,29 @@ def _retry(draft: Draft, command: c.Retry) -> Json:
     return _run_outcome(draft)
 
 
+def _jump(draft: Draft, command: c.Jump) -> Json:
+    """Time goes on to the next thing that is due, and to the one after it, until `ms` have passed: so the clock of what
+    begins on the way begins on the way. It goes no further where the run works, or wants something of others: that
+    takes real time. Returns how much has `passed` and is `left` (docs/decisions/0033)."""
+    if draft.state.status not in _ON_A_CLOCK:
+        raise _not_now(draft, "let time pass for")
+    left, begun, sent = command.ms, dict(performed(draft.state)), len(draft.outbox)
+    while left and draft.state.status in _ON_A_CLOCK and draft.within_bounds():
+        timer = next_timer(draft.state)
+        step = left if timer is None else min(left, timer.due - draft.clock)
+        assert step > 0, "what is due has happened before any command"
+        draft.emit(e.TimeJumped, by=command.by, ms=step)
+        left -= step
+        _pass_time(draft, draft.clock, attempts=False)
+        working = any(begun.get(path) != attempt for path, attempt in performed(draft.state).items())
+        if working or len(draft.outbox) > sent:
+            break
+    return {**_run_outcome(draft), "passed": command.ms - left, "left": left}
+
+
+_ON_A_CLOCK: Final = ("running", "waiting", "paused")
+
+
 def _migrate(draft: Draft, command: c.Migrate) -> Json:
     plan, state = command.to, draft.state
     if state.sha256 == plan.sha256.hex():
@@ -620,5 +643,6 @@ _RULES: Final[dict[type[c.Command], Callable[[Draft, Any], Json]]] = {
     c.Stop: _stop,
     c.Terminate: _terminate,
     c.Retry: _retry,
+    c.Jump: _jump,
     c.Migrate: _migrate,
 }

@@ -24,7 +24,7 @@ from hai_flow.errors import Unreadable
 # no cycle (their values are JSON). Looking through them was a quarter of all the time of a step.
 Json: TypeAlias = Any
 
-ABI: Final = 4
+ABI: Final = 5
 """The vocabulary of the log that this release writes. Raise it with every change of it, in form or in meaning, that the
 release before can't read: a new type, a new field. A run keeps the highest under which it was written; processes of a
 release that has a lower one pass it over."""
@@ -625,6 +625,14 @@ class TimerFired(Event, frozen=True):
     kind: TimerKind
 
 
+class TimeJumped(Event, frozen=True):
+    """Somebody who tries the workflow out let `ms` pass at once: whatever runs on a clock, and is not halted by a
+    pause, is due so much earlier. Nothing else has aged: `at`, `now` and the time that was worked are the real ones."""
+
+    by: str
+    ms: int
+
+
 class SignalsAwaited(Event, frozen=True):
     """The step `path` (a `wait_for`) waits for signals of these types."""
 
@@ -754,7 +762,7 @@ AnyEvent: TypeAlias = (
     | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded | ToolCallResolved
     | PendingOpened | VoteCast | PendingEdited | PendingEscalated | PendingReminded
     | PendingRestamped | PendingDecided | PendingVoided
-    | StateChanged | TimerSet | TimerFired
+    | StateChanged | TimerSet | TimerFired | TimeJumped
     | SignalsAwaited | SignalReceived | ChildMoved | CustomEmitted | RawEmitted
     | CollaborationStarted | CollaborationEnded | ChildAsked | ChildSaid | ChildStepped
     | WarningRaised

@@ -86,17 +86,21 @@ class Due(NamedTuple):
     timer: Timer | None = None
 
 
+def next_timer(state: RunState) -> Timer | None:
+    """The first timer that fires, if nothing happens before. While paused (or in need of attention) only people's time
+    counts; the rest fires on resume (docs/design/engine.md#pausing-and-ending)."""
+    if state.status in ("paused", "needs_attention"):
+        return min((timer for timer in state.timers if timer.kind in TIMERS_WHILE_HALTED), default=None)
+    return state.timers[0] if state.timers else None
+
+
 def next_due(state: RunState, *, attempts: bool = True) -> Due | None:
     """The first thing that happens by itself, if nothing happens before; None: nothing ever does.
 
-    While paused (or in need of attention) only people's time counts; the rest fires on resume
-    (docs/design/engine.md#pausing-and-ending). Without `attempts` the time-outs of attempts are left out.
+    Without `attempts` the time-outs of attempts are left out.
     """
     found = None
-    if state.status in ("paused", "needs_attention"):
-        timer = min((timer for timer in state.timers if timer.kind in TIMERS_WHILE_HALTED), default=None)
-    else:
-        timer = state.timers[0] if state.timers else None
+    timer = next_timer(state)
     if timer is not None:
         found = Due(timer.due, timer.path, timer)
     if state.timeouts and state.running_since is not None:

@@ -831,10 +831,7 @@ def _forked(state: RunState, event: e.Forked) -> RunState:
     passed = event.at - state.at
     pendings = state.pendings
     for id in state.open_pendings.values():
-        pending = pendings[id]
-        deadline = None if pending.opened.deadline is None else pending.opened.deadline + passed
-        opened = _set(pending.opened, deadline=deadline)
-        pendings = pendings.set(id, _set(pending, opened=opened, since=pending.since + passed, votes=()))
+        pendings = pendings.set(id, _set(_later(pendings[id], passed), votes=()))
     assert state.turn is not None
     return _next(
         state,
@@ -844,6 +841,24 @@ def _forked(state: RunState, event: e.Forked) -> RunState:
         timers=tuple(_set(timer, due=timer.due + passed) for timer in state.timers),
         forked=state.turn.n,
     )
+
+
+def _later(pending: PendingState, ms: int, *, halted: bool = False) -> PendingState:
+    """The pending as if it had been opened so much later; a deadline that is `halted` stays."""
+    deadline = pending.opened.deadline
+    if deadline is not None and not halted:
+        pending = _set(pending, opened=_set(pending.opened, deadline=deadline + ms))
+    return _set(pending, since=pending.since + ms)
+
+
+def _time_jumped(state: RunState, event: e.TimeJumped) -> RunState:
+    halted = ("halting_deadline",) if state.status == "paused" else ()
+    still = {timer.path for timer in state.timers if timer.kind in halted}
+    moved = (timer if timer.kind in halted else _set(timer, due=timer.due - event.ms) for timer in state.timers)
+    pendings = state.pendings
+    for path, id in state.open_pendings.items():
+        pendings = pendings.set(id, _later(pendings[id], -event.ms, halted=path in still))
+    return _next(state, event, timers=tuple(sorted(moved)), pendings=pendings)
 
 
 # --- folds: turns and the thread ----------------------------------------------------------------------------------

@@ -38,8 +38,8 @@ class _Rows:
     def pending(self, event: _OfPending, position: int) -> None:
         self.pendings[event.id] = _pending_row(self.state.pendings[event.id])
 
-    def resumed(self, event: e.RunResumed, position: int) -> None:
-        """A pause has put off the deadlines that it halts."""
+    def deadlines(self, event: e.RunResumed | e.TimeJumped, position: int) -> None:
+        """A pause has put off those that it halts, a jump in time has brought all nearer."""
         for id in self.state.open_pendings.values():
             self.pendings[id] = _pending_row(self.state.pendings[id])
 
@@ -84,7 +84,8 @@ _PROJECTED: Final[dict[type[e.Event], Callable[[_Rows, Any, int], None]]] = {
     e.PendingRestamped: _Rows.pending,
     e.PendingDecided: _Rows.pending,
     e.PendingVoided: _Rows.pending,
-    e.RunResumed: _Rows.resumed,
+    e.RunResumed: _Rows.deadlines,
+    e.TimeJumped: _Rows.deadlines,
     e.Forked: _Rows.forked,
     e.VoteCast: _Rows.vote,
     e.TurnStarted: _Rows.turn_started,

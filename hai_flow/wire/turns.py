@@ -442,6 +442,7 @@ IGNORED: Final[frozenset[type[e.Event]]] = frozenset(
         e.RunStopping,
         e.RunNeedsAttention,
         e.RunRetried,
+        e.TimeJumped,  # of what is due then, each tells itself
         e.Forked,  # whoever follows attaches behind it
         e.Migrated,  # between two turns; the next one opens with a snapshot
         e.MessagesChanged,  # the client's own words

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from starlette.datastructures import Headers
 
-from hai_flow.api.deps import get_principal
+from hai_flow.api.deps import get_principal, is_development
 from hai_flow.errors import Rejected
 from hai_flow.settings import Settings
 from tests.api.test_rest import Checked, code, http, start, wait_for_end, wait_for_pendings
@@ -78,7 +78,8 @@ def test_a_server_that_others_can_reach_or_that_is_none_for_development_believes
 ) -> None:
     believing = settings.get("act_as", True)
     given = {name: value for name, value in settings.items() if name != "act_as"}
-    app = SimpleNamespace(state=SimpleNamespace(settings=Settings(**given), act_as=believing))
+    development = is_development(Settings(**given), act_as=believing)
+    app = SimpleNamespace(state=SimpleNamespace(development=development))
     request: Any = SimpleNamespace(app=app, headers=Headers())
     with pytest.raises(Rejected) as refusal:
         get_principal(request, "user:ann,role:boss")

@@ -23,6 +23,17 @@ CHILD = (
 PARENT = "hai: flow/v1\nname: all\nversion: 1\nsteps: [{id: sub, run: zoo, with: {n: 1}}]\n"
 PRICES = "def price():\n    return 1\n"
 SHOP = "from lib.prices import price\ndef sell():\n    return price() * 10\n"
+DAYS = """
+hai: flow/v1
+name: sale
+version: 1
+tools: {till: {python: till}}
+steps:
+  - {wait: {for: 1d}}
+  - {id: sell, call: till.sell}
+  - {id: asked, ask: {title: More?, from: anyone, form: {type: object}, deadline: 1d, on_deadline: {default: {}}}}
+output: ${{ steps.sell.output }}
+"""
 CALLER = (
     "hai: flow/v1\nname: sale\nversion: 1\ntools: {till: {python: till}}\nsteps: [{id: sell, call: till.sell}]\n"
     "output: ${{ steps.sell.output }}\n"
@@ -54,7 +65,11 @@ class Work:
 
     def finds(self, output: int) -> None:
         """Let a run of `sale` give this output."""
-        self.ends(httpx2.post(f"{self.url}/v1/runs", json={"workflow": "sale", "input": {}}).json()["id"], output)
+        self.ends(self.begins(), output)
+
+    def begins(self) -> str:
+        """The id of a new run of `sale`."""
+        return str(httpx2.post(f"{self.url}/v1/runs", json={"workflow": "sale", "input": {}}).json()["id"])
 
     def ends(self, begun: str, output: int) -> None:
         """Wait until a run has finished, with this output."""
@@ -167,6 +182,23 @@ def test_what_is_detached_needs_a_server() -> None:
     both = run("run", flow, "-i", "city=Rome", "--detach", "--data-dir", "there")
     assert both.returncode == 2
     assert "--detach: expected a server" in both.stderr
+
+
+def test_days_pass_at_once_but_for_the_time_that_the_run_works(working: Working) -> None:
+    with working({"workflows/sale.yaml": DAYS, "till.py": SHOP, "lib/prices.py": PRICES}) as work:
+        begun = work.begins()
+        wrong = run("jump", begun, "two days", HAI_FLOW_URL=work.url)
+        assert wrong.returncode == 2
+        assert "DURATION: expected a duration such as 90s" in wrong.stderr
+        jumped = run("jump", begun, "36h", HAI_FLOW_URL=work.url)
+        assert jumped.stdout == f"1d12h have passed for run {begun}: waiting\n", jumped.stderr
+        assert re.search(r"^(1d|23h\d+m) have passed; the run goes on. When it waits again, .* pass\.", jumped.stderr)
+        told = run("jump", begun, "12h", "--json", HAI_FLOW_URL=work.url)
+        assert 0 < json.loads(told.stdout)["passed_ms"] <= 12 * 3_600_000
+        work.ends(begun, 10)
+        events = run("events", begun, HAI_FLOW_URL=work.url)
+        assert len(re.findall(r" ⏩ \S+ at once, by user:local\n", events.stdout)) == 3
+        assert run("jump", begun, "1d", HAI_FLOW_URL=work.url).returncode == 1
 
 
 def test_what_lacked_a_module_is_loaded_when_that_is_mended(working: Working) -> None:

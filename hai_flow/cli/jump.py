@@ -1,0 +1,57 @@
+"""`jump`: time passes at once for a run of a development server, to try what comes of its deadlines."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Final, TypeAlias
+
+import typer
+
+from hai_flow.cli.client import Server
+from hai_flow.cli.operate import ActAsOption, JsonOption, RunArgument, ServerOption, ask
+from hai_flow.cli.terminal import UsageError, note, print_json, program, roughly, say
+from hai_flow.definition.durations import NotADuration, milliseconds
+
+Json: TypeAlias = Any
+
+POLL_SECONDS: Final = 0.25
+
+
+def jump(
+    run: RunArgument,
+    duration: Annotated[str, typer.Argument(metavar="DURATION", help="How much time passes: 2d, 1h30m, PT5M.")],
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let time pass at once for what a run waits for: deadlines, escalations, timers. For runs of a `dev` server."""
+    try:
+        ms = milliseconds(duration, shortest=1)
+    except NotADuration as error:
+        raise UsageError(f"DURATION: {error}.") from None
+    found = ask(server, as_json, lambda api: _let_pass(api, run, ms), act_as=act_as)
+    if as_json:
+        print_json(found)
+        return
+    say(f"{roughly(found['passed_ms'])} have passed for run {found['id']}: {found['status']}")
+    for child in found["children"]:
+        note(f"Its child run {child} has a clock of its own: {program()} jump {child} {duration}")
+
+
+async def _let_pass(api: Server, run: str, ms: int) -> Json:
+    """Let `ms` pass, with the real time in between that the run works. The run as it is then, `passed_ms` in all."""
+    id, left = await api.run_id(run), ms
+    while True:
+        found = await api.post(f"/v1/runs/{id}/jump", {"for": f"{left}ms"})
+        left = found["left_ms"]
+        if not left or found["ended_at"] is not None:
+            return {**found, "passed_ms": ms - left}
+        note(f"{roughly(ms - left)} have passed; the run goes on. When it waits again, the other {roughly(left)} pass.")
+        await _until_it_waits(api, id)
+
+
+async def _until_it_waits(api: Server, id: str) -> None:
+    running = True
+    while running:
+        await asyncio.sleep(POLL_SECONDS)  # also where it waits already: it is offered what is stored for it
+        running = (await api.get(f"/v1/runs/{id}"))["status"] == "running"
