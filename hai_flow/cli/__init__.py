@@ -10,8 +10,10 @@ quick and a worker never sees a web framework.
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
+from hai_flow.cli import completion
 from hai_flow.cli.commands import LazyGroup, app_of, entries
 from hai_flow.cli.terminal import EPILOG, program
 
@@ -48,7 +50,14 @@ _PANELS: Final = (
             ("schedules", "schedules:app"),
         ),
     ),
-    ("Other", (("version", "author:version"), ("conformance", "conformance:conformance"))),
+    (
+        "Other",
+        (
+            ("completion", "completion:completion"),
+            ("conformance", "conformance:conformance"),
+            ("version", "author:version"),
+        ),
+    ),
 )
 
 
@@ -72,7 +81,9 @@ def _anything() -> None:
 
 def main() -> None:
     """The entry point of `hai-flow`."""
-    app(prog_name=program())
+    if completion.VARIABLE in os.environ:
+        completion.prepare()
+    app(prog_name=program(), complete_var=completion.VARIABLE)
 
 
 __all__ = ["app", "main"]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from hai_flow.cli import processes
+from hai_flow.cli.author import SUFFIXES, TESTS
 from hai_flow.cli.backend import Backend, Local
 from hai_flow.cli.processes import Database, DataDirOption, HostOption, PortOption
 from hai_flow.cli.terminal import UsageError, explain, program, say
@@ -101,6 +102,8 @@ class Dev:
 
     async def _greet(self, url: str, local: Local, shelf: Shelf) -> None:
         say(f"Serving {url} (API description: {url}/docs), performing runs. Ctrl-C stops everything.", "bold green")
+        for line in beginnings(self._settings.workflows_dir, set(shelf.names)):
+            say(line, "yellow")
         for line in suggestions(url, set(shelf.names), shelf.samples, default_url=self._settings.url):
             say(line)
         if not self._demo:
@@ -123,6 +126,17 @@ class Dev:
 
 
 # --- what to try --------------------------------------------------------------------------------------------------
+
+
+def beginnings(folder: Path, loaded: set[str]) -> Iterator[str]:
+    """What to do in a project that has no workflows yet."""
+    if any(path.suffix in SUFFIXES and not path.name.endswith(TESTS) for path in folder.rglob("*")):
+        return
+    there = f"There is no workflow in {folder} yet" if folder.is_dir() else f"There is no folder {folder} yet"
+    yield f"{there}; these are the examples that come along." if loaded else f"{there}."
+    place = "" if folder == Path("workflows") else f" -o {shlex.quote(str(folder))}"
+    yield "Begin one, it is loaded as soon as it is there; in another terminal, in this folder:"
+    yield f"  {program()} new NAME{place}"
 
 
 def suggestions(

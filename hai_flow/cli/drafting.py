@@ -12,6 +12,7 @@ from urllib.parse import quote
 import typer
 
 from hai_flow.authoring.scaffold import DEFAULT, TemplateName
+from hai_flow.cli import completion
 from hai_flow.cli.author import STDIN, FilesArgument, print_definition_error, read, sources_of
 from hai_flow.cli.operate import ServerOption, ask
 from hai_flow.cli.terminal import FAILED, UsageError, err, plural, print_findings, print_json, program, say
@@ -25,6 +26,12 @@ TemplateOption = Annotated[TemplateName, typer.Option("--template", help="What t
 FormatOption = Annotated[Format | None, typer.Option("--format", help="Default: as --out ends, else mermaid.")]
 
 
+OWN_TOOLS: Final = (
+    "Its `tools` name a module of examples. Yours are found below the folder in which `dev` and `run` are started: "
+    "`python: shop` is shop.py, `python: shop.refunds` is shop/refunds.py."
+)
+
+
 # --- new ----------------------------------------------------------------------------------------------------------
 
 
@@ -33,7 +40,11 @@ def new(
     template: TemplateOption = DEFAULT,
     folder: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Where to write it.")] = Path("workflows"),
 ) -> None:
-    """Begin a workflow, with its tests beside it."""
+    """Begin a workflow: NAME.flow.yaml, and its tests beside it in NAME.test.yaml. It is valid as it is.
+
+    Templates: minimal, a message and an output; approval, a call that people approve; form, a question; revise,
+    rounds until somebody approves; loop, a list, several at once; schedule, by the clock, with retries.
+    """
     from hai_flow.authoring import scaffold
     from hai_flow.definition.names import name_fault
 
@@ -45,13 +56,15 @@ def new(
     for path in files:
         if path.exists():
             raise UsageError(f"{path} is there already; choose another name, or another folder with -o.")
-    for path, text in files.items():
+    for (path, text), what in zip(files.items(), ("the workflow", "its tests"), strict=True):
         _write(path, text)
-        say(f"{path}")
+        say(f"{path}: {what}")
     flow = next(iter(files))
     say("It is valid as it is. Try:")
     for line in _to_try(texts.workflow, flow):
         say(f"  {program()} {line}")
+    if "{python:" in texts.workflow:
+        say(OWN_TOOLS)
 
 
 def _to_try(source: str, flow: Path) -> Iterator[str]:
@@ -119,7 +132,12 @@ def _formatted(total: int, changed: int, check: bool) -> str:
 
 
 def graph(
-    workflow: Annotated[str, typer.Argument(metavar="FILE|NAME[@N]", help="A file, -, or what a server has.")],
+    workflow: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|NAME[@N]", help="A file, -, or what a server has.", autocompletion=completion.workflows
+        ),
+    ],
     form: FormatOption = None,
     out: OutOption = None,
     server: ServerOption = None,

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import typer
 
+from hai_flow.cli import completion
 from hai_flow.cli.answers import fields_of
 from hai_flow.cli.client import Server
 from hai_flow.cli.console import Cell, Styled
@@ -45,7 +46,10 @@ SHOWN_EVENTS_MAX: Final = 10_000
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 ServerOption = Annotated[str | None, typer.Option("--server", metavar="URL", help="Default: HAI_FLOW_URL.")]
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The most to show.")]
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.")]
+RunArgument = Annotated[
+    str,
+    typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.", autocompletion=completion.runs),
+]
 
 
 def _checked_who(text: str | None) -> str | None:
@@ -92,8 +96,13 @@ def ask(
 
 
 def runs(
-    status: Annotated[list[str] | None, typer.Option("--status", help="Only these; may be repeated.")] = None,
-    workflow: Annotated[str | None, typer.Option("--workflow", help="Only this one's.")] = None,
+    status: Annotated[
+        list[str] | None,
+        typer.Option("--status", help="Only these; may be repeated.", autocompletion=completion.statuses),
+    ] = None,
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", help="Only this one's.", autocompletion=completion.workflows)
+    ] = None,
     limit: LimitOption = 20,
     server: ServerOption = None,
     as_json: JsonOption = False,
@@ -378,7 +387,9 @@ async def _with_votes(api: Server, pending: Json) -> Json:
 
 
 def decide(
-    pending: Annotated[str, typer.Argument(metavar="PENDING", help="The pending's id.")],
+    pending: Annotated[
+        str, typer.Argument(metavar="PENDING", help="The pending's id.", autocompletion=completion.pendings)
+    ],
     decision: Annotated[
         str | None, typer.Argument(metavar="DECISION", help="approve, reject, or another of its options.")
     ] = None,

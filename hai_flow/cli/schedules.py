@@ -6,6 +6,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from hai_flow.cli import completion
 from hai_flow.cli.client import Server
 from hai_flow.cli.commands import Command, app_of
 from hai_flow.cli.console import Styled
@@ -17,7 +18,12 @@ Json: TypeAlias = Any
 app = app_of(name="schedules", help="What starts by the clock.", epilog=EPILOG)
 
 ScheduleArgument = Annotated[
-    str, typer.Argument(metavar="SCHEDULE", help="Its id, the beginning of it, or the workflow's name if it has one.")
+    str,
+    typer.Argument(
+        metavar="SCHEDULE",
+        help="Its id, the beginning of it, or the workflow's name if it has one.",
+        autocompletion=completion.schedules,
+    ),
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from hai_flow.cli import processes
+from hai_flow.cli import completion, processes
 from hai_flow.cli.author import print_definition_error, read, workflow_files
 from hai_flow.cli.client import Server
 from hai_flow.cli.operate import ActAsOption, JsonOption, ServerOption, ask, moment
@@ -19,7 +19,7 @@ Json: TypeAlias = Any
 
 _STYLES = {"added": "green", "removed": "red", "changed": "yellow", "moved": "cyan"}
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The workflow.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The workflow.", autocompletion=completion.workflows)]
 
 
 # --- publishing -------------------------------------------------------------------------------------------------------
@@ -155,12 +155,18 @@ def _print_part(indent: str, part: Json) -> None:
 
 def migrate(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="The workflow whose runs move. Without: the database.")
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="The workflow whose runs move. Without: the database.",
+            autocompletion=completion.workflows,
+        ),
     ] = None,
     old: Annotated[str | None, typer.Option("--from", metavar="VERSION", help="The version that they have.")] = None,
     new: Annotated[str | None, typer.Option("--to", metavar="VERSION", help="The version that they move to.")] = None,
     chosen: Annotated[
-        list[str] | None, typer.Option("--run", metavar="RUN", help="Only this one; may be repeated.")
+        list[str] | None,
+        typer.Option("--run", metavar="RUN", help="Only this one; may be repeated.", autocompletion=completion.runs),
     ] = None,
     mapping: Annotated[
         list[str] | None, typer.Option("--map", metavar="OLD=NEW", help="A step that is called otherwise; repeatable.")

@@ -14,6 +14,7 @@ import asyncpg
 import httpx2
 import pytest
 
+from hai_flow.cli.dev import beginnings
 from tests.support.commands import SECONDS_MAX, Process, run, started
 from tests.support.postgres import run_apart
 
@@ -223,3 +224,16 @@ def test_what_the_database_did_not_take_is_tried_again(working: Working, databas
         work.hears(r"workflows/b\.yaml is not loaded yet: the database failed")
         run_apart(execute("ALTER TABLE away RENAME TO workflows"))
         work.hears(r"workflows/b\.yaml can be loaded now: published as zoo@1\+")
+
+
+def test_in_a_project_without_workflows_it_is_told_how_to_begin_one(tmp_path: Path) -> None:
+    folder = tmp_path / "my flows"
+    missing = list(beginnings(folder, {"chat"}))
+    assert missing[0] == f"There is no folder {folder} yet; these are the examples that come along."
+    assert missing[-1].endswith(f" new NAME -o '{folder}'")
+    folder.mkdir()
+    (folder / "notes.txt").write_text("")
+    (folder / "first.test.yaml").write_text("")
+    assert next(beginnings(folder, set())) == f"There is no workflow in {folder} yet."
+    (folder / "first.flow.yaml").write_text("")
+    assert list(beginnings(folder, set())) == []

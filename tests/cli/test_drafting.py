@@ -33,6 +33,13 @@ def test_new_writes_a_workflow_and_its_tests_under_the_name(tmp_path: Path, temp
     assert "\nworkflow: my_own.flow.yaml\n" in (tmp_path / "flows" / "my_own.test.yaml").read_text()
 
 
+def test_new_says_what_it_wrote_and_where_modules_are_found(tmp_path: Path) -> None:
+    said = run("new", "mine", "-o", tmp_path).output
+    assert f"{tmp_path / 'mine.flow.yaml'}: the workflow\n{tmp_path / 'mine.test.yaml'}: its tests\n" in said
+    assert "`python: shop.refunds` is shop/refunds.py" in said
+    assert "python:" not in run("new", "plain", "--template", "minimal", "-o", tmp_path).output
+
+
 def test_new_overwrites_nothing(tmp_path: Path) -> None:
     there = tmp_path / "mine.test.yaml"
     there.write_text("precious")

@@ -1,0 +1,100 @@
+"""Completion in a shell: of commands and options by typer, of names and ids by asking the server.
+
+While somebody types, nothing may go wrong or take long: a server that does not answer at once has nothing to offer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import typer
+
+from hai_flow.cli.terminal import UsageError, program
+
+Json: TypeAlias = Any
+Offers: TypeAlias = list[tuple[str, str]]  # a word, and what it means
+
+VARIABLE: Final = "_HAI_FLOW_COMPLETE"  # set by the shell's function: what is wanted is completion
+SECONDS_MAX: Final = 2.0
+ITEMS_MAX: Final = 100
+STATUSES: Final = (
+    "queued", "running", "waiting", "paused", "stopping", "finished", "failed", "stopped", "needs_attention",
+)  # fmt: skip
+
+
+def completion(
+    shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="bash|zsh|fish", help="Your shell.")],
+) -> None:
+    """Print what completes commands, workflows, runs and questions in your shell.
+
+    For bash, put `eval "$(hai-flow completion bash)"` into ~/.bashrc; for zsh the same with zsh into ~/.zshrc, behind
+    compinit; for fish, `hai-flow completion fish > ~/.config/fish/completions/hai-flow.fish`.
+    """
+    from typer.completion import get_completion_script
+
+    if program() != "hai-flow":
+        raise UsageError(
+            "completion is for the command hai-flow, which is not on PATH here: install it with pip, or put the folder "
+            ".venv/bin of the checkout on PATH."
+        )
+    sys.stdout.write(get_completion_script(prog_name="hai-flow", complete_var=VARIABLE, shell=shell) + "\n")
+
+
+def prepare() -> None:
+    """Let typer answer a shell that asks."""
+    from typer.completion import completion_init
+
+    completion_init()
+
+
+# --- what there is ----------------------------------------------------------------------------------------------------
+
+
+def runs(ctx: typer.Context, incomplete: str) -> Offers:
+    """The newest runs by id."""
+    found = _listed(ctx, "/v1/runs")
+    return [(run["id"], f"{run['workflow']}, {run['status']}") for run in found if run["id"].startswith(incomplete)]
+
+
+def pendings(ctx: typer.Context, incomplete: str) -> Offers:
+    """The open questions by id."""
+    found = _listed(ctx, "/v1/pendings")
+    return [(each["id"], str(each["title"] or each["path"])) for each in found if each["id"].startswith(incomplete)]
+
+
+def workflows(ctx: typer.Context, incomplete: str) -> Offers:
+    """The workflows by name."""
+    found = {each["name"]: str(each["title"] or "") for each in _listed(ctx, "/v1/workflows")}
+    return [(name, title) for name, title in sorted(found.items()) if name.startswith(incomplete)]
+
+
+def schedules(ctx: typer.Context, incomplete: str) -> Offers:
+    """The schedules by id."""
+    found = _listed(ctx, "/v1/schedules")
+    return [
+        (each["id"], f"{each['workflow']}: {each['explanation']}")
+        for each in found
+        if each["id"].startswith(incomplete)
+    ]
+
+
+def statuses(incomplete: str) -> list[str]:
+    """What a run's status may be."""
+    return [status for status in STATUSES if status.startswith(incomplete)]
+
+
+def _listed(ctx: typer.Context, path: str) -> list[Json]:
+    """The newest of a list, from the server that the command line names; nothing where none answers at once."""
+
+    async def asked() -> list[Json]:
+        from hai_flow.cli.client import Server
+
+        async with asyncio.timeout(SECONDS_MAX), Server(ctx.params.get("server")) as server:
+            return (await server.get(path, limit=ITEMS_MAX))["items"]
+
+    try:
+        return asyncio.run(asked())
+    except Exception:  # whatever it is, a person is typing
+        return []
