@@ -35,19 +35,21 @@ def validate(
 ) -> None:
     """Check workflows offline: every mistake at once, with file, line and column."""
     from hai_flow.definition.compiler import check_workflow
+    from hai_flow.definition.uses import texts_of
 
     sources = dict(sources_of(files))
     if fix:
         sources = {name: _fixed(name, source) for name, source in sources.items()}
+    sources = {name: whole(name, source) for name, source in sources.items()}
     children = _Neighbours(sources)
     found = {name: check_workflow(source, name, children=children.find) for name, source in sources.items()}
-    findings = [finding for each in found.values() for finding in each]
+    findings = list(dict.fromkeys(finding for each in found.values() for finding in each))  # of what several use: once
     if as_json:
         print_json({"findings": [finding.as_dict() for finding in findings]})
     else:
-        texts = {name: source.decode(errors="replace") for name, source in sources.items()}
+        texts = {name: text for file, source in sources.items() for name, text in texts_of(source, file).items()}
         print_findings(findings, texts, out())
-        say(_summary(found), "green" if not findings else None)
+        say(_summary(found, findings), "green" if not findings else None)
     if any(finding.severity == "error" for finding in findings):
         raise typer.Exit(FAILED)
 
@@ -64,10 +66,10 @@ def _fixed(name: str, source: bytes) -> bytes:
         raise UsageError("--fix needs files: what comes from standard input has no place to be written to.")
     before = source
     for _ in range(_ROUNDS_MAX):
-        findings = check_workflow(source, name)
-        if not any(finding.fix for finding in findings):
+        own = [finding for finding in check_workflow(whole(name, source), name) if finding.file == name]
+        if not any(finding.fix for finding in own):
             break
-        source = fixed(source.decode("utf-8-sig"), findings).encode()
+        source = fixed(source.decode("utf-8-sig"), own).encode()
     if source != before:
         try:
             Path(name).write_bytes(source)
@@ -104,8 +106,8 @@ class _Neighbours:
             str(path): path for folder in folders for path in sorted(folder.glob("*.flow.y*ml")) if path.is_file()
         }
         for name in {**dict.fromkeys(self._sources), **beside}:
-            with suppress(DefinitionError, OSError):
-                plan = compile_workflow(self._sources.get(name) or beside[name].read_bytes(), name)
+            with suppress(DefinitionError, UsageError):
+                plan = compile_workflow(self._sources.get(name) or read_whole(beside[name]), name)
                 yield (plan.name, plan.version), child_of(plan)
 
 
@@ -137,8 +139,19 @@ def read(path: Path) -> bytes:
         raise UsageError(f"{path}: expected a workflow file that can be read: {error.strerror}.") from None
 
 
-def _summary(found: dict[str, list[Finding]]) -> str:
-    findings = [finding for each in found.values() for finding in each]
+def read_whole(path: Path) -> bytes:
+    """A workflow file with what it uses. Raises UsageError."""
+    return whole(str(path), read(path))
+
+
+def whole(name: str, source: bytes) -> bytes:
+    """The workflow of that name with the files that it uses; from standard input, as they lie from here."""
+    from hai_flow.shared import with_uses
+
+    return with_uses(Path("stdin") if name == "<stdin>" else Path(name), source)
+
+
+def _summary(found: dict[str, list[Finding]], findings: list[Finding]) -> str:
     files = plural(len(found), "file")
     if not findings:
         return f"{files}: no findings."
@@ -162,4 +175,6 @@ def version(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def print_definition_error(findings: Iterable[Finding], path: str, source: bytes) -> None:
     """What is wrong with one file, with its lines."""
-    print_findings(list(findings), {path: source.decode(errors="replace")}, err())
+    from hai_flow.definition.uses import texts_of
+
+    print_findings(list(findings), texts_of(source, path), err())

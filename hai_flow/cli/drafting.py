@@ -13,7 +13,7 @@ import typer
 
 from hai_flow.authoring.scaffold import DEFAULT, TemplateName
 from hai_flow.cli import completion
-from hai_flow.cli.author import STDIN, FilesArgument, print_definition_error, read, sources_of
+from hai_flow.cli.author import STDIN, FilesArgument, print_definition_error, read, sources_of, whole
 from hai_flow.cli.operate import ServerOption, ask
 from hai_flow.cli.terminal import FAILED, UsageError, err, plural, print_findings, print_json, program, say
 from hai_flow.errors import DefinitionError, Finding
@@ -160,7 +160,7 @@ def _drawn(name: str, form: Format) -> str:
     from hai_flow.graph import draw
 
     path = "<stdin>" if name == STDIN else name
-    source = sys.stdin.buffer.read() if name == STDIN else read(Path(name))
+    source = whole(path, sys.stdin.buffer.read() if name == STDIN else read(Path(name)))
     errors = [finding for finding in check_workflow(source, path) if finding.severity == "error"]
     if errors:
         print_definition_error(errors, path, source)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from hai_flow.cli import answers, processes
-from hai_flow.cli.author import STDIN, print_definition_error, read
+from hai_flow.cli.author import STDIN, print_definition_error, read, whole
 from hai_flow.cli.backend import Backend, Local, Remote
 from hai_flow.cli.client import Server
 from hai_flow.cli.follow import Narrator, question_of
@@ -76,8 +76,8 @@ def run(
 
     Where nobody can be asked (no terminal, or --json) it prints how to answer what waits, and exits with 3.
     """
-    source = sys.stdin.buffer.read() if file == STDIN else read(Path(file))
     name = "<stdin>" if file == STDIN else file
+    source = whole(name, sys.stdin.buffer.read() if file == STDIN else read(Path(file)))
     schema = _input_schema(source, name)
     input = inputs(schema.raw if isinstance(schema.raw, dict) else {}, given or [], given_json)
     check_input(schema, input)

@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from hai_flow.cli.author import SUFFIXES, TESTS, read
+from hai_flow.cli.author import SUFFIXES, TESTS, read, whole
 from hai_flow.cli.samples import sample_input
 from hai_flow.cli.terminal import UsageError, clean, err, explain, note, plural, print_findings, say
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import ApiTrigger, Call, Plan, PythonTool, Run
 from hai_flow.definition.readiness import RunnersMissing
+from hai_flow.definition.uses import is_shared, texts_of
 from hai_flow.errors import DefinitionError, HaiFlowError, Rejected, StoreError
+from hai_flow.shared import used_files
 from hai_flow.steps.project import Project, Stamp, stamp_of
 from hai_flow.store.database import FAILURES
 
@@ -40,8 +42,9 @@ class _File:
     them."""
 
     path: Path
-    source: bytes
+    source: bytes  # with the files that it uses
     plan: Plan | None  # None: it has mistakes
+    used: frozenset[Path] = frozenset()
     stands: bool = False
     told: str = ""
 
@@ -110,7 +113,8 @@ class Shelf:
         """What is there of all that is watched."""
         files = (Path(where, name) for folder in self._folders for where, _, names in os.walk(folder) for name in names)
         workflows = sorted(file for file in files if file.suffix in SUFFIXES and not file.name.endswith(TESTS))
-        found = {file: stamp_of(file) for file in workflows if file.is_file()}
+        used = (path for file in self._files.values() for path in file.used)
+        found = {file: stamp_of(file) for file in (*workflows, *used) if file.is_file()}
         if self._project is not None:
             self._modules = self._project.files({module for file in self._files.values() for module in file.modules()})
         return found | {file: stamp_of(file) for file in self._modules}
@@ -125,7 +129,9 @@ class Shelf:
             self._files.pop(path, None)
 
     async def _load_changed(self, changed: Iterable[Path]) -> None:
-        workflows = [path for path in changed if path not in self._modules]
+        saved = {path for path in changed if path not in self._modules}
+        using = [path for path, file in self._files.items() if not saved.isdisjoint(file.used)]
+        workflows = [*saved, *(path for path in using if path not in saved)]
         modules = [path for path in changed if path in self._modules]
         reloaded = self._reload(modules)
         self._read(workflows)
@@ -138,13 +144,17 @@ class Shelf:
         """Take in workflow files, and what modules they call: those are watched before they are imported."""
         for path in paths:
             try:
-                source = read(path)
+                read_now = read(path)
             except UsageError as error:  # gone or closed to us since it was listed
                 explain(error)
                 continue
+            if is_shared(read_now):  # those who use it are read for it
+                self._files.pop(path, None)
+                continue
+            source = whole(str(path), read_now)
             known = self._files.get(path)
             if known is None or known.source != source:
-                self._files[path] = _File(path, source, _plan_of(source))
+                self._files[path] = _File(path, source, _plan_of(source), frozenset(used_files(path, read_now)))
         stamps = self._look()
         self._stamps = {path: stamps[path] for path in self._modules} | self._stamps
 
@@ -215,7 +225,7 @@ class Shelf:
             note(f"{heading}: this server has no runner for {', '.join(error.what)}.")
         elif isinstance(error, DefinitionError):
             err().print(f"{clean(heading)}:", style="red")
-            print_findings(error.findings, {str(file.path): file.source.decode(errors="replace")}, err())
+            print_findings(error.findings, texts_of(file.source, str(file.path)), err())
         else:
             say(f"{heading}: {error.detail if isinstance(error, Rejected) else error}", "red")
 

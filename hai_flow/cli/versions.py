@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from hai_flow.cli import completion, processes
-from hai_flow.cli.author import print_definition_error, read, workflow_files
+from hai_flow.cli.author import print_definition_error, read_whole, workflow_files
 from hai_flow.cli.client import Server
 from hai_flow.cli.operate import ActAsOption, JsonOption, ServerOption, ask, moment
 from hai_flow.cli.processes import DataDirOption
@@ -31,7 +31,7 @@ def publish(
     as_json: JsonOption = False,
 ) -> None:
     """Publish workflows under the name and version that they say. Published never changes: raise the version."""
-    sources = {str(path): read(path) for place in files for path in workflow_files(place)}
+    sources = {str(path): read_whole(path) for place in files for path in workflow_files(place)}
     done: list[Json] = []
     refused: list[Json] = []
 
@@ -59,7 +59,12 @@ def _explain_refusal(name: str, source: bytes, problem: Problem) -> None:
         explain(Problem({**problem.body, "detail": f"{name}: {problem}"}))
         return
     found: list[dict[str, Any]] = problem.body.get("findings", [])
-    findings = [Finding(**(each | {"file": name})) for each in found]
+    from hai_flow.definition.uses import label
+
+    findings = [
+        Finding(**(each | {"file": name if each["file"] == "<workflow>" else label(name, each["file"])}))
+        for each in found
+    ]
     print_definition_error(findings, name, source)
 
 
@@ -125,7 +130,7 @@ def _of_files(old: Path, new: Path) -> Json:
 
     plans = []
     for path in (old, new):
-        source = read(path)
+        source = read_whole(path)
         try:
             plans.append(compile_workflow(source, str(path)))
         except DefinitionError as error:

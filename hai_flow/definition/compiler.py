@@ -11,8 +11,8 @@ registered in code by the decorator, under the name that the call uses (`shop.re
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
@@ -20,7 +20,7 @@ from hai_flow.definition import model, plan
 from hai_flow.definition.approvals import OPTIONS, literal_form
 from hai_flow.definition.children import Child, Children, nobody
 from hai_flow.definition.declarations import state_raw
-from hai_flow.definition.document import Document, Path, kind_of, parse
+from hai_flow.definition.document import Document, Path, kind_of, parse, shorten
 from hai_flow.definition.expressions import ALWAYS, ENVELOPE, ROOTS, CompiledExpression, Names, Types
 from hai_flow.definition.fixes import completed
 from hai_flow.definition.lint import lint
@@ -29,6 +29,7 @@ from hai_flow.definition.outline import Chain, Clause, Draft, Frame, Outline
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.definition.scope import END, Place
 from hai_flow.definition.triggers import Triggers
+from hai_flow.definition.uses import KIND, Part, label, opened
 from hai_flow.definition.verbs import Verbs
 from hai_flow.errors import DefinitionError, Finding
 
@@ -55,22 +56,40 @@ def check_workflow(source: bytes, file: str = "<workflow>", *, children: Childre
 
 
 def _compile(source: bytes, file: str, children: Children, stored: bool) -> tuple[plan.Plan | None, list[Finding]]:
-    document = parse(source, file)
+    document, parts = _documents(source, file)
     reader = Reader(document, stored=stored)
+    compiler = _Compiler(document, reader, source, children, parts)
     compiled = None
     # Without a whole tree (the scanner stopped) every further finding would be about what could not be read.
     if document.value is not None or not document.findings:
         with suppress(TooMany):
-            compiled = _Compiler(document, reader, source, children).compile()
-    findings = sorted(reader.findings, key=lambda finding: (finding.line, finding.column))
-    findings = completed(document, findings)
+            compiled = compiler.compile()
+    findings = [finding for each in (reader, *compiler.shared) for finding in _in_order(each)]
     if any(finding.severity == "error" for finding in findings):
         return None, findings
     assert compiled is not None, "a document without errors compiles"
     return replace(compiled, warnings=tuple(findings)), findings
 
 
+def _documents(source: bytes, file: str) -> tuple[Document, list[Part]]:
+    """The workflow, and the documents behind it that it uses. Without `use` there must be none, which reading says."""
+    first, parts = opened(source)
+    document = parse(first, file)
+    if parts and not (isinstance(document.value, Mapping) and "use" in document.value):
+        return parse(source, file), []
+    return document, parts
+
+
+def _in_order(reader: Reader) -> list[Finding]:
+    findings = sorted(reader.findings, key=lambda finding: (finding.line, finding.column))
+    return completed(reader.document, findings)
+
+
 _TIMEOUTS: Final = {"http": 30_000, "call": 300_000, "llm": 300_000, "agent": 1_800_000}  # milliseconds
+_NOT_SENT: Final = (
+    "{name} is not here: what is published holds what it uses; let `hai-flow publish` send it along, or put the file "
+    "behind this document, after a line `---`"
+)
 _TEXT: Final = {"type": "string"}
 _EVENT: Final = {
     "type": "object",
@@ -81,8 +100,12 @@ _EVENT: Final = {
 
 
 class _Compiler(Verbs, Triggers):
-    def __init__(self, document: Document, reader: Reader, source: bytes, children: Children) -> None:
+    def __init__(
+        self, document: Document, reader: Reader, source: bytes, children: Children, parts: Sequence[Part]
+    ) -> None:
         super().__init__(reader)
+        self.parts = parts
+        self.shared: list[Reader] = []
         self.children = children
         self.document = document
         self.source = source
@@ -106,8 +129,16 @@ class _Compiler(Verbs, Triggers):
         self.fail_codes = self.outline.fail_codes
         types = Types(input_schema.raw, state_raw(self.state))
         first = self._names(types, Place(self.outline, (), 0))
+        used = self._used(fields)
+        for reader, given in used:
+            with self._reading(reader):
+                self.read_models(given.get("models", {}), first)
         self.read_models(fields.get("models", {}), first)
         default_retry, notify = self.read_defaults(fields.get("defaults", {}), first)
+        for reader, given in used:
+            with self._reading(reader):
+                self.read_tools(given.get("tools", {}), first)
+                self.read_roles(given.get("roles", {}))
         self.read_tools(fields.get("tools", {}), first)
         self.read_roles(fields.get("roles", {}))
         self.own_name = fields.get("name")
@@ -153,9 +184,57 @@ class _Compiler(Verbs, Triggers):
             default_notify=default_notify,
         )
 
+    # -- what it uses ----------------------------------------------------------------------------------------------
+
+    def _used(self, fields: Mapping[str, Json]) -> list[tuple[Reader, dict[str, Json]]]:
+        """The documents that the workflow uses, each with who reads it; names that stand twice are findings."""
+        named = [each for each in fields.get("use", ()) if isinstance(each, str)]
+        used: list[tuple[Reader, dict[str, Json]]] = []
+        for index, name in enumerate(named):
+            part = self.parts[index] if index < len(self.parts) else Part(b"", _NOT_SENT.format(name=shorten(name, 80)))
+            if part.fault:
+                self.incomplete = True
+                self.reader.error(("use", index), "use.missing", part.fault)
+                continue
+            reader = Reader(parse(part.text, label(self.document.file, name)), stored=self.reader.stored)
+            self.shared.append(reader)
+            if reader.document.value is None and reader.findings:
+                self.incomplete = True
+                continue
+            given = reader.fields(model.SharedShape, reader.document.value, (), "a file that is used")
+            self.incomplete = self.incomplete or bool(reader.findings)
+            used.append((reader, given))
+        if len(self.parts) > len(named):
+            self.reader.error(("use",), "use.more", f"expected {len(named)} documents behind this one, found more")
+        self._refuse_twins([*used, (self.reader, dict(fields))])
+        return used
+
+    def _refuse_twins(self, documents: Sequence[tuple[Reader, Mapping[str, Json]]]) -> None:
+        for section in ("models", "tools", "roles"):
+            known: dict[str, str] = {}
+            for reader, fields in documents:
+                for name in fields.get(section, ()):
+                    if name in known:
+                        message = f"`{name}` of `{section}` stands in {known[name]} already; take one of them out"
+                        reader.error((section, name), "use.twice", message, key=True)
+                    known.setdefault(name, reader.document.file)
+
+    @contextmanager
+    def _reading(self, reader: Reader) -> Iterator[None]:
+        """Inside, what is wrong is told of another document."""
+        own, self.reader = self.reader, reader
+        try:
+            yield
+        finally:
+            self.reader = own
+
     def _is_test_file(self) -> bool:
         """Whether this is another kind of document; nothing else is said about one."""
         value = self.document.value
+        if isinstance(value, Mapping) and value.get("hai") == KIND:
+            message = f"expected a workflow (`hai: flow/v1`), found `{KIND}`: it is checked with what uses it"
+            self.reader.error(("hai",), "document.kind", message)
+            return True
         if not isinstance(value, Mapping) or not str(value.get("hai")).startswith("test/"):
             return False
         message = f"expected a workflow (`hai: flow/v1`), found `{value['hai']}`; run tests with `hai-flow test`"

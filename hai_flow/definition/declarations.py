@@ -123,7 +123,7 @@ class Declarations(Pieces):
 
     def check_model(self, name: str, at: Path) -> bool:
         """Whether a model of this name is declared."""
-        if name in self.models:
+        if name in self.models or self.incomplete:
             return True
         hint = suggestion(name, self.models) or "; declare it under `models`"
         self.reader.error(at, "model.unknown", f"there is no model `{shorten(name)}`{hint}")

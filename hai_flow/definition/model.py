@@ -47,6 +47,7 @@ class DocumentShape(_Shape):
     version: int = Field(ge=1)
     title: str = ""
     description: str = ""
+    use: list[str] = Field(default_factory=list, min_length=1, max_length=16)
     input: dict[str, Any] = Field(default_factory=dict)
     state: dict[str, Any] = Field(default_factory=dict)
     models: dict[str, Any] = Field(default_factory=dict)
@@ -60,6 +61,16 @@ class DocumentShape(_Shape):
     catch: list[Any] = Field(default_factory=list, min_length=1)
     finally_: list[Any] = Field(default_factory=list, alias="finally", min_length=1)
     output: Any = None
+
+
+class SharedShape(_Shape):
+    """A file that workflows use."""
+
+    hai: Literal["shared/v1"]
+    description: str = ""
+    models: dict[str, Any] = Field(default_factory=dict)
+    tools: dict[str, Any] = Field(default_factory=dict)
+    roles: dict[str, Any] = Field(default_factory=dict)
 
 
 class DefaultsShape(_Shape):

@@ -106,6 +106,7 @@ class Pieces:
         self.default_timeout: plan.Duration | None = None
         self.default_model: str | None = None
         self.has_default_retry = False
+        self.incomplete = False  # something that the document uses could not be read: it may have what is missed
         self.starts_alone: str | None = None  # the trigger (event, schedule) whose runs `system` starts
 
     def retry(self, owner: Mapping[str, Json], at: Path, names: Names) -> plan.Retry | None:

@@ -205,6 +205,8 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             example="1"),
         Key("title", LITERAL, "the name that people see", example="Refund an order"),
         Key("description", LITERAL, "what it is for", example="Pays back after a second look."),
+        Key("use", _list(LITERAL, 1), "files below the project whose tools, models and roles are this workflow's too",
+            example="[../shared/tools.yaml]"),
         Key("input", SCHEMA,
             "JSON Schema of the input (`type: object`): defaults are filled in, then it is checked before "
             "a run exists; unknown properties are refused", default="no properties",

@@ -147,6 +147,8 @@ class Verbs(Approvals, Declarations):
             message = "the name of a tool is literal: holes are not filled here; use a `switch` with one `call` each"
             self.reader.error(at, "tool.hole", message)
             return False
+        if self.incomplete:
+            self.tools.setdefault(name, None)
         if name in self.tools:
             return True
         hint = suggestion(name, self.tools) or "; declare it under `tools` (what is not declared can't be called)"

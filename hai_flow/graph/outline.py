@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 from hai_flow.definition.document import parse, shorten
 from hai_flow.definition.expressions import json_text
 from hai_flow.definition.reference import SHAPES, VERBS
+from hai_flow.definition.uses import first_of
 
 Json: TypeAlias = Any
 
@@ -88,7 +89,7 @@ def _flat(nodes: Sequence[Node]) -> Iterator[Node]:
 
 def chart_of(source: bytes) -> Chart:
     """The chart of a valid document."""
-    document = parse(source).value
+    document = parse(first_of(source)).value
     assert isinstance(document, Mapping), "only a valid document is drawn"
     return Chart(
         name=document["name"],

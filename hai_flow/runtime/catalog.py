@@ -17,6 +17,7 @@ from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.document import parse, suggestion
 from hai_flow.definition.plan import TRIGGER_KINDS, ApiTrigger, Plan, Run, WebhookTrigger
 from hai_flow.definition.readiness import RunnersMissing, lacking, missing_runners
+from hai_flow.definition.uses import first_of
 from hai_flow.engine.children import reference_of
 from hai_flow.engine.events import Pin
 from hai_flow.errors import DefinitionError, Finding, Rejected, Unreadable
@@ -202,7 +203,7 @@ class Catalog:
                 continue
             for row in await triggers.event_triggers_of(self.database.api, tenant, trigger.path, "webhook"):
                 if row.workflow_name != plan.name:
-                    line, column = parse(plan.source, file).position(("triggers", position))
+                    line, column = parse(first_of(plan.source), file).position(("triggers", position))
                     message = f"workflow {row.workflow_name} has the webhook `{trigger.path}` already; take another"
                     faults.append(Finding(file, line, column, "error", "webhook.path_taken", message))
         return faults

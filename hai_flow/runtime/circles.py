@@ -9,6 +9,7 @@ from uuid import UUID
 
 from hai_flow.definition.document import parse
 from hai_flow.definition.plan import Plan, RunTrigger
+from hai_flow.definition.uses import first_of
 from hai_flow.errors import Finding, Rejected
 from hai_flow.store import triggers
 
@@ -28,7 +29,7 @@ async def endless(catalog: Catalog, tenant: UUID, plan: Plan, file: str) -> list
         return []
     position = next((n for n, each in enumerate(plan.triggers) if isinstance(each, RunTrigger)), None)
     at = ("name",) if position is None else ("triggers", position)
-    line, column = parse(plan.source, file).position(at)
+    line, column = parse(first_of(plan.source), file).position(at)
     message = f"runs would start each other for ever: {', '.join(circle)}; take one of these out"
     return [Finding(file, line, column, "error", "trigger.circle", message)]
 

@@ -16,7 +16,9 @@ from typing import Final, TypeAlias
 from hai_flow.definition import names
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import Plan
+from hai_flow.definition.uses import texts_of
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError
+from hai_flow.shared import with_uses
 from hai_flow.testing.binding import check_suite
 from hai_flow.testing.reader import read_suite
 from hai_flow.testing.runner import Result, run_case
@@ -103,7 +105,7 @@ class Loader:
                 file, source = name, self._published_source(name)
             else:
                 place = path.parent / name
-                file, source = str(place), place.read_bytes()
+                file, source = str(place), with_uses(place, place.read_bytes())
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             message = f"expected a workflow at `{name}`, beside this file: {reason}; give its path, or name@version"
@@ -113,7 +115,7 @@ class Loader:
         try:
             return self._compiled(source, file), ()
         except DefinitionError as error:
-            sources[file] = source.decode(errors="replace")
+            sources.update(texts_of(source, file))
             errors = sum(finding.severity == "error" for finding in error.findings)
             mistakes = "a mistake" if errors == 1 else f"{errors} mistakes"
             return None, [

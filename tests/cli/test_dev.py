@@ -133,6 +133,30 @@ def test_a_parent_that_a_new_child_does_not_fit_is_told_once_and_again_when_it_f
         work.hears(r"workflows/a\.yaml fits what it calls again\.\n")
 
 
+def test_a_workflow_is_loaded_anew_when_a_file_is_saved_that_it_uses(working: Working) -> None:
+    tools = "hai: shared/v1\ntools: {till: {python: till}}\n"
+    flow = CALLER.replace("tools: {till: {python: till}}", "use: [../shared/tools.yaml, deep/roles.yaml]")
+    files = {
+        "workflows/sale.yaml": flow,
+        "workflows/deep/roles.yaml": "hai: shared/v1\nroles: {sre: [user:ann]}\n",
+        "shared/tools.yaml": tools,
+        "till.py": "def sell():\n    return 10\n",
+    }
+    with working(files) as work:
+        work.finds(10)
+        first = httpx2.get(f"{work.url}/v1/workflows/sale").json()["sha256"]
+        work.save("shared/tools.yaml", tools.replace("till}}", "till, efect: read}}"))
+        work.hears(r"workflows/sale\.yaml is not loaded:\n")
+        work.hears(r"shared/tools\.yaml:2:\d+: unknown key `efect`")
+        work.save("shared/tools.yaml", tools.replace("till}}", "till, effect: read}}"))
+        work.hears(r"workflows/sale\.yaml .*published as sale@1\+[0-9a-f]{8}\n")
+        second = httpx2.get(f"{work.url}/v1/workflows/sale").json()["sha256"]
+        assert first != second
+        work.save("workflows/deep/roles.yaml", "hai: shared/v1\nroles: {sre: [user:bob]}\n")
+        work.hears(r"workflows/sale\.yaml .*published as sale@1\+[0-9a-f]{8}\n")
+        work.finds(10)
+
+
 def test_a_folder_that_appears_later_is_watched(working: Working) -> None:
     with working({}) as work:
         work.save("workflows/deep/b.yaml", CHILD)

@@ -1,0 +1,111 @@
+"""`use`: tools, models and roles that several workflows share, in files of their own.
+
+What is published holds what it uses: the workflow's document, and behind it, after `---`, the documents that its `use`
+names, in that order. So its sha256 covers them, and nobody who has it needs a file. To bring the files together is for
+those who read files (`hai_flow/shared.py`); here is only how they stand together. What could not be read stands there
+as a sentence, so that it is a finding like any other.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from hai_flow.definition.document import parse
+
+Json: TypeAlias = Any
+
+KIND: Final = "shared/v1"
+USES_MAX: Final = 16
+_MARK: Final = re.compile(rb"^---(?:[ \t][^\n]*|\r)?(?:\n|\Z)", re.M)
+_NOTHING: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?(?:\r?\n|\Z))*")
+_FAULT: Final = b"--- #! "
+
+
+class Unusable(Exception):
+    """The file can't be used; the sentence says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A document behind the first. `fault`: why it is not there."""
+
+    text: bytes
+    fault: str = ""
+
+
+def opened(source: bytes) -> tuple[bytes, list[Part]]:
+    """The first document of `source`, and those behind it."""
+    marks = [] if b"---" not in source else list(_MARK.finditer(source))
+    if marks and _NOTHING.fullmatch(source, 0, marks[0].start()):
+        del marks[0]  # it begins the first
+    if not marks:
+        return source, []
+    ends = [*(mark.start() for mark in marks[1:]), len(source)]
+    parts = [Part(source[mark.end() : end], _fault_of(mark.group())) for mark, end in zip(marks, ends, strict=True)]
+    return source[: marks[0].start()], parts
+
+
+def _fault_of(mark: bytes) -> str:
+    return mark.removeprefix(_FAULT).decode(errors="replace").strip() if mark.startswith(_FAULT) else ""
+
+
+def first_of(source: bytes) -> bytes:
+    """The workflow's own document, without what it uses."""
+    return opened(source)[0]
+
+
+def used_by(source: bytes) -> list[str]:
+    """What `use` of the workflow names; [] also where it is no list of texts."""
+    if b"use" not in source:
+        return []
+    value = parse(first_of(source)).value
+    named = value.get("use") if isinstance(value, Mapping) else None
+    return [each for each in named if isinstance(each, str)][:USES_MAX] if isinstance(named, list) else []
+
+
+def whole(source: bytes, read: Callable[[str], bytes]) -> bytes:
+    """The workflow with what it uses. `read` gives the bytes of a file as `use` names it, or raises `Unusable`."""
+    named = used_by(source)
+    if not named or opened(source)[1]:
+        return source
+    return b"".join([_ended(source), *(_part(name, read) for name in named)])
+
+
+def _part(name: str, read: Callable[[str], bytes]) -> bytes:
+    try:
+        text = read(name)
+        if _MARK.search(text):
+            raise Unusable("a file that is used is one document: take its line `---` out")
+    except Unusable as error:
+        return _FAULT + " ".join(str(error).split()).encode() + b"\n"
+    return b"--- # " + " ".join(name.split()).encode() + b"\n" + _ended(text.removeprefix(b"\xef\xbb\xbf"))
+
+
+def _ended(text: bytes) -> bytes:
+    return text if text.endswith(b"\n") else text + b"\n"
+
+
+def is_shared(source: bytes) -> bool:
+    """Whether this is a file for others to use, not a workflow."""
+    if KIND.encode() not in source:
+        return False
+    value = parse(source).value
+    return isinstance(value, Mapping) and value.get("hai") == KIND
+
+
+def label(file: str, name: str) -> str:
+    """How findings call a file that the workflow `file` uses as `name`."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(file), name))
+
+
+def texts_of(source: bytes, file: str) -> dict[str, str]:
+    """The text of each document of `source`, by the name that findings give it."""
+    main, parts = opened(source)
+    texts = {file: main.decode(errors="replace")}
+    for name, part in zip(used_by(source), parts, strict=False):
+        texts.setdefault(label(file, name), part.text.decode(errors="replace"))
+    return texts

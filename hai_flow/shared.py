@@ -1,0 +1,62 @@
+"""Files that workflows `use`, read from the disk of the machine that publishes them.
+
+A workflow names them as they lie from where it is (`../shared/tools.yaml`). What it may name is below the project: the
+current directory, or the workflow's own folder where that lies elsewhere. Links are followed to where they lead, which
+must be below it as well.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from hai_flow.definition.document import BYTES_MAX
+from hai_flow.definition.uses import Unusable, used_by, whole
+
+SUFFIXES: Final = (".yaml", ".yml")
+
+
+def with_uses(path: Path, source: bytes) -> bytes:
+    """The workflow `source`, read from `path`, with the files that it uses. What can't be read is a finding of it."""
+    return whole(source, lambda name: _read(path, name))
+
+
+def used_files(path: Path, source: bytes) -> list[Path]:
+    """The files that the workflow at `path` uses, there or not."""
+    found = []
+    for name in used_by(source):
+        try:
+            found.append(_place(path, name))
+        except Unusable:
+            continue
+    return found
+
+
+def _read(path: Path, name: str) -> bytes:
+    place = _place(path, name)
+    try:
+        with place.open("rb") as file:
+            text = file.read(BYTES_MAX + 1)
+    except OSError as error:
+        raise Unusable(f"{name} can't be read: {(error.strerror or str(error)).lower()}") from None
+    if len(text) > BYTES_MAX:
+        raise Unusable(f"{name} has more than {BYTES_MAX // 1024} KiB")
+    return text
+
+
+def _place(path: Path, name: str) -> Path:
+    """Where the file lies. Raises `Unusable` if a workflow must not name it."""
+    if PurePosixPath(name).is_absolute() or "\\" in name or "\x00" in name or not name.endswith(SUFFIXES):
+        raise Unusable(f"expected the way to a YAML file from here, such as ../shared/tools.yaml, found {name!r}")
+    try:
+        folder = path.parent.resolve()
+        project = Path.cwd().resolve()
+        project = project if folder.is_relative_to(project) else folder
+        place = (folder / name).resolve()
+    except (OSError, RuntimeError) as error:  # links in a circle
+        raise Unusable(f"{name} can't be found: {error}") from None
+    if not place.is_relative_to(project):
+        raise Unusable(
+            f"{name} leads out of the project, which is the folder {project.name}; start above it, or copy it there"
+        )
+    return place
