@@ -234,8 +234,12 @@ class Reader:
                 assert httpx2.get(f"{origin}/page.html").status_code == 200
                 break
             assert time.monotonic() < deadline
-        answer = httpx2.get(f"{self._variables['HAI_FLOW_URL']}/v1/runs", headers={"Origin": origin})
+        server = self._variables["HAI_FLOW_URL"]
+        answer = httpx2.get(f"{server}/v1/runs", headers={"Origin": origin})
         assert answer.headers["access-control-allow-origin"] == origin
+        wanted = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type,hai-act-as"}
+        answer = httpx2.options(f"{server}/v1/pendings/any/decide", headers={"Origin": origin, **wanted})
+        assert answer.headers["access-control-allow-headers"] == "content-type,hai-act-as"
 
 
 @pytest.fixture
