@@ -194,6 +194,9 @@ class Narrator:
         elif not event.get("known"):
             self._pending_opened(asked)
 
+    def _child_moved(self, event: EventJson) -> None:
+        self.line(f"· {event['path']}: the run below {'works again' if event['working'] else 'waits'}", "dim")
+
     def _child_said(self, event: EventJson) -> None:
         self.line(event["content"])
 

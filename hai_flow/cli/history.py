@@ -68,6 +68,18 @@ def lines_of(
     return list(_walked("", 0, inside, words or {}))
 
 
+def asked_below(events: Iterable[EventJson]) -> list[Json]:
+    """The open questions of runs below this one, as their events tell them."""
+    found: dict[str, Json] = {}
+    for event in events:
+        if event["type"] == "child_asked":
+            asked = event["opened"]
+            found.pop(asked["id"], None)
+            if event.get("status", "open") == "open":
+                found[asked["id"]] = {**asked, "needed": {"votes": event.get("votes") or []}}
+    return list(found.values())
+
+
 def words_of(source: str) -> dict[str, Node]:
     """The steps of a workflow by path, for `lines_of`. Nothing where this release can't read it."""
     from hai_flow.graph.outline import chart_of

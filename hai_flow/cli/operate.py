@@ -17,6 +17,7 @@ from hai_flow.cli.answers import fields_of
 from hai_flow.cli.client import Server
 from hai_flow.cli.console import Cell, Styled
 from hai_flow.cli.follow import TRACE, Narrator, question_of
+from hai_flow.cli.history import asked_below
 from hai_flow.cli.people import as_whom
 from hai_flow.cli.terminal import (
     Problem,
@@ -174,6 +175,8 @@ def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = Fa
         say(f"{path} raised:", "red")
         say(indented(trace), "dim")
     waiting = [each for each in (found["snapshot"] or {}).get("pendings", ()) if each["status"] == "open"]
+    if found["ended_at"] is None:
+        waiting += asked_below(events)
     for pending in waiting:
         _show_question(pending, found["started_by"])
     for line in next_commands(found, waiting, _awaited(events, found["snapshot"])):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hai_flow.cli.history import Line, duration, lines_of, words_of
+from hai_flow.cli.history import Line, asked_below, duration, lines_of, words_of
 from hai_flow.cli.operate import next_commands
 
 SOURCE = """\
@@ -135,6 +135,17 @@ def test_a_run_that_was_retried_and_moved_goes_on_under_its_new_names() -> None:
     )
     lines = lines_of(events, {})
     assert [(line.words, line.status) for line in lines] == [("try new", "running"), ("call", "finished")]
+
+
+def test_what_runs_below_ask_is_among_the_questions_until_it_is_answered() -> None:
+    first, second = {"id": "call_a", "kind": "ask"}, {"id": "call_b", "kind": "approve"}
+    events = happened(
+        (0, "child_asked", "sub", {"opened": first}),
+        (0, "child_asked", "sub", {"opened": second}),
+        (1, "child_asked", "sub", {"opened": second, "votes": [{"by": "user:ann"}], "known": True}),
+        (2, "child_asked", "sub", {"opened": first, "status": "answered", "known": True}),
+    )
+    assert asked_below(events) == [{**second, "needed": {"votes": [{"by": "user:ann"}]}}]
 
 
 def test_durations_have_two_units_at_most() -> None:
