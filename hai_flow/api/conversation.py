@@ -36,6 +36,7 @@ from hai_flow.runtime.fanout import Piece, numbered, unnumbered
 from hai_flow.store import runs, threads
 from hai_flow.store.runs import Branch, RunSummary
 from hai_flow.wire.dialect import Dialect, Entry, Posted, Profile, ResumeEntry, ToolMessage
+from hai_flow.wire.transcript import result_id
 
 log = structlog.get_logger(__name__)
 
@@ -256,6 +257,15 @@ class Conversation:
         if differs:
             log.warning("history_differs", thread_id=thread_id, made_up=made_up[:20], said=len(said))
         return differs
+
+    async def _answers_a_servers_call(self, run_id: UUID) -> bool:
+        """Whether the client has an answer of its own to a call that the server performs: CopilotKit makes one of what
+        it says in `resume`, for the call that waits for approval, and shows it in place of the result that comes."""
+        given = [each for each in self._call_answers() if each.id != result_id(each.tool_call_id)]
+        if not given or not self.posted.resume or not self.dialect.corrects:
+            return False
+        state = await self.access.state(run_id)
+        return any(_is_servers(each.tool_call_id, state) for each in given)
 
     # --- branches -------------------------------------------------------------------------------------------------
 
@@ -487,8 +497,16 @@ class Conversation:
         before = await self.access.state(turn.run_id, turn.first_seq - 1)
         if before.forked and before.forked == turn.n - 1:  # what came before it, its client has under other ids
             return await self._shown(turn.run_id, await self._reached(turn))
+        if await self._answers_a_servers_call(turn.run_id):  # the snapshot, which lacks that, takes it from the client
+            return await self._shown(turn.run_id, await self._begun(turn))
         started_by = before.requester or (await self.access.run(turn.run_id)).started_by
         return self._follow(before, started_by=started_by)
+
+    async def _begun(self, turn: threads.Turn) -> RunState:
+        """The run as the turn has opened, with what the user has said in the same POST."""
+        opened = await self.access.state(turn.run_id, turn.first_seq)
+        said = await self.access.state(turn.run_id, turn.first_seq + 1)
+        return said if len(said.messages) > len(opened.messages) and not said.open_messages else opened
 
     async def _reached(self, turn: threads.Turn) -> RunState:
         """The run as the turn has left it; as it is, if no other turn has begun since."""
@@ -534,6 +552,14 @@ class Conversation:
         nobody else."""
         starter = state.requester or started_by or self.access.principal.id
         return with_wishes(read_by(self.posted.profile, self.access, starter), self.access.settings)
+
+
+def _is_servers(call_id: str, state: RunState) -> bool:
+    """Whether it is a call of the run that no client answers: performed, or yet to be approved."""
+    call = state.tool_calls.get(call_id)
+    if call_id in state.questions or (call is not None and call.executor == "frontend"):
+        return False
+    return str(run_of_pending(call_id)) == state.run_id
 
 
 def _asker(answer: c.PendingAnswer) -> UUID:

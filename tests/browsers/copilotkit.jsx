@@ -1,6 +1,12 @@
 // A page with CopilotKit, as its documentation shows it: a runtime URL (ours), a chat, a tool for people, interrupts.
 
-import { CopilotChat, CopilotKitProvider, useHumanInTheLoop, useInterrupt } from "@copilotkit/react-core/v2";
+import {
+  CopilotChat,
+  CopilotKitProvider,
+  defineToolCallRenderer,
+  useHumanInTheLoop,
+  useInterrupt,
+} from "@copilotkit/react-core/v2";
 import { useState } from "react";
 import { createRoot } from "react-dom/client";
 import { z } from "zod";
@@ -61,8 +67,18 @@ function Interrupts() {
   return null;
 }
 
+// The card of every call that the page has no component of its own for.
+const card = defineToolCallRenderer({
+  name: "*",
+  render: ({ name, status, result }) => <p>{`card ${name} ${status}: ${result ?? ""}`}</p>,
+});
+
 createRoot(document.getElementById("root")).render(
-  <CopilotKitProvider runtimeUrl={query.get("url")} onError={({ error }) => console.error(String(error))}>
+  <CopilotKitProvider
+    runtimeUrl={query.get("url")}
+    renderToolCalls={[card]}
+    onError={({ error }) => console.error(String(error))}
+  >
     {query.get("tools") === "confirmAction" ? <ConfirmAction /> : <Interrupts />}
     <CopilotChat agentId={agentId} threadId={query.get("thread")} />
   </CopilotKitProvider>,

@@ -48,6 +48,22 @@ def test_a_gate_that_was_reached_elsewhere_is_decided_on_the_page(
     page.close()
 
 
+def test_the_card_of_a_gated_call_shows_its_result_and_not_what_approved_it(
+    browser: Browser, server: ServerProcess, agent: NewAgent
+) -> None:
+    """CopilotKit answers the call itself by a ToolMessage, beside `resume`, and shows the first answer that it has."""
+    elsewhere = agent("1.0.0", "sweep")
+    elsewhere.run(user("tidy up"))
+    page = copilotkit(browser, server, "sweep", elsewhere.thread_id)
+    page.shows("Approve")
+    page.click("Approve")
+    page.shows("Swept 2 files.")
+    shown = page.shows("card files.delete_files complete:")
+    assert '"deleted":2' in shown
+    assert "approved" not in shown
+    page.close()
+
+
 @frontends
 def test_a_confirmation_that_was_asked_elsewhere_is_given_on_the_page(
     frontend: Any, browser: Browser, server: ServerProcess, http: httpx2.Client, agent: NewAgent

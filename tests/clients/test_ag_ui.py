@@ -6,6 +6,8 @@ pending interrupts and what it throws. Whether it happened is asked of the run's
 
 from __future__ import annotations
 
+import json
+
 import httpx2
 import jsonschema_rs
 import pytest
@@ -571,3 +573,37 @@ def test_a_frontends_answer_is_taken_back_and_given_differently(
     assert "blue" in str(done.said)
     assert "red" not in str(done.said)
     assert [run["status"] for run in runs_of(http, peer.thread_id)] == ["finished"] * 2
+
+
+# --- a call that the server performs ------------------------------------------------------------------------------
+
+
+@with_interrupts
+def test_a_client_that_answers_a_gated_call_itself_has_the_calls_result_and_nothing_else(
+    agent: NewAgent, http: httpx2.Client, version: str
+) -> None:
+    """As CopilotKit does beside `resume`: the first answer to a call is the one that its card shows."""
+    peer = agent(version, "sweep")
+    asked = peer.run(user())
+    call, interrupt = asked.calls[0]["id"], asked.interrupts[0]["id"]
+    own = tool(call, {"approved": True})
+    seen = peer.run(own, user("and thank you"), resume=[resolved(interrupt, {"approved": True})])
+    ended(seen)
+    (answer,) = [message for message in seen.messages if message["role"] == "tool"]
+    assert json.loads(answer["content"])["deleted"] == 2
+    assert answer["id"] != own["id"]
+    assert [message["content"] for message in seen.messages if message["role"] == "user"] == ["hello", "and thank you"]
+    assert seen.said == ["Swept 2 files."]
+    assert performed(http, peer.thread_id, "sweep") == 1
+    after = peer.run(user("again"))  # the history with the server's answer differs from nothing
+    assert "MESSAGES_SNAPSHOT" not in after.types
+
+
+@with_interrupts
+def test_a_client_that_only_resumes_is_streamed_the_result_without_a_snapshot(agent: NewAgent, version: str) -> None:
+    peer = agent(version, "sweep")
+    asked = peer.run(user())
+    seen = peer.run(resume=[resolved(asked.interrupts[0]["id"], {"approved": True})])
+    ended(seen)
+    assert "MESSAGES_SNAPSHOT" not in seen.types
+    assert seen.one("TOOL_CALL_RESULT")["toolCallId"] == asked.calls[0]["id"]
