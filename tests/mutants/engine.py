@@ -335,6 +335,34 @@ decide.bug(
     ("    if command.queued:\n        slots.queue(draft, cancels=command.cancels)\n", ""),
     by=f"{_T}queueing.py",
 )
+decide.bug(
+    "a jump goes by what begins on the way",
+    ("step = left if timer is None else min(left, timer.due - draft.clock)", "step = left"),
+    by=f"{_T}jump.py",
+)
+decide.bug(
+    "a jump goes on though the run works",
+    ("        if working or len(draft.outbox) > sent:\n", "        if len(draft.outbox) > sent:\n"),
+    by=f"{_T}jump.py",
+)
+decide.bug(
+    "a jump goes on before the run has heard what is stored for it",
+    ("        if working or len(draft.outbox) > sent:\n", "        if working:\n"),
+    by=f"{_T}jump.py",
+)
+decide.bug(
+    "an attempt that is in flight keeps time from passing",
+    (
+        "any(begun.get(path) != attempt for path, attempt in performed(draft.state).items())",
+        "bool(performed(draft.state))",
+    ),
+    by=f"{_T}jump.py",
+)
+decide.bug(
+    "a run that has ended jumps",
+    ("    if draft.state.status not in _ON_A_CLOCK:\n", "    if False:\n"),
+    by=f"{_T}jump.py",
+)
 
 # --- children, signals ------------------------------------------------------------------------------------------------
 
