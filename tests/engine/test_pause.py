@@ -208,3 +208,11 @@ def test_what_fell_due_while_the_run_was_paused_happens_as_of_when_it_is_resumed
     play.now += 60 * MINUTE
     play.resume()
     assert {event.at for event in play.last} == {play.now}
+
+
+def test_a_wait_behind_one_that_fell_due_while_the_run_was_paused_takes_its_whole_time() -> None:
+    play = Play("steps: [{id: first, wait: {for: 10m}}, {id: second, wait: {for: 10m}}]")
+    play.pause()
+    play.now += 60 * MINUTE
+    play.resume()
+    assert play.timers == [("second", "wait", 10 * MINUTE)]

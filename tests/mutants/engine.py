@@ -231,7 +231,7 @@ endings.bug(
 decide = Room("hai_flow/engine/decide.py", f"{_T}pause.py", f"{_T}stopping.py", f"{_T}answers.py", f"{_T}failing.py")
 decide.bug(
     "a clock that goes back makes the run's time go back",
-    ("draft = Draft(plan, state, max(now, state.at), limits)", "draft = Draft(plan, state, now, limits)"),
+    ("max(now, state.at), limits, log_bytes)", "now, limits, log_bytes)"),
     by=(f"{_T}pause.py", f"{_T}transitions.py"),
 )
 decide.bug(
