@@ -210,9 +210,9 @@ def test_what_fell_due_while_the_run_was_paused_happens_as_of_when_it_is_resumed
     assert {event.at for event in play.last} == {play.now}
 
 
-def test_a_wait_behind_one_that_fell_due_while_the_run_was_paused_takes_its_whole_time() -> None:
-    play = Play("steps: [{id: first, wait: {for: 10m}}, {id: second, wait: {for: 10m}}]")
+def test_the_limit_of_a_run_that_passed_while_it_was_paused_is_reached_when_it_is_resumed() -> None:
+    play = Play("limits: {duration: 30m}\nsteps: [{id: a, call: t.f}]")
     play.pause()
     play.now += 60 * MINUTE
     play.resume()
-    assert play.timers == [("second", "wait", 10 * MINUTE)]
+    assert (play.error.code, play.error.at) == ("limit.duration", play.now)
