@@ -52,6 +52,12 @@ def deaf(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime.fanout, "hint", lambda payload: None)
 
 
+@pytest.fixture
+def unpolled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is found by looking at what is followed every now and then."""
+    monkeypatch.setattr("hai_flow.runtime.FanoutConfig", lambda: FanoutConfig(poll_seconds=NEVER))
+
+
 async def test_a_feed_takes_only_what_begins_right_behind_its_head(make: Make, eye: Connection) -> None:
     runtime = await make()
     run_id = (await start(runtime, ASKING)).run_id
@@ -144,10 +150,11 @@ async def test_a_feed_and_a_ring_stay_until_their_last_follower_has_gone(make: M
     assert (feed.rings, runtime.fanout._feeds) == ({}, {})
 
 
+@pytest.mark.usefixtures("unpolled")
 async def test_a_feed_reads_all_that_others_have_committed_page_by_page(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a, b = await make(), await make(poll_seconds=NEVER)
+    a, b = await make(), await make()
     deaf(b, monkeypatch)
     monkeypatch.setattr(fanout, "READ_ROWS", 1)
     run_id = (await start(a, ASKING)).run_id
@@ -160,10 +167,11 @@ async def test_a_feed_reads_all_that_others_have_committed_page_by_page(
     assert seqs(mine)[-1] == last
 
 
+@pytest.mark.usefixtures("unpolled")
 async def test_what_is_asked_for_while_a_feed_reads_is_read_as_well(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a, b = await make(), await make(poll_seconds=NEVER)
+    a, b = await make(), await make()
     deaf(b, monkeypatch)
     run_id = (await start(a, ASKING)).run_id
     await place(b, run_id)
@@ -213,10 +221,11 @@ async def test_a_read_or_a_poll_that_fails_is_followed_by_another(make: Make, mo
     assert (failed, seqs(mine)[-1]) == ({"read_log": True, "poll_versions": True}, last)
 
 
+@pytest.mark.usefixtures("unpolled")
 async def test_a_hint_makes_a_feed_read_and_after_a_lost_connection_all_of_them(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a, b = await make(), await make(poll_seconds=NEVER)
+    a, b = await make(), await make()
     hint = b.fanout.hint
     run_id = (await start(a, ASKING)).run_id
     await place(b, run_id)
@@ -263,7 +272,7 @@ async def test_who_follows_a_run_that_had_ended_sees_what_a_retry_brought(make: 
 async def test_a_follower_that_has_seen_more_than_its_feed_makes_it_read(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a, b = await make(), await make(poll_seconds=NEVER)
+    a, b = await make(), await make()
     deaf(b, monkeypatch)
     run_id = (await start(a, ASKING)).run_id
     before = await state_of(b, run_id)
