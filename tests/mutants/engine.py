@@ -226,6 +226,27 @@ endings.bug(
     by=f"{_T}values.py",
 )
 
+endings.bug(
+    "a call that was growing stays open when its attempt is over",
+    ("        _close_growing_call(draft, path, aborted)\n", "        pass\n"),
+    by=f"{_T}growing_calls.py",
+)
+endings.bug(
+    "a call that broke off is told as one that was shown",
+    ("result = ABORTED if aborted else SHOWN", "result = SHOWN"),
+    by=f"{_T}growing_calls.py",
+)
+
+# --- shared state -----------------------------------------------------------------------------------------------------
+
+shared = Room("hai_flow/engine/shared.py", f"{_T}shared_state.py")
+shared.bug(
+    "a client writes what the workflow keeps to itself", ("if variable.client and name in posted", "if name in posted")
+)
+shared.bug("what was kept by another version and does not fit goes on", (" and _fits(variable, kept[name])", ""))
+shared.bug("a run goes on with what its thread does not keep", ("if variable.kept and name in kept", "if name in kept"))
+shared.bug("a state that does not fit is taken from a client", ("    if findings:\n", "    if False:\n"))
+
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 decide = Room("hai_flow/engine/decide.py", f"{_T}pause.py", f"{_T}stopping.py", f"{_T}answers.py", f"{_T}failing.py")
@@ -423,7 +444,7 @@ signals.bug(
     ('awaits = tuple(dict.fromkeys(left)) if verb.mode == "all" else ()', "awaits = ()"),
 )
 
-ROOMS: Final = (people, approval, endings, decide, children, signals)
+ROOMS: Final = (people, approval, endings, shared, decide, children, signals)
 
 _APPROVALS: Final = ("tests/engine/test_approvals.py", "tests/engine/test_approvals_time.py")
 

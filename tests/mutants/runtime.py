@@ -586,6 +586,11 @@ committer.bug(
     by="tests/runtime/test_streaming.py::test_a_piece_is_written_once_however_often_it_is_sent",
 )
 committer.bug(
+    "pieces of a call that have landed are written again",
+    ("not call.open or len(call.args) > chunk.n:", "not call.open:"),
+    by="tests/runtime/test_streaming.py::test_a_piece_of_a_call_is_written_once_at_its_place",
+)
+committer.bug(
     "a chunk that is older than the state goes back in time",
     ("draft.state, max(self.now_ms(), draft.state.at))\n", "draft.state, self.now_ms())\n"),
     by="tests/runtime/test_clock.py",
