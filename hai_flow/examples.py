@@ -75,6 +75,12 @@ async def find_experiences(city: str) -> list[dict[str, str]]:
     ]
 
 
+@tool("examples.report_weather")
+async def report_weather(location: str) -> dict[str, object]:
+    """The weather of any place, always the same, as pages show it."""
+    return {"temperature": 20, "conditions": "sunny", "humidity": 50, "windSpeed": 10, "feelsLike": 21}
+
+
 @tool("examples.get_weather")
 async def get_weather(city: str) -> str:
     """The weather of a few cities, always the same."""

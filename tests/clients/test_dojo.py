@@ -273,3 +273,47 @@ def test_what_an_agent_does_not_offer_is_refused_and_its_question_stays_open(age
         refused = page.reloaded().run(resume=[resolved(interrupt, wrong)])
         assert (refused.status, refused.problem["code"]) == (422, "answer.invalid")
     assert page.reloaded().run().interrupts[0]["id"] == interrupt
+
+
+# --- chat, a server's tool, a plan to choose from, a plan that goes on ---------------------------------------------
+
+
+@every_version
+def test_a_chat_answers_and_changes_the_background_if_asked_to(agent: NewAgent, version: str) -> None:
+    page = agent(version, "agentic_chat", tools=("change_background",))
+    hello = page.run(user("Hi, I am Duaa."))
+    ended(hello)
+    assert (hello.open_calls, hello.said[0].startswith("You said: Hi, I am Duaa.")) == ([], True)
+    changed = page.run(user("Change the background."))
+    ended(changed)
+    assert changed.call("change_background")["arguments"]["background"].startswith("linear-gradient")
+
+
+@every_version
+def test_the_weather_is_a_card_with_the_result_of_a_servers_tool(agent: NewAgent, version: str) -> None:
+    seen = agent(version, "backend_tool_rendering").run(user("San Francisco"))
+    ended(seen)
+    assert (seen.calls[0]["name"], seen.calls[0]["arguments"]) == ("get_weather", {"location": "San Francisco"})
+    shown = json.loads(next(message["content"] for message in seen.messages if message["role"] == "tool"))
+    assert set(shown) == {"temperature", "conditions", "humidity", "windSpeed", "feelsLike"}
+
+
+@every_version
+@pytest.mark.parametrize("accepted", [True, False])
+def test_the_steps_of_a_plan_are_chosen_on_the_page(agent: NewAgent, version: str, accepted: bool) -> None:
+    page = agent(version, "human_in_the_loop", tools=("generate_task_steps",))
+    call = page.run(user("Plan a trip to Mars.")).call("generate_task_steps")
+    steps = call["arguments"]["steps"]
+    assert {step["status"] for step in steps} == {"enabled"}
+    given = {"accepted": True, "steps": steps[:2]} if accepted else {"accepted": False}
+    done = page.run(tool(call["id"], given))
+    ended(done)
+    assert done.said[-1] == ("I do it: Build a rocket, Choose a crew." if accepted else "Then I do nothing.")
+
+
+@with_state
+def test_the_steps_of_a_plan_are_completed_one_after_the_other(agent: NewAgent, version: str) -> None:
+    seen = agent(version, "agentic_generative_ui").run(user("Make a sandwich."))
+    ended(seen)
+    assert len(seen.all("STATE_DELTA")) == 4
+    assert [step["status"] for step in seen.state["steps"]] == ["completed"] * 3
