@@ -4,6 +4,7 @@ import {
   CopilotChat,
   CopilotKitProvider,
   defineToolCallRenderer,
+  useFrontendTool,
   useHumanInTheLoop,
   useInterrupt,
 } from "@copilotkit/react-core/v2";
@@ -67,6 +68,22 @@ function Interrupts() {
   return null;
 }
 
+// A tool of the page that is only shown a call, and asks for no run behind it.
+function Haikus() {
+  const [haikus, setHaikus] = useState([]);
+  useFrontendTool({
+    name: "generate_haiku",
+    description: "Show a haiku",
+    parameters: z.object({ english: z.array(z.string()) }).passthrough(),
+    followUp: false,
+    handler: async ({ english }) => {
+      setHaikus((before) => [...before, english[0]]);
+      return "Haiku generated!";
+    },
+  });
+  return <p>{`${haikus.length} haikus: ${haikus.join(" ")}`}</p>;
+}
+
 // The card of every call that the page has no component of its own for.
 const card = defineToolCallRenderer({
   name: "*",
@@ -80,6 +97,7 @@ createRoot(document.getElementById("root")).render(
     onError={({ error }) => console.error(String(error))}
   >
     {query.get("tools") === "confirmAction" ? <ConfirmAction /> : <Interrupts />}
+    {query.get("tools") === "generate_haiku" && <Haikus />}
     <CopilotChat agentId={agentId} threadId={query.get("thread")} />
   </CopilotKitProvider>,
 );
