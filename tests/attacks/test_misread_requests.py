@@ -40,7 +40,7 @@ def test_nor_is_it_a_workflow(http: httpx2.Client, media_type: str | None) -> No
         ("/v1/runs?state=failed", "/query/state: there is no such parameter; did you mean `status`?"),
         ("/v1/runs?status=failed&stauts=failed", "/query/stauts"),
         ("/v1/pendings?run=1", "/query/run"),
-        ("/v1/workflows?limit=1", "This operation has none."),
+        ("/v1/workflows/cleanup?limit=1", "This operation has none."),
     ],
 )
 def test_a_parameter_that_an_operation_does_not_have_is_refused(http: httpx2.Client, path: str, said: str) -> None:
