@@ -92,9 +92,11 @@ async def _main(dsn: str, admission: dict[str, Any]) -> None:
     from hai_flow.api.admission import Admission
     from hai_flow.api.app import create_app
     from hai_flow.api.server import serve
+    from hai_flow.cli.processes import configure_logs
     from hai_flow.runtime import LOCAL_TENANT, Runtime
     from hai_flow.settings import Settings
 
+    configure_logs("WARNING")  # on standard error: nobody reads standard output, and who writes there stands still
     settings = Settings.from_environment(dev=True)
     runtime = Runtime(dsn, settings, performs=True)
     async with runtime.lifespan():
