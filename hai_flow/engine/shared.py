@@ -13,7 +13,7 @@ from hai_flow import values
 from hai_flow.definition.plan import Plan, StateVariable
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft
-from hai_flow.engine.patch import pointer_of
+from hai_flow.engine.patch import OPERATIONS_MAX, pointer_of, same_json
 from hai_flow.errors import Rejected
 
 Json: TypeAlias = Any
@@ -33,7 +33,7 @@ def first_state(plan: Plan, kept: Mapping[str, Json], posted: Mapping[str, Json]
     """
     state = {name: variable.default for name, variable in plan.state.items()}
     for name, variable in plan.state.items():
-        if variable.kept and name in kept and _fits(variable, kept[name]):
+        if variable.kept and name in kept and not _faults(variable, kept[name]):
             state[name] = kept[name]
     return {**state, **posted_changes(plan, state, posted)}
 
@@ -42,12 +42,12 @@ def write(draft: Draft, posted: Mapping[str, Json]) -> None:
     """Take over what the client has written. Before a turn opens: its snapshot then has it. Raises `Rejected` 422."""
     state = draft.state.state
     changes = posted_changes(draft.plan, state, posted)
-    if changes:
-        ops = [
-            {"op": "replace" if name in state else "add", "path": pointer_of(name), "value": value}
-            for name, value in changes.items()
-        ]
-        draft.emit(e.StateChanged, path="", ops=tuple(ops))
+    ops = [
+        {"op": "replace" if name in state else "add", "path": pointer_of(name), "value": value}
+        for name, value in changes.items()
+    ]
+    for start in range(0, len(ops), OPERATIONS_MAX):  # a patch has no more, and a workflow may have more variables
+        draft.emit(e.StateChanged, path="", ops=tuple(ops[start : start + OPERATIONS_MAX]))
 
 
 def posted_changes(plan: Plan, state: Mapping[str, Json], posted: Mapping[str, Json]) -> dict[str, Json]:
@@ -55,12 +55,12 @@ def posted_changes(plan: Plan, state: Mapping[str, Json], posted: Mapping[str, J
     changes = {
         name: posted[name]
         for name, variable in plan.state.items()
-        if variable.client and name in posted and posted[name] != state.get(name)
+        if variable.client and name in posted and not same_json(posted[name], state.get(name))
     }
     findings = [
         {"path": f"/state{pointer_of(name)}{fault['path']}", "message": fault["message"]}
         for name, value in changes.items()
-        for fault in plan.state[name].schema.findings(value)
+        for fault in _faults(plan.state[name], value)
     ]
     if findings:
         first = findings[0]
@@ -73,6 +73,8 @@ def posted_changes(plan: Plan, state: Mapping[str, Json], posted: Mapping[str, J
     return changes
 
 
-def _fits(variable: StateVariable, value: Json) -> bool:
-    """Whether the value may be the variable's. One without a default may be null, whatever its schema says."""
-    return not variable.schema.findings(value) or (value is None and "default" not in variable.schema.raw)
+def _faults(variable: StateVariable, value: Json) -> list[Json]:
+    """Why the value can't be the variable's. One without a default may be null, whatever its schema says."""
+    if value is None and "default" not in variable.schema.raw:
+        return []
+    return list(variable.schema.findings(value))

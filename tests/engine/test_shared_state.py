@@ -8,6 +8,7 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.patch import OPERATIONS_MAX
 from hai_flow.engine.shared import STATE_BYTES_MAX
 from hai_flow.errors import Rejected
 from tests.support.runs import Play
@@ -84,3 +85,32 @@ def test_the_same_answer_again_writes_nothing() -> None:
     again = play.do(c.Answer(answers=(answer,), by=c.Principal("user:ann"), state={"mine": "z"}))
     assert again.already
     assert play.state.state["mine"] == "x"
+
+
+def test_true_in_place_of_one_is_a_change() -> None:
+    asks = ASKS.replace("mine: {type: string, default: a", "mine: {type: [integer, boolean, array], default: 1")
+    play = Play(asks)
+    play.do(answered(play, {"mine": True}))
+    assert play.state.state["mine"] is True
+    play = Play(asks)
+    play.do(answered(play, {"mine": 1.0}))
+    assert play.of(e.StateChanged) == []
+
+
+def test_a_page_that_missed_how_a_variable_got_its_first_value_is_not_refused() -> None:
+    play = Play(
+        "state: {name: {type: string, client: true}}\n"
+        "steps: [{set: {name: ann}}, {id: q, ask: {title: Q, form: {type: object, properties: {n: {type: integer}}}}}]"
+    )
+    assert play.state.state == {"name": "ann"}
+    play.do(answered(play, {"name": None}))
+    assert play.state.state == {"name": None}
+
+
+def test_a_client_may_write_more_variables_at_once_than_a_patch_has_operations() -> None:
+    names = [f"v{n}" for n in range(OPERATIONS_MAX + 1)]
+    variables = "".join(f"  {name}: {{type: string, default: a, client: true}}\n" for name in names)
+    play = Play(ASKS.replace(STATE, "state:\n" + variables))
+    play.do(answered(play, dict.fromkeys(names, "b")))
+    assert play.state.state == dict.fromkeys(names, "b")
+    assert [len(each.ops) for each in play.of(e.StateChanged)] == [OPERATIONS_MAX, 1]
