@@ -7,6 +7,7 @@ must be below it as well.
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -35,6 +36,8 @@ def used_files(path: Path, source: bytes) -> list[Path]:
 def _read(path: Path, name: str) -> bytes:
     place = _place(path, name)
     try:
+        if not (stat.S_ISREG(mode := place.stat().st_mode) or stat.S_ISDIR(mode)):
+            raise Unusable(f"{name} can't be read: it is a pipe or a device, and no file")  # to open a pipe waits
         with place.open("rb") as file:
             text = file.read(BYTES_MAX + 1)
     except OSError as error:

@@ -38,8 +38,7 @@ async def receive_webhook(path: str, request: Request, access: CurrentAccess) ->
     hook = await webhooks.find(access.tenant, path)
     limits = limits_of(request.app.state.settings)
     body = await read_body(request, limits.body_bytes_max)
-    headers = {name: request.headers[name] for name in request.headers}
-    call = webhook.Call(headers, body)
+    call = webhook.Call(webhook.first_headers(request.headers.items()), body)
     webhooks.demand_genuine(hook, call)
     content = webhook.content_of(call, limits)
     with access.admission.command():

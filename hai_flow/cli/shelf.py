@@ -114,7 +114,7 @@ class Shelf:
         files = (Path(where, name) for folder in self._folders for where, _, names in os.walk(folder) for name in names)
         workflows = sorted(file for file in files if file.suffix in SUFFIXES and not file.name.endswith(TESTS))
         used = (path for file in self._files.values() for path in file.used)
-        found = {file: stamp_of(file) for file in (*workflows, *used) if file.is_file()}
+        found = {file: stamp_of(file) for file in (*workflows, *used) if _is_file(file)}
         if self._project is not None:
             self._modules = self._project.files({module for file in self._files.values() for module in file.modules()})
         return found | {file: stamp_of(file) for file in self._modules}
@@ -265,6 +265,14 @@ def _children_first(files: Sequence[_File]) -> list[_File]:
     for file in files:
         visit(file)
     return list(ordered.values())
+
+
+def _is_file(path: Path) -> bool:
+    """False as well where nobody can say: the name is too long, or its folder is closed to us."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _shown(path: Path) -> str:

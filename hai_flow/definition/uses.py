@@ -21,7 +21,8 @@ Json: TypeAlias = Any
 KIND: Final = "shared/v1"
 USES_MAX: Final = 16
 _MARK: Final = re.compile(rb"^---(?:[ \t][^\n]*|\r)?(?:\n|\Z)", re.M)
-_NOTHING: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?(?:\r?\n|\Z))*")
+# A line can be read in one way only: with two, those who try them all need 2^n steps for n lines.
+_NOTHING: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*|\r)?(?:\n|\Z))*")
 _FAULT: Final = b"--- #! "
 
 

@@ -157,6 +157,14 @@ def test_a_workflow_is_loaded_anew_when_a_file_is_saved_that_it_uses(working: Wo
         work.finds(10)
 
 
+def test_a_file_that_nobody_can_look_for_does_not_end_the_watch(working: Working) -> None:
+    unheard_of = CHILD.replace("version: 1\n", f"version: 1\nuse: [{'a' * 300}.yaml]\n")
+    assert unheard_of != CHILD
+    with working({"workflows/a.yaml": unheard_of}) as work:
+        work.save("workflows/a.yaml", CHILD)
+        work.hears(r"workflows/a\.yaml is saved and published as zoo@1\+")
+
+
 def test_a_folder_that_appears_later_is_watched(working: Working) -> None:
     with working({}) as work:
         work.save("workflows/deep/b.yaml", CHILD)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from hashlib import sha256
 from pathlib import Path
 
@@ -66,6 +67,14 @@ def test_what_is_whole_is_not_read_again_and_opens_as_what_it_was_made_of() -> N
 @pytest.mark.parametrize("begin", [b"---\n", b"# a comment\n\n--- \n", b"\xef\xbb\xbf--- # first\n"])
 def test_a_workflow_may_begin_with_a_line_of_hyphens(begin: bytes) -> None:
     assert compile_workflow(whole(begin + FLOW, FILES.__getitem__)).name == "refund"
+
+
+def test_a_long_comment_with_the_line_ends_of_windows_is_read_at_once() -> None:
+    """Each of its lines could once be read in two ways, and all 2^n were tried: that ends never."""
+    comment = b"# whose it is\r\n" * 10_000
+    first, (part,) = opened(comment + FLOW + b"---\r\n" + TOOLS)
+    assert (first, part.text) == (comment + FLOW, TOOLS)
+    assert opened(comment + b"\r\n---\r\n" + FLOW) == (comment + b"\r\n---\r\n" + FLOW, [])
 
 
 def test_a_workflow_with_files_is_drawn() -> None:
@@ -158,6 +167,8 @@ def test_files_are_read_as_they_lie_from_the_workflow(project: Path) -> None:
         ("folder.yaml", "can't be read: is a directory"),
         ("round.yaml", "can't be"),
         ("large.yaml", "more than 256 KiB"),
+        ("pipe.yaml", "it is a pipe"),
+        ("a" * 300 + ".yaml", "can't be read: file name too long"),
     ],
 )
 def test_what_a_workflow_must_not_read_is_a_finding(project: Path, name: str, words: str) -> None:
@@ -166,6 +177,7 @@ def test_what_a_workflow_must_not_read_is_a_finding(project: Path, name: str, wo
     (flows / "folder").symlink_to(project.parent)
     (flows / "round.yaml").symlink_to(flows / "round.yaml")
     (flows / "folder.yaml").mkdir()
+    os.mkfifo(flows / "pipe.yaml")
     (flows / "large.yaml").write_bytes(b"#" * 300_000)
     flow = FLOW.replace(b"../shared/tools.yaml", b'"' + name.encode() + b'"')
     (only,) = found(shared.with_uses(flows / "refund.flow.yaml", flow))
