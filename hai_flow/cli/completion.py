@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import typer
 
+from hai_flow.cli.console import one_line
 from hai_flow.cli.terminal import UsageError, program
 
 Json: TypeAlias = Any
@@ -61,12 +62,16 @@ def runs(ctx: typer.Context, incomplete: str) -> Offers:
 def pendings(ctx: typer.Context, incomplete: str) -> Offers:
     """The open questions by id."""
     found = _listed(ctx, "/v1/pendings")
-    return [(each["id"], str(each["title"] or each["path"])) for each in found if each["id"].startswith(incomplete)]
+    return [
+        (each["id"], one_line(str(each["title"] or each["path"])))
+        for each in found
+        if each["id"].startswith(incomplete)
+    ]
 
 
 def workflows(ctx: typer.Context, incomplete: str) -> Offers:
     """The workflows by name."""
-    found = {each["name"]: str(each["title"] or "") for each in _listed(ctx, "/v1/workflows")}
+    found = {each["name"]: one_line(str(each["title"] or "")) for each in _listed(ctx, "/v1/workflows")}
     return [(name, title) for name, title in sorted(found.items()) if name.startswith(incomplete)]
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple, TextIO, TypeAlias
+from typing import Any, Final, NamedTuple, TextIO, TypeAlias
 
 _CODES: Final = {
     "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36",
 }  # fmt: skip
 _GAP: Final = "  "
-_VISIBLE: Final = {code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+_STEERING: Final = (*range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""What JSON leaves as it is, though a terminal obeys it: 8-bit controls, and what turns the order of the letters."""
+_VISIBLE: Final = {code: "\ufffd" for code in (*range(0x20), *_STEERING) if chr(code) not in "\n\t"}
+_ESCAPED: Final = {code: f"\\u{code:04x}" for code in _STEERING}
 
 
 class Styled(NamedTuple):
@@ -24,8 +28,19 @@ Cell: TypeAlias = str | Styled
 
 
 def clean(text: str) -> str:
-    """`text` without control characters: what a workflow or a person wrote must not steer the terminal."""
+    """`text` without control characters, and without those that let letters be read in another order: what a workflow
+    or a person wrote must not steer the terminal, nor look like something else."""
     return text.translate(_VISIBLE)
+
+
+def one_line(text: str) -> str:
+    """The same without line ends: what somebody wrote must not look like a line of the program's own."""
+    return " ".join(clean(text).split())
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """`value` as JSON that a terminal shows as it is: the same value for programs, with such characters escaped."""
+    return json.dumps(value, ensure_ascii=False, indent=indent).translate(_ESCAPED)
 
 
 class Console:

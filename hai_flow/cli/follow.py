@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from hai_flow.cli.console import Console, clean
+from hai_flow.cli.console import Console, clean, json_text, one_line
 from hai_flow.cli.people import approval, is_envelope
 from hai_flow.cli.terminal import compact, indented, moment, roughly
 
@@ -223,7 +222,7 @@ class Narrator:
         self.line(f"{how} by {event['by']}{_because(event)}", "yellow")
 
     def _run_finished(self, event: EventJson) -> None:
-        output = "" if event.get("output") is None else ": " + json.dumps(event["output"], ensure_ascii=False)
+        output = "" if event.get("output") is None else ": " + json_text(event["output"])
         self.line(f"finished{output}", "bold green")
 
     def _run_failed(self, event: EventJson) -> None:
@@ -253,8 +252,9 @@ _MARKS: Final = {"running": ("▸", "cyan"), "finished": ("✓", "green"), "skip
 def question_of(pending: EventJson) -> str:
     """What a pending asks, in one line."""
     if pending["kind"] == "tool":
-        return f"{pending.get('title') or 'The client is asked for'} {pending['tool']}({compact(pending.get('args'))})"
-    return str(pending.get("title") or pending.get("message") or pending["path"])
+        title = one_line(pending.get("title") or "The client is asked for")
+        return f"{title} {pending['tool']}({compact(pending.get('args'))})"
+    return one_line(str(pending.get("title") or pending.get("message") or pending["path"]))
 
 
 def _error(error: EventJson) -> str:

@@ -15,7 +15,7 @@ import typer
 from hai_flow.cli import completion
 from hai_flow.cli.answers import fields_of
 from hai_flow.cli.client import Server
-from hai_flow.cli.console import Cell, Styled
+from hai_flow.cli.console import Cell, Styled, json_text
 from hai_flow.cli.follow import TRACE, Narrator, question_of
 from hai_flow.cli.history import asked_below
 from hai_flow.cli.people import as_whom
@@ -351,7 +351,7 @@ def events(
 
 
 def _write_line(event: Json) -> None:
-    sys.stdout.write(json.dumps(event, ensure_ascii=False) + "\n")
+    sys.stdout.write(json_text(event) + "\n")
     sys.stdout.flush()
 
 

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, MutableMapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 from urllib.parse import urlsplit
 
 import typer
 
+from hai_flow.cli.console import clean, one_line
 from hai_flow.cli.terminal import OK, TERMINATED, note, program, say
 from hai_flow.errors import StoreError
 from hai_flow.settings import Settings
@@ -106,7 +108,7 @@ def configure_logs(level: str) -> None:
     logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
     on_terminal = sys.stderr.isatty()
     shown: list[Any] = (
-        [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+        [_plain_values, structlog.dev.ConsoleRenderer(exception_formatter=_plain_traceback)]
         if on_terminal
         else [
             # Without local variables: they hold inputs, arguments and secrets.
@@ -125,6 +127,21 @@ def configure_logs(level: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _plain_values(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """What a log says on a terminal may be a client's: it steers nothing, and makes no line of its own. What is no
+    text is shown by its `repr`, which escapes such characters."""
+    return {name: one_line(value) if isinstance(value, str) else value for name, value in entry.items()}
+
+
+def _plain_traceback(file: TextIO, raised: Any) -> None:
+    """A traceback whose message, another system's perhaps, steers nothing either."""
+    import structlog
+
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, raised)
+    file.write(clean(text.getvalue()))
 
 
 # --- the database -------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from hai_flow.cli.console import Console, cells, clean
+from hai_flow.cli.console import Console, cells, clean, json_text
 from hai_flow.definition.durations import spell
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected
 from hai_flow.settings import SettingsError
@@ -75,12 +74,12 @@ def note(text: str) -> None:
 
 def print_json(value: Json) -> None:
     """`value` for programs: one JSON document, not coloured and not wrapped."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    sys.stdout.write(json_text(value, indent=2) + "\n")
 
 
 def compact(value: Json, length: int = 160) -> str:
     """`value` as one line of JSON, cut to `length` characters."""
-    text = json.dumps(value, ensure_ascii=False)
+    text = json_text(value)
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
@@ -212,4 +211,4 @@ def options_of(pending: dict[str, Json]) -> list[str]:
 
 
 def _quoted(value: Json) -> str:
-    return shlex.quote(json.dumps(value, ensure_ascii=False))
+    return shlex.quote(json_text(value))
