@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 
 from hai_flow.api import shapes
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess, is_run_id
-from hai_flow.api.pages import PageCursor, PageLimit, decode_place, encode_place
+from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_place, encode_place
 from hai_flow.api.problems import documented
 from hai_flow.api.views import run_view, schedule_view
 from hai_flow.errors import Rejected
@@ -19,6 +19,8 @@ from hai_flow.store.triggers import ScheduleRow
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
 
+POSITION_MAX: Final = 2**31 - 1  # of a trigger in its workflow, as the database counts
+
 _ONE: Final[dict[int | str, dict[str, Any]]] = {**documented(404), 200: {"model": shapes.Schedule}}
 
 
@@ -26,6 +28,8 @@ _ONE: Final[dict[int | str, dict[str, Any]]] = {**documented(404), 200: {"model"
 async def list_schedules(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """The schedules of the latest version of each workflow, by workflow."""
     place = decode_place(cursor)
+    if place is not None and place[0] > POSITION_MAX:
+        raise bad_cursor()
     after = ("", 0) if place is None else (place[1], place[0])
     found = await triggers.list_schedules(access.pool, access.tenant, limit=limit + 1, after=after)
     last = found[limit - 1] if len(found) > limit else None

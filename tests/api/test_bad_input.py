@@ -170,6 +170,12 @@ def test_page_cursors_that_no_page_returned_are_refused(http: httpx2.Client, run
             assert (response.status_code, response.json()["code"]) == (400, "cursor.invalid"), (path, cursor)
 
 
+def test_a_place_in_schedules_that_no_schedule_can_have_is_refused(http: httpx2.Client) -> None:
+    for number, status in ((2**31 - 1, 200), (2**31, 400), (10**16 - 1, 400)):
+        cursor = base64.urlsafe_b64encode(f"{number}\nweather".encode()).decode().rstrip("=")
+        assert http.get("/v1/schedules", params={"cursor": cursor}).status_code == status, number
+
+
 def test_a_body_that_is_too_large_is_refused_before_anything_is_stored(
     http: httpx2.Client, run_id: str, pending_id: str
 ) -> None:
