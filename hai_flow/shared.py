@@ -2,7 +2,7 @@
 
 A workflow names them as they lie from where it is (`../shared/tools.yaml`). What it may name is below the project: the
 current directory, or the workflow's own folder where that lies elsewhere. Links are followed to where they lead, which
-must be below it as well.
+must be a YAML file below it as well: what is read is sent to a server.
 """
 
 from __future__ import annotations
@@ -62,4 +62,6 @@ def _place(path: Path, name: str) -> Path:
         raise Unusable(
             f"{name} leads out of the project, which is the folder {project.name}; start above it, or copy it there"
         )
+    if not place.name.endswith(SUFFIXES):
+        raise Unusable(f"{name} leads to {place.name}, and that is no YAML file")
     return place

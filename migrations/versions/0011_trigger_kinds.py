@@ -27,4 +27,5 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.execute("DROP INDEX webhooks_by_path")
+    op.execute("DELETE FROM event_triggers WHERE kind <> 'event'")  # nobody could tell them from triggers of events
     op.execute("ALTER TABLE event_triggers DROP COLUMN kind")

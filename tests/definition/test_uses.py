@@ -168,6 +168,7 @@ def test_files_are_read_as_they_lie_from_the_workflow(project: Path) -> None:
         ("round.yaml", "can't be"),
         ("large.yaml", "more than 256 KiB"),
         ("pipe.yaml", "it is a pipe"),
+        ("hidden.yaml", "leads to .env, and that is no YAML file"),
         ("a" * 300 + ".yaml", "can't be read: file name too long"),
     ],
 )
@@ -177,6 +178,8 @@ def test_what_a_workflow_must_not_read_is_a_finding(project: Path, name: str, wo
     (flows / "folder").symlink_to(project.parent)
     (flows / "round.yaml").symlink_to(flows / "round.yaml")
     (flows / "folder.yaml").mkdir()
+    (project / ".env").write_text("KEY=user:ann")
+    (flows / "hidden.yaml").symlink_to(project / ".env")
     os.mkfifo(flows / "pipe.yaml")
     (flows / "large.yaml").write_bytes(b"#" * 300_000)
     flow = FLOW.replace(b"../shared/tools.yaml", b'"' + name.encode() + b'"')

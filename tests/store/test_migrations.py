@@ -81,6 +81,21 @@ async def test_down_to_nothing_and_up_again(empty_database_url: str) -> None:
     assert await catalogue(empty_database_url) == full
 
 
+async def test_a_schema_without_kinds_of_triggers_keeps_those_of_events_alone(empty_database_url: str) -> None:
+    await migrations.upgrade(empty_database_url)
+    async with connected(empty_database_url) as connection:
+        for position, kind in enumerate(("event", "run", "webhook")):
+            await connection.execute(
+                "INSERT INTO event_triggers (tenant, workflow_name, position, workflow, dev, type, kind) "
+                "VALUES (gen_random_uuid(), 'shop', $1, '', false, 'orders', $2)",
+                position,
+                kind,
+            )
+    await migrations.downgrade(empty_database_url, "0010")
+    async with connected(empty_database_url) as connection:
+        assert [row["position"] for row in await connection.fetch("SELECT position FROM event_triggers")] == [0]
+
+
 async def test_a_newer_schema_is_left_alone(database_url: str) -> None:
     async with connected(database_url) as connection:
         await connection.execute("UPDATE alembic_version SET version_num = '9999'")
