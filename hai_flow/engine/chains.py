@@ -4,7 +4,8 @@ Whether anybody wants to hear of an end, the engine does not know; whoever commi
 commit. So each end is told at least once, under an id of its own, of which the id of what it starts is made.
 
 A run knows how many such ends stand in a row before it (`Origin.depth`), and nothing is started behind `CHAIN_MAX` of
-them: a circle that nobody could see when it was published comes to rest.
+them: a circle that nobody could see when it was published comes to rest. Not one that leads over a request or an event:
+what comes from outside begins at zero.
 """
 
 from __future__ import annotations
