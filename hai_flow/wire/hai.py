@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from hai_flow import values
 from hai_flow.engine import events as e
+from hai_flow.engine.endings import ABORTED
 from hai_flow.engine.ids import turn_id
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.errors import Rejected
@@ -224,8 +225,9 @@ class HaiEncoder(TurnEncoder):
         return [_call_result(call.id, content, error, at)]
 
     def frontend_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
-        """The HAI document shows it, AG-UI forbids it: for who asks for it (docs/design/protocols.md#hai-results)."""
-        return self.call_result(at, call, content, error) if self._all_results else []
+        """The HAI document shows it, AG-UI forbids it: for who asks for it (docs/design/protocols.md#hai-results). But
+        a call whose arguments broke off is nobody's to perform."""
+        return self.call_result(at, call, content, error) if self._all_results or error == ABORTED else []
 
     def question_decided(self, at: int, pending: PendingState) -> list[Frame]:
         """The same for a question that this client was handed as a call."""

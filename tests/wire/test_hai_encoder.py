@@ -7,7 +7,9 @@ import json
 import pytest
 
 from hai_flow.engine import events as e
+from hai_flow.engine.endings import ABORTED
 from hai_flow.engine.state import RunState
+from hai_flow.wire.agui import AguiEncoder
 from hai_flow.wire.dialect import entries_of, readdressed
 from hai_flow.wire.hai import HaiEncoder, document
 from hai_flow.wire.turns import IGNORED, TurnEncoder, error_message
@@ -177,6 +179,17 @@ def test_a_frontend_knows_the_result_of_its_own_tool():
     before = len(story.events)
     story.tell(e.ToolCallResolved, tool_call_id=call, content="42")
     assert encode(story, PLAIN, before) == []
+
+
+@pytest.mark.parametrize("encoder", [HaiEncoder, AguiEncoder])
+def test_a_call_whose_arguments_broke_off_is_answered_so_that_nobody_performs_it(encoder: type[TurnEncoder]) -> None:
+    story = Story().start()
+    call = story.open_call("a", "frontend")
+    story.args(call, '{"doc":"Once u').args(call, '"}').end_call(call)
+    story.tell(e.ToolCallResolved, tool_call_id=call, content=ABORTED, error=ABORTED)
+    encoding = encoder(PLAIN, RunState(RUN))
+    (frame,) = read([frame for event in story.events for frame in encoding.encode(event)][-1:])
+    assert (frame["type"], frame["toolCallId"], frame["content"]) == ("TOOL_CALL_RESULT", call, "aborted")
 
 
 def test_a_question_is_a_pending_to_a_client_without_the_tool_for_it():
