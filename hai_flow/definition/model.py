@@ -11,7 +11,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -667,13 +667,14 @@ class Reader:
         except ValidationError as error:
             details = error.errors(include_url=False)
             wrong = {str(detail["loc"][0]) for detail in details}
-            self._explain(details, keys_of(shape), value, path, where)
+            self._explain(details, shape, value, path, where)
             return {key: item for key, item in value.items() if key not in wrong}
         return dict(value)
 
     def _explain(
-        self, details: list[ErrorDetails], known: Sequence[str], value: Mapping[str, Json], path: Path, where: str
+        self, details: list[ErrorDetails], shape: type[_Shape], value: Mapping[str, Json], path: Path, where: str
     ) -> None:
+        known = keys_of(shape)
         told: set[str] = {"when", "steps"} if "else" in value and "when" in known else set()
         missing = [str(detail["loc"][0]) for detail in details if detail["type"] == "missing"]
         for detail in details:  # a key that is misspelt is not missing as well
@@ -687,7 +688,7 @@ class Reader:
             if detail["type"] == "extra_forbidden":
                 self.error((*path, key), "shape.unknown_key", _unknown_key(key, known, where), key=True)
             elif detail["type"] == "missing":
-                message = f"`{key}` is missing in {where}; add {_EXAMPLES.get(key, f'`{key}`')}"
+                message = f"`{key}` is missing in {where}; add {_example(shape, key)}"
                 self.error(path, "shape.missing_key", message, key=bool(path))
             else:
                 inner = tuple(part for part in detail["loc"][1:] if isinstance(part, int))
@@ -761,7 +762,7 @@ def _meant(key: str, known: Sequence[str]) -> str:
 
 # How a key is written, for whoever left it out or wrote something of another kind.
 _EXAMPLES: Final = {
-    "hai": "`hai: flow/v1`", "version": "`version: 1`", "steps": "`steps:` and below it a list such as `- say: hello`",
+    "version": "`version: 1`", "steps": "`steps:` and below it a list such as `- say: hello`",
     "max": "`max: 3`", "from": "`from: role:manager`", "form": "`form: {properties: {name: {type: string}}}`",
     "items": "`items: ${{ input.list }}`", "key": "`key: ${{ input.id }}`", "timezone": "`timezone: Europe/Berlin`",
     "cron": "`cron: 0 6 * * 1-5`", "deadline": "`deadline: 1d`",
@@ -782,6 +783,15 @@ _EXAMPLES: Final = {
     "concurrency": "`concurrency: {key: ...}`", "frontend": "`frontend: {description: ..., parameters: {...}}`",
     "input": "`input: {type: object, properties: {...}}`", "on_reject": "a list such as `- say: hello`",
 }  # fmt: skip
+
+
+def _example(shape: type[_Shape], key: str) -> str:
+    """What to write where `key` is missing in `shape`."""
+    if key == "hai":  # each kind of document has its own
+        (kind,) = get_args(shape.model_fields[key].annotation)
+        return f"`hai: {kind}`"
+    return _EXAMPLES.get(key, f"`{key}`")
+
 
 _EXPECTED: Final = {
     "string_type": "text",

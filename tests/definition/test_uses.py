@@ -100,6 +100,10 @@ def test_a_mistake_is_told_of_the_file_that_has_it() -> None:
         (b"hai: shared/v1\ntools: {{\n", "shared/tools.yaml:2:"),
         (b"--- \n" + TOOLS, "workflows/refund.flow.yaml:4:7 use.missing a file that is used is one document"),
         (b"", "shared/tools.yaml:1:1 yaml.empty"),
+        (
+            b"roles: {}\n",
+            "shared/tools.yaml:1:1 shape.missing_key `hai` is missing in a file that is used; add `hai: shared/v1`",
+        ),
     ],
 )
 def test_what_is_no_shared_file_is_one_finding(tools: bytes, words: str) -> None:
