@@ -71,9 +71,14 @@ def _char_width(character: str, style: str) -> float:
     return size * 0.58 * bold
 
 
+def _visible(content: str, but: str = "") -> str:
+    """The text without what XML does not allow, and what would turn the order of its letters."""
+    return "".join(each if each.isprintable() or each in but else "\ufffd" for each in content)
+
+
 def _fit(content: str, style: str, width: float) -> Text:
     """The text, cut with an ellipsis to `width` where it is longer."""
-    content = "".join(character if character.isprintable() else "\ufffd" for character in content)
+    content = _visible(content)
     text = Text(content, style)
     if text.width <= width:
         return text
@@ -137,7 +142,8 @@ class Canvas:
         self.line(points, style, ' marker-end="url(#tip)"')
 
     def open_group(self, path: str, tooltip: str) -> None:
-        self.elements.append(f"<g data-path={quoteattr(path)}><title>{escape(tooltip)}</title>")
+        told = escape(_visible(tooltip, but="\n"))
+        self.elements.append(f"<g data-path={quoteattr(path)}><title>{told}</title>")
 
     def close_group(self) -> None:
         self.elements.append("</g>")
@@ -369,7 +375,7 @@ def svg(chart: Chart) -> str:
     canvas.text(title, MARGIN, MARGIN - 4)
     canvas.text(below, MARGIN, MARGIN + 20)
     whole.place(canvas, (width - whole.width) / 2, MARGIN + 52)
-    name = escape(f"{chart.title} ({chart.name}@{chart.version})")
+    name = escape(_visible(f"{chart.title} ({chart.name}@{chart.version})"))
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_n(width)} {_n(height)}" width="{_n(width)}" '
         f'height="{_n(height)}" role="img" aria-labelledby="title">'

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow.definition.compiler import compile_workflow
-from hai_flow.graph import FORMATS, draw
+from hai_flow.graph import FORMATS, Format, draw
 from hai_flow.graph.outline import chart_of
 from tests.graph.stories import EVERYTHING
 
@@ -135,3 +135,13 @@ def test_no_text_breaks_out_of_a_picture(text: str) -> None:
     labels = [line for line in draw(source, "mermaid").splitlines() if line.startswith("  n1[")]
     assert len(labels) == 1
     assert re.fullmatch(r'  n1\["(<b>[^"<>]*</b><br/>)?[^"<>]*"\]', labels[0])
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_picture_has_no_control_character_whatever_its_workflow_is_called(form: Format) -> None:
+    wrote = r'"a\e[2J\x9b2J\u202eb"'
+    step = f"{{id: a, title: {wrote}, if: '{wrote} != 1', approve: {{from: anyone, title: {wrote}, message: {wrote}}}}}"
+    picture = draw(f"hai: flow/v1\nname: w\nversion: 1\ntitle: {wrote}\nsteps: [{step}]\n".encode(), form)
+    assert [each for each in picture if not each.isprintable() and each != "\n"] == []
+    if form == "svg":
+        ElementTree.fromstring(picture)
