@@ -563,8 +563,8 @@ _KEY_AND_TEXT: Final = re.compile(r"\s*(?:- +)*([\w-]+: +)([^\s\"'\[{|>#&*!].*?)
 
 def _quoted_line(line: str) -> str:
     """The line with its text in quotes, where it is one key and one text."""
-    parts = _KEY_AND_TEXT.fullmatch(line)
-    if parts is None or len(line) > 120:
+    parts = None if len(line) > 120 else _KEY_AND_TEXT.fullmatch(line)  # which takes a time of the length's square
+    if parts is None:
         return ""
     text = parts[2]
     quoted = f'"{text}"' if '"' not in text and "\\" not in text else "'" + text.replace("'", "''") + "'"

@@ -189,3 +189,10 @@ def test_a_hole_moves_no_finding_of_what_comes_behind_it(frame: str, hole: str) 
 def test_a_place_inside_of_an_unquoted_hole_is_found() -> None:
     document = parse("a: 1\nb: ${{ 好 ? b.c : d }}\n".encode())
     assert document.locate(("b",), document.value["b"].index("d")) == (2, 18)
+
+
+@pytest.mark.parametrize("unit", [" ", "\t", "- ", "a ", "a: ", "{", "[", "'", '"', "#", "\r", "&a ", "*a ", "! "])
+def test_a_line_as_long_as_a_document_may_be_is_explained_at_once(unit: str) -> None:
+    """One of blanks took minutes: the pattern that looks for a text to quote tried every way to part them."""
+    line = "title: a: b" + unit * (200_000 // len(unit)) + "'"
+    assert parse(f"hai: flow/v1\n{line}\n".encode()).findings
