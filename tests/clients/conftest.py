@@ -32,7 +32,7 @@ def server(postgres_server: Server) -> Iterator[ServerProcess]:
         publish_flows(process.url)
         yield process
         assert process.process.poll() is None
-        assert "Traceback" not in process.log, process.log
+        assert not process.faults
 
 
 @pytest.fixture(scope="session")

@@ -39,6 +39,11 @@ class ServerProcess:
     def log(self) -> str:
         return self._log_path.read_text()
 
+    @property
+    def faults(self) -> list[str]:
+        """What it logged that is a fault of ours: an error with its exception, or a traceback that nobody caught."""
+        return [line for line in self.log.splitlines() if _is_fault(line)]
+
     def kill(self) -> None:
         """kill -9, and wait until it is gone."""
         self.process.kill()
@@ -51,6 +56,14 @@ class ServerProcess:
     def ended(self) -> int:
         """Wait for its end."""
         return self.process.wait(30)
+
+
+def _is_fault(line: str) -> bool:
+    try:
+        logged = json.loads(line)
+    except ValueError:
+        return "Traceback" in line
+    return isinstance(logged, dict) and logged.get("level") in ("error", "critical") and "exception" in logged
 
 
 @contextmanager
