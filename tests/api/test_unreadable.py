@@ -37,5 +37,5 @@ def test_a_run_that_no_worker_can_read_is_listed_with_what_needs_attention_and_s
             assert [each["run_id"] for each in http.get("/v1/pendings").json()["items"]] == [id]
             shown = run("show", id, HAI_FLOW_URL=process.url)
             assert shown.returncode == 0, shown.stderr
-            assert f"unreadable  {REASON}" in shown.stdout
+            assert f"unreadable\t{REASON}" in shown.stdout
             assert "needs_attention" in run("runs", HAI_FLOW_URL=process.url).stdout
