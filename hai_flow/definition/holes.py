@@ -23,18 +23,19 @@ _SIMPLE: Final = re.compile(r"\$\{\{[^{}'\"]*\}\}")  # without quotes and braces
 
 _IN_BLOCKS: Final = ":#"
 _IN_FLOW: Final = ":#{}[],"
-_DOUBTFUL: Final = re.compile(r"\$\{\{[^\n]*?(?:: | #)")
 _PRIVATE: Final = range(0xE000, 0x10FFFE)  # characters that nobody's text should have; those it has are not taken
 
 
-def end_of_hole(text: str, begin: int) -> int | None:
-    """The index of the `}}` that ends the hole at `begin` (its `$`): the first outside quotes and inner braces."""
-    simple = _SIMPLE.match(text, begin)
+def end_of_hole(text: str, begin: int, until: int | None = None) -> int | None:
+    """The index of the `}}` that ends the hole at `begin` (its `$`), before `until`: the first outside quotes and inner
+    braces."""
+    until = len(text) if until is None else until
+    simple = _SIMPLE.match(text, begin, until)
     if simple:
         return simple.end() - 2
     at, depth = begin + 3, 0
-    while at < len(text):
-        match = _LEXEME.match(text, at)
+    while at < until:
+        match = _LEXEME.match(text, at, until)
         assert match is not None, "the last alternative matches any character"
         token = match.group()
         if token == "}}" and depth == 0:
@@ -59,7 +60,7 @@ class Masked:
 
 def masked(text: str, *, flow: bool = False) -> Masked:
     """`text` with the `: ` and ` #` inside of its holes hidden from YAML; with `flow` also braces and commas."""
-    if not flow and not _DOUBTFUL.search(text):
+    if not flow and not _is_doubtful(text):
         return Masked(text)
     words = _IN_FLOW if flow else _IN_BLOCKS
     used = set(text)
@@ -78,16 +79,36 @@ def masked(text: str, *, flow: bool = False) -> Masked:
     return Masked("".join([*pieces, text[done:]]), {ord(mask): word for mask, word in masks.items()})
 
 
+def _is_doubtful(text: str) -> bool:
+    """Whether `: ` or ` #` stands anywhere behind the beginning of a hole, on its line."""
+    at = 0
+    while (begin := text.find("${{", at)) >= 0:
+        at = _end_of_line(text, begin)
+        if text.find(": ", begin, at) >= 0 or text.find(" #", begin, at) >= 0:
+            return True
+    return False
+
+
 def _holes(text: str) -> Iterator[tuple[int, int]]:
-    """[begin, end) of every hole that ends on its own line. `$${{` is no hole."""
+    """[begin, end) of every hole that ends on its own line. `$${{` is no hole.
+
+    Behind one that does not end, none of that line is looked for: the document is wrong, and each further look would
+    read the line to its end.
+    """
     at = 0
     while (begin := text.find("${{", at)) >= 0:
         at = begin + 3
         if begin and text[begin - 1] == "$":
             continue
-        newline = text.find("\n", begin)
-        line = text[begin : newline if newline >= 0 else len(text)]
-        end = end_of_hole(line, 0)
-        if end is not None:
-            at = begin + end + 2
+        newline = _end_of_line(text, begin)
+        end = end_of_hole(text, begin, newline)
+        if end is None:
+            at = newline
+        else:
+            at = end + 2
             yield begin, at
+
+
+def _end_of_line(text: str, at: int) -> int:
+    newline = text.find("\n", at)
+    return newline if newline >= 0 else len(text)

@@ -191,8 +191,15 @@ def test_a_place_inside_of_an_unquoted_hole_is_found() -> None:
     assert document.locate(("b",), document.value["b"].index("d")) == (2, 18)
 
 
-@pytest.mark.parametrize("unit", [" ", "\t", "- ", "a ", "a: ", "{", "[", "'", '"', "#", "\r", "&a ", "*a ", "! "])
+@pytest.mark.parametrize(
+    "unit",
+    [
+        " ", "\t", "- ", "a ", "a: ", "{", "[", "'", '"', "#", "\r", "&a ", "*a ", "! ",
+        "${{ ", "${{a}}", "${{ { ", "${{ ' }} ", "${{ \"\"\" ",
+    ],
+)  # fmt: skip
 def test_a_line_as_long_as_a_document_may_be_is_explained_at_once(unit: str) -> None:
-    """One of blanks took minutes: the pattern that looks for a text to quote tried every way to part them."""
+    """One of blanks took minutes: the pattern that looks for a text to quote tried every way to part them. One of holes
+    that do not end took an hour: each was looked for to the end of the line."""
     line = "title: a: b" + unit * (200_000 // len(unit)) + "'"
     assert parse(f"hai: flow/v1\n{line}\n".encode()).findings
