@@ -243,7 +243,7 @@ shared = Room("hai_flow/engine/shared.py", f"{_T}shared_state.py")
 shared.bug(
     "a client writes what the workflow keeps to itself", ("if variable.client and name in posted", "if name in posted")
 )
-shared.bug("what was kept by another version and does not fit goes on", (" and _fits(variable, kept[name])", ""))
+shared.bug("what was kept by another version and does not fit goes on", (" and not _faults(variable, kept[name])", ""))
 shared.bug("a run goes on with what its thread does not keep", ("if variable.kept and name in kept", "if name in kept"))
 shared.bug("a state that does not fit is taken from a client", ("    if findings:\n", "    if False:\n"))
 
