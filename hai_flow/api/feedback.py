@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field
 from hai_flow.api import shapes
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
 from hai_flow.api.deps import Access, CurrentAccess, ThreadId, is_run_id
-from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
+from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_cursor, encode_cursor
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.threads import find_thread
 from hai_flow.api.views import feedback_view
@@ -71,10 +71,10 @@ async def list_feedback(
     found = await feedback.list_feedback(access.pool, access.tenant, thread_id, limit=limit + 1, before=before)
     if not found:
         await find_thread(access, thread_id)
-    last = found[limit - 1] if len(found) > limit else None
+    rows, following = cut(found, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
     return {
-        "items": [feedback_view(each) for each in found[:limit]],
-        "next_cursor": None if last is None else encode_cursor(last.created_at, str(last.id)),
+        "items": [feedback_view(each) for each in rows],
+        "next_cursor": following,
     }
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias, TypeVar
 
 from fastapi import Query
 
 from hai_flow.errors import Rejected
+
+T = TypeVar("T")
 
 PAGE_MAX: Final = 200
 
@@ -18,6 +21,12 @@ PageCursor: TypeAlias = Annotated[str | None, Query(description="`next_cursor` o
 
 _CURSOR: Final = re.compile(r"([0-9]{1,16})\n([0-9a-z_-]{1,200})")  # 16 digits of microseconds: up to the year 2286
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def cut(found: Sequence[T], limit: int, cursor_of: Callable[[T], str]) -> tuple[Sequence[T], str | None]:
+    """The rows of a page, and the cursor of the next one, if there is one: `found` has one row more then."""
+    rows = found[:limit]
+    return rows, cursor_of(rows[-1]) if len(found) > limit else None
 
 
 def encode_cursor(moment: datetime, id: str) -> str:

@@ -14,7 +14,7 @@ from hai_flow import values
 from hai_flow.api import shapes
 from hai_flow.api.bodies import Body, CheckedRoute
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess
-from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
+from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_cursor, encode_cursor
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.views import listed_pending_view, pending_view
 from hai_flow.engine import commands as c
@@ -64,11 +64,11 @@ async def list_pendings(access: CurrentAccess, limit: PageLimit = 50, cursor: Pa
     if before is not None and run_of_pending(before[1]) is None:
         raise bad_cursor()
     found = await pendings.open_pendings(access.pool, access.tenant, limit=limit + 1, before=before)
-    last = found[limit - 1] if len(found) > limit else None
-    shown = [await _shown(access, pending) for pending in found[:limit]]
+    rows, following = cut(found, limit, lambda row: encode_cursor(row.opened_at, row.id))
+    shown = [await _shown(access, pending) for pending in rows]
     return {
         "items": [each for each in shown if each is not None],
-        "next_cursor": None if last is None else encode_cursor(last.opened_at, last.id),
+        "next_cursor": following,
     }
 
 

@@ -14,7 +14,7 @@ from hai_flow import values
 from hai_flow.api import shapes
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess, is_run_id
-from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
+from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_cursor, encode_cursor
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.views import run_view, snapshot_view
 from hai_flow.definition.durations import NotADuration, milliseconds
@@ -119,10 +119,10 @@ async def list_runs(
         thread_id=thread_id,
         before=None if place is None else (place[0], UUID(place[1])),
     )
-    last = found[limit - 1] if len(found) > limit else None
+    rows, following = cut(found, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
     return {
-        "items": [run_view(run) for run in found[:limit]],
-        "next_cursor": None if last is None else encode_cursor(last.created_at, str(last.id)),
+        "items": [run_view(run) for run in rows],
+        "next_cursor": following,
     }
 
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 
 from hai_flow.api import shapes
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess, is_run_id
-from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_place, encode_place
+from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_place, encode_place
 from hai_flow.api.problems import documented
 from hai_flow.api.views import run_view, schedule_view
 from hai_flow.errors import Rejected
@@ -32,10 +32,10 @@ async def list_schedules(access: CurrentAccess, limit: PageLimit = 50, cursor: P
         raise bad_cursor()
     after = ("", 0) if place is None else (place[1], place[0])
     found = await triggers.list_schedules(access.pool, access.tenant, limit=limit + 1, after=after)
-    last = found[limit - 1] if len(found) > limit else None
+    rows, following = cut(found, limit, lambda row: encode_place(row.position, row.workflow_name))
     return {
-        "items": [await _view(access, row) for row in found[:limit]],
-        "next_cursor": None if last is None else encode_place(last.position, last.workflow_name),
+        "items": [await _view(access, row) for row in rows],
+        "next_cursor": following,
     }
 
 

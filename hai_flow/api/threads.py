@@ -14,6 +14,7 @@ from hai_flow.api.pages import (
     PageCursor,
     PageLimit,
     bad_cursor,
+    cut,
     decode_cursor,
     decode_place,
     encode_cursor,
@@ -46,10 +47,10 @@ async def list_threads(access: CurrentAccess, limit: PageLimit = 50, cursor: Pag
         raise bad_cursor()
     before = None if place is None else (place[0], UUID(place[1]))
     found = await thread_lists.list_threads(access.pool, access.tenant, limit=limit + 1, before=before)
-    last = found[limit - 1] if len(found) > limit else None
+    rows, following = cut(found, limit, lambda row: encode_cursor(row.run_created_at, str(row.run_id)))
     return {
-        "items": [thread_view(thread) for thread in found[:limit]],
-        "next_cursor": None if last is None else encode_cursor(last.run_created_at, str(last.run_id)),
+        "items": [thread_view(thread) for thread in rows],
+        "next_cursor": following,
     }
 
 

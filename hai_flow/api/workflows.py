@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Response
 
 from hai_flow.api import shapes
 from hai_flow.api.deps import CurrentAccess, WorkflowBody
-from hai_flow.api.pages import PageCursor, PageLimit, decode_place, encode_place
+from hai_flow.api.pages import PageCursor, PageLimit, cut, decode_place, encode_place
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.views import workflow_view
 from hai_flow.definition.compiler import check_workflow
@@ -62,10 +62,10 @@ async def list_workflows(access: CurrentAccess, limit: PageLimit = 50, cursor: P
     place = decode_place(cursor)
     after = "" if place is None else place[1]
     found = await workflows.list_workflows(access.pool, access.tenant, limit=limit + 1, after=after)
-    last = found[limit - 1] if len(found) > limit else None
+    rows, following = cut(found, limit, lambda row: encode_place(0, row.name))
     return {
-        "items": [workflow_view(each) for each in found[:limit]],
-        "next_cursor": None if last is None else encode_place(0, last.name),
+        "items": [workflow_view(each) for each in rows],
+        "next_cursor": following,
     }
 
 

@@ -72,15 +72,6 @@ class Server:
         with self._told():
             return (await self._opened.request("GET", path, query=parameters)).read()
 
-    async def get_all(self, path: str) -> list[Json]:
-        """The items of all pages of a list."""
-        page = await self.get(path, limit=PAGE)
-        found: list[Json] = page["items"]
-        while page["next_cursor"] is not None:
-            page = await self.get(path, limit=PAGE, cursor=page["next_cursor"])
-            found += page["items"]
-        return found
-
     async def text(self, path: str, **parameters: Json) -> str:
         """What is not JSON: a picture, a source."""
         with self._told():

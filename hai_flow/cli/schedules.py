@@ -92,7 +92,7 @@ def _control(schedule: str, verb: str, server: str | None, as_json: bool) -> Jso
 
 
 async def _all(api: Server) -> list[Json]:
-    return await api.get_all("/v1/schedules")
+    return await api.items("/v1/schedules", None)
 
 
 def id_of(text: str, schedules: list[Json]) -> str:

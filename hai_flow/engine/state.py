@@ -1141,8 +1141,9 @@ def _branch_ended(state: RunState, event: e.BranchEnded) -> RunState:
 # --- folds: what people see ---------------------------------------------------------------------------------------
 
 
-def _message_started(state: RunState, event: e.MessageStarted) -> RunState:
-    message = MessageState(
+def _message(state: RunState, event: e.MessageStarted | e.ChildSaid, **more: Any) -> MessageState:
+    """The message that begins, or is told, with the event."""
+    return MessageState(
         state.entries,
         event.message_id,
         event.role,
@@ -1150,11 +1151,15 @@ def _message_started(state: RunState, event: e.MessageStarted) -> RunState:
         event.turn,
         event.kind,
         event.path,
-        open=True,
         block_id=event.block_id,
         layout=event.layout,
         style=event.style,
+        **more,
     )
+
+
+def _message_started(state: RunState, event: e.MessageStarted) -> RunState:
+    message = _message(state, event, open=True)
     return _next(
         state,
         event,
@@ -1433,21 +1438,7 @@ def _relayed_call(state: RunState, pending: PendingState) -> dict[str, Any]:
 
 
 def _child_said(state: RunState, event: e.ChildSaid) -> RunState:
-    message = MessageState(
-        state.entries,
-        event.message_id,
-        event.role,
-        event.at,
-        event.turn,
-        event.kind,
-        event.path,
-        content=event.content,
-        aborted=event.aborted,
-        chunks=1,
-        block_id=event.block_id,
-        layout=event.layout,
-        style=event.style,
-    )
+    message = _message(state, event, content=event.content, aborted=event.aborted, chunks=1)
     return _next(state, event, messages=state.messages.set(message.id, message), entries=state.entries + 1)
 
 

@@ -11,7 +11,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -196,12 +197,8 @@ def test_a_run_that_waits_exits_with_3_and_is_decided_at_a_server(database_url: 
 
 
 def test_on_a_terminal_a_run_asks_there_until_it_ends(database_url: str) -> None:
-    near, far = pty.openpty()
     arguments = command("run", "workflows/release.flow.yaml", "-i", "release=v9")
-    settings = environment(HAI_FLOW_DATABASE_URL=database_url)
-    process = subprocess.Popen(arguments, cwd=ROOT, env=settings, stdin=far, stdout=far, stderr=far)
-    os.close(far)
-    try:
+    with on_a_terminal(arguments, HAI_FLOW_DATABASE_URL=database_url) as (near, process):
         read_until(near, "approve/reject: ")
         os.write(near, b"approve\n")
         read_until(near, "reason (may be empty): ")
@@ -213,10 +210,6 @@ def test_on_a_terminal_a_run_asks_there_until_it_ends(database_url: str) -> None
         os.write(near, b"open findings\n")
         assert "Not released: open findings" in read_until(near, 'finished: {"released": false}')
         assert process.wait(SECONDS_MAX) == 0
-    finally:
-        process.kill()
-        process.wait()
-        os.close(near)
 
 
 def test_who_may_not_answer_is_not_asked_but_told_as_whom_to(database_url: str, tmp_path: Path) -> None:
@@ -225,20 +218,12 @@ def test_who_may_not_answer_is_not_asked_but_told_as_whom_to(database_url: str, 
         "hai: flow/v1\nname: ship\nversion: 1\n"
         "steps: [{id: gate, approve: {title: Ship?, from: 'role:qa', exclude: requester}}]\n"
     )
-    near, far = pty.openpty()
-    settings = environment(HAI_FLOW_DATABASE_URL=database_url)
-    process = subprocess.Popen(command("run", str(flow)), cwd=ROOT, env=settings, stdin=far, stdout=far, stderr=far)
-    os.close(far)
-    try:
+    with on_a_terminal(command("run", str(flow)), HAI_FLOW_DATABASE_URL=database_url) as (near, process):
         shown = read_until(near, "--as user:ann,role:qa")
         assert "waits for a person" in shown
         assert "Waiting for your answer" not in shown
         read_until(near, "or: reject")
         assert process.wait(SECONDS_MAX) == 3
-    finally:
-        process.kill()
-        process.wait()
-        os.close(near)
 
 
 def test_runs_that_wait_for_a_worker_while_none_is_alive_are_told(database_url: str, tmp_path: Path) -> None:
@@ -285,12 +270,7 @@ def test_what_a_child_asks_is_asked_in_the_terminal_too(database_url: str, tmp_p
     standing = json.loads(waits.stdout)
     assert standing["status"] == "waiting"
     assert [each["kind"] for each in standing["pendings"]] == ["approve", "approve"]
-    near, far = pty.openpty()
-    process = subprocess.Popen(
-        command("run", str(parent)), cwd=ROOT, env=environment(**settings), stdin=far, stdout=far, stderr=far
-    )
-    os.close(far)
-    try:
+    with on_a_terminal(command("run", str(parent)), **settings) as (near, process):
         read_until(near, "approve/reject: ")
         os.write(near, b"approve\n")
         read_until(near, "reason (may be empty): ")
@@ -301,6 +281,16 @@ def test_what_a_child_asks_is_asked_in_the_terminal_too(database_url: str, tmp_p
         os.write(near, b"open findings\n")
         assert "Not released: open findings" in read_until(near, 'finished: {"released": false}')
         assert process.wait(SECONDS_MAX) == 0
+
+
+@contextmanager
+def on_a_terminal(arguments: list[str], **settings: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """A process whose input and output is a terminal: the near end of that, and the process. It is gone at the end."""
+    near, far = pty.openpty()
+    process = subprocess.Popen(arguments, cwd=ROOT, env=environment(**settings), stdin=far, stdout=far, stderr=far)
+    os.close(far)
+    try:
+        yield near, process
     finally:
         process.kill()
         process.wait()

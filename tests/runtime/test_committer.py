@@ -778,37 +778,42 @@ async def test_a_long_log_is_loaded_in_pieces_apart_from_the_others_and_leaves_a
     await until(lambda: eye.fetchval("SELECT seq FROM snapshots WHERE abi = $1", snapshot.ABI))
 
 
+def counting_waits(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
+    """The commits that waited for a row in vain, from now on."""
+    real, waited = runs.commit, []
+
+    async def noted(connection: Any, entries: Any, *rest: Any) -> Any:
+        try:
+            return await real(connection, entries, *rest)
+        except asyncpg.LockNotAvailableError as error:
+            waited.append(error)
+            raise
+
+    monkeypatch.setattr(runs, "commit", noted)
+    return waited
+
+
 async def test_a_run_whose_row_is_locked_makes_its_batch_wait_once(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = await make()
     locked, *others = [(await start(runtime, LISTENING)).run_id for _ in range(16)]
-    real, waited = runs.commit, 0
-
-    async def counted(connection: Any, entries: Any, *rest: Any) -> Any:
-        nonlocal waited
-        try:
-            return await real(connection, entries, *rest)
-        except asyncpg.LockNotAvailableError:
-            waited += 1
-            raise
-
+    waited = counting_waits(monkeypatch)
     alone, lock_run = [], runs.lock_run
 
     def taken_alone(connection: Any, run_id: UUID, *rest: Any) -> Any:
         alone.append(run_id)
         return lock_run(connection, run_id, *rest)
 
-    monkeypatch.setattr(runs, "commit", counted)
     monkeypatch.setattr(runs, "lock_run", taken_alone)
     async with eye.transaction():
         await eye.execute("SELECT FROM runs WHERE id = $1 FOR UPDATE", locked)
         asked = asyncio.create_task(submit(runtime, locked, note("s")))
         await asyncio.gather(*(submit(runtime, run_id, note("s")) for run_id in others))
-        assert waited == 1
+        assert len(waited) == 1
         await asyncio.gather(*(submit(runtime, run_id, note("t")) for run_id in others))
         await until(lambda: len(alone) == 2)
-        assert waited == 1, "who is known to be locked waits alone"
+        assert len(waited) == 1, "who is known to be locked waits alone"
         assert not asked.done()
     assert (await asked).seq
     assert set(alone) == {locked}
@@ -820,22 +825,12 @@ async def test_who_asks_a_run_whose_row_stays_locked_is_told_so(
     monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 0.5)
     runtime = await make()
     run_id = (await start(runtime, LISTENING)).run_id
-    real, waited = runs.commit, 0
-
-    async def counted(connection: Any, entries: Any, *rest: Any) -> Any:
-        nonlocal waited
-        try:
-            return await real(connection, entries, *rest)
-        except asyncpg.LockNotAvailableError:
-            waited += 1
-            raise
-
-    monkeypatch.setattr(runs, "commit", counted)
+    waited = counting_waits(monkeypatch)
     async with eye.transaction():
         await eye.execute("SELECT FROM runs WHERE id = $1 FOR UPDATE", run_id)
         with pytest.raises(StoreError, match="has not answered for a while"):
             await asyncio.wait_for(submit(runtime, run_id, note("s")), 40)
-    assert waited == 1, "its lane has others to serve"
+    assert len(waited) == 1, "its lane has others to serve"
     assert (await submit(runtime, run_id, note("t"))).seq
 
 
