@@ -745,7 +745,7 @@ threads.bug(
 threads.bug(
     "the place of a thread is that of a child",
     ("AND thread_id = wanted.thread_id AND parent_id IS NULL", "AND thread_id = wanted.thread_id"),
-    by=("tests/runtime/test_threads.py", "tests/api/test_social.py"),
+    by=("tests/store/test_reads.py", "tests/runtime/test_threads.py"),
 )
 
 thread_lists = Room(

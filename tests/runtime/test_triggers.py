@@ -271,6 +271,9 @@ async def test_a_paused_schedule_fires_only_by_request_and_has_missed_nothing(ma
     await runtime.triggers.pause_schedule(LOCAL_TENANT, schedule.id)
     asked = await runtime.triggers.run_schedule(LOCAL_TENANT, schedule.id, "a")
     await until(lambda: is_now(runtime, asked.run_id, "finished"))
+    await eye.execute(
+        "UPDATE schedules SET last_fire_at = now() - interval '4 days', next_fire_at = now() - interval '3 days'"
+    )
     resumed = await runtime.triggers.resume_schedule(LOCAL_TENANT, schedule.id)
     assert (resumed.paused, resumed.last_run_id) == (False, asked.run_id)
     assert resumed.next_fire_at is not None

@@ -161,6 +161,8 @@ async def test_threads_are_listed_once_each_where_their_newest_run_is(db: Databa
         ("t1", entries[4].run_id, "w4", "running"),
         ("t0", entries[3].run_id, "w3", "running"),
     ]
+    ended = await db.api.fetchval("SELECT max(at) FROM log WHERE run_id = $1", entries[5].run_id)
+    assert found[0].updated_at == ended > found[0].run_created_at
     for each in found:
         assert each.created_at < each.run_created_at <= each.updated_at
         assert await thread_lists.get_thread(db.api, TENANT, each.id) == each

@@ -115,6 +115,7 @@ async def test_a_child_run_is_of_the_thread_but_never_its_last_run(db: Database)
     last = await threads.last_run(db.api, TENANT, "t")
     assert last is not None
     assert last.id == parent.run_id
+    assert (await threads.newest_places(db.api, [(TENANT, "t")]))[TENANT, "t"].run_id == parent.run_id
 
 
 async def test_a_thread_is_its_runs_in_order_with_their_messages(db: Database) -> None:
