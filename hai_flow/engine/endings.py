@@ -448,10 +448,8 @@ def resolve_call(draft: Draft, step: Step, output: Json, error: e.Error | None) 
             shown = {"path": step.path, "arguments": arguments, "output": output}
             draft.emit(e.CustomEmitted, path=step.path, name=SHOWN_OUTPUT, value=shown)
         return
-    if not known.asked:
-        return
-    call = _call_shown(draft, step.path, known.asked - 1)
-    if call is None or call.result is not None:
+    call = _last_call_shown(draft, step.path, known.asked)
+    if call is None:
         return
     id = call.id
     if error is not None:
@@ -461,12 +459,17 @@ def resolve_call(draft: Draft, step: Step, output: Json, error: e.Error | None) 
         draft.emit(e.ToolCallResolved, tool_call_id=id, content=content)
 
 
-def _call_shown(draft: Draft, path: str, n: int) -> ToolCallState | None:
-    """The call that the step showed as its n-th, whichever release did."""
+def _last_call_shown(draft: Draft, path: str, asked: int) -> ToolCallState | None:
+    """The last call that the step has shown, whichever release did. Each question that it has asked has a number, too:
+    the one of a call in doubt comes behind the call."""
     run_id, calls = draft.state.run_id, draft.state.tool_calls
-    return calls.get(tool_call_id(run_id, path, n)) or calls.get(
-        tool_call_id(run_id, path, n, behind=short_pending_id(run_id, path, n))
-    )
+    for n in reversed(range(asked)):
+        call = calls.get(tool_call_id(run_id, path, n)) or calls.get(
+            tool_call_id(run_id, path, n, behind=short_pending_id(run_id, path, n))
+        )
+        if call is not None:
+            return call
+    return None
 
 
 def close_message(draft: Draft, path: str, *, aborted: bool = False) -> None:

@@ -212,6 +212,27 @@ def test_a_lost_call_that_may_happen_once_waits_for_an_operator(decision: str) -
     run.replayed()
 
 
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("decision", ["happened", "again", "fail", "late"])
+def test_the_call_that_a_frontend_saw_begin_gets_its_result_behind_a_doubt(decision: str, guarded: bool) -> None:
+    plan = changed(gated(policy()), "loop[]/gate", delivery="at_most_once", expose=True)
+    run = Play(plan if guarded else changed(plan, "loop[]/gate", approval=None))
+    if guarded:
+        decide(run, BOB)
+    (shown,) = run.state.tool_calls
+    run.lose(PATH)
+    if decision == "late":
+        run.succeed(PATH, {"id": "B1"}, attempt=1)
+    else:
+        decide(run, who("local"), decision, result={"id": "B1"})
+    if decision == "again":
+        run.succeed(PATH, {"id": "B1"}, attempt=2)
+    (resolved,) = run.of(e.ToolCallResolved)
+    assert (resolved.tool_call_id, resolved.error) == (shown, "step.in_doubt" if decision == "fail" else None)
+    assert run.state.tool_calls[shown].result == resolved.content
+    run.replayed()
+
+
 @pytest.mark.parametrize("succeeded", [True, False])
 def test_a_late_result_settles_a_doubt_that_nobody_has_decided(succeeded: bool) -> None:
     run = Play(AT_MOST_ONCE)
