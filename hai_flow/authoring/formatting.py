@@ -83,10 +83,10 @@ def _unwrapped(document: Document) -> str:
         inner = _inside(text)
         if node is None or inner is None:
             continue
-        written = document.text[node.start.index : node.end]
+        written = document.text[node.start : node.end]
         bare = _written_bare(written, inner, _in_flow(document, path))
         if bare is not None:
-            edits[node.start.index, node.end] = bare
+            edits[node.start, node.end] = bare
     return _edited(document.text, edits)
 
 
@@ -104,11 +104,7 @@ def _inside(text: str) -> str | None:
 def _in_flow(document: Document, path: Path) -> bool:
     for length in range(len(path)):
         node = _at(document, path[:length])
-        if (
-            node is not None
-            and node.kind != "scalar"
-            and document.text[node.start.index : node.start.index + 1] in "{["
-        ):
+        if node is not None and node.kind != "scalar" and document.text[node.start : node.start + 1] in "{[":
             return True
     return False
 
@@ -154,10 +150,10 @@ def _reordered(document: Document) -> str:
     lines = document.text.split("\n")
     mappings = [(node, ranks) for node, ranks in _unordered(document)]
     # From the bottom up: inner mappings begin later, and a permutation inside an entry moves none of its borders.
-    for node, ranks in sorted(mappings, key=lambda each: each[0].start.index, reverse=True):
+    for node, ranks in sorted(mappings, key=lambda each: each[0].start, reverse=True):
         entries = _entries(document, node, lines)
         if entries:
-            _permute(lines, entries, ranks, next(iter(node.keys.values())).column - 1)
+            _permute(lines, entries, ranks, _indent(document, node))
     return "\n".join(lines)
 
 
@@ -167,9 +163,9 @@ def _unordered(document: Document) -> Iterator[tuple[Node, dict[str, int]]]:
     for path, is_step in ordered_mappings(document.value):
         node = _at(document, path)
         ranks = _STEP_RANKS if is_step else _DOCUMENT_RANKS
-        if node is None or node.start.index in seen or document.text[node.start.index : node.start.index + 1] == "{":
+        if node is None or node.start in seen or document.text[node.start : node.start + 1] == "{":
             continue
-        seen.add(node.start.index)
+        seen.add(node.start)
         keys = list(node.keys)
         if keys != _sorted_keys(keys, ranks):
             yield node, ranks
@@ -181,20 +177,22 @@ def _sorted_keys(keys: Sequence[str], ranks: dict[str, int]) -> list[str]:
 
 def _entries(document: Document, node: Node, lines: Sequence[str]) -> list[_Entry]:
     """The entries of a block mapping; none where two keys share a line or a key is written in an unusual way."""
-    marks = list(node.keys.items())
-    column = marks[0][1].column
-    if any(mark.column != column for _, mark in marks) or len({mark.line for _, mark in marks}) < len(marks):
+    places = [document.lines.place(begin) for begin in node.keys.values()]
+    keys = [line - 1 for line, _ in places]
+    indent = _indent(document, node)
+    if any(column - 1 != indent for _, column in places) or len(set(keys)) < len(keys):
         return []
-    starts = [marks[0][1].line - 1]
-    starts += [_first_line(lines, mark.line - 1, column - 1, previous.line - 1)
-               for (_, previous), (_, mark) in pairwise(marks)]  # fmt: skip
-    last = _last_line(document, node, marks[-1][0]) + 1
-    while last < len(lines) and re.match(rf" {{{column - 1},}}#", lines[last]):
+    starts = [keys[0], *(_first_line(lines, key, indent, before) for before, key in pairwise(keys))]
+    last = _last_line(document, node, list(node.keys)[-1]) + 1
+    while last < len(lines) and re.match(rf" {{{indent},}}#", lines[last]):
         last += 1
     ends = [*starts[1:], last]
-    return [
-        _Entry(name, start, mark.line - 1, end) for (name, mark), start, end in zip(marks, starts, ends, strict=True)
-    ]
+    return [_Entry(*each) for each in zip(node.keys, starts, keys, ends, strict=True)]
+
+
+def _indent(document: Document, node: Node) -> int:
+    """How many characters stand before the first key."""
+    return document.lines.place(next(iter(node.keys.values())))[1] - 1
 
 
 def _first_line(lines: Sequence[str], key: int, indent: int, after: int) -> int:
@@ -207,23 +205,27 @@ def _first_line(lines: Sequence[str], key: int, indent: int, after: int) -> int:
 
 def _last_line(document: Document, node: Node, key: str) -> int:
     """The last line (from 0) on which something of the value of `key` stands."""
-    mark = node.keys[key]
-    return max(mark.line - 1, *_last_lines(document.text, node.children[key], mark.index))
+    begin = node.keys[key]
+    return max(_line(document, begin), *_last_lines(document, node.children[key], begin))
 
 
-def _last_lines(text: str, node: Node, after: int) -> Iterator[int]:
+def _last_lines(document: Document, node: Node, after: int) -> Iterator[int]:
     """The last line of everything below; an alias stands for what is elsewhere, and counts for nothing."""
-    if node.start.index < after:
+    if node.start < after:
         yield -1
         return
-    yield _end_line(text, node) if not node.children else node.start.line - 1
+    yield _end_line(document, node) if not node.children else _line(document, node.start)
     for child in node.children.values():
-        yield from _last_lines(text, child, after)
+        yield from _last_lines(document, child, after)
 
 
-def _end_line(text: str, node: Node) -> int:
+def _end_line(document: Document, node: Node) -> int:
     """The line (from 0) of the last character of a scalar, or of an empty collection."""
-    return node.start.line - 1 + text.count("\n", node.start.index, max(node.start.index, node.end - 1))
+    return _line(document, max(node.start, node.end - 1))
+
+
+def _line(document: Document, index: int) -> int:
+    return document.lines.place(index)[0] - 1
 
 
 def _permute(lines: list[str], entries: Sequence[_Entry], ranks: dict[str, int], indent: int) -> None:
@@ -276,7 +278,7 @@ def _lines_of_texts(document: Document) -> set[int]:
 
     def visit(node: Node) -> None:
         if node.kind == "scalar":
-            first, last = node.start.line - 1, _end_line(document.text, node)
+            first, last = _line(document, node.start), _end_line(document, node)
             if last > first:
                 lines.update(range(first, last + 1))
         for child in node.children.values():
@@ -296,8 +298,8 @@ def _quoted_holes(document: Document) -> str:
 
     def visit(node: Node, in_flow: bool) -> None:
         if node.lenient and not _reads_alike(document, node, in_flow):
-            edits[node.start.index, node.end] = _quoted(node.value)
-        flow = in_flow or document.text[node.start.index : node.start.index + 1] in ("{", "[")
+            edits[node.start, node.end] = _quoted(node.value)
+        flow = in_flow or document.text[node.start : node.start + 1] in ("{", "[")
         for child in node.children.values():
             visit(child, flow)
 
@@ -308,7 +310,7 @@ def _quoted_holes(document: Document) -> str:
 
 def _reads_alike(document: Document, node: Node, in_flow: bool) -> bool:
     """Whether YAML alone reads what is written there as it is meant."""
-    written = document.text[node.start.index : node.end]
+    written = document.text[node.start : node.end]
     sample = f"- {{a: {written}, b: 1}}\n" if in_flow else f"- a: {written}\n  b: 1\n"
     read = parse(sample.encode(), strict=True)
     return not read.findings and read.value == [{"a": node.value, "b": 1}]

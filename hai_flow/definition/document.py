@@ -9,9 +9,11 @@ from __future__ import annotations
 import difflib
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Final, Literal, TypeAlias
 
 import yaml
@@ -45,27 +47,30 @@ _WORDS: Final[dict[str, Json]] = {
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
-@dataclass(slots=True)
-class Mark:
-    """A place in the text: `line` and `column` count from 1, `index` (characters) from 0.
+class Lines:
+    """Where the lines of a text begin. A place is kept as an index; few are ever asked for their line."""
 
-    Nobody changes one; it is not frozen because a large document makes thousands, and freezing triples their cost.
-    """
+    __slots__ = ("_starts",)
 
-    line: int
-    column: int
-    index: int
+    def __init__(self, text: str) -> None:
+        self._starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))][:-1]
+
+    def place(self, index: int) -> tuple[int, int]:
+        """(line, column) of the character at `index`, from 1."""
+        line = bisect_right(self._starts, index)
+        return line, index - self._starts[line - 1] + 1
 
 
 @dataclass(slots=True)
 class Node:
-    """One value with its place. `keys`: the place of each key of a mapping; `size`: its nodes, aliases expanded."""
+    """One value. `start` and `end` are indexes of characters; `keys`: where each key of a mapping begins; `size`: its
+    nodes, aliases expanded."""
 
     kind: Literal["scalar", "mapping", "list"]
     value: Json
-    start: Mark
+    start: int
     end: int = 0
-    keys: dict[str, Mark] = field(default_factory=dict)
+    keys: dict[str, int] = field(default_factory=dict)
     children: dict[str | int, Node] = field(default_factory=dict)
     size: int = 1
     depth: int = 1
@@ -82,12 +87,13 @@ class Document:
     value: Json
     findings: tuple[Finding, ...]
     root: Node | None
+    lines: Lines
     broken: frozenset[int] = frozenset()  # lines that YAML could not read; what stands there now is a filler
 
     def position(self, path: Path, key: bool = False) -> tuple[int, int]:
         """(line, column) of the value at `path`, or of its key; of the nearest existing parent where it is absent."""
-        mark = self._mark(path, key)
-        return (mark.line, mark.column) if mark else (1, 1)
+        index = self._index(path, key)
+        return (1, 1) if index is None else self.lines.place(index)
 
     def locate(self, path: Path, offset: int) -> tuple[int, int]:
         """(line, column) of the character `offset` of the text at `path`, found in the file as it was written.
@@ -98,10 +104,7 @@ class Document:
         if node is None or not isinstance(node.value, str):
             return self.position(path)
         index = _index_of(self.text, node, offset)
-        if index is None:
-            return node.start.line, node.start.column
-        line = self.text.count("\n", 0, index) + 1
-        return line, index - (self.text.rfind("\n", 0, index) + 1) + 1
+        return self.lines.place(node.start if index is None else index)
 
     def _node(self, path: Path) -> Node | None:
         node = self.root
@@ -109,12 +112,12 @@ class Document:
             node = node.children.get(part) if node else None
         return node
 
-    def _mark(self, path: Path, key: bool) -> Mark | None:
+    def _index(self, path: Path, key: bool) -> int | None:
         if not path:
             return self.root.start if self.root else None
         parent = self._node(path[:-1])
         if parent is None or path[-1] not in parent.children:
-            return self._mark(path[:-1], key=True)
+            return self._index(path[:-1], key=True)
         if key and isinstance(path[-1], str):
             return parent.keys[path[-1]]
         return parent.children[path[-1]].start
@@ -122,7 +125,7 @@ class Document:
 
 def _index_of(text: str, node: Node, offset: int) -> int | None:
     """Where in `text` the character `offset` of the scalar `node` stands."""
-    cursor = node.start.index
+    cursor = node.start
     misses = 0
     for word in re.finditer(r"\S+", node.value):
         found = text.find(word.group(), cursor, max(node.end, cursor))
@@ -134,7 +137,7 @@ def _index_of(text: str, node: Node, offset: int) -> int | None:
         misses += 1
         if misses > _MISSES_MAX:
             return None
-    return max(cursor - 1, node.start.index) if cursor > node.start.index else None
+    return max(cursor - 1, node.start) if cursor > node.start else None
 
 
 def suggestion(word: str, known: Sequence[str] | Mapping[str, Any] | frozenset[str]) -> str:
@@ -188,7 +191,7 @@ def parse(source: bytes, file: str = "<workflow>", *, strict: bool = False) -> D
             if mended is not None:
                 return mended
     findings = tuple(sorted(builder.findings, key=lambda finding: (finding.line, finding.column)))
-    return Document(file, text or "", root.value if root else None, findings, root)
+    return Document(file, text or "", root.value if root else None, findings, root, builder.lines)
 
 
 _MENDS_MAX: Final = 8
@@ -213,7 +216,9 @@ def _mended(builder: _Builder, file: str, text: str) -> Document | None:
         builder = _read(_Builder(file), text, Masked("\n".join(lines), builder.hidden.back))
         if builder.root is not None:
             findings = sorted([*found, *builder.findings], key=lambda finding: (finding.line, finding.column))
-            return Document(file, text, builder.root.value, tuple(findings), builder.root, frozenset(broken))
+            return Document(
+                file, text, builder.root.value, tuple(findings), builder.root, builder.lines, frozenset(broken)
+            )
     return None
 
 
@@ -231,6 +236,7 @@ _UNREADABLE: Final = ("yaml.syntax", "yaml.key")
 
 def _read(builder: _Builder, text: str, hidden: Masked) -> _Builder:
     builder.text = text
+    builder.lines = Lines(text)
     builder.hidden = hidden
     with suppress(_Stop):
         builder.build()
@@ -249,13 +255,14 @@ class _Open:
 
     node: Node
     anchor: str | None
-    key: tuple[str, Mark] | None = None
+    key: tuple[str, int] | None = None
 
 
 class _Builder:
     def __init__(self, file: str) -> None:
         self.file = file
         self.text = ""
+        self.lines = Lines("")
         self.hidden = Masked("")
         self.findings: list[Finding] = []
         self.root: Node | None = None
@@ -271,8 +278,8 @@ class _Builder:
         if len(self.findings) >= FINDINGS_MAX:
             raise _Stop
 
-    def find_at(self, mark: Mark, code: str, message: str) -> None:
-        self.find(mark.line, mark.column, code, message)
+    def find_at(self, index: int, code: str, message: str) -> None:
+        self.find(*self.lines.place(index), code, message)
 
     # -- bytes to text -------------------------------------------------------------------------------------------
 
@@ -296,7 +303,7 @@ class _Builder:
         text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\ufeff", " ")
         control = _CONTROL.search(text)
         if control:
-            line, column = _place(text, control.start())
+            line, column = Lines(text).place(control.start())
             name = "a NUL" if control.group() == "\x00" else f"the control character U+{ord(control.group()):04X}"
             self.find(line, column, "yaml.control", f"expected text, found {name}; remove it")
             return None
@@ -343,13 +350,13 @@ class _Builder:
         self.documents += 1
         if self.documents > 1:
             self.find_at(
-                _mark(event), "yaml.second_document", "expected one document, found a second after `---`; remove it"
+                _start(event), "yaml.second_document", "expected one document, found a second after `---`; remove it"
             )
             raise _Stop
 
     def _open(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
         kind: Literal["mapping", "list"] = "mapping" if isinstance(event, yaml.MappingStartEvent) else "list"
-        node = Node(kind, {} if kind == "mapping" else [], _mark(event))
+        node = Node(kind, {} if kind == "mapping" else [], _start(event))
         self._count(node.start, 1)
         if len(self.stack) >= DEPTH_MAX:
             self.find_at(node.start, "yaml.too_deep", f"expected at most {DEPTH_MAX} levels, found more; flatten it")
@@ -368,7 +375,7 @@ class _Builder:
         self._place(done.node)
 
     def _scalar(self, event: yaml.ScalarEvent) -> None:
-        mark = _mark(event)
+        start = _start(event)
         lenient = False
         if self.hidden.back is not None:
             written = event.value.translate(self.hidden.back)
@@ -376,48 +383,48 @@ class _Builder:
             event.value = written
         self.nodes += 1
         if self.nodes > NODES_MAX:
-            self._count(mark, 0)
+            self._count(start, 0)
         if self.stack:
             top = self.stack[-1]
             if top.key is None and top.node.kind == "mapping":
                 if event.tag is not None:
-                    self._tag(mark, event.tag)
-                top.key = (event.value, mark)
+                    self._tag(start, event.tag)
+                top.key = (event.value, start)
                 return
-        value = self._resolve(event, mark) if event.tag is not None or not event.style else event.value
-        node = Node("scalar", value, mark, _end(event), _NOTHING, _NOTHING, 1, 1, not event.style, lenient)
+        value = self._resolve(event, start) if event.tag is not None or not event.style else event.value
+        node = Node("scalar", value, start, _end(event), _NOTHING, _NOTHING, 1, 1, not event.style, lenient)
         if event.anchor:
             self.anchors[event.anchor] = node
         self._place(node)
 
     def _alias(self, event: yaml.AliasEvent) -> None:
-        mark = _mark(event)
+        start = _start(event)
         name = event.anchor or ""
         if self._awaits_key():
-            self.find_at(mark, "yaml.alias_key", f"expected a key, found the alias `*{name}`; write the key as text")
+            self.find_at(start, "yaml.alias_key", f"expected a key, found the alias `*{name}`; write the key as text")
             raise _Stop
         if any(entry.anchor == name for entry in self.stack):
             self.find_at(
-                mark, "yaml.alias_cycle", f"the alias `*{name}` stands inside its own anchor; copy what is meant"
+                start, "yaml.alias_cycle", f"the alias `*{name}` stands inside its own anchor; copy what is meant"
             )
             raise _Stop
         target = self.anchors.get(name)
         if target is None:
             self.find_at(
-                mark, "yaml.alias_unknown", f"there is no anchor `&{name}`; text that begins with `*` must be quoted"
+                start, "yaml.alias_unknown", f"there is no anchor `&{name}`; text that begins with `*` must be quoted"
             )
-            target = Node("scalar", None, mark)
-        self._count(mark, target.size)
+            target = Node("scalar", None, start)
+        self._count(start, target.size)
         if len(self.stack) + target.depth > DEPTH_MAX:
-            self.find_at(mark, "yaml.too_deep", f"expected at most {DEPTH_MAX} levels, found more; flatten it")
+            self.find_at(start, "yaml.too_deep", f"expected at most {DEPTH_MAX} levels, found more; flatten it")
             raise _Stop
         self._place(target)
 
-    def _count(self, mark: Mark, nodes: int) -> None:
+    def _count(self, start: int, nodes: int) -> None:
         self.nodes += nodes
         if self.nodes > NODES_MAX:
             self.find_at(
-                mark,
+                start,
                 "yaml.too_many_nodes",
                 f"expected at most {NODES_MAX:,} values after aliases are expanded, found more; split the workflow",
             )
@@ -440,45 +447,46 @@ class _Builder:
             target.value.append(node.value)
             return
         assert parent.key is not None, "a value of a mapping has its key before it"
-        (key, mark), parent.key = parent.key, None
+        (key, start), parent.key = parent.key, None
         if key in target.keys:
-            first = target.keys[key].line
+            first, _ = self.lines.place(target.keys[key])
             self.find_at(
-                mark, "yaml.duplicate_key", f"the key `{key}` is written twice (first at line {first}); remove one"
+                start, "yaml.duplicate_key", f"the key `{key}` is written twice (first at line {first}); remove one"
             )
         elif key == "<<":
-            self.find_at(mark, "yaml.merge_key", "merge keys (`<<`) are not part of flow/v1; write the keys out")
+            self.find_at(start, "yaml.merge_key", "merge keys (`<<`) are not part of flow/v1; write the keys out")
             self._merge(target, node)
         else:
-            target.keys[key] = mark
+            target.keys[key] = start
             target.children[key] = node
             target.value[key] = node.value
 
     def _merge(self, target: Node, other: Node) -> None:
         """Do what the merge key meant, so that nothing is reported as missing."""
-        for key, mark in other.keys.items():
+        for key, start in other.keys.items():
             if key not in target.keys:
-                target.keys[key] = mark
+                target.keys[key] = start
                 target.children[key] = other.children[key]
                 target.value[key] = other.children[key].value
 
-    def _complex_key(self, mark: Mark) -> None:
-        self.find_at(mark, "yaml.key", "expected a key (text), found a list or a mapping" + self._hole_remedy(mark))
+    def _complex_key(self, start: int) -> None:
+        line, _ = self.lines.place(start)
+        self.find_at(start, "yaml.key", "expected a key (text), found a list or a mapping" + self._hole_remedy(line))
         raise _Stop
 
-    def _tag(self, mark: Mark, tag: str) -> None:
+    def _tag(self, start: int, tag: str) -> None:
         shown = tag.replace("tag:yaml.org,2002:", "!!")
         self.find_at(
-            mark,
+            start,
             "yaml.tag",
             f"found the YAML tag `{shown}`; tags are not part of flow/v1. Text or an expression that begins with `!` "
             f'must be quoted: "{shown} ..."',
         )
 
-    def _resolve(self, event: yaml.ScalarEvent, mark: Mark) -> Json:
+    def _resolve(self, event: yaml.ScalarEvent, start: int) -> Json:
         """The value of a scalar by YAML 1.2's core schema: `on`, `no`, `12:30` and dates are text."""
         if event.tag is not None:
-            self._tag(mark, event.tag)
+            self._tag(start, event.tag)
             return None
         text: str = event.value
         if event.style:  # C reads plain text as ""
@@ -488,24 +496,24 @@ class _Builder:
         if text[0] not in _NUMERIC:
             return text
         if _INTEGER.fullmatch(text):
-            return self._integer(text, mark)
+            return self._integer(text, start)
         if _NOT_FINITE.fullmatch(text):
-            self.find_at(mark, "yaml.number", f"{text} is not a JSON number; quote it if it is text")
+            self.find_at(start, "yaml.number", f"{text} is not a JSON number; quote it if it is text")
             return None
         if _FLOAT.fullmatch(text):
             number = float(text)
             if math.isinf(number):
-                self.find_at(mark, "yaml.number", f"{shorten(text)} is too large for a number; quote it")
+                self.find_at(start, "yaml.number", f"{shorten(text)} is too large for a number; quote it")
                 return None
             return number
         return text
 
-    def _integer(self, text: str, mark: Mark) -> int | None:
+    def _integer(self, text: str, start: int) -> int | None:
         base = 16 if text.startswith("0x") else 8 if text.startswith("0o") else 10
         number = int(text, base) if len(text) <= 40 else INTEGER_MAX + 1
         if abs(number) > INTEGER_MAX:
             self.find_at(
-                mark,
+                start,
                 "yaml.number",
                 f"{shorten(text)} is beyond 2^53 and would lose digits; quote it to keep it as text",
             )
@@ -517,19 +525,21 @@ class _Builder:
     def _scanner_finding(self, error: yaml.MarkedYAMLError) -> None:
         """A sentence with a remedy for what the scanner could not read."""
         raw = error.problem_mark or error.context_mark
-        mark = Mark(raw.line + 1, raw.column + 1, raw.index) if raw else Mark(1, 1, 0)
+        line, column = (raw.line + 1, raw.column + 1) if raw else (1, 1)
         problem = str(error.problem or "it is not YAML")
-        self.find_at(mark, "yaml.syntax", f"can't read this as YAML ({problem}){self._remedy(problem, mark)}")
+        self.find(
+            line, column, "yaml.syntax", f"can't read this as YAML ({problem}){self._remedy(problem, line, column)}"
+        )
 
-    def _remedy(self, problem: str, mark: Mark) -> str:
-        line = self._line(mark.line)
+    def _remedy(self, problem: str, number: int, column: int) -> str:
+        line = self._line(number)
         if "\t" in line[: len(line) - len(line.lstrip())] or "tab" in problem:
             return "; indent with spaces, not with tabs"
-        if "cannot start any token" in problem and line[mark.column - 1 : mark.column] == "\t":
+        if "cannot start any token" in problem and line[column - 1 : column] == "\t":
             return "; indent with spaces, not with tabs"
         if "mapping values" in problem:
             return f"; text that contains `: ` must be quoted{_quoted_line(line)}, or be written under `|`"
-        hole = self._hole_remedy(mark)
+        hole = self._hole_remedy(number)
         if hole:
             return hole
         if "cannot start any token" in problem:
@@ -544,9 +554,9 @@ class _Builder:
             return "; write `key: value`, with a space after the colon"
         return "; check the indentation and the quotes of this line and the one before"
 
-    def _hole_remedy(self, mark: Mark) -> str:
-        """The remedy for a hole that does not end on its line, here or on the line before."""
-        for number in (mark.line, mark.line - 1):
+    def _hole_remedy(self, last: int) -> str:
+        """The remedy for a hole that does not end on its line: the line `last` or the one before."""
+        for number in (last, last - 1):
             line = self._line(number)
             begin = line.rfind("${{")
             if begin >= 0 and end_of_hole(line, begin) is None:
@@ -571,16 +581,11 @@ def _quoted_line(line: str) -> str:
     return f": write {parts[1].rstrip()} {quoted}"
 
 
-def _mark(event: yaml.Event) -> Mark:
-    mark = event.start_mark
-    assert mark is not None, "the C parser marks every event"
-    return Mark(mark.line + 1, mark.column + 1, mark.index)
+def _start(event: yaml.Event) -> int:
+    assert event.start_mark is not None, "the C parser marks every event"
+    return event.start_mark.index
 
 
 def _end(event: yaml.Event) -> int:
     assert event.end_mark is not None, "the C parser marks every event"
     return event.end_mark.index
-
-
-def _place(text: str, index: int) -> tuple[int, int]:
-    return text.count("\n", 0, index) + 1, index - (text.rfind("\n", 0, index) + 1) + 1

@@ -489,6 +489,7 @@ class _Scanned:
     tree: cel.Tree
     found: cel.Scan
     by_node: Mapping[int, Chain]
+    faults: tuple[Fault, ...]  # those that stand there in every place
 
 
 def _compile(source: str, names: Names) -> tuple[Program, _Scanned, list[Fault]]:
@@ -506,11 +507,7 @@ def _compile(source: str, names: Names) -> tuple[Program, _Scanned, list[Fault]]
         for name, offset in found.variables
         if name in roots
     ]
-    faults += [
-        Fault(message.offset, "expression.syntax", f"`{message.type_name}{{...}}` is not a type of flow/v1")
-        for message in found.messages
-    ]
-    faults += _time_faults(scanned.tree)
+    faults += scanned.faults
     doubts = _Doubts(source, scanned, names)
     faults += doubts.faults
     if faults:
@@ -729,7 +726,12 @@ def _free_fault(name: cel.Name, names: Names) -> Fault:
 def _scan(source: str, roots: frozenset[str]) -> _Scanned:
     tree = cel.parse(source)
     found = cel.scan(tree, source, roots)
-    return _Scanned(tree, found, {id(chain.node): chain for chain in found.chains})
+    faults = [
+        Fault(message.offset, "expression.syntax", f"`{message.type_name}{{...}}` is not a type of flow/v1")
+        for message in found.messages
+    ]
+    by_node = {id(chain.node): chain for chain in found.chains}
+    return _Scanned(tree, found, by_node, (*faults, *_time_faults(tree)))
 
 
 @lru_cache(maxsize=4096)

@@ -90,15 +90,16 @@ def _spans(document: Document) -> Iterator[tuple[tuple[int, int], int]]:
     waiting: list[Node] = [document.root] if document.root is not None else []
     while waiting:
         node = waiting.pop()
-        for key, mark in node.keys.items():
-            length = len(key) + (2 if document.text[mark.index : mark.index + 1] in ('"', "'") else 0)
-            yield (mark.line, mark.column), mark.index + length
+        for key, begin in node.keys.items():
+            length = len(key) + (2 if document.text[begin : begin + 1] in ('"', "'") else 0)
+            yield document.lines.place(begin), begin + length
         waiting.extend(node.children.values())
         if node.kind == "scalar":
             end = len(document.text[: node.end].rstrip())
-            yield (node.start.line, node.start.column), end
-            if document.text[node.start.index : node.start.index + 1] in ('"', "'"):
-                yield (node.start.line, node.start.column + 1), end - 1
+            line, column = document.lines.place(node.start)
+            yield (line, column), end
+            if document.text[node.start : node.start + 1] in ('"', "'"):
+                yield (line, column + 1), end - 1
 
 
 def fixed(text: str, findings: Sequence[Finding]) -> str:
