@@ -14,7 +14,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.committer import Birth, Hot, new_run_id
+from hai_flow.runtime.committer import Hot
 from hai_flow.runtime.service import relax_collector
 from hai_flow.settings import Settings
 
@@ -40,11 +40,10 @@ class Engine:
 
     async def start_run(self, plan: Plan | None = None, input: Json = None, run_id: UUID | None = None) -> UUID:
         """Start a run; return after the commit that holds its start."""
-        committer = self.runtime.committer
-        run_id = run_id or new_run_id(committer.now_ms())
-        thread_id = str(run_id)
-        start = c.Start(run_id=run_id, thread_id=thread_id, requester=c.LOCAL_PRINCIPAL.id, input=input or {})
-        await committer.submit(run_id, LOCAL_TENANT, start, birth=Birth(plan or self.plan, slot=f"thread:{thread_id}"))
+        starts = self.runtime.starts
+        run_id = run_id or starts.new_id()
+        start = c.Start(run_id=run_id, thread_id=str(run_id), requester=c.LOCAL_PRINCIPAL.id, input=input or {})
+        await starts.start(LOCAL_TENANT, plan or self.plan, start)
         return run_id
 
     async def finish_runs(
@@ -55,7 +54,7 @@ class Engine:
 
         async def run_some() -> None:
             for _ in numbers:
-                run_id = new_run_id(self.runtime.committer.now_ms())
+                run_id = self.runtime.starts.new_id()
                 ended = self._ended[run_id] = asyncio.get_running_loop().create_future()
                 await self.start_run(plan, input, run_id)  # a run that only calculates ends in this commit
                 await ended

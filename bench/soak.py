@@ -30,7 +30,6 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT
-from hai_flow.runtime.committer import new_run_id
 from hai_flow.runtime.fanout import Following
 from hai_flow.steps.threads import IDLE_MAX
 from hai_flow.wire.dialect import Profile
@@ -73,7 +72,7 @@ async def live(engine: Engine, count: int, together: int = TOGETHER) -> None:
 
     async def some() -> None:
         for number in numbers:
-            await LIVES[number % len(LIVES)](engine, new_run_id(engine.runtime.committer.now_ms()))
+            await LIVES[number % len(LIVES)](engine, engine.runtime.starts.new_id())
 
     await asyncio.gather(*(some() for _ in range(min(together, count))))
 

@@ -31,10 +31,13 @@ from hai_flow.engine.forking import undone_in
 from hai_flow.engine.ids import run_of_pending, turn_of
 from hai_flow.engine.state import TERMINAL_STATUSES, PendingState, RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime.committer import Begin, Birth, Outcome, derived_run_id
+from hai_flow.runtime.catalog import named_version
+from hai_flow.runtime.committer import Begin, Outcome
 from hai_flow.runtime.fanout import Piece, numbered, unnumbered
-from hai_flow.store import runs, threads
+from hai_flow.runtime.starts import derived_run_id
+from hai_flow.store import posts, runs, threads
 from hai_flow.store.runs import Branch, RunSummary
+from hai_flow.store.workflows import WorkflowSummary
 from hai_flow.wire.dialect import Dialect, Entry, Posted, Profile, ResumeEntry, ToolMessage
 from hai_flow.wire.transcript import result_id
 
@@ -106,11 +109,9 @@ class Conversation:
 
     async def pieces(self) -> Pieces:
         """What the response streams. Everything that can be refused has been when this returns."""
-        # Messages first, the turn last: what the same POST commits elsewhere meanwhile is then found as that turn. The
-        # other way round its messages would be old and its run not there yet: an empty snapshot.
-        messages = await self._unseen_messages()
-        last = await self._last_run()
-        turn = await self._turn()
+        known = await self._known()
+        last, turn = known.last, known.turn
+        messages = tuple(user for user in self.posted.user_messages if user.id not in known.seen)
         if turn is not None and not await self._continues(turn, last):
             self.access.place.only_follows()
             return await self._replay(turn)
@@ -128,13 +129,28 @@ class Conversation:
             return await self._attach(last)
         if active is not None:
             raise await self._busy(active)
-        return await self._start(last, messages)
+        return await self._start(known, messages)
 
     async def attached(self) -> Pieces:
         """What the response streams to one who only looks."""
         return await self._attach(await self._last_run())
 
     # --- what is new ----------------------------------------------------------------------------------------------
+
+    async def _known(self) -> posts.Known:
+        """What there is of the thread."""
+        posted, default = self.posted, self.access.settings.default_workflow
+        named = self.path_workflow or posted.workflow
+        return await posts.known_of(
+            self.access.pool,
+            self.access.tenant,
+            posted.thread_id,
+            posted.wire_run_id,
+            bytes.fromhex(posted.body_sha),
+            [user.id for user in posted.user_messages],
+            wanted=named_version(named) if named else None,
+            default=named_version(default) if default else None,
+        )
 
     async def _turn(self) -> threads.Turn | None:
         """The turn that a POST with this runId opened."""
@@ -163,8 +179,8 @@ class Conversation:
     async def _last_run(self) -> RunSummary | None:
         return await threads.last_run(self.access.pool, self.access.tenant, self.posted.thread_id)
 
-    async def _unseen_messages(self, behind: tuple[UUID, int] | None = None) -> tuple[UserMessage, ...]:
-        """The user's messages that are new to the thread, or were `behind` an event of it (run, seq)."""
+    async def _unseen_messages(self, behind: tuple[UUID, int]) -> tuple[UserMessage, ...]:
+        """The user's messages that were new to the thread `behind` an event of it (run, seq)."""
         users = self.posted.user_messages
         if not users:
             return ()
@@ -294,25 +310,22 @@ class Conversation:
         now = await self.access.state(base.id)
         over = now.ended and now.turn == there.turn
         if answers:
-            begin, birth = await self._fork(base, there, now, answers, messages)
+            begin, plan, branch = await self._fork(base, there, now, answers, messages)
         elif over and messages:
-            begin, birth = await self._branch_behind(base, messages)
+            begin, plan = await self._beginning(base, messages)
+            branch = Branch(base.id, base.id)
         elif messages:
             raise self._busy_with(base.id, there)
         else:
             self.access.place.only_follows()
             return await self._attach(last)
-        self.access.runtime.committer.rehearse(begin, birth.plan)
+        self.access.runtime.starts.rehearse(plan, begin)
         if last.status not in TERMINAL_STATUSES:
             await self._leave(last, there if isinstance(begin, c.Fork) and base.id == last.id else None)
             if isinstance(begin, c.Fork):
                 begin = msgspec.structs.replace(begin, undone=undone_in(await self.access.state(base.id)))
-        await self._bear(begin, birth)
+        await self._bear(plan, begin, branch)
         return await self._attach(await self.access.run(begin.run_id))
-
-    async def _branch_behind(self, base: RunSummary, messages: tuple[UserMessage, ...]) -> tuple[c.Start, Birth]:
-        start, plan = await self._beginning(base, messages)
-        return start, Birth(plan, slot=self._slot, branch=Branch(base.id, base.id))
 
     async def _fork(
         self,
@@ -321,7 +334,7 @@ class Conversation:
         now: RunState,
         answers: tuple[c.PendingAnswer, ...],
         messages: tuple[UserMessage, ...],
-    ) -> tuple[c.Fork, Birth]:
+    ) -> tuple[c.Fork, Plan, Branch]:
         if self.path_workflow not in (None, base.workflow_name):
             raise self._mismatch(base)
         tenant = self.access.tenant
@@ -329,7 +342,7 @@ class Conversation:
         fork, plan = await self.access.runtime.branches.fork(self._run_id, tenant, there, now, answer)
         line = await threads.line(self.access.pool, tenant, self.posted.thread_id, base.id, 2)
         follows = line[-2] if len(line) > 1 else None
-        return fork, Birth(plan, slot=self._slot, branch=Branch(base.id, follows, there.seq))
+        return fork, plan, Branch(base.id, follows, there.seq)
 
     async def _leave(self, last: RunSummary, inherited: RunState | None) -> None:
         """Stop the active run. What it had done at `inherited` is the fork's, who goes on from there."""
@@ -369,18 +382,21 @@ class Conversation:
 
     # --- what it leads to -----------------------------------------------------------------------------------------
 
-    async def _start(self, last: RunSummary | None, messages: tuple[UserMessage, ...]) -> Pieces:
-        start, plan = await self._beginning(last, messages)
-        differs = await self._differs(last, messages)
-        await self._bear(start, Birth(plan, slot=self._slot))
+    async def _start(self, known: posts.Known, messages: tuple[UserMessage, ...]) -> Pieces:
+        start, plan = await self._beginning(known.last, messages, known.workflow)
+        differs = await self._differs(known.last, messages)
+        await self._bear(plan, start)
         if differs:
             return await self._attach(await self.access.run(start.run_id))
         return self._follow(RunState(str(start.run_id)))
 
-    async def _beginning(self, last: RunSummary | None, messages: tuple[UserMessage, ...]) -> tuple[c.Start, Plan]:
+    async def _beginning(
+        self, last: RunSummary | None, messages: tuple[UserMessage, ...], found: WorkflowSummary | None = None
+    ) -> tuple[c.Start, Plan]:
+        """The Start of a run behind `last`; `found`: its workflow, where it was read already."""
         posted = self.posted
         catalog = self.access.runtime.catalog
-        stored, plan = await catalog.resolve_startable(self.access.tenant, self._workflow(last))
+        stored, plan = await catalog.resolve_startable(self.access.tenant, self._workflow(last), found)
         start = c.Start(
             run_id=self._run_id,
             thread_id=posted.thread_id,
@@ -395,10 +411,12 @@ class Conversation:
         )
         return start, plan
 
-    async def _bear(self, begin: Begin, birth: Birth) -> None:
+    async def _bear(self, plan: Plan, begin: Begin, branch: Branch | None = None) -> None:
         """Have the run born, if no other is active in the thread."""
+        posted = self.posted
+        command_id, body_sha = f"wire:{posted.wire_run_id}", bytes.fromhex(posted.body_sha)
         try:
-            await self._submit(begin.run_id, begin, birth)
+            await self.access.start(plan, begin, command_id=command_id, body_sha=body_sha, branch=branch)
         except Rejected as rejected:
             winner = await self._last_run() if rejected.code == "thread_busy" else None
             if winner is None:
@@ -410,20 +428,9 @@ class Conversation:
         """The id of the run that this POST starts, however often it comes."""
         return derived_run_id("wire", str(self.access.tenant), self.posted.thread_id, self.posted.wire_run_id)
 
-    @property
-    def _slot(self) -> str:
-        return f"thread:{self.posted.thread_id}"
-
-    async def _submit(
-        self, run_id: UUID, command: c.Command, birth: Birth | None = None, *, command_id: str | None = None
-    ) -> Outcome:
-        return await self.access.submit(
-            run_id,
-            command,
-            command_id=command_id or f"wire:{self.posted.wire_run_id}",
-            body_sha=bytes.fromhex(self.posted.body_sha),
-            birth=birth,
-        )
+    async def _submit(self, run_id: UUID, command: c.Command, *, command_id: str) -> Outcome:
+        body_sha = bytes.fromhex(self.posted.body_sha)
+        return await self.access.submit(run_id, command, command_id=command_id, body_sha=body_sha)
 
     def _workflow(self, last: RunSummary | None) -> str:
         name = self.path_workflow or self.posted.workflow or (last.workflow_name if last is not None else None)

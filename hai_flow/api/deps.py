@@ -26,11 +26,11 @@ from hai_flow.engine.shared import keeps_state
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.committer import Birth, Outcome
+from hai_flow.runtime.committer import Begin, Outcome
 from hai_flow.runtime.fanout import Following, Piece
 from hai_flow.settings import Settings, is_loopback, variable
 from hai_flow.store import runs
-from hai_flow.store.runs import RunSummary
+from hai_flow.store.runs import Branch, RunSummary
 from hai_flow.wire.dialect import Dialect, Profile
 
 if TYPE_CHECKING:
@@ -166,19 +166,20 @@ class Access:
         plan = await self.runtime.catalog.plan(self.tenant, bytes.fromhex(state.sha256))
         return as_of(plan, state, now)
 
-    async def submit(
-        self,
-        run_id: UUID,
-        command: c.Command,
-        *,
-        command_id: str | None,
-        body_sha: bytes,
-        birth: Birth | None = None,
-    ) -> Outcome:
+    async def submit(self, run_id: UUID, command: c.Command, *, command_id: str | None, body_sha: bytes) -> Outcome:
         """Decide and commit. Raises Rejected; 429 before anything is stored."""
         with self.admission.command():
             return await self.runtime.committer.submit(
-                run_id, self.tenant, command, command_id=command_id, body_sha=body_sha, birth=birth
+                run_id, self.tenant, command, command_id=command_id, body_sha=body_sha
+            )
+
+    async def start(
+        self, plan: Plan, begin: Begin, *, command_id: str, body_sha: bytes, branch: Branch | None = None
+    ) -> Outcome:
+        """Start a run of the plan. Raises Rejected; 429 before anything is stored."""
+        with self.admission.command():
+            return await self.runtime.starts.start(
+                self.tenant, plan, begin, command_id=command_id, body_sha=body_sha, branch=branch
             )
 
     def follow(

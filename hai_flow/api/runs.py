@@ -21,7 +21,7 @@ from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.engine import commands as c
 from hai_flow.engine.shared import keeps_state
 from hai_flow.errors import Rejected
-from hai_flow.runtime.committer import Birth, derived_run_id, new_run_id
+from hai_flow.runtime.starts import derived_run_id
 from hai_flow.store import runs, threads
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
@@ -57,7 +57,7 @@ class ReasonBody(Body):
 async def start_run(body: StartBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
     """Start a run. The same Idempotency-Key again gives the same run; with another body it is 409."""
     stored, plan = await access.runtime.catalog.resolve_startable(access.tenant, body.workflow)
-    run_id = new_run_id(access.runtime.committer.now_ms())
+    run_id = access.runtime.starts.new_id()
     if key is not None:
         run_id = derived_run_id("rest", str(access.tenant), access.principal.id, key)
     thread_id = body.thread_id or str(run_id)
@@ -73,12 +73,11 @@ async def start_run(body: StartBody, access: CurrentAccess, key: CommandKey, res
         dev=stored.dev,
     )
     try:
-        outcome = await access.submit(
-            run_id,
+        outcome = await access.start(
+            plan,
             start,
             command_id=key or f"start:{run_id}",
             body_sha=sha256(values.dumps([body.workflow, body.input, body.thread_id])).digest(),
-            birth=Birth(plan, slot=f"thread:{thread_id}"),
         )
     except Rejected as rejected:
         raise await _with_winner(access, thread_id, rejected) from None

@@ -13,7 +13,6 @@ from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_pl
 from hai_flow.api.problems import documented
 from hai_flow.api.views import run_view, schedule_view
 from hai_flow.errors import Rejected
-from hai_flow.runtime.committer import new_run_id
 from hai_flow.store import triggers
 from hai_flow.store.triggers import ScheduleRow
 
@@ -70,7 +69,7 @@ async def resume_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, 
 async def run_schedule(schedule_id: str, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
     """Start its run once, now, also while it is paused. 409 while its last run is active; where `overlap` says so, that
     run is stopped."""
-    id, key = _id(schedule_id), key or str(new_run_id(access.runtime.committer.now_ms()))
+    id, key = _id(schedule_id), key or str(access.runtime.starts.new_id())
     with access.admission.command():
         outcome = await access.runtime.triggers.run_schedule(access.tenant, id, key)
     if outcome.already:

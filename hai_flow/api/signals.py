@@ -16,7 +16,6 @@ from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.engine.draft import EVENT_BYTES_MAX
 from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
-from hai_flow.runtime.committer import new_run_id
 from hai_flow.store import signals
 
 router = APIRouter(prefix="/v1", tags=["signals"], route_class=CheckedRoute)
@@ -64,7 +63,7 @@ def checked_id(access: Access, body: SignalBody, key: str | None, kind: str) -> 
     size = len(values.dumps(body.data))
     if size > EVENT_BYTES_MAX:
         raise Rejected(413, f"{kind}.too_large", f"data: expected at most {EVENT_BYTES_MAX} bytes, found {size}.")
-    return body.id or key or f"{kind[:3]}_{new_run_id(access.runtime.committer.now_ms())}"
+    return body.id or key or f"{kind[:3]}_{access.runtime.starts.new_id()}"
 
 
 async def _send(

@@ -126,7 +126,8 @@ async def _examined(
 async def _migrated(
     access: Access, run: runs.RunSummary, stored: Workflow, plan: Plan, mapping: dict[str, str], key: str | None
 ) -> dict[str, Any]:
-    command = c.Migrate(to=plan, by=access.principal.id, paths=mapping, dev=stored.dev)
+    pins = await access.runtime.catalog.pins(access.tenant, plan)
+    command = c.Migrate(to=plan, by=access.principal.id, paths=mapping, dev=stored.dev, pins=pins)
     body = sha256(values.dumps([stored.sha256.hex(), mapping])).digest()
     try:
         outcome = await access.submit(run.id, command, command_id=key, body_sha=body)

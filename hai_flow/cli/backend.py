@@ -100,21 +100,18 @@ class Local:
         from hai_flow import values
         from hai_flow.engine import commands as c
         from hai_flow.runtime import LOCAL_TENANT
-        from hai_flow.runtime.committer import Birth, new_run_id
 
         runtime = self._runtime
         stored, plan = await runtime.catalog.resolve_startable(LOCAL_TENANT, workflow)
-        run_id = new_run_id(runtime.committer.now_ms())
-        thread = thread_id or str(run_id)
+        run_id = runtime.starts.new_id()
         command = c.Start(
             run_id=run_id,
-            thread_id=thread,
+            thread_id=thread_id or str(run_id),
             requester=self._who.id,
             input=values.check(input),
             dev=stored.dev,
         )
-        birth = Birth(plan, slot=f"thread:{thread}")
-        await runtime.committer.submit(run_id, LOCAL_TENANT, command, command_id=f"start:{run_id}", birth=birth)
+        await runtime.starts.start(LOCAL_TENANT, plan, command, command_id=f"start:{run_id}")
         return str(run_id)
 
     async def events(self, run_id: str, after: int = 0) -> AsyncGenerator[dict[str, Json], None]:

@@ -1,6 +1,7 @@
 """The imperative shell: the only place where engine, store and steps meet.
 
-`committer` decides and commits, `worker` performs, `sweeper` claims what is due or lost, `courier` brings runs what
+`starts` is the door through which a run starts, `committer` decides and commits, `worker` performs,
+`sweeper` claims what is due or lost, `courier` brings runs what
 other runs want of them and what is sent to them, `slots` lets runs of one concurrency key wait for each other,
 `branches` goes on with a thread from an earlier turn,
 `triggers` starts what schedules, events and the ends of runs start, `webhooks` what other systems ask for,
@@ -27,6 +28,7 @@ from hai_flow.runtime.courier import Courier, CourierConfig
 from hai_flow.runtime.fanout import Fanout, FanoutConfig
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.slots import Slots
+from hai_flow.runtime.starts import Starts
 from hai_flow.runtime.sweeper import Sweeper, SweeperConfig
 from hai_flow.runtime.threads import Threads
 from hai_flow.runtime.triggers import Triggers, TriggersConfig
@@ -57,6 +59,7 @@ class Runtime(Service):
     catalog: Catalog
     courier: Courier
     slots: Slots
+    starts: Starts
     triggers: Triggers
     webhooks: Webhooks
     fanout: Fanout
@@ -102,7 +105,6 @@ class Runtime(Service):
         self.committer = Committer(
             self.database,
             find_plan=self.catalog.plan,
-            find_pins=self.catalog.pins,
             lanes=settings.lanes,
             entries_max=settings.batch_entries_max,
             bytes_max=settings.batch_bytes_max,
@@ -118,11 +120,16 @@ class Runtime(Service):
         self.fanout = Fanout(self.database, self.committer, FanoutConfig())
         self.threads = Threads(self.database, settings.poll_seconds)
         self.branches = Branches(self.database, self.committer, self.catalog, self.threads)
+        self.slots = Slots(self.database, self.committer)
+        self.starts = Starts(self.committer, self.slots, self.catalog.pins)
         config = CourierConfig(poll_seconds=settings.poll_seconds)
-        self.courier = Courier(self.database, self.committer, self.catalog, config)
-        self.slots = Slots(self.database, self.committer, self.courier)
+        self.courier = Courier(
+            self.database, self.committer, self.catalog, self.starts, config, handlers=self.slots.handlers
+        )
         ticking = TriggersConfig(ticks=self.performs, poll_seconds=settings.poll_seconds)
-        self.triggers = Triggers(self.database, self.committer, self.catalog, self.courier, self.slots, ticking)
+        self.triggers = Triggers(
+            self.database, self.committer, self.catalog, self.courier, self.starts, self.slots, ticking
+        )
         self.webhooks = Webhooks(self.triggers, settings.secrets)
         self._services: list[Service] = [self.committer, self.fanout, self.threads, self.courier, self.triggers]
         self.worker = None

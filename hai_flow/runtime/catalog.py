@@ -25,7 +25,7 @@ from hai_flow.runtime.circles import endless
 from hai_flow.steps.runner import Registry
 from hai_flow.store import triggers, workflows
 from hai_flow.store.database import Database
-from hai_flow.store.workflows import Workflow
+from hai_flow.store.workflows import NamedVersion, Workflow, WorkflowSummary
 
 PLANS_MAX: Final = 512
 _REFERENCE = re.compile(rf"(?P<name>{names.WORKFLOW})(@(?P<version>[0-9]{{1,9}})(\+(?P<sha>[0-9a-f]{{8}}))?)?")
@@ -57,16 +57,14 @@ class Catalog:
 
     async def resolve(self, tenant: UUID, reference: str) -> tuple[Workflow, Plan]:
         """The workflow that `name`, `name@version` or `name@version+sha8` means now. Raises Rejected 404."""
-        match = _REFERENCE.fullmatch(reference)
+        name, version, sha8 = named_version(reference)
         stored: Workflow | None = None
-        if match is not None:
-            name, version = match["name"], match["version"]
-            if match["sha"]:
-                stored = await self._dev_copy(tenant, name, int(version), match["sha"])
-            elif version:
-                stored = await workflows.workflow_version(self.database.api, tenant, name, int(version))
-            else:
-                stored = await workflows.latest_workflow(self.database.api, tenant, name)
+        if sha8 is not None and version is not None:
+            stored = await self._dev_copy(tenant, name, version, sha8)
+        elif version is not None:
+            stored = await workflows.workflow_version(self.database.api, tenant, name, version)
+        else:
+            stored = await workflows.latest_workflow(self.database.api, tenant, name)
         if stored is None:
             known = [each.name for each in await workflows.list_workflows(self.database.api, tenant)]
             hint = suggestion(reference.partition("@")[0], [name for name in known if f"{name}@" not in reference])
@@ -75,10 +73,16 @@ class Catalog:
             )
         return stored, await self.plan(tenant, stored.sha256)
 
-    async def resolve_startable(self, tenant: UUID, reference: str) -> tuple[Workflow, Plan]:
-        """The same for a request that starts a run. Raises Rejected 404, and 409 `trigger_missing` where the workflow
-        is started by its schedules and events alone."""
-        stored, plan = await self.resolve(tenant, reference)
+    async def resolve_startable(
+        self, tenant: UUID, reference: str, found: WorkflowSummary | None = None
+    ) -> tuple[WorkflowSummary, Plan]:
+        """The same for a request that starts a run; `found`: what the reference means, where it was read already.
+        Raises Rejected 404, and 409 `trigger_missing` where the workflow is started by its schedules and events
+        alone."""
+        if found is None:
+            stored, plan = await self.resolve(tenant, reference)
+        else:
+            stored, plan = found, await self.plan(tenant, found.sha256)
         if not any(isinstance(trigger, ApiTrigger) for trigger in plan.triggers):
             kinds = sorted({TRIGGER_KINDS[type(each)] for each in plan.triggers})
             message = (
@@ -238,6 +242,14 @@ def _in_place(findings: Iterable[Finding], source: bytes) -> list[Finding]:
         return replace(finding, column=len(line) - len(line.lstrip(" -")) + 1)
 
     return sorted(map(placed, findings), key=lambda finding: finding.line)
+
+
+def named_version(reference: str) -> NamedVersion:
+    """The parts of a reference. What can't be one (it may have characters that the database refuses) names nothing."""
+    match = _REFERENCE.fullmatch(reference)
+    if match is None:
+        return NamedVersion("")
+    return NamedVersion(match["name"], int(match["version"]) if match["version"] else None, match["sha"])
 
 
 def version_text(workflow: str, version: int, sha256: str, *, dev: bool) -> str:

@@ -18,14 +18,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
-import os
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
@@ -46,6 +43,7 @@ from hai_flow.runtime.service import Clock, Service
 from hai_flow.store import runs
 from hai_flow.store.database import FAILURES, Database, Fault, classify, sqlstate_of
 from hai_flow.store.projection import rows_of
+from hai_flow.store.slots import thread_slot
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection
@@ -198,9 +196,8 @@ class Committer(Service):
     `worker_id` is this process's in the workers table, None while it performs nothing. `on_commit` is called with every
     committed piece of a log in order of seq; `on_state` after a win or a load, when jobs may have changed; `on_outbox`
     after a win that wants something of another run, `on_unusable` when this process can't go on with a run that it may
-    hold (under this fence; None: under whichever). `seated` finds slots for runs of a workflow with `concurrency`,
-    and is left when the start is stored or refused. `find_pins` gives the workflows that a run's children will be of.
-    `wants_ends` tells whether somebody wants to hear of the ends of a workflow's runs.
+    hold (under this fence; None: under whichever). `wants_ends` tells whether somebody wants to hear of the ends of a
+    workflow's runs.
     """
 
     def __init__(
@@ -212,8 +209,7 @@ class Committer(Service):
         bytes_max: int = 1024 * 1024,
         cache_bytes_max: int = 64 * 1024 * 1024,
         limits: Limits = DEFAULT_LIMITS,
-        find_plan: Callable[[UUID, bytes], Any],
-        find_pins: Callable[[UUID, Plan], Awaitable[dict[str, e.Pin]]] | None = None,
+        find_plan: Callable[[UUID, bytes], Awaitable[Plan]],
     ) -> None:
         super().__init__()
         self.database = database
@@ -223,14 +219,12 @@ class Committer(Service):
         self.on_state: Callable[[Hot], None] = lambda hot: None
         self.on_outbox: Callable[[], object] = lambda: None
         self.on_unusable: Callable[[Hot, int | None, Exception], None] = lambda hot, fence, error: None
-        self.seated: Callable[[UUID, Plan, Begin], AbstractAsyncContextManager[tuple[Begin, str | None]]] | None = None
         self.wants_ends: Callable[[UUID, str], bool] = lambda tenant, workflow: False
         self._limits = limits
         self._entries_max = entries_max
         self._bytes_max = bytes_max
         self._cache_bytes_max = cache_bytes_max
         self._find_plan = find_plan
-        self._find_pins = find_pins
         self._hot: OrderedDict[UUID, Hot] = OrderedDict()
         self._cache_bytes = 0
         self._lanes = [_Lane() for _ in range(lanes)]
@@ -260,35 +254,10 @@ class Committer(Service):
     ) -> Outcome:
         """Decide and commit `command`; return after the commit. Raises `Rejected` if it was refused.
 
-        `command_id` makes a repetition safe: the first outcome again, or 409 if `body_sha` differs. `seat` is the slot
-        with which an Admit lets the run begin: `SEAT_LOST` if it is not the run's any more.
+        `command_id` makes a repetition safe: the first outcome again, or 409 if `body_sha` differs. `birth` comes with
+        a run's first command, which `starts` completes. `seat` is the slot with which the run begins: `SEAT_LOST` if it
+        is not the run's any more.
         """
-        if birth is not None and self._find_pins is not None and isinstance(command, c.Start) and not command.parent:
-            command = msgspec.structs.replace(command, pins=await self._find_pins(tenant, birth.plan))
-        if self._find_pins is not None and isinstance(command, c.Migrate):
-            command = msgspec.structs.replace(command, pins=await self._find_pins(tenant, command.to))
-        send = functools.partial(self._send, run_id, tenant, command_id=command_id, body_sha=body_sha, birth=birth)
-        if birth is None or birth.plan.concurrency is None or self.seated is None or not isinstance(command, Begin):
-            return await send(command, seat)
-        while True:
-            async with self.seated(tenant, birth.plan, command) as (start, promised):
-                try:
-                    return await send(start, promised)
-                except Rejected as rejected:
-                    if rejected.code != SEAT_LOST:
-                        raise
-
-    async def _send(
-        self,
-        run_id: UUID,
-        tenant: UUID,
-        command: c.Command,
-        seat: str | None,
-        *,
-        command_id: str | None,
-        body_sha: bytes,
-        birth: Birth | None,
-    ) -> Outcome:
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         ask = Ask(command, time.monotonic(), command_id, body_sha, answer, birth, seat, tenant=tenant)
         self._ask(run_id, tenant, ask)
@@ -1293,7 +1262,7 @@ def _first_use(draft: _Draft, ask: Ask) -> runs.CommandRow | None:
 
 
 def _slot_of(hot: Hot) -> str:
-    return f"thread:{hot.state.thread_id}"
+    return thread_slot(hot.state.thread_id)
 
 
 def _wants_slot(hot: Hot, ask: Ask) -> bool:
@@ -1305,7 +1274,7 @@ def _wanted_slot(hot: Hot, loaded: runs.Loaded | None) -> str | None:
     if loaded is None:
         return next((ask.birth.slot for ask in hot.asks if ask.birth is not None), None)
     if loaded.status in TERMINAL_STATUSES and any(isinstance(ask.command, c.Retry) for ask in hot.asks):
-        return f"thread:{loaded.thread_id}"
+        return thread_slot(loaded.thread_id)
     return None
 
 
@@ -1338,20 +1307,3 @@ def _born(draft: _Draft) -> runs.Born:
         input=values.dumps(state.input),
         branch=birth.branch,
     )
-
-
-def derived_run_id(*parts: str) -> UUID:
-    """A run id made from what identifies its start (tenant, principal, Idempotency-Key; or tenant, thread, runId), so
-    that the same start made twice is one run (docs/design/store.md#command-ids)."""
-    return _uuid(int.from_bytes(sha256("\x00".join(parts).encode()).digest()[:16]), version=8)
-
-
-def new_run_id(ms: int) -> UUID:
-    """A UUIDv7 (RFC 9562): the time in milliseconds, then chance. Newer ids sort later, which keeps indexes warm."""
-    return _uuid((ms & (2**48 - 1)) << 80 | int.from_bytes(os.urandom(10)), version=7)
-
-
-def _uuid(bits: int, version: int) -> UUID:
-    """128 bits as a UUID of that version (RFC 9562), which Python's own class does not know in all releases."""
-    bits = bits & ~(0xF << 76) | version << 76
-    return UUID(int=bits & ~(0b11 << 62) | 0b10 << 62)

@@ -34,10 +34,11 @@ from hai_flow.engine.events import Error, Heard
 from hai_flow.engine.signals import LEFT_MAX, SUBSCRIBE
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog import Catalog
-from hai_flow.runtime.committer import Birth, Committer
+from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.fanout import state_at
 from hai_flow.runtime.lines import Lines
 from hai_flow.runtime.service import Service, wait_at_most
+from hai_flow.runtime.starts import Starts
 from hai_flow.store import outbox, signals
 from hai_flow.store.database import Database
 from hai_flow.store.outbox import OutboxMessage
@@ -112,17 +113,26 @@ class Courier(Service):
     """
 
     def __init__(
-        self, database: Database, committer: Committer, catalog: Catalog, config: CourierConfig | None = None
+        self,
+        database: Database,
+        committer: Committer,
+        catalog: Catalog,
+        starts: Starts,
+        config: CourierConfig | None = None,
+        *,
+        handlers: Mapping[str, Handle] | None = None,
     ) -> None:
         super().__init__()
         self.database = database
         self.committer = committer
         self.catalog = catalog
+        self.starts = starts
         self.config = config or CourierConfig()
         self.handlers: dict[str, Handle] = {
             children.START: self._start_child,
             children.START_DETACHED: self._start_detached,
             SUBSCRIBE: self._subscribe,
+            **(handlers or {}),
         }
         self.listeners: list[Listener] = []
         self._mail = asyncio.Event()
@@ -194,7 +204,7 @@ class Courier(Service):
         async with self.database.api.acquire() as connection:
             return await outbox.delete_message(connection, message)
 
-    async def _submit(self, message: OutboxMessage, birth: Birth | None = None) -> None:
+    async def _submit(self, message: OutboxMessage) -> None:
         command = children.command_of(message.kind, message.target, msgspec.json.decode(message.body))
         if command is None:
             raise ValueError(f"no release of ours sends messages of the kind {message.kind!r}")
@@ -206,8 +216,15 @@ class Courier(Service):
             command,
             command_id=message.command_id,
             body_sha=sha256(message.body).digest(),
-            birth=birth,
         )
+
+    async def _begin(self, message: OutboxMessage, body: Json) -> None:
+        """Start the run that a message with this `body` wants."""
+        plan = await self.catalog.plan_of_child(message.tenant, body["workflow"], body["sha256"])
+        start = children.command_of(message.kind, message.target, body)
+        assert isinstance(start, c.Start), "only messages of these kinds are handled here"
+        digest = sha256(message.body).digest()
+        await self.starts.start(message.tenant, plan, start, command_id=message.command_id, body_sha=digest)
 
     async def _with_text(self, message: OutboxMessage, told: c.ChildTold) -> c.ChildTold:
         """`told` with the text of what was streamed, as the sender's log has it: nothing is added to a message behind
@@ -225,8 +242,7 @@ class Courier(Service):
         """Start a child run; if it can't be started, its parent hears of that as of a child that has failed."""
         body = msgspec.json.decode(message.body)
         try:
-            plan = await self.catalog.plan_of_child(message.tenant, body["workflow"], body["sha256"])
-            await self._submit(message, Birth(plan))
+            await self._begin(message, body)
         except Rejected as rejected:
             if rejected.status not in NO_CHILD and rejected.code != "concurrency_busy":
                 raise
@@ -236,8 +252,7 @@ class Courier(Service):
         """Start a run that nobody waits for; the step that wanted it hears that it is there, or why it can't be."""
         body = msgspec.json.decode(message.body)
         try:
-            plan = await self.catalog.plan_of_child(message.tenant, body["workflow"], body["sha256"])
-            await self._submit(message, Birth(plan, slot=f"thread:{message.target}"))
+            await self._begin(message, body)
         except Rejected as rejected:
             if rejected.status not in FINAL_REFUSALS | NO_CHILD:
                 raise

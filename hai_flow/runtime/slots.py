@@ -9,9 +9,9 @@ takes back what was promised for too long, and such a commit that comes later fi
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -24,11 +24,11 @@ from hai_flow.engine.slots import AWAIT, FREED
 from hai_flow.engine.starting import key_of
 from hai_flow.errors import Rejected
 from hai_flow.runtime.committer import SEAT_LOST, Begin, Committer
-from hai_flow.runtime.courier import Courier
 from hai_flow.store import runs, slots, sweeps
 from hai_flow.store.database import Database
 from hai_flow.store.outbox import OutboxMessage
 
+Handle: TypeAlias = Callable[[OutboxMessage], Awaitable[None]]
 log = structlog.get_logger(__name__)
 
 BUSY: Final = "concurrency_busy"
@@ -52,12 +52,11 @@ class _Freed(msgspec.Struct):
 class Slots:
     """Gives slots of concurrency keys to those who start and to those who wait."""
 
-    def __init__(self, database: Database, committer: Committer, courier: Courier) -> None:
+    def __init__(self, database: Database, committer: Committer) -> None:
         self.database = database
         self.committer = committer
-        committer.seated = self.seated
-        courier.handlers[AWAIT] = self._await
-        courier.handlers[FREED] = self._freed
+        self.handlers: Mapping[str, Handle] = {AWAIT: self._await, FREED: self._freed}
+        """What delivers the messages of runs that wait for a slot, or free one, by their kind."""
 
     @contextlib.asynccontextmanager
     async def seated(self, tenant: UUID, plan: Plan, begin: Begin) -> AsyncGenerator[tuple[Begin, str | None]]:
@@ -65,8 +64,11 @@ class Slots:
         submitted; if it is refused there, the slot is the next one's. Raises `Rejected` 409 `concurrency_busy` where
         the workflow queues nobody, and for a fork, which can't begin by waiting."""
         concurrency = plan.concurrency
+        if concurrency is None:
+            yield begin, None
+            return
         key = begin.key if isinstance(begin, c.Fork) else key_of(plan, begin, self.committer.now_ms())
-        if concurrency is None or key is None or await self._is_held_above(tenant, concurrency, key, begin):
+        if key is None or await self._is_held_above(tenant, concurrency, key, begin):
             yield begin, None
             return
         begin = msgspec.structs.replace(begin, key=key)

@@ -44,10 +44,11 @@ from hai_flow.engine.signals import event_value
 from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog import Catalog
-from hai_flow.runtime.committer import Birth, Committer, Outcome, derived_run_id
+from hai_flow.runtime.committer import Committer, Outcome
 from hai_flow.runtime.courier import Courier, Unreached
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.slots import Slots
+from hai_flow.runtime.starts import Starts, derived_run_id
 from hai_flow.store import signals, sweeps, triggers, workflows
 from hai_flow.store.database import Database
 from hai_flow.store.outbox import OutboxMessage
@@ -110,6 +111,7 @@ class Triggers(Service):
         committer: Committer,
         catalog: Catalog,
         courier: Courier,
+        starts: Starts,
         slots: Slots,
         config: TriggersConfig | None = None,
     ) -> None:
@@ -118,6 +120,7 @@ class Triggers(Service):
         self.committer = committer
         self.catalog = catalog
         self.courier = courier
+        self.starts = starts
         self.slots = slots
         self.config = config or TriggersConfig()
         catalog.on_published = self.sync
@@ -275,7 +278,7 @@ class Triggers(Service):
             dev=of.dev,
             origin=origin,
         )
-        return await self.committer.submit(run_id, of.tenant, start, birth=Birth(plan, slot=f"thread:{run_id}"))
+        return await self.starts.start(of.tenant, plan, start)
 
     # --- what people do with schedules ----------------------------------------------------------------------------
 

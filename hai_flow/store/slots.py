@@ -39,6 +39,11 @@ class Holder:
     status: str | None
 
 
+def thread_slot(thread_id: str) -> str:
+    """The slot that the active run of a thread holds, so that there is one (docs/design/store.md#slots)."""
+    return f"thread:{thread_id}"
+
+
 def seats_of(key: str, seats: int) -> list[str]:
     """The slots of a key that as many runs as `seats` may hold."""
     return [f"{key}#{number}" for number in range(1, seats + 1)]

@@ -90,14 +90,16 @@ async def runs_of_thread(connection: Connection | Pool, tenant: UUID, thread_id:
     return [RunSummary(*row) for row in await connection.fetch(query, tenant, thread_id)]
 
 
+LAST_RUN: Final = f"""
+SELECT {SUMMARY_COLUMNS} FROM runs WHERE tenant = $1 AND thread_id = $2 AND parent_id IS NULL
+ORDER BY place DESC, created_at DESC, id DESC LIMIT 1
+"""
+
+
 async def last_run(connection: Connection | Pool, tenant: UUID, thread_id: str) -> RunSummary | None:
     """The thread's newest run that is nobody's child: the one that a POST may mean
     (docs/design/protocols.md#one-active-run)."""
-    query = f"""
-    SELECT {SUMMARY_COLUMNS} FROM runs WHERE tenant = $1 AND thread_id = $2 AND parent_id IS NULL
-    ORDER BY place DESC, created_at DESC, id DESC LIMIT 1
-    """
-    row = await connection.fetchrow(query, tenant, thread_id)
+    row = await connection.fetchrow(LAST_RUN, tenant, thread_id)
     return None if row is None else RunSummary(*row)
 
 
@@ -116,18 +118,20 @@ async def next_run(
     return None if row is None else RunSummary(*row)
 
 
+TURN_OF_WIRE_RUN: Final = """
+SELECT t.run_id, t.n, t.wire_run_id, t.body_sha, t.first_seq, t.last_seq
+FROM turns t JOIN runs r ON r.id = t.run_id
+WHERE t.tenant = $1 AND t.thread_id = $2 AND t.wire_run_id = $3
+ORDER BY COALESCE(t.body_sha = $4, false) DESC, r.place DESC, r.created_at DESC, r.id DESC, t.n DESC LIMIT 1
+"""
+
+
 async def turn_of_wire_run(
     connection: Connection | Pool, tenant: UUID, thread_id: str, wire_run_id: str, body_sha: bytes | None = None
 ) -> Turn | None:
     """The turn that a client's POST opened under its own run id: should there be several, the one of that very body,
     else the newest."""
-    query = """
-    SELECT t.run_id, t.n, t.wire_run_id, t.body_sha, t.first_seq, t.last_seq
-    FROM turns t JOIN runs r ON r.id = t.run_id
-    WHERE t.tenant = $1 AND t.thread_id = $2 AND t.wire_run_id = $3
-    ORDER BY COALESCE(t.body_sha = $4, false) DESC, r.place DESC, r.created_at DESC, r.id DESC, t.n DESC LIMIT 1
-    """
-    row = await connection.fetchrow(query, tenant, thread_id, wire_run_id, body_sha)
+    row = await connection.fetchrow(TURN_OF_WIRE_RUN, tenant, thread_id, wire_run_id, body_sha)
     return None if row is None else Turn(*row)
 
 

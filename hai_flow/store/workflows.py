@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from uuid import UUID
 
 import asyncpg
@@ -40,9 +40,17 @@ class Workflow(WorkflowSummary):
     source: bytes
 
 
-_SUMMARY: Final = "sha256, name, version, dev, title, created_at, from_disk"
+class NamedVersion(NamedTuple):
+    """What `name`, `name@version` or `name@version+sha8` says. `sha8`: the first hex digits of the digest."""
+
+    name: str
+    version: int | None = None
+    sha8: str | None = None
+
+
+SUMMARY_COLUMNS: Final = "sha256, name, version, dev, title, created_at, from_disk"
 # Published before dev, the highest version first; of dev copies the one that was loaded last.
-_LATEST_FIRST: Final = "dev, CASE WHEN dev THEN 0 ELSE version END DESC, created_at DESC, version DESC"
+LATEST_FIRST: Final = "dev, CASE WHEN dev THEN 0 ELSE version END DESC, created_at DESC, version DESC"
 
 
 _PUBLISH: Final = f"""
@@ -51,7 +59,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (tenant, sha256) DO UPDATE SET dev = workflows.dev AND excluded.dev,
   from_disk = workflows.from_disk OR excluded.from_disk,
   created_at = CASE WHEN workflows.dev THEN excluded.created_at ELSE workflows.created_at END
-RETURNING {_SUMMARY}, source
+RETURNING {SUMMARY_COLUMNS}, source
 """
 
 
@@ -91,7 +99,7 @@ async def publish_workflow(
 
 
 async def _one(connection: Connection | Pool, condition: str, *arguments: Any) -> Workflow | None:
-    query = f"SELECT {_SUMMARY}, source FROM workflows WHERE {condition} ORDER BY {_LATEST_FIRST} LIMIT 1"
+    query = f"SELECT {SUMMARY_COLUMNS}, source FROM workflows WHERE {condition} ORDER BY {LATEST_FIRST} LIMIT 1"
     row = await connection.fetchrow(query, *arguments)
     return None if row is None else Workflow(*row)
 
@@ -116,15 +124,15 @@ async def list_workflows(
 ) -> Sequence[WorkflowSummary]:
     """The latest of each name, by name: `limit` of them (None: all), from the first name behind `after`."""
     query = f"""
-    SELECT DISTINCT ON (name) {_SUMMARY} FROM workflows WHERE tenant = $1 AND name > $2
-    ORDER BY name, {_LATEST_FIRST} LIMIT $3
+    SELECT DISTINCT ON (name) {SUMMARY_COLUMNS} FROM workflows WHERE tenant = $1 AND name > $2
+    ORDER BY name, {LATEST_FIRST} LIMIT $3
     """
     return [WorkflowSummary(*row) for row in await connection.fetch(query, tenant, after, limit)]
 
 
 async def versions_of_workflow(connection: Connection | Pool, tenant: UUID, name: str) -> Sequence[WorkflowSummary]:
     """Everything that is stored under a name, latest first."""
-    query = f"SELECT {_SUMMARY} FROM workflows WHERE tenant = $1 AND name = $2 ORDER BY {_LATEST_FIRST}"
+    query = f"SELECT {SUMMARY_COLUMNS} FROM workflows WHERE tenant = $1 AND name = $2 ORDER BY {LATEST_FIRST}"
     return [WorkflowSummary(*row) for row in await connection.fetch(query, tenant, name)]
 
 

@@ -14,7 +14,6 @@ from hai_flow.definition.compiler import compile_workflow
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.committer import Birth, new_run_id
 from hai_flow.settings import Settings
 from hai_flow.store import workflows
 from tests.runtime.conftest import is_now
@@ -77,9 +76,9 @@ async def _started_unchecked(runtime: Runtime, source: bytes) -> UUID:
     plan = compile_workflow(source, "shell")
     pool = runtime.database.api
     await workflows.publish_workflow(pool, LOCAL_TENANT, name=plan.name, version=plan.version, source=source)
-    run_id = new_run_id(runtime.committer.now_ms())
+    run_id = runtime.starts.new_id()
     start = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:mallory", input={})
-    await runtime.committer.submit(run_id, LOCAL_TENANT, start, birth=Birth(plan))
+    await runtime.starts.start(LOCAL_TENANT, plan, start)
     return run_id
 
 

@@ -710,7 +710,8 @@ committer.bug(
     ("        elif hot.missing or not hot.exists or hot.state.ended:\n            self._forget(hot)\n", ""),
     by=("tests/runtime/test_memory.py", f"{_COMMITTER}::test_a_run_that_does_not_exist_is_404_and_may_start_later"),
 )
-committer.bug(
+starts = Room("hai_flow/runtime/starts.py", "tests/runtime/test_triggers.py")
+starts.bug(
     "two ids of one start make two runs",
     (
         'return _uuid(int.from_bytes(sha256("\\x00".join(parts).encode()).digest()[:16]), version=8)',
@@ -916,6 +917,6 @@ service.bug(
     ("self._read_ms, self._read_at = database_ms, arrived", "self._read_ms, self._read_at = database_ms, sent"),
 )
 
-ROOMS: Final = (fanout, courier, slots, committer, worker, service)
+ROOMS: Final = (fanout, courier, slots, starts, committer, worker, service)
 
 TARGETS: Final[tuple[Target, ...]] = ()

@@ -15,7 +15,7 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.engine.state import RunState
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.committer import Birth, Outcome
+from hai_flow.runtime.committer import Outcome
 from hai_flow.settings import Settings
 from hai_flow.store.database import Deadlines
 from tests.support import effects
@@ -88,10 +88,7 @@ async def start(
     run_id = run_id or uuid4()
     thread = thread or str(run_id)
     command = c.Start(run_id=run_id, thread_id=thread, requester="user:local", input=input or {})
-    birth = Birth(plan, slot=f"thread:{thread}")
-    return await runtime.committer.submit(
-        run_id, LOCAL_TENANT, command, command_id=command_id, body_sha=body_sha, birth=birth
-    )
+    return await runtime.starts.start(LOCAL_TENANT, plan, command, command_id=command_id, body_sha=body_sha)
 
 
 async def state_of(runtime: Runtime, run_id: UUID, seq: int = 2**53) -> RunState:

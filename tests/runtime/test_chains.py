@@ -13,7 +13,6 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.errors import DefinitionError
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.committer import Birth
 from hai_flow.store import outbox, triggers
 from tests.runtime.conftest import Make, is_now, state_of
 from tests.support.waiting import until
@@ -38,7 +37,7 @@ async def publish(runtime: Runtime, name: str, body: str, version: int = 1) -> A
 async def begin(runtime: Runtime, plan: Any, input: Any = None, origin: e.Origin | None = None) -> UUID:
     run_id = uuid4()
     start = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:ann", input=input or {}, origin=origin)
-    await runtime.committer.submit(run_id, LOCAL_TENANT, start, birth=Birth(plan, slot=f"thread:{run_id}"))
+    await runtime.starts.start(LOCAL_TENANT, plan, start)
     return run_id
 
 

@@ -13,7 +13,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.ids import child_run_id
 from hai_flow.errors import DefinitionError
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.committer import Birth, Committer
+from hai_flow.runtime.committer import Committer
 from hai_flow.store import outbox, runs
 from tests.runtime.conftest import TOOLS, Connection, Make, answer, is_now, open_pending, state_of
 from tests.support import effects
@@ -45,7 +45,7 @@ async def begin(runtime: Runtime, child: str, args: str = "{}", body: str | None
     plan = await publish(runtime, f"parent_{child.partition('@')[0]}", body or PARENT.format(child=child, args=args))
     run_id = uuid4()
     start = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={})
-    await runtime.committer.submit(run_id, LOCAL_TENANT, start, birth=Birth(plan, slot=f"thread:{run_id}"))
+    await runtime.starts.start(LOCAL_TENANT, plan, start)
     return run_id
 
 
@@ -266,7 +266,7 @@ async def test_a_run_that_runs_itself_for_ever_ends_at_the_eighth_generation(mak
     plan = await publish(runtime, "again", PARENT.format(child="again", args="{}"))
     run_id = uuid4()
     start = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={})
-    await runtime.committer.submit(run_id, LOCAL_TENANT, start, birth=Birth(plan))
+    await runtime.starts.start(LOCAL_TENANT, plan, start)
     await until(lambda: is_now(runtime, run_id, "failed"))
     assert await eye.fetchval("SELECT count(*) FROM runs") == 9
 

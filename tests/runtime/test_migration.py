@@ -12,7 +12,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.committer import Birth, Outcome
+from hai_flow.runtime.committer import Outcome
 from hai_flow.store import pendings, runs
 from tests.runtime.conftest import Connection, Make, answer, open_pending, state_of
 from tests.support.ledger import check_all
@@ -39,7 +39,7 @@ async def submit(runtime: Runtime, run_id: UUID, command: c.Command, **more: Any
 async def start(runtime: Runtime, plan: Plan) -> UUID:
     run_id = UUID(int=7)
     command = c.Start(run_id=run_id, thread_id="t", requester="user:ann", input={})
-    await submit(runtime, run_id, command, birth=Birth(plan, slot="thread:t"))
+    await runtime.starts.start(LOCAL_TENANT, plan, command)
     return run_id
 
 

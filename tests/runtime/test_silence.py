@@ -22,7 +22,6 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.errors import StoreError
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.committer import Birth
 from hai_flow.runtime.worker import Heart, Worker
 from hai_flow.store.database import Deadlines
 from tests.runtime.conftest import ASKING, GATED, LISTENING, TOOLS, Connection, Make, is_now, note, start, state_of
@@ -63,8 +62,7 @@ async def begin(runtime: Runtime, plan: Plan) -> UUID:
     """Start a run, and ask the database nothing else."""
     run_id = uuid4()
     command = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={})
-    birth = Birth(plan, slot=f"thread:{run_id}")
-    await runtime.committer.submit(run_id, LOCAL_TENANT, command, command_id="start", birth=birth)
+    await runtime.starts.start(LOCAL_TENANT, plan, command, command_id="start")
     return run_id
 
 

@@ -13,7 +13,6 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.ids import child_run_id
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.committer import Birth
 from hai_flow.runtime.slots import CANCELLED
 from hai_flow.store import runs, slots
 from tests.runtime.conftest import ASKING, Make, answer, is_now, open_pending, start, state_of, status_of
@@ -355,7 +354,7 @@ async def begin_published(runtime: Runtime, document: str) -> UUID:
     _, plan = await runtime.catalog.publish(LOCAL_TENANT, document.encode())
     run_id = uuid4()
     command = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={})
-    await runtime.committer.submit(run_id, LOCAL_TENANT, command, birth=Birth(plan, slot=f"thread:{run_id}"))
+    await runtime.starts.start(LOCAL_TENANT, plan, command)
     return run_id
 
 

@@ -17,7 +17,7 @@ from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.committer import derived_run_id
+from hai_flow.runtime.starts import derived_run_id
 from hai_flow.runtime.triggers import EVENT_LEASE, Started
 from hai_flow.store import signals, triggers
 from hai_flow.store.triggers import ScheduleRow

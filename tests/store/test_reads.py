@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from hai_flow.errors import Rejected
-from hai_flow.store import outbox, pendings, runs, thread_lists, threads, workflows
+from hai_flow.store import outbox, pendings, posts, runs, thread_lists, threads, workflows
 from hai_flow.store.database import Database
 from hai_flow.store.runs import Branch, Entry, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
 from tests.store.conftest import STRANGER, TENANT, birth, commit, decision, load
@@ -158,6 +158,39 @@ async def test_of_several_turns_with_one_client_s_id_that_of_the_same_body_is_me
         turn = await threads.turn_of_wire_run(db.api, TENANT, "t", "w", body)
         assert turn is not None
         assert turn.run_id == found, body
+
+
+async def test_what_a_post_has_to_know_of_its_thread_is_what_the_single_reads_say(db: Database) -> None:
+    for name, version, source, dev in (("w", 1, b"one", False), ("w", 2, b"two", False), ("x", 7, b"copy", True)):
+        await workflows.publish_workflow(db.api, TENANT, name=name, version=version, source=source, dev=dev)
+    turn, message = TurnRow(1, first=1, last=1, wire_run_id="r", body_sha=b"a"), MessageRow(1, "m1", "user", b"{}", 1)
+    await commit(db, birth(thread_id="t", workflow_name="w", turns=[turn], messages=[message]))
+    await commit(db, birth(thread_id="t", workflow_name="w", turns=[TurnRow(1, first=1, last=1, wire_run_id="r")]))
+    sha8 = hashlib.sha256(b"copy").hexdigest()[:8]
+    Named = workflows.NamedVersion
+    for tenant in (TENANT, STRANGER):
+        for thread, wire_run_id, body_sha in (("t", "r", b"a"), ("t", "r", b"b"), ("t", "s", b"a"), ("u", "r", b"a")):
+            last = await threads.last_run(db.api, tenant, thread)
+            for wanted, default, meant in (
+                (None, None, None if last is None else Named("w")),
+                (None, Named("x"), Named("x") if last is None else Named("w")),
+                (Named("w", 1), Named("x"), Named("w", 1)),
+                (Named("x", 7, sha8), None, Named("x", 7)),
+                (Named("x", 7, "0" * 8), Named("w"), None),
+                (Named("", None), Named("w"), None),
+            ):
+                given = (tenant, thread, wire_run_id, body_sha, ["m1", "m2"])
+                known = await posts.known_of(db.api, *given, wanted=wanted, default=default)
+                assert known.last == last
+                assert known.turn == await threads.turn_of_wire_run(db.api, *given[:4])
+                assert {"m1", "m2"} - known.seen == await threads.unseen(db.api, tenant, thread, ["m1", "m2"])
+                found = None
+                if meant is not None and meant.version is not None:
+                    found = await workflows.workflow_version(db.api, tenant, meant.name, meant.version)
+                elif meant is not None:
+                    found = await workflows.latest_workflow(db.api, tenant, meant.name)
+                assert (known.workflow and known.workflow.sha256) == (found and found.sha256)
+    assert (await posts.known_of(db.api, *given, wanted=None, default=None)).seen == set()
 
 
 async def test_a_thread_that_was_branched_leaves_out_what_came_after_the_branch(db: Database) -> None:

@@ -22,7 +22,7 @@ from typing import Final
 from hai_flow import runtime
 from hai_flow.engine import commands as c
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.committer import Birth, derived_run_id
+from hai_flow.runtime.starts import derived_run_id
 from hai_flow.settings import Settings
 from hai_flow.store.database import Deadlines
 from tests.support import effects
@@ -86,9 +86,7 @@ class Starter:
     async def start(self, number: int) -> None:
         run_id = derived_run_id("effects", str(number))
         start = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={"n": number})
-        await self.runtime.committer.submit(
-            run_id, LOCAL_TENANT, start, command_id="start", birth=Birth(self.plan, slot=f"thread:{run_id}")
-        )
+        await self.runtime.starts.start(LOCAL_TENANT, self.plan, start, command_id="start")
 
 
 class Nursery:

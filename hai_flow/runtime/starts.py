@@ -1,0 +1,104 @@
+"""The one door through which a run starts: a tenant, a plan and a Start (or a Fork) in, an `Outcome` out.
+
+A caller (a request, a protocol's POST, a trigger, another run) says what it wants. Everything else that a run needs in
+order to be stored is found here:
+
+* its id (`new_id`, or `derived_run_id` where the same start may come twice);
+* the workflows of its children, pinned to the versions that their names mean now (a child has its parent's pins);
+* the slot of its thread, which keeps a thread at one active run. A child shares its parent's thread and needs none;
+* a slot of its concurrency key, or a place in the queue (`slots`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from hashlib import sha256
+from typing import TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.errors import Rejected
+from hai_flow.runtime.committer import SEAT_LOST, Begin, Birth, Committer, Outcome
+from hai_flow.runtime.slots import Slots
+from hai_flow.store.runs import Branch
+from hai_flow.store.slots import thread_slot
+
+FindPins: TypeAlias = Callable[[UUID, Plan], Awaitable[dict[str, e.Pin]]]
+"""What each `run` of a tenant's plan means now, and of the plans that they lead to."""
+
+
+class Starts:
+    """Starts runs of plans. `find_pins` gives the workflows that a run's children will be of."""
+
+    def __init__(self, committer: Committer, slots: Slots, find_pins: FindPins) -> None:
+        self._committer = committer
+        self._slots = slots
+        self._find_pins = find_pins
+
+    def new_id(self) -> UUID:
+        """The id of a run that is started once."""
+        return new_run_id(self._committer.now_ms())
+
+    async def start(
+        self,
+        tenant: UUID,
+        plan: Plan,
+        begin: Begin,
+        *,
+        command_id: str | None = None,
+        body_sha: bytes = b"",
+        branch: Branch | None = None,
+    ) -> Outcome:
+        """Store the run `begin.run_id`; return after the commit. The same run again is the same outcome again.
+
+        `command_id` and `body_sha` as in `Committer.submit`. `branch`: where the run leaves its thread's line.
+
+        Raises `Rejected`: 404 where a child's workflow does not exist, 409 `thread_busy` where the thread has an active
+        run, 409 `concurrency_busy` where the workflow queues no run, and what the engine refuses.
+        """
+        if isinstance(begin, c.Start) and begin.parent is None:
+            begin = msgspec.structs.replace(begin, pins=await self._find_pins(tenant, plan))
+        birth = Birth(plan, slot=_thread_slot_of(begin), branch=branch)
+        while True:
+            async with self._slots.seated(tenant, plan, begin) as (start, seat):
+                try:
+                    return await self._committer.submit(
+                        start.run_id, tenant, start, command_id=command_id, body_sha=body_sha, birth=birth, seat=seat
+                    )
+                except Rejected as rejected:
+                    if rejected.code != SEAT_LOST:
+                        raise
+
+    def rehearse(self, plan: Plan, begin: Begin) -> None:
+        """Raise what the engine would refuse `begin` with, before anything is done for it."""
+        self._committer.rehearse(begin, plan)
+
+
+def _thread_slot_of(begin: Begin) -> str | None:
+    if isinstance(begin, c.Start):
+        return thread_slot(begin.thread_id) if begin.parent is None else None
+    first = begin.events[0]
+    assert isinstance(first, e.RunStarted), "a log begins with run_started"
+    return thread_slot(first.thread_id)
+
+
+def derived_run_id(*parts: str) -> UUID:
+    """A run id made from what identifies its start (tenant, principal, Idempotency-Key; or tenant, thread, runId), so
+    that the same start made twice is one run (docs/design/store.md#command-ids)."""
+    return _uuid(int.from_bytes(sha256("\x00".join(parts).encode()).digest()[:16]), version=8)
+
+
+def new_run_id(ms: int) -> UUID:
+    """A UUIDv7 (RFC 9562): the time in milliseconds, then chance. Newer ids sort later, which keeps indexes warm."""
+    return _uuid((ms & (2**48 - 1)) << 80 | int.from_bytes(os.urandom(10)), version=7)
+
+
+def _uuid(bits: int, version: int) -> UUID:
+    """128 bits as a UUID of that version (RFC 9562), which Python's own class does not know in all releases."""
+    bits = bits & ~(0xF << 76) | version << 76
+    return UUID(int=bits & ~(0b11 << 62) | 0b10 << 62)
