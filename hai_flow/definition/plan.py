@@ -1,13 +1,8 @@
 """The plan: a workflow compiled to a frozen tree of steps with stable paths.
 
 A plan knows nothing of any run. It is immutable by its sha256, so whoever caches it never has to forget it.
-Paths follow docs/design/engine.md#paths: `checks/legal/ask` (branch), `route/1/reply` (case, from 0), `wrap/inner`
-(try), handlers `review/~reject/tell`, `review/~catch/0/tell` (clause, from 0), `review/~finally/tell`. At the top of
-the document handlers are `~catch/0/tell` and `~finally/tell`.
-
-A loop's body stands at `rollout[]/deploy`: in a run the brackets hold the iteration's key, `rollout[api]/deploy`.
-`rollout[]` itself is a step too, of the verb Iteration; so is `deploy/~undo`, the `undo` of `deploy`. Both are written
-by no author and have no id that an expression could name.
+`paths` has the grammar of paths. A loop's body `rollout[]` is a step itself, of the verb Iteration; so is
+`deploy/~undo`, the `undo` of `deploy`. No author writes these two, and they have no id that an expression could name.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from hai_flow import values
+from hai_flow.definition import paths
+from hai_flow.definition.paths import in_cleanup
 from hai_flow.definition.plan import (
     EFFECTS,
     Agent,
@@ -46,7 +48,7 @@ from hai_flow.engine.ids import message_id, tool_call_id
 from hai_flow.engine.loops import first_iterations, index_of, read_items
 from hai_flow.engine.patch import PatchError, apply_patch, parse_pointer, pointer_of
 from hai_flow.engine.shared import STATE_BYTES_MAX
-from hai_flow.engine.state import Ending, StepState, in_cleanup
+from hai_flow.engine.state import Ending, StepState
 
 Json: TypeAlias = Any
 
@@ -124,7 +126,7 @@ def _arguments(draft: Draft, step: Step, verb: Call | Http | Llm | Agent | Run, 
 
 def _idempotency_key(draft: Draft, step: Step) -> str | None:
     """What the effect's performer tells the world, so that it happens once; None for the default, `run.id/path`."""
-    owner = draft.state.steps.get(step.parent if step.body == "~undo" else step.path)
+    owner = draft.state.steps.get(step.parent if step.body == paths.UNDO else step.path)
     again = 0 if owner is None else owner.rounds
     if step.idempotency_key is None:
         return f"{draft.state.run_id}/{step.path}#{again + 1}" if again else None
@@ -199,7 +201,7 @@ def _begin_repeat(draft: Draft, step: Step, verb: Repeat) -> None:
     known = draft.state.steps.get(step.path)
     first = 0 if known is None or known.loop is None else known.loop.last + 1
     if endings.wants_more(draft, step, verb, step, 0):
-        draft.started(step, ready=(f"{step.path}[{first}]",))
+        draft.started(step, ready=(paths.iteration(step.path, first),))
     else:
         draft.started(step)
         endings.finish(draft, step, {"count": 0})
@@ -207,7 +209,7 @@ def _begin_repeat(draft: Draft, step: Step, verb: Repeat) -> None:
 
 def _begin_iteration(draft: Draft, step: Step, verb: Iteration) -> None:
     draft.pure_steps += 1
-    key = step.path[len(step.parent) + 1 : -1]
+    key = paths.key_of(step.path)
     loop = draft.state.steps[step.parent].loop
     assert loop is not None
     index = index_of(loop, key) if loop.keys else int(key)

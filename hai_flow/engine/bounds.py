@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from hai_flow.definition.paths import UNDO, in_cleanup
 from hai_flow.definition.plan import Step
 from hai_flow.engine import endings
 from hai_flow.engine import events as e
 from hai_flow.engine.commands import Turn
 from hai_flow.engine.draft import Draft, Limits, Raised
 from hai_flow.engine.retry import LOG_FULL
-from hai_flow.engine.state import NEAR, Ending, RunState, in_cleanup
+from hai_flow.engine.state import NEAR, Ending, RunState
 
 TOO_MANY_WAITS: Final = "limit.waits"
 TRACE: Final = "tool.trace"
@@ -89,7 +90,7 @@ def _length(draft: Draft) -> str:
 def _is_over(state: RunState) -> bool:
     """Whether all that the run does yet is to end: it is being stopped, undone or cleaned up."""
     root = state.steps.get("")
-    ending = root is not None and (root.ending is not None or root.cleaned or root.handler == "~undo")
+    ending = root is not None and (root.ending is not None or root.cleaned or root.handler == UNDO)
     return ending or state.failure is not None or state.status == "stopping"
 
 

@@ -29,6 +29,7 @@ from uuid import UUID
 import msgspec
 
 from hai_flow import values
+from hai_flow.definition.paths import in_cleanup, inside
 from hai_flow.definition.plan import Run, Step
 from hai_flow.engine import commands as c
 from hai_flow.engine import endings
@@ -36,7 +37,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.bounds import demand_wait, used
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.ids import child_run_id
-from hai_flow.engine.state import RunState, StepState, in_cleanup
+from hai_flow.engine.state import RunState, StepState
 from hai_flow.errors import Rejected
 
 Json: TypeAlias = Any
@@ -197,7 +198,7 @@ def ended(draft: Draft, command: c.ChildEnded) -> None:
     assert isinstance(verb, Run)
     child = draft.state.children[step.path]
     for each in command.told:
-        _stepped(draft, each, f"{step.path}/{each.path}")
+        _stepped(draft, each, inside(step.path, each.path))
     draft.emit(e.CollaborationEnded, **_between(draft, step, verb), run_id=child)
     if command.status == "finished":
         endings.resolve_call(draft, step, command.output, None)
@@ -241,14 +242,14 @@ def told(draft: Draft, command: c.ChildTold) -> None:
     if not draft.state.turn_open and draft.state.status in opening:
         draft.open_turn(c.Turn() if command.turn is None or draft.state.parent is not None else command.turn)
     for event in told:
-        path = f"{step.path}/{event.path}"
+        path = inside(step.path, event.path)
         if isinstance(event, e.ChildStepped):
             _stepped(draft, event, path)
             continue
         if isinstance(event, e.ChildSaid):
             _emit(draft, event, path=path)
             continue
-        opened = msgspec.structs.replace(event.opened, path=f"{step.path}/{event.opened.path}")
+        opened = msgspec.structs.replace(event.opened, path=inside(step.path, event.opened.path))
         known, child = opened.id in draft.state.relayed, draft.state.children[step.path]
         _emit(draft, event, path=step.path, run_id=child, opened=opened, known=known)
     if command.working is not None and (step.path in draft.state.idle) == command.working:

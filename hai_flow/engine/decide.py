@@ -25,6 +25,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from hai_flow.definition.paths import in_cleanup
 from hai_flow.definition.plan import Plan, Step, WaitFor
 from hai_flow.engine import (
     approval,
@@ -46,7 +47,7 @@ from hai_flow.engine.draft import DEFAULT_LIMITS, RUN_END, Decision, Draft, Limi
 from hai_flow.engine.jobs import Due, is_working, next_due, next_ready, next_timer, performed
 from hai_flow.engine.retry import LOST_IN_A_ROW_MAX, RETRIABLE
 from hai_flow.engine.starting import begin_run
-from hai_flow.engine.state import Ending, PendingState, RunState, Timer, in_cleanup
+from hai_flow.engine.state import Ending, PendingState, RunState, Timer
 from hai_flow.errors import Rejected
 
 Json: TypeAlias = Any

@@ -12,15 +12,16 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from hai_flow import values
+from hai_flow.definition import paths
 from hai_flow.definition.cel import ExpressionError
 from hai_flow.definition.durations import NotADuration
 from hai_flow.definition.durations import milliseconds as duration_ms
 from hai_flow.definition.plan import Duration, Expression, ForEach, Plan, Step, Template
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.instances import keys_of, plan_path, root_of, standing_at
+from hai_flow.engine.instances import root_of, standing_at
 from hai_flow.engine.jobs import Job, open_jobs
-from hai_flow.engine.state import RunState, StepState, evolve, fold, loop_of
+from hai_flow.engine.state import RunState, StepState, evolve, fold
 
 Json: TypeAlias = Any
 
@@ -116,7 +117,7 @@ class Draft:
 
     def step(self, path: str) -> Step:
         """The step that stands at `path` in this run, with all its paths as they are here; "" is the document."""
-        if "[" not in path:
+        if not paths.in_loop(path):
             return self.plan.steps[path] if path else root_of(self.plan)
         known = self._steps.get(path)
         if known is None:
@@ -244,16 +245,7 @@ class Draft:
     def _instance_of(self, id: str, reader: str) -> str:
         """The path of the step that `steps.ID` means for a reader at `reader`: in the same iterations, as far as they
         stand in the same loops; in the latest iteration of others."""
-        path = self.plan.ids.get(id, id)
-        if "[" not in path:
-            return path
-        own = keys_of(reader)
-        parts = path.split("[]")
-        found, shared = parts[0], True
-        for number, part in enumerate(parts[1:]):
-            shared = shared and number < len(own) and reader.startswith(f"{found}[{own[number]}]")
-            found += f"[{own[number] if shared else self._latest(found)}]{part}"
-        return found
+        return paths.instance_for(self.plan.ids.get(id, id), reader, self._latest)
 
     def _latest(self, loop: str) -> str:
         known = self.state.steps.get(loop)
@@ -275,24 +267,22 @@ class Draft:
     def _loop_value(self, name: str, step: Step | None) -> Json:
         """The value of a loop's variable: of `index` the innermost loop's."""
         path = "" if step is None else step.path
-        while "]" in path:
-            path = path[: path.rindex("]") + 1]
-            loop = loop_of(path)
-            known, verb = self.state.steps[loop].loop, self.plan.steps[plan_path(loop)].verb
-            iteration = self.state.steps.get(path)
+        for iteration in paths.iterations_around(path):
+            loop = paths.loop_of(iteration)
+            known, verb = self.state.steps[loop].loop, self.plan.steps[paths.plan_path(loop)].verb
+            begun = self.state.steps.get(iteration)
             assert known is not None
-            index = known.keys.index(path[len(loop) + 1 : -1]) if iteration is None else iteration.index
+            index = known.keys.index(paths.key_of(iteration)) if begun is None else begun.index
             if name == "index":
                 return index
             if isinstance(verb, ForEach) and verb.as_ == name:
                 return known.items[index]
-            path = loop
         raise AssertionError(f"{name} names no loop around {path}")
 
     def _handled_error(self, step: Step | None) -> Json:
         """The error of the innermost handler around `step` that handles one."""
         while step is not None and step.path:
-            if step.body.startswith("~"):
+            if paths.is_handler(step.body):
                 known = self.state.steps.get(step.parent)
                 if known is not None and known.error is not None:
                     return msgspec.to_builtins(known.error)

@@ -22,6 +22,8 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from hai_flow import values
+from hai_flow.definition import paths
+from hai_flow.definition.paths import FINALLY, REJECT, UNDO, depth, in_cleanup, is_inside
 from hai_flow.definition.plan import Call, ForEach, Iteration, Parallel, Repeat, Retry, Run, Step, Switch, Try
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import RUN_END, Draft, Raised
@@ -29,7 +31,7 @@ from hai_flow.engine.growing import GROWN_BEHIND
 from hai_flow.engine.ids import short_pending_id, shown_call_id, tool_call_id
 from hai_flow.engine.loops import next_iteration
 from hai_flow.engine.retry import UNDO_RETRY, catching, delay
-from hai_flow.engine.state import Ending, StepState, ToolCallState, in_cleanup, is_inside
+from hai_flow.engine.state import Ending, StepState, ToolCallState
 
 Json: TypeAlias = Any
 
@@ -81,7 +83,7 @@ def _finish_document(draft: Draft, output: Json) -> None:
     elif draft.plan.finally_ is None:
         draft.emit(e.StepFinished, path="", output=output, ready=(RUN_END,))
     else:
-        draft.emit(e.StepFinished, path="", output=output, handler="~finally", ready=(draft.plan.finally_,))
+        draft.emit(e.StepFinished, path="", output=output, handler=FINALLY, ready=(draft.plan.finally_,))
 
 
 def _fail_document(draft: Draft) -> None:
@@ -107,7 +109,7 @@ def finish(draft: Draft, step: Step, output: Json, approval: Json = None) -> Non
     if step.path == "":
         _finish_document(draft, output)
         return
-    if step.body == "~undo":
+    if step.body == UNDO:
         draft.emit(e.StepFinished, path=step.path, output=output)
         undo_finished(draft, step)
         return
@@ -118,7 +120,7 @@ def finish(draft: Draft, step: Step, output: Json, approval: Json = None) -> Non
         note_finally(draft, step)
         return
     if step.finally_ is not None:
-        draft.emit(e.StepFinished, handler="~finally", ready=(step.finally_,), **fields)
+        draft.emit(e.StepFinished, handler=FINALLY, ready=(step.finally_,), **fields)
         return
     ready, last = _behind(draft, step)
     draft.emit(e.StepFinished, ready=ready, **fields)
@@ -146,10 +148,10 @@ def _behind(draft: Draft, step: Step) -> tuple[tuple[str, ...], Step | None]:
             return (), step
         if following is not None:
             return (following,), None
-        if not step.body.startswith(("~catch", "~finally")):
+        if step.body != FINALLY and not paths.is_catch(step.body):
             return ((RUN_END,), None) if step.parent == "" and step.body == "" else ((), step)
         owner = draft.step(step.parent)
-        if _left_to_the_stop(draft, owner.path) or (step.body.startswith("~catch") and owner.finally_ is not None):
+        if _left_to_the_stop(draft, owner.path) or (paths.is_catch(step.body) and owner.finally_ is not None):
             return (), step
         if not _goes_on(draft, owner):
             return (), step
@@ -198,7 +200,7 @@ def _list_ended(draft: Draft, last: Step) -> None:
     owner = draft.step(last.parent)
     if _is_ending(draft, owner.path):
         _settle(draft, owner)
-    elif last.body.startswith("~"):
+    elif paths.is_handler(last.body):
         _handler_ended(draft, owner, last.body)
     elif isinstance(owner.verb, Switch):
         finish(draft, owner, {"case": draft.state.steps[owner.path].case})
@@ -212,12 +214,12 @@ def _list_ended(draft: Draft, last: Step) -> None:
 
 def _handler_ended(draft: Draft, owner: Step, body: str) -> None:
     known = draft.state.steps[owner.path]
-    if body == "~finally":
+    if body == FINALLY:
         _finally_ended(draft, owner)
-    elif body.startswith("~catch"):
+    elif paths.is_catch(body):
         assert owner.finally_ is not None, "without a finally the flow goes on behind the step"
-        draft.emit(e.HandlerStarted, path=owner.path, handler="~finally", ready=(owner.finally_,))
-    elif body == "~reject":
+        draft.emit(e.HandlerStarted, path=owner.path, handler=FINALLY, ready=(owner.finally_,))
+    elif body == REJECT:
         assert known.error is not None
         fail(draft, owner, known.error)
     else:
@@ -267,7 +269,7 @@ def _branch_ended(draft: Draft, parallel: Step, branch: str) -> None:
 
 def _finished_branches(draft: Draft, parallel: Step, joined: StepState) -> list[str]:
     """The branches that have finished, the first first; not those that run again since a Retry."""
-    return [name for name in joined.winners if not is_open_inside(draft, f"{parallel.path}/{name}")]
+    return [name for name in joined.winners if not is_open_inside(draft, paths.inside(parallel.path, name))]
 
 
 # --- a step fails -----------------------------------------------------------------------------------------------------
@@ -278,7 +280,7 @@ def fail(draft: Draft, step: Step, error: e.Error, approval: Json = None) -> Non
     close_message(draft, step.path, aborted=True)
     undo = next_undo(draft, step.path) if _is_undo_scope(draft, step) else None
     if undo is not None:
-        draft.emit(e.StepFailed, path=step.path, error=error, approval=approval, handler="~undo", ready=(undo,))
+        draft.emit(e.StepFailed, path=step.path, error=error, approval=approval, handler=UNDO, ready=(undo,))
         _stop_others(draft, step, error)
         return
     _handle(draft, step, error, approval)
@@ -301,9 +303,9 @@ def _handle(draft: Draft, step: Step, error: e.Error, approval: Json = None, *, 
     caught = None if over else catching(step.catch, error.code)
     handler, ready = None, ()
     if caught is not None:
-        handler, ready = f"~catch/{caught[0]}", (caught[1].first,)
+        handler, ready = paths.catch(caught[0]), (caught[1].first,)
     elif step.finally_ is not None and not cleaned:
-        handler, ready = "~finally", (step.finally_,)
+        handler, ready = FINALLY, (step.finally_,)
     if handler is not None and told:
         draft.emit(e.HandlerStarted, path=step.path, handler=handler, ready=ready)
     elif handler is not None:
@@ -323,11 +325,11 @@ def _raise_from(draft: Draft, step: Step, error: e.Error) -> None:
     owner = draft.step(step.parent)
     if isinstance(step.verb, Iteration):
         _iteration_failed(draft, step, error)
-    elif step.body == "~undo":  # the others go on, also where they are being cut off
+    elif step.body == UNDO:  # the others go on, also where they are being cut off
         _undo_ended(draft, owner)
     elif _is_ending(draft, owner.path):  # it is being cut off: nobody asks why something in it failed
         _settle(draft, owner)
-    elif step.body.startswith("~"):
+    elif paths.is_handler(step.body):
         _raise_out_of_handler(draft, owner, error, step.body)
     elif isinstance(owner.verb, Parallel):
         _branch_failed(draft, owner, step.body, error)
@@ -339,7 +341,7 @@ def _raise_out_of_handler(draft: Draft, owner: Step, error: e.Error, handler: st
     if _left_to_the_stop(draft, owner.path):
         return
     known = draft.state.steps[owner.path]
-    if handler == "~finally":
+    if handler == FINALLY:
         if known.status == "failed" and not known.handled:
             assert known.error is not None
             _raise_from(draft, owner, known.error)  # an earlier error stands
@@ -347,18 +349,18 @@ def _raise_out_of_handler(draft: Draft, owner: Step, error: e.Error, handler: st
             _finally_ended(draft, owner)
         else:
             _failed_behind_finally(draft, owner, error)
-    elif handler.startswith("~catch"):
+    elif paths.is_catch(handler):
         replaced = _replacing(draft, owner.path, error)
         undo = next_undo(draft, owner.path)  # of what the `catch` has done
         if undo is not None:
-            draft.emit(e.StepFailed, path=owner.path, error=replaced, handler="~undo", ready=(undo,))
+            draft.emit(e.StepFailed, path=owner.path, error=replaced, handler=UNDO, ready=(undo,))
         elif owner.finally_ is None:
             if owner.path:
                 draft.emit(e.StepFailed, path=owner.path, error=replaced)
             _raise_from(draft, owner, replaced)
         else:
-            draft.emit(e.StepFailed, path=owner.path, error=replaced, handler="~finally", ready=(owner.finally_,))
-    elif handler == "~reject":  # the step's own `catch` stands around its reject list
+            draft.emit(e.StepFailed, path=owner.path, error=replaced, handler=FINALLY, ready=(owner.finally_,))
+    elif handler == REJECT:  # the step's own `catch` stands around its reject list
         fail(draft, owner, _replacing(draft, owner.path, error))
     else:
         fail(draft, owner, error)
@@ -368,7 +370,7 @@ def _failed_behind_finally(draft: Draft, owner: Step, error: e.Error) -> None:
     """A step that had finished fails by its own `finally`: what it did is undone, and no `catch` of it is asked."""
     undo = next_undo(draft, owner.path) if _is_undo_scope(draft, owner) else None
     if undo is not None:
-        draft.emit(e.StepFailed, path=owner.path, error=error, handler="~undo", ready=(undo,))
+        draft.emit(e.StepFailed, path=owner.path, error=error, handler=UNDO, ready=(undo,))
         return
     if owner.path:
         draft.emit(e.StepFailed, path=owner.path, error=error)
@@ -424,7 +426,7 @@ def _retry_policy(draft: Draft, step: Step) -> Retry | None:
     if policy is None:
         if step.delivery == "at_most_once":
             return None
-        policy = UNDO_RETRY if step.body == "~undo" else draft.plan.default_retry
+        policy = UNDO_RETRY if step.body == UNDO else draft.plan.default_retry
     if policy is None or (isinstance(policy.every, int) and isinstance(policy.max_delay, int)):
         return policy
     return Retry(
@@ -503,12 +505,12 @@ def next_undo(draft: Draft, scope: str) -> str | None:
     if not undoables:
         return None
     inside = [(seq, path) for path, seq in undoables.items() if _is_undone_by(path, scope)]
-    return f"{max(inside)[1]}/~undo" if inside else None
+    return paths.undo_of(max(inside)[1]) if inside else None
 
 
 def _is_undone_by(path: str, scope: str) -> bool:
     """Whether an error that leaves `scope` undoes the step: not what a `finally` in there has done."""
-    return path == scope or (is_inside(path, scope) and not in_cleanup(path[len(scope) :]))
+    return path == scope or (is_inside(path, scope) and not in_cleanup(path, scope))
 
 
 def _is_undo_scope(draft: Draft, step: Step) -> bool:
@@ -537,7 +539,7 @@ def _undo_ended(draft: Draft, owner: Step) -> None:
     scope = _undoing_scope(draft, owner)
     following = next_undo(draft, scope.path) if scope is not None else None
     if scope is not None and following is not None:
-        draft.emit(e.HandlerStarted, path=scope.path, handler="~undo", ready=(following,))
+        draft.emit(e.HandlerStarted, path=scope.path, handler=UNDO, ready=(following,))
     elif scope is not None:
         _undo_over(draft, owner)
 
@@ -548,7 +550,7 @@ def _following_undo(draft: Draft, owner: Step) -> str | None:
         return None
     undoables = draft.state.undoables
     inside = [(seq, p) for p, seq in undoables.items() if p != owner.path and _is_undone_by(p, scope.path)]
-    return f"{max(inside)[1]}/~undo" if inside else None
+    return paths.undo_of(max(inside)[1]) if inside else None
 
 
 def _undoing_scope(draft: Draft, owner: Step) -> Step | None:
@@ -557,7 +559,7 @@ def _undoing_scope(draft: Draft, owner: Step) -> Step | None:
     step = owner
     while True:
         known = draft.state.steps.get(step.path)
-        if known is not None and known.handler == "~undo":
+        if known is not None and known.handler == UNDO:
             return step
         if not step.path:
             return None
@@ -585,7 +587,7 @@ def fail_undo(draft: Draft, scope: Step, cause: e.Error | None) -> None:
     """Some of it could not be undone: no `catch` takes that, and the run ends with it."""
     error = undo_error(draft, scope.path, cause)
     if scope.finally_ is not None and not draft.state.steps[scope.path].cleaned:
-        draft.emit(e.StepFailed, path=scope.path, error=error, handler="~finally", ready=(scope.finally_,))
+        draft.emit(e.StepFailed, path=scope.path, error=error, handler=FINALLY, ready=(scope.finally_,))
         return
     if scope.path and not isinstance(scope.verb, Iteration):
         draft.emit(e.StepFailed, path=scope.path, error=error)
@@ -693,7 +695,7 @@ def _repeat_on(draft: Draft, loop: Step, verb: Repeat, iteration: Step) -> None:
         fail(draft, iteration, draft.error(raised.code, raised.message, loop.path))
         return
     exhausted = again and count >= verb.max
-    ready = (f"{loop.path}[{known.last + 1}]",) if again and not exhausted else ()
+    ready = (paths.iteration(loop.path, known.last + 1),) if again and not exhausted else ()
     draft.emit(e.IterationEnded, path=iteration.path, status="finished", ready=ready)
     if exhausted and (verb.while_ is not None or verb.until is not None):
         message = f"After {count} iterations its condition still asks for more."
@@ -771,11 +773,11 @@ def cut(draft: Draft, scope: str, reason: str, *, around: Iterable[str] = (), un
     `undone`: the items of a `for_each` that are cut off are undone, where it says so.
     """
     leaves = [path for path in open_leaves(draft) if path == scope or is_inside(path, scope)]
-    gone = [path for path in leaves if not _is_protected(path, scope)]
+    gone = [path for path in leaves if not in_cleanup(path, scope)]
     for path in gone:
         _drop_work(draft, path, reason)
     blocks = _blocks_around(draft, [*leaves, *around], scope)
-    for path in sorted({*gone, *blocks} - {scope}, key=lambda path: (-_depth(path), path)):
+    for path in sorted({*gone, *blocks} - {scope}, key=lambda path: (-depth(path), path)):
         if is_open_inside(draft, path):
             if not _is_ending(draft, path):
                 outcome = "stopped" if undone else "abandoned"
@@ -792,7 +794,7 @@ def cut_everything(draft: Draft, reason: str) -> None:
     # blocks in which nothing is open are open too, while a stop goes on around them
     blocks = {path for path, step in draft.state.steps.items() if path and step.status in ("running", "waiting")}
     blocks |= _blocks_around(draft, leaves, "")
-    for path in sorted({*leaves, *blocks}, key=lambda path: (-_depth(path), path)):
+    for path in sorted({*leaves, *blocks}, key=lambda path: (-depth(path), path)):
         _note_stopped(draft, draft.step(path), reason)
 
 
@@ -817,12 +819,6 @@ def is_open_inside(draft: Draft, scope: str) -> bool:
     )
 
 
-def _is_protected(path: str, scope: str) -> bool:
-    """Whether the step runs in a `finally` or an `undo` that stands inside `scope`."""
-    inner = path[len(scope) :] if path != scope else ""
-    return in_cleanup(inner)
-
-
 def _drop_work(draft: Draft, path: str, reason: str) -> None:
     pending = draft.state.open_pendings.get(path)
     if pending is not None:
@@ -841,19 +837,15 @@ def tell_child(draft: Draft, path: str, what: str, by: str, reason: str) -> None
         draft.send(what, draft.state.children[path], {"by": by, "reason": reason})
 
 
-def _depth(path: str) -> int:
-    return path.count("/") + path.count("[")
-
-
-def _blocks_around(draft: Draft, paths: Iterable[str], scope: str) -> set[str]:
+def _blocks_around(draft: Draft, open_paths: Iterable[str], scope: str) -> set[str]:
     """The blocks inside `scope` that are open around any of the steps."""
     blocks: set[str] = set()
-    for path in paths:
-        step, is_undo = draft.step(path), path.endswith("~undo")
+    for path in open_paths:
+        step, is_undo = draft.step(path), paths.is_undo(path)
         while step.parent and is_inside(step.parent, scope):
             around = draft.step(step.parent)
             known = draft.state.steps.get(around.path)
-            handling = (step.body, "~undo") if is_undo else (step.body,)
+            handling = (step.body, UNDO) if is_undo else (step.body,)
             if known is not None and (known.status in ("running", "waiting") or known.handler in handling):
                 blocks.add(around.path)
             step = around
@@ -871,13 +863,13 @@ def _stopped(draft: Draft, step: Step, reason: str = "", *, undone: bool = True)
     if undone and handler is None and isinstance(step.verb, Iteration) and _is_undo_scope(draft, step):
         undo = next_undo(draft, step.path)
         if undo is not None:
-            draft.emit(e.StepStopped, path=step.path, reason=reason, handler="~undo", ready=(undo,))
+            draft.emit(e.StepStopped, path=step.path, reason=reason, handler=UNDO, ready=(undo,))
             return False
-    if step.finally_ is not None and known is not None and handler != "~finally" and _has_begun(draft, step.path):
+    if step.finally_ is not None and known is not None and handler != FINALLY and _has_begun(draft, step.path):
         if known.status in ("running", "waiting"):
-            draft.emit(e.StepStopped, path=step.path, reason=reason, handler="~finally", ready=(step.finally_,))
+            draft.emit(e.StepStopped, path=step.path, reason=reason, handler=FINALLY, ready=(step.finally_,))
         else:
-            draft.emit(e.HandlerStarted, path=step.path, handler="~finally", ready=(step.finally_,))
+            draft.emit(e.HandlerStarted, path=step.path, handler=FINALLY, ready=(step.finally_,))
         return False
     _note_stopped(draft, step, reason)
     return True
@@ -896,7 +888,7 @@ def _note_stopped(draft: Draft, step: Step, reason: str) -> None:
     known = draft.state.steps.get(step.path)
     is_open = known is None or known.status in ("running", "waiting")
     if known is not None and known.ending is not None and not is_open:  # it had ended before, all but its `finally`
-        draft.emit(e.HandlerStarted, path=step.path, handler=known.handler or "~finally")
+        draft.emit(e.HandlerStarted, path=step.path, handler=known.handler or FINALLY)
     elif known is None or is_open or known.handler is None or step.path in draft.state.ready:
         draft.emit(e.StepStopped, path=step.path, reason=reason)
 
@@ -951,20 +943,20 @@ def stop_on(draft: Draft) -> None:
     its end."""
     undo = next_undo(draft, "")
     if undo is not None:
-        draft.emit(e.StepStopped, path="", reason=draft.state.stop_reason, handler="~undo", ready=(undo,))
+        draft.emit(e.StepStopped, path="", reason=draft.state.stop_reason, handler=UNDO, ready=(undo,))
         return
-    due = sorted(_open_steps(draft), key=lambda path: (-_depth(path), path))
+    due = sorted(_open_steps(draft), key=lambda path: (-depth(path), path))
     for path in due:
         step, known = draft.step(path), draft.state.steps[path]
-        if step.finally_ is not None and known.handler != "~finally" and not _is_inherited(draft, path):
-            draft.emit(e.HandlerStarted, path=path, handler="~finally", ready=(step.finally_,))
+        if step.finally_ is not None and known.handler != FINALLY and not _is_inherited(draft, path):
+            draft.emit(e.HandlerStarted, path=path, handler=FINALLY, ready=(step.finally_,))
             return
         if known.status in ("running", "waiting") or known.ending is not None:
             _note_stopped(draft, step, "the run is being stopped")
     root = draft.state.steps.get("")
     if draft.plan.finally_ is not None and (root is None or not root.cleaned) and not _is_inherited(draft, ""):
         draft.emit(
-            e.StepStopped, path="", reason=draft.state.stop_reason, handler="~finally", ready=(draft.plan.finally_,)
+            e.StepStopped, path="", reason=draft.state.stop_reason, handler=FINALLY, ready=(draft.plan.finally_,)
         )
         return
     end_stop(draft)

@@ -19,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from hai_flow.definition.paths import is_undo, undone_by
 from hai_flow.engine import children, people, signals
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -48,8 +49,8 @@ def make_own(draft: Draft) -> None:
 
 def undone_in(state: RunState) -> tuple[str, ...]:
     """The steps that a run has undone, or is about to, since its last Retry."""
-    undoing = {path for path in (*state.ready, *state.steps) if path.endswith(UNDO)}
-    begun = {path.removesuffix(UNDO) for path in undoing}
+    undoing = {path for path in (*state.ready, *state.steps) if is_undo(path)}
+    begun = {undone_by(path) for path in undoing}
     return tuple(sorted({*state.undone, *state.undo_failed, *begun}))
 
 
@@ -60,7 +61,6 @@ def answer_of(command: c.Fork) -> c.Answer:
     return msgspec.structs.replace(command.answer, answers=answers)
 
 
-UNDO: Final = "/~undo"
 _IDS: Final = ("id", "tool_call_id", "message_id", "parent_message_id")
 
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from hai_flow.definition.paths import level
 from hai_flow.engine.retry import SUSPECT_AFTER_LOST
 from hai_flow.engine.state import RunState, Timer
 
@@ -106,7 +107,7 @@ def next_due(state: RunState, *, attempts: bool = True) -> Due | None:
     if state.timeouts and state.running_since is not None:
         late = [(due, path) for path, due in state.timeouts.items() if attempts or path not in state.attempts]
         if late:
-            worked, path = min(late, key=lambda each: (each[0], each[1].count("/"), each[1]))
+            worked, path = min(late, key=lambda each: (each[0], level(each[1]), each[1]))
             at = state.running_since + worked - state.worked
             if found is None or at < found.at:
                 found = Due(at, path)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Final, TypeAlias
 
 from hai_flow import values
+from hai_flow.definition.paths import escaped, iteration
 from hai_flow.definition.plan import ForEach, Step
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.state import LoopState, escaped
+from hai_flow.engine.state import LoopState
 
 Json: TypeAlias = Any
 
@@ -46,7 +47,7 @@ def _key(draft: Draft, step: Step, verb: ForEach, item: Json, index: int) -> str
 
 def first_iterations(path: str, keys: tuple[str, ...], verb: ForEach) -> tuple[str, ...]:
     """The paths of the iterations that a `for_each` begins with."""
-    return tuple(f"{path}[{key}]" for key in keys[: verb.max_parallel])
+    return tuple(iteration(path, key) for key in keys[: verb.max_parallel])
 
 
 def index_of(loop: LoopState, key: str) -> int:
@@ -61,7 +62,7 @@ def index_of(loop: LoopState, key: str) -> int:
 def next_iteration(path: str, loop: LoopState) -> tuple[str, ...]:
     """The path of the iteration that comes when one has ended, in a tuple that is empty if there is none."""
     if loop.again:
-        return (f"{path}[{loop.again[0]}]",)
+        return (iteration(path, loop.again[0]),)
     if loop.begun < len(loop.keys):
-        return (f"{path}[{loop.keys[loop.begun]}]",)
+        return (iteration(path, loop.keys[loop.begun]),)
     return ()

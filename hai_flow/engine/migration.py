@@ -17,12 +17,12 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from hai_flow.definition.diff import diff, written
+from hai_flow.definition.paths import plan_path, renamed
 from hai_flow.definition.plan import EFFECTS, Approve, Ask, Call, FrontendTool, Parallel, Plan, Step, Template
 from hai_flow.engine import ballot
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import DEFAULT_LIMITS, Draft, Raised
-from hai_flow.engine.instances import plan_path
-from hai_flow.engine.state import PendingState, RunState, StepState, evolve, renamed
+from hai_flow.engine.state import PendingState, RunState, StepState, evolve
 
 Json: TypeAlias = Any
 

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from hai_flow import values
+from hai_flow.definition.paths import REJECT, list_of, option
 from hai_flow.definition.plan import (
     Approval,
     Approve,
@@ -151,7 +152,7 @@ def show_call(draft: Draft, step: Step, id: str, name: str, args: str, executor:
 
 
 def _begin_call(draft: Draft, step: Step, id: str, name: str, executor: str) -> None:
-    parent = draft.state.last_message.get(step.path.rpartition("/")[0])
+    parent = draft.state.last_message.get(list_of(step.path))
     draft.emit(
         e.ToolCallStarted,
         tool_call_id=id,
@@ -647,7 +648,7 @@ def _go_on(draft: Draft, step: Step, pending: PendingState, result: dict[str, Js
         _reject(draft, step, result, message)
     else:
         first = step.handlers[decision]
-        draft.emit(e.StepSkipped, path=step.path, approval=result, handler=f"~{decision}", ready=(first,))
+        draft.emit(e.StepSkipped, path=step.path, approval=result, handler=option(decision), ready=(first,))
 
 
 def _reject(draft: Draft, step: Step, result: dict[str, Json], message: str) -> None:
@@ -657,7 +658,7 @@ def _reject(draft: Draft, step: Step, result: dict[str, Json], message: str) -> 
     if first is None:
         endings.fail(draft, step, error, result)
     else:
-        draft.emit(e.StepFailed, path=step.path, error=error, approval=result, handler="~reject", ready=(first,))
+        draft.emit(e.StepFailed, path=step.path, error=error, approval=result, handler=REJECT, ready=(first,))
 
 
 # --- time -------------------------------------------------------------------------------------------------------------

@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from hai_flow.definition import paths
+from hai_flow.definition.paths import in_cleanup, is_inside
 from hai_flow.definition.plan import BLOCKS, ForEach, Iteration, Parallel, Plan, Repeat, Step, Switch, Try
 from hai_flow.engine.draft import RUN_END, Draft
 from hai_flow.engine.instances import standing_at
-from hai_flow.engine.state import RunState, StepState, in_cleanup, is_inside
+from hai_flow.engine.state import RunState, StepState
 
 
 @dataclass(slots=True)
@@ -71,7 +73,7 @@ def _is_settled(plan: Plan, state: RunState, path: str) -> bool:
         step = standing_at(plan, path)
         path = step.parent
         around = state.steps.get(path)
-        if around is None or step.body.startswith("~catch"):  # a `catch` stands around a list of decisions, too
+        if around is None or paths.is_catch(step.body):  # a `catch` stands around a list of decisions, too
             continue
         if around.status == "failed" and around.handled:
             return True
@@ -138,7 +140,7 @@ class _Walk:
     def _own_finally(self, step: Step) -> Frontier:
         """Where it goes on in the `finally` of a step that was done, and was failed by it."""
         assert step.finally_ is not None, "nothing else fails what is done"
-        found = Frontier(handling={step.path: "~finally"})
+        found = Frontier(handling={step.path: paths.FINALLY})
         self.list_done(step.finally_, found)
         return found
 
@@ -149,7 +151,7 @@ class _Walk:
         """Where it goes on inside the step: in a `catch` that was cut off or has failed, in the lists of a block, in
         what else follows on a step that is over."""
         for number, clause in enumerate(step.catch):
-            found = Frontier(handling={step.path: f"~catch/{number}"})
+            found = Frontier(handling={step.path: paths.catch(number)})
             if self._is_begun(clause.first) and not self.list_done(clause.first, found):
                 return found
         if isinstance(step.verb, BLOCKS) and not known.handled and known.done != "failed":
@@ -180,11 +182,11 @@ class _Walk:
             going_on = [first for first in wanted if not self.list_done(first, frontier)]
             frontier.branches[step.path] = len(going_on)
         elif isinstance(verb, Repeat) and known.loop is not None and known.loop.last >= 0:
-            self._iteration(f"{step.path}[{known.loop.last}]", frontier)
+            self._iteration(paths.iteration(step.path, known.loop.last), frontier)
         elif isinstance(verb, ForEach) and known.loop is not None:
             results, over = known.loop.results, "finished" in (known.status, known.done)
             for key in known.loop.keys:
-                path = f"{step.path}[{key}]"
+                path = paths.iteration(step.path, key)
                 done = over or (key in results and results[key].status == "finished")
                 if not done or self._undone_inside(path):
                     self._iteration(path, frontier)

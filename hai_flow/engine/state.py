@@ -15,7 +15,6 @@ The rules of this room:
 
 from __future__ import annotations
 
-import re
 from bisect import insort
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
@@ -24,6 +23,8 @@ import immutables
 import msgspec
 
 from hai_flow import values
+from hai_flow.definition import paths
+from hai_flow.definition.paths import in_cleanup, is_inside, iteration_around, loop_of
 from hai_flow.engine import events as e
 from hai_flow.engine.patch import apply_patch
 
@@ -359,24 +360,6 @@ def _heeded(relayed: RelayedState, child: str | None) -> PendingState:
     return msgspec.structs.replace(pending, status="voided", reason="nobody waits for the run that asked it")
 
 
-_ESCAPES: Final = {"%": "%25", "/": "%2F", "[": "%5B", "]": "%5D"}
-
-
-def escaped(key: str) -> str:
-    """A key as it stands in a path (docs/design/engine.md#paths). An empty one is a lone %, which nothing else
-    gives."""
-    return "".join(_ESCAPES.get(character, character) for character in key) or "%"
-
-
-def unescaped(key: str) -> str:
-    """The key that `escaped` wrote."""
-    if "%" not in key:
-        return key
-    for character in "/[]%":  # the sign itself last: what it gives must not be read again
-        key = key.replace(_ESCAPES[character], character)
-    return "" if key == "%" else key
-
-
 def evolve(state: RunState, event: e.Event) -> RunState:
     """`state` after `event`. Total over every event that `decide` can produce."""
     assert event.at >= state.at, f"time went back from {state.at} to {event.at} in run {state.run_id}"
@@ -388,55 +371,6 @@ def fold(state: RunState, events: Iterable[e.Event]) -> RunState:
     for event in events:
         state = evolve(state, event)
     return state
-
-
-def list_of(path: str) -> str:
-    """The step list that `path` stands in: all of the path but its last part."""
-    return path.rpartition("/")[0]
-
-
-def is_inside(path: str, outer: str) -> bool:
-    """Whether the step `path` stands inside the step `outer` ("" = the document)."""
-    return path != outer and (not outer or path.startswith((outer + "/", outer + "[")))
-
-
-def in_cleanup(path: str) -> bool:
-    """Whether a step stands in a `finally` or is an `undo`: those run to their end, whatever is cut off around them."""
-    return "~finally/" in path or path.endswith("~undo")
-
-
-def loop_of(iteration: str) -> str:
-    """The loop of an iteration: `rollout` of `rollout[api]`. Keys hold no bracket: they are escaped."""
-    return iteration[: iteration.rindex("[")]
-
-
-def iteration_around(path: str) -> str | None:
-    """The innermost iteration that a step stands in; of an iteration, the one around its loop. None at the top."""
-    if path.endswith("]"):
-        path = loop_of(path)
-    end = path.rfind("]")
-    return None if end < 0 else path[: end + 1]
-
-
-def renamed(path: str, paths: Mapping[str, str]) -> str:
-    """The path of a step, or of a list, by the renaming of the longest part of the plan's path that has one.
-
-    A renaming keeps the loops around a step, so the keys of the iterations stay in their order.
-    """
-    keys = _KEYS.findall(path)
-    there = _KEYS.sub("[]", path)
-    part = there
-    while part and part not in paths:
-        part = part[: max(part.rfind("/"), part.rfind("["), 0)]
-    if not part:
-        return path
-    now = paths[part] + there[len(part) :]
-    for key in keys:
-        now = now.replace("[]", f"[{key}]", 1)
-    return now
-
-
-_KEYS: Final = re.compile(r"\[([^\]]*)\]")
 
 
 # --- helpers of the folds -----------------------------------------------------------------------------------------
@@ -488,7 +422,7 @@ def _step(state: RunState, path: str, **changes: Any) -> Map[str, StepState]:
 def _recorded(state: RunState, path: str, step: StepState) -> dict[str, Any]:
     """The changes that record `step`; an iteration remembers which steps are kept of it."""
     changes: dict[str, Any] = {"steps": state.steps.set(path, step)}
-    if "]" in path and path not in state.steps:
+    if paths.in_loop(path) and path not in state.steps:
         around = iteration_around(path)
         if around is not None:
             changes["inside"] = state.inside.set(around, (*state.inside.get(around, ()), path))
@@ -498,7 +432,7 @@ def _recorded(state: RunState, path: str, step: StepState) -> dict[str, Any]:
 def _forgotten(state: RunState, iteration: str) -> dict[str, Any]:
     """The changes that forget an iteration and everything in it; none if something in it could yet be undone, or if it
     is of a handler: that may run once more after a Retry, and its attempts are counted on."""
-    if "~" in iteration or (state.undoables and _undoable_inside(state, iteration)):
+    if paths.in_handler(iteration) or (state.undoables and _undoable_inside(state, iteration)):
         return {}
     steps, inside = state.steps.mutate(), state.inside.mutate()
     left = [iteration]
@@ -534,9 +468,9 @@ def _closed_step(state: RunState, event: Any, /, **changes: Any) -> RunState:
     if path in state.children:
         state = _set(state, children=state.children.delete(path), below=_below_without(state, path))
     handler = getattr(event, "handler", None)
-    if state.retried and handler is not None and handler != "~undo":
-        state = _set(state, steps=_begun_anew(state, f"{path}/{handler}" if path else handler))
-    if handler == "~finally":
+    if state.retried and handler is not None and handler != paths.UNDO:
+        state = _set(state, steps=_begun_anew(state, paths.inside(path, handler)))
+    if handler == paths.FINALLY:
         changes["cleaned"] = True
     return _next(
         state,
@@ -553,7 +487,7 @@ def _begun_anew(state: RunState, place: str) -> Map[str, StepState]:
     """The steps of a handler that may have run before, in a run that was retried: they are to run once more."""
     steps = state.steps
     for path, step in state.steps.items():
-        if path.startswith(place + "/"):
+        if is_inside(path, place):
             rounds = step.rounds + (step.status == "finished")
             again = _set(
                 step,
@@ -578,7 +512,7 @@ def _below_without(state: RunState, path: str) -> Map[str, int]:
     """The open steps of the runs below, but for those of the child of the step `path`."""
     if not state.below:
         return state.below
-    return Map({each: turn for each, turn in state.below.items() if not each.startswith(path + "/")})
+    return Map({each: turn for each, turn in state.below.items() if not is_inside(each, path)})
 
 
 def _timeouts_with(state: RunState, event: e.StepStarted | e.AttemptStarted) -> Map[str, int]:
@@ -736,7 +670,7 @@ def _reopened(state: RunState, event: e.RunRetried | e.StepReopened) -> RunState
 
 def _handling(step: StepState, handler: str) -> StepState:
     """The step with a `catch` or its `finally` at work again."""
-    if handler == "~finally":
+    if handler == paths.FINALLY:
         done = step.done or step.status
         return _set(step, status=done, handler=handler, handled=done == "failed", cleaned=True, done=None, error=None)
     return _set(step, status="failed", handler=handler, handled=True, caught=True, cleaned=False, ending=None)
@@ -748,7 +682,7 @@ def _reopened_loop(step: StepState, loop: LoopState, path: str, begun_again: tup
     if not loop.keys:
         return loop
     over = "finished" in (step.status, step.done)
-    now = {each[len(path) + 1 : -1] for each in begun_again if each.startswith(path + "[") and each[-1] == "]"}
+    now = paths.keys_among(begun_again, path)
     results = loop.results.mutate()
     again: list[str] = []
     for key in loop.keys[: loop.begun]:
@@ -783,11 +717,11 @@ def _migrated(state: RunState, event: e.Migrated) -> RunState:
     )
 
 
-def _renamed(state: RunState, paths: dict[str, str]) -> RunState:
+def _renamed(state: RunState, moved: dict[str, str]) -> RunState:
     """`state` with every path in it as the new plan has it."""
 
     def new(path: str) -> str:
-        return renamed(path, paths)
+        return paths.renamed(path, moved)
 
     def keys(mapping: Map[str, Any]) -> Map[str, Any]:
         return Map({new(path): value for path, value in mapping.items()})
@@ -985,7 +919,7 @@ def gathered(loop: LoopState) -> list[Json]:
     items = ((key, loop.results.get(key, none)) for key in loop.keys)
     return [
         {
-            "key": unescaped(key),
+            "key": paths.unescaped(key),
             "status": item.status,
             "output": item.output,
             "error": None if item.error is None else msgspec.to_builtins(item.error),
@@ -1000,8 +934,9 @@ def _closed_loop(state: RunState, path: str, loop: LoopState) -> RunState:
     if not loop.keys or any(is_inside(each, path) for each in state.undoables):
         return state
     for key in loop.keys:
-        if f"{path}[{key}]" in state.steps:
-            state = _set(state, **_forgotten(state, f"{path}[{key}]"))
+        iteration = paths.iteration(path, key)
+        if iteration in state.steps:
+            state = _set(state, **_forgotten(state, iteration))
     return _set(state, steps=_step(state, path, loop=_set(loop, items=[], results=Map())))
 
 
@@ -1020,7 +955,7 @@ def _step_failed(state: RunState, event: e.StepFailed) -> RunState:
         "status": "failed",
         "error": event.error,
         "handler": event.handler,
-        "handled": event.handler is not None and event.handler.startswith("~catch"),
+        "handled": event.handler is not None and paths.is_catch(event.handler),
     }
     if changes["handled"]:
         changes["caught"] = True
@@ -1031,13 +966,13 @@ def _step_failed(state: RunState, event: e.StepFailed) -> RunState:
     elif before.loop is not None and before.loop.keys:
         changes["output"] = gathered(before.loop)
     after = _closed_step(state, event, **changes)
-    if event.path.endswith("/~undo"):
+    if paths.is_undo(event.path):
         after = _undo_ended(after, event.path, failed=True)
     return _set(after, failure=event.error) if "" in event.ready else after
 
 
 def _undo_ended(state: RunState, path: str, *, failed: bool = False) -> RunState:
-    owner = path if not failed else path.removesuffix("/~undo")
+    owner = path if not failed else paths.undone_by(path)
     undoables = state.undoables.delete(owner) if owner in state.undoables else state.undoables
     if failed:
         return _set(state, undoables=undoables, undo_failed=(*state.undo_failed, owner))
@@ -1064,13 +999,12 @@ def _step_ending(state: RunState, event: e.StepEnding) -> RunState:
 
 def _handler_started(state: RunState, event: e.HandlerStarted) -> RunState:
     changes: dict[str, Any] = {"handler": event.handler, "ending": None}
-    if event.handler.startswith("~catch"):
+    if paths.is_catch(event.handler):
         changes["handled"] = changes["caught"] = True
-    if event.handler == "~finally":
+    if event.handler == paths.FINALLY:
         changes["cleaned"] = True
-    if state.retried and event.ready and event.handler != "~undo":
-        place = f"{event.path}/{event.handler}" if event.path else event.handler
-        state = _set(state, steps=_begun_anew(state, place))
+    if state.retried and event.ready and event.handler != paths.UNDO:
+        state = _set(state, steps=_begun_anew(state, paths.inside(event.path, event.handler)))
     return _next(state, event, steps=_step(state, event.path, **changes), ready=(*state.ready, *event.ready))
 
 
@@ -1080,7 +1014,7 @@ def _iteration_started(state: RunState, event: e.IterationStarted) -> RunState:
     assert known is not None
     if not known.keys:  # a `repeat`: the iteration before is over, and `steps.X` means this one
         if 0 <= known.last != event.index:
-            state = _set(state, **_forgotten(state, f"{loop}[{known.last}]"))
+            state = _set(state, **_forgotten(state, paths.iteration(loop, known.last)))
         state = _set(state, steps=_step(state, loop, loop=_set(known, last=event.index)))
     step = StepState("running", event.at, "iteration", event.turn, index=event.index)
     ready = (*_without(state.ready, event.path), *event.ready)
@@ -1092,10 +1026,10 @@ def _iteration_ended(state: RunState, event: e.IterationEnded) -> RunState:
     path = loop_of(event.path)
     loop = state.steps[path].loop
     assert loop is not None
-    key = event.path[len(path) + 1 : -1]
+    key = paths.key_of(event.path)
     changed = loop
     if loop.keys:
-        started = {each[len(path) + 1 : -1] for each in event.ready}
+        started = paths.keys_among(event.ready, path)
         again = tuple(each for each in loop.again if each not in started) if loop.again else ()
         begun = loop.begun + len(event.ready) - (len(loop.again) - len(again))
         results = loop.results.set(key, Item(event.status, event.output, event.error))
@@ -1184,7 +1118,7 @@ def _message_ended(state: RunState, event: e.MessageEnded) -> RunState:
         event,
         messages=state.messages.set(message.id, closed),
         open_messages=state.open_messages.delete(message.id),
-        last_message=state.last_message.set(list_of(message.path or ""), message.id),
+        last_message=state.last_message.set(paths.list_of(message.path or ""), message.id),
     )
 
 

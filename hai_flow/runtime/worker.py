@@ -28,13 +28,13 @@ import msgspec
 import structlog
 
 from hai_flow import values
+from hai_flow.definition.paths import in_cleanup
 from hai_flow.definition.plan import Call
 from hai_flow.engine import commands as c
 from hai_flow.engine.growing import grown_before, grown_piece
 from hai_flow.engine.ids import message_id, shown_call_id
 from hai_flow.engine.instances import standing_at
 from hai_flow.engine.jobs import next_ready, performed, wake_at
-from hai_flow.engine.state import in_cleanup
 from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.committer import Chunk, Committer, Hot
 from hai_flow.runtime.service import Service, wait_at_most

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from hai_flow.definition.document import Path, shorten, suggestion
+from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import Agent, Approve, Call, FrontendTool, Plan, Policy, Schema, Step
-from hai_flow.engine.instances import plan_path
 from hai_flow.errors import Finding
 from hai_flow.testing.names import asks_people, calls_of, effects_of, may_call
 from hai_flow.testing.suite import Answer, Case, Decide, Expect, Mock, Suite

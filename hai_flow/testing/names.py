@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import EFFECTS, Agent, Approve, Ask, Call, FrontendTool, Plan, Step
-from hai_flow.engine.instances import plan_path
 
 Verbs = tuple[type[Any], ...]
 PEOPLE: Final[Verbs] = (Ask, Approve)

@@ -12,11 +12,11 @@ from uuid import UUID
 
 import msgspec
 
+from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
-from hai_flow.engine.instances import plan_path
 from hai_flow.engine.jobs import Continue, open_jobs, wake_at
 from hai_flow.engine.signals import SUBSCRIBE
 from hai_flow.engine.snapshot import decode_state, encode_state

@@ -175,7 +175,7 @@ endings.bug(
 )
 endings.bug(
     "an error undoes what a `finally` has done",
-    ("(is_inside(path, scope) and not in_cleanup(path[len(scope) :]))", "is_inside(path, scope)"),
+    ("(is_inside(path, scope) and not in_cleanup(path, scope))", "is_inside(path, scope)"),
 )
 endings.bug(
     "a `finally` does not run behind a failure",
@@ -450,6 +450,7 @@ _APPROVALS: Final = ("tests/engine/test_approvals.py", "tests/engine/test_approv
 
 TARGETS: Final = (
     Target("hai_flow/engine/ids.py", ("tests/engine/test_ids.py",)),
+    Target("hai_flow/definition/paths.py", ("tests/definition/test_paths.py", "tests/engine/test_instances.py")),
     Target("hai_flow/engine/instances.py", ("tests/engine/test_instances.py",)),
     Target("hai_flow/engine/jobs.py", ("tests/engine/test_jobs.py", "tests/engine/test_time.py")),
     Target("hai_flow/engine/loops.py", ("tests/engine/test_loops.py",)),

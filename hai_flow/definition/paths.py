@@ -1,0 +1,223 @@
+"""The grammar of paths: how steps, their lists and their iterations are called. Its one owner, for plans and for runs.
+
+    checks/legal/ask         the step `ask` in the branch `legal` of `checks`
+    route/1/reply            in the case 1 of a `switch` (from 0)
+    wrap/inner               in a `try`
+    review/~reject/tell      in the handler of a decision: `~reject`, or the name of another option
+    review/~catch/0/tell     in the first `catch`; at the top of the document `~catch/0/tell`
+    review/~finally/tell     in the `finally`; at the top of the document `~finally/tell`
+    deploy/~undo             the step that undoes `deploy`
+    rollout[]                the body of a loop, as the plan has it; `rollout[]/deploy` is a step in it
+    rollout[api]/deploy      the same step in a run: the iteration's key stands between the brackets
+
+"" is the document. A *body* names one list of a step: a branch, a case, "~reject", "~catch/0", "~finally", "~undo". The
+step and the body together are the path of the list, and a step's path is its list's and its own name. Keys are escaped
+and hold no bracket, so the plan's path of an instance is found without looking anything up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Final
+
+UNDO: Final = "~undo"
+FINALLY: Final = "~finally"
+REJECT: Final = "~reject"
+_CATCH: Final = "~catch"
+_KEYS: Final = re.compile(r"\[([^\]]*)\]")
+_ESCAPES: Final = {"%": "%25", "/": "%2F", "[": "%5B", "]": "%5D"}
+
+
+# --- handlers -----------------------------------------------------------------------------------------------------
+
+
+def catch(number: int) -> str:
+    """The body of a step's n-th `catch` (from 0)."""
+    return f"{_CATCH}/{number}"
+
+
+def option(name: str) -> str:
+    """The body of the handler of a decision."""
+    return f"~{name}"
+
+
+def is_handler(body: str) -> bool:
+    """Whether the list is no part of the step's own work: it handles what became of it."""
+    return body.startswith("~")
+
+
+def is_catch(body: str) -> bool:
+    """Whether the list is a `catch`."""
+    return body.startswith(_CATCH)
+
+
+def undo_of(path: str) -> str:
+    """The step that undoes the step `path`."""
+    return f"{path}/{UNDO}"
+
+
+def is_undo(path: str) -> bool:
+    """Whether the step undoes another one."""
+    return path.endswith("/" + UNDO)
+
+
+def undone_by(undo: str) -> str:
+    """The step that the step `undo` undoes."""
+    return undo.removesuffix("/" + UNDO)
+
+
+def in_cleanup(path: str, scope: str = "") -> bool:
+    """Whether a step stands in a `finally` inside `scope`, or is an `undo` there: those run to their end, whatever is
+    cut off around them."""
+    inner = path[len(scope) :] if scope else path
+    return FINALLY + "/" in inner or inner.endswith(UNDO)
+
+
+def in_handler(path: str) -> bool:
+    """Whether a step stands in any handler."""
+    return "~" in path
+
+
+# --- lists and places ---------------------------------------------------------------------------------------------
+
+
+def inside(owner: str, rest: str) -> str:
+    """The path of what is called `rest` in the step `owner`: of one of its lists, or of a step of a run below it."""
+    return f"{owner}/{rest}" if owner else rest
+
+
+def list_of(path: str) -> str:
+    """The step list that `path` stands in: all of the path but its last part."""
+    return path.rpartition("/")[0]
+
+
+def is_inside(path: str, outer: str) -> bool:
+    """Whether the step `path` stands inside the step, or the list, `outer` ("" = the document)."""
+    return path != outer and (not outer or path.startswith((outer + "/", outer + "[")))
+
+
+def level(path: str) -> int:
+    """How many parts of the path stand before its last one."""
+    return path.count("/")
+
+
+def depth(path: str) -> int:
+    """How many lists and iterations a step stands in: what is deeper is cut off first."""
+    return path.count("/") + path.count("[")
+
+
+# --- loops --------------------------------------------------------------------------------------------------------
+
+
+def escaped(key: str) -> str:
+    """A key as it stands in a path. An empty one is a lone %, which nothing else gives."""
+    return "".join(_ESCAPES.get(character, character) for character in key) or "%"
+
+
+def unescaped(key: str) -> str:
+    """The key that `escaped` wrote."""
+    if "%" not in key:
+        return key
+    for character in "/[]%":  # the sign itself last: what it gives must not be read again
+        key = key.replace(_ESCAPES[character], character)
+    return "" if key == "%" else key
+
+
+def iteration(loop: str, key: str | int) -> str:
+    """The iteration of a loop that has the (escaped) key."""
+    return f"{loop}[{key}]"
+
+
+def is_iteration(path: str) -> bool:
+    """Whether the path is that of an iteration itself."""
+    return path.endswith("]")
+
+
+def in_loop(path: str) -> bool:
+    """Whether the path is that of an iteration, or of something in one."""
+    return "[" in path
+
+
+def loop_of(iteration: str) -> str:
+    """The loop of an iteration: `rollout` of `rollout[api]`."""
+    return iteration[: iteration.rindex("[")]
+
+
+def key_of(iteration: str) -> str:
+    """The (escaped) key of an iteration: `api` of `rollout[api]`."""
+    return iteration[iteration.rindex("[") + 1 : -1]
+
+
+def keys_among(paths: Iterable[str], loop: str) -> set[str]:
+    """The keys of those of the paths that are iterations of the loop."""
+    return {path[len(loop) + 1 : -1] for path in paths if path.startswith(loop + "[") and path[-1] == "]"}
+
+
+def iterations_around(path: str) -> Iterator[str]:
+    """The iterations that a step stands in, the innermost first. An iteration stands in itself."""
+    while "]" in path:
+        path = path[: path.rindex("]") + 1]
+        yield path
+        path = loop_of(path)
+
+
+def iteration_around(path: str) -> str | None:
+    """The innermost iteration that a step stands in; of an iteration, the one around its loop. None at the top."""
+    if path.endswith("]"):
+        path = loop_of(path)
+    end = path.rfind("]")
+    return None if end < 0 else path[: end + 1]
+
+
+# --- plans and runs -----------------------------------------------------------------------------------------------
+
+
+def plan_path(path: str) -> str:
+    """The path in the plan of a step that stands at `path` in a run."""
+    return _KEYS.sub("[]", path) if "[" in path else path
+
+
+@lru_cache(maxsize=1024)
+def keys_of(path: str) -> tuple[str, ...]:
+    """The keys of the iterations that `path` stands in, outermost first."""
+    return tuple(_KEYS.findall(path))
+
+
+def with_keys(path: str, keys: Iterable[str]) -> str:
+    """A path of the plan with the keys of a run's iterations between its brackets, as far as they go."""
+    for key in keys:
+        path = path.replace("[]", f"[{key}]", 1)
+    return path
+
+
+def filled(path: str | None, keys: tuple[str, ...]) -> str | None:
+    """The same of a path that need not be there."""
+    return path if path is None or "[]" not in path else with_keys(path, keys)
+
+
+def instance_for(path: str, reader: str, latest: Callable[[str], str]) -> str:
+    """The instance of the plan's step `path` that is meant by a step at `reader`: in the same iterations, as far as
+    both stand in the same loops; in those that `latest` names (loop -> key) of others."""
+    if "[" not in path:
+        return path
+    own = keys_of(reader)
+    parts = path.split("[]")
+    found, shared = parts[0], True
+    for number, part in enumerate(parts[1:]):
+        shared = shared and number < len(own) and reader.startswith(f"{found}[{own[number]}]")
+        found += f"[{own[number] if shared else latest(found)}]{part}"
+    return found
+
+
+def renamed(path: str, paths: Mapping[str, str]) -> str:
+    """The path of a step, or of a list, by the renaming of the longest part of the plan's path that has one.
+
+    A renaming keeps the loops around a step, so the keys of the iterations stay in their order.
+    """
+    there = plan_path(path)
+    part = there
+    while part and part not in paths:
+        part = part[: max(part.rfind("/"), part.rfind("["), 0)]
+    return with_keys(paths[part] + there[len(part) :], keys_of(path)) if part else path

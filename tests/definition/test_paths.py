@@ -1,0 +1,91 @@
+"""How steps are called: what is composed is found again, and nothing but `paths` takes a path apart."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai_flow.definition import paths
+
+ENGINE = Path(paths.__file__).parents[1] / "engine"
+POINTERS = {"patch.py", "approval.py"}  # JSON Pointers have a ~ and a / of their own
+keys = st.text(max_size=6).map(paths.escaped)
+names = st.sampled_from(("a", "b", "each", "~finally/c", "1/d"))
+in_run = st.lists(st.tuples(names, keys), min_size=1, max_size=4)
+
+
+@given(st.text(max_size=8))
+def test_an_escaped_key_is_read_again_and_holds_nothing_that_a_path_is_made_of(key: str) -> None:
+    written = paths.escaped(key)
+    assert paths.unescaped(written) == key
+    assert written
+    assert not set(written) & set("/[]")
+
+
+@given(in_run)
+def test_the_plan_path_of_an_instance_and_its_keys_make_the_instance(parts: list[tuple[str, str]]) -> None:
+    path = "/".join(paths.iteration(name, key) for name, key in parts)
+    there = paths.plan_path(path)
+    assert there == "/".join(f"{name}[]" for name, _ in parts)
+    assert paths.keys_of(path) == tuple(key for _, key in parts)
+    assert paths.with_keys(there, paths.keys_of(path)) == path
+
+
+@given(in_run)
+def test_an_iteration_is_taken_apart_into_what_it_was_made_of(parts: list[tuple[str, str]]) -> None:
+    *around, (name, key) = parts
+    loop = "/".join([*(paths.iteration(*each) for each in around), name])
+    path = paths.iteration(loop, key)
+    assert (paths.loop_of(path), paths.key_of(path)) == (loop, key)
+    assert next(paths.iterations_around(paths.inside(path, "x"))) == path
+    assert paths.iteration_around(paths.inside(path, "x")) == path
+    assert paths.keys_among([path, paths.inside(path, "x"), loop], loop) == {key}
+    assert paths.is_inside(path, loop)
+    assert paths.depth(path) == paths.depth(loop) + 1
+
+
+def test_an_undo_and_what_it_undoes_name_each_other() -> None:
+    undo = paths.undo_of("checks/legal/ask")
+    assert paths.is_undo(undo)
+    assert paths.undone_by(undo) == "checks/legal/ask"
+    assert paths.in_cleanup(undo)
+    assert not paths.in_cleanup("a/~finally/b", "a/~finally/b")
+    assert paths.in_cleanup("a/~finally/b", "a")
+    assert not paths.in_cleanup("a/~finally/b/c", "a/~finally/b")
+
+
+def test_a_reader_means_its_own_iterations_and_the_latest_of_others() -> None:
+    latest = {"each": "z", "each[h]/again": "9", "other": "y"}.__getitem__
+    assert paths.instance_for("each[]/again[]/x", "each[h]/again[2]/y", latest) == "each[h]/again[2]/x"
+    assert paths.instance_for("each[]/again[]/x", "each[h]/y", latest) == "each[h]/again[9]/x"
+    assert paths.instance_for("other[]/x", "each[h]/y", latest) == "other[y]/x"
+    assert paths.instance_for("x", "each[h]/y", latest) == "x"
+
+
+def test_a_renaming_takes_what_is_inside_with_it_and_keeps_the_keys() -> None:
+    moved = {"each[]": "all[]", "each[]/a": "all[]/b"}
+    assert paths.renamed("each[k]/a/~undo", moved) == "all[k]/b/~undo"
+    assert paths.renamed("each[k]/c", moved) == "all[k]/c"
+    assert paths.renamed("other[k]/a", moved) == "other[k]/a"
+
+
+def test_no_module_of_the_engine_writes_a_part_of_a_path_itself() -> None:
+    found: list[str] = []
+    for module in sorted(ENGINE.rglob("*.py")):
+        if module.name in POINTERS:
+            continue
+        tree = ast.parse(module.read_text())
+        documented = {
+            id(node.value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        }
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in documented:
+                continue
+            if node.value.startswith(("~", "/~", "[", "]")) and node.value not in ("[", "]"):
+                found.append(f"{module.name}:{node.lineno} {node.value!r}")
+    assert found == []
