@@ -23,6 +23,7 @@ the child who watches it: by a Stop of its own, which its parent knows by the re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
@@ -35,7 +36,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import endings
 from hai_flow.engine import events as e
 from hai_flow.engine.bounds import demand_wait, used
-from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.draft import Draft, Message, Raised
 from hai_flow.engine.ids import child_run_id
 from hai_flow.engine.state import RunState, StepState
 from hai_flow.errors import Rejected
@@ -239,7 +240,7 @@ def told(draft: Draft, command: c.ChildTold) -> None:
         draft.posted = command.turn
     told = (*command.streamed, *command.told)
     opening = {"waiting"} if all(isinstance(each, e.ChildStepped) for each in told) else _TURNLESS
-    if not draft.state.turn_open and draft.state.status in opening:
+    if told and not draft.state.turn_open and draft.state.status in opening:
         draft.open_turn(c.Turn() if command.turn is None or draft.state.parent is not None else command.turn)
     for event in told:
         path = inside(step.path, event.path)
@@ -247,13 +248,38 @@ def told(draft: Draft, command: c.ChildTold) -> None:
             _stepped(draft, event, path)
             continue
         if isinstance(event, e.ChildSaid):
-            _emit(draft, event, path=path)
+            _heard(draft, event, path)
             continue
         opened = msgspec.structs.replace(event.opened, path=inside(step.path, event.opened.path))
         known, child = opened.id in draft.state.relayed, draft.state.children[step.path]
         _emit(draft, event, path=step.path, run_id=child, opened=opened, known=known)
+    for message in command.growing:
+        _grown(draft, message, f"{step.path}/{message.path}")
     if command.working is not None and (step.path in draft.state.idle) == command.working:
         draft.emit(e.ChildMoved, path=step.path, working=command.working)
+
+
+def _heard(draft: Draft, event: e.ChildSaid, path: str) -> None:
+    """A message of a run below is over."""
+    known = draft.state.messages.get(event.message_id)
+    if known is None or known.open or known.content != event.content:
+        _emit(draft, event, path=path)
+
+
+def _grown(draft: Draft, message: e.ChildSaid, path: str) -> None:
+    """A message of a run below has come as far as this. What is left out here is told when it is over: no turn is
+    opened for it, and from half of what the log may hold it has no room (as steps)."""
+    state = draft.state
+    known = state.messages.get(message.message_id)
+    rest = message.content[0 if known is None else len(known.content) :]
+    closed = known is not None and not known.open
+    if not rest or closed or not state.turn_open or used(state, draft.log_bytes, draft.limits) >= STEPS_UNTIL:
+        return
+    if known is None:
+        words = {name: getattr(message, name) for name in ("role", "kind", "block_id", "layout", "style")}
+        draft.emit(e.MessageStarted, message_id=message.message_id, path=path, **words)
+    n = 0 if known is None else known.chunks
+    draft.emit(e.MessageChunk, message_id=message.message_id, n=n, content=rest)
 
 
 def _stepped(draft: Draft, event: e.ChildStepped, path: str) -> None:
@@ -314,19 +340,22 @@ def tell_parent(draft: Draft, before: RunState) -> None:
     state, parent = draft.state, draft.state.parent
     if parent is None:
         return
-    place = {"path": parent.path, "attempt": parent.attempt}
-    was, works = before.status in _MOVING, state.status in _MOVING
+    place = _place(parent)
+    was, works = _works(before), _works(state)
     news = _news(draft, before)
     ends = [each for each in draft.events if isinstance(each, e.MessageEnded)]
     streamed = [_said(state, each, "") for each in ends if each.message_id in before.open_messages]
+    grown = _growing(state, draft.events)
     last = news if state.ended and not streamed and all(isinstance(each, e.ChildStepped) for each in news) else []
-    if (news or streamed) and not last:
+    if (news or streamed or grown) and not last:
         # Who has ended goes on, to its parent: what that makes of the end is of the same turn.
         working = True if state.ended and not was else None if state.ended or was == works else works
         turn = None if draft.posted is None else msgspec.to_builtins(draft.posted)
         body = {**place, "told": msgspec.to_builtins(news), "working": working, "turn": turn}
         if streamed:
             body["streamed"] = msgspec.to_builtins(streamed)
+        if grown:
+            body["growing"] = msgspec.to_builtins(grown)
         draft.send(TOLD, parent.run_id, body)
     if state.status == before.status:
         return
@@ -337,8 +366,32 @@ def tell_parent(draft: Draft, before: RunState) -> None:
         if last:
             outcome["told"] = msgspec.to_builtins(last)
         draft.send(ENDED, parent.run_id, {**place, **outcome})
-    elif works != was and not (news or streamed):
+    elif works != was and not (news or streamed or grown):
         draft.send(MOVED, parent.run_id, {**place, "working": works})
+
+
+def grown(state: RunState, events: Sequence[e.Event]) -> Message | None:
+    """What the run's parent is told of these `events`, with which the holder has written what an attempt streams: which
+    messages grow. The others are told when they are over."""
+    told = [] if state.parent is None else _growing(state, events)
+    if state.parent is None or not told:
+        return None
+    return Message(TOLD, state.parent.run_id, {**_place(state.parent), "growing": msgspec.to_builtins(told)})
+
+
+def _place(parent: e.Parent) -> dict[str, Json]:
+    return {"path": parent.path, "attempt": parent.attempt}
+
+
+def _works(state: RunState) -> bool:
+    """Whether the run does something. One that is held does as long as its turn is open: what was under way goes on."""
+    return state.status in _MOVING or (state.turn_open and not state.ended)
+
+
+def _growing(state: RunState, events: Sequence[e.Event]) -> list[e.ChildSaid]:
+    """The messages to which the events have added something, and that are still open; without their text."""
+    pieces = [each for each in events if isinstance(each, e.MessageChunk) and each.message_id in state.open_messages]
+    return [_said(state, each, "") for each in {each.message_id: each for each in pieces}.values()]
 
 
 def _news(draft: Draft, before: RunState) -> list[News]:
@@ -416,7 +469,7 @@ def _asked(state: RunState, id: str) -> e.ChildAsked:
     )
 
 
-def _said(state: RunState, event: e.MessageEnded, content: str) -> e.ChildSaid:
+def _said(state: RunState, event: e.MessageEnded | e.MessageChunk, content: str) -> e.ChildSaid:
     message = state.messages[event.message_id]
     return e.ChildSaid(
         at=event.at,
@@ -426,7 +479,7 @@ def _said(state: RunState, event: e.MessageEnded, content: str) -> e.ChildSaid:
         content=content,
         kind=message.kind,
         role=message.role,
-        aborted=event.aborted,
+        aborted=message.aborted,
         block_id=message.block_id,
         layout=message.layout,
         style=message.style,

@@ -215,14 +215,16 @@ class ChildTold(Command, frozen=True):
     """What the child run of attempt `attempt` of the step `path`, or one below it, asks and says, with its own paths.
 
     `working` as in `ChildMoved`, None: as before. `turn`: what the POST that led to it says of the turn that it would
-    open in the outermost run. `streamed` are the messages that have grown over several commits, told before the others:
-    no decision reads what was streamed, so it is who delivers this that puts their text in.
+    open in the outermost run. `streamed` are the messages that have grown over several commits, told before the others,
+    `growing` those that have grown and do so yet: no decision reads what was streamed, so it is who delivers this that
+    puts their text in, as far as it has come.
     """
 
     path: str
     attempt: int
     told: tuple[ChildAsked | ChildSaid | ChildStepped, ...] = ()
     streamed: tuple[ChildSaid, ...] = ()
+    growing: tuple[ChildSaid, ...] = ()
     working: bool | None = None
     turn: Turn | None = None
 

@@ -724,7 +724,8 @@ class ChildAsked(Event, frozen=True):
 
 
 class ChildSaid(Event, frozen=True):
-    """A whole message of a child run of the step with which `path` begins, or of one below it."""
+    """A whole message of a child run of the step with which `path` begins, or of one below it. If it was streamed, its
+    text up to some point may be in the log before, as `message_started` and `message_chunk` of the same id."""
 
     path: str
     message_id: str

@@ -466,7 +466,8 @@ def _closed_step(state: RunState, event: Any, /, **changes: Any) -> RunState:
     if path in state.subscriptions:
         state = _set(state, subscriptions=state.subscriptions.delete(path))
     if path in state.children:
-        state = _set(state, children=state.children.delete(path), below=_below_without(state, path))
+        left = {"below": _below_without(state, path), **_cut_below(state, path)}
+        state = _set(state, children=state.children.delete(path), **left)
     handler = getattr(event, "handler", None)
     if state.retried and handler is not None and handler != paths.UNDO:
         state = _set(state, steps=_begun_anew(state, paths.inside(path, handler)))
@@ -513,6 +514,17 @@ def _below_without(state: RunState, path: str) -> Map[str, int]:
     if not state.below:
         return state.below
     return Map({each: turn for each, turn in state.below.items() if not is_inside(each, path)})
+
+
+def _cut_below(state: RunState, path: str) -> dict[str, Any]:
+    """The changes by which messages of the runs below the step `path` end that nobody tells the rest of any more."""
+    left = [id for id, owner in state.open_messages.items() if owner.startswith(path + "/")]
+    if not left:
+        return {}
+    messages, opened = state.messages, state.open_messages
+    for id in left:
+        messages, opened = messages.set(id, _set(messages[id], open=False, aborted=True)), opened.delete(id)
+    return {"messages": messages, "open_messages": opened}
 
 
 def _timeouts_with(state: RunState, event: e.StepStarted | e.AttemptStarted) -> Map[str, int]:
@@ -1311,12 +1323,15 @@ def _collaboration_ended(state: RunState, event: e.CollaborationEnded) -> RunSta
         children=state.children.delete(event.path),
         idle=_without(state.idle, event.path),
         below=_below_without(state, event.path),
+        **_cut_below(state, event.path),
     )
 
 
 def _child_moved(state: RunState, event: e.ChildMoved) -> RunState:
     idle = _without(state.idle, event.path)
-    return _next(state, event, idle=idle if event.working else (*idle, event.path))
+    if event.working:
+        return _next(state, event, idle=idle)
+    return _next(state, event, idle=(*idle, event.path), **_cut_below(state, event.path))
 
 
 def _child_asked(state: RunState, event: e.ChildAsked) -> RunState:
@@ -1372,15 +1387,21 @@ def _relayed_call(state: RunState, pending: PendingState) -> dict[str, Any]:
 
 
 def _child_said(state: RunState, event: e.ChildSaid) -> RunState:
-    message = _message(state, event, content=event.content, aborted=event.aborted, chunks=1)
-    return _next(state, event, messages=state.messages.set(message.id, message), entries=state.entries + 1)
+    known = state.messages.get(event.message_id)
+    if known is None:
+        message = _message(state, event, content=event.content, aborted=event.aborted, chunks=1)
+        return _next(state, event, messages=state.messages.set(message.id, message), entries=state.entries + 1)
+    whole = _set(known, content=event.content, aborted=event.aborted, chunks=known.chunks + 1, open=False)
+    opened = state.open_messages.delete(known.id) if known.open else state.open_messages
+    return _next(state, event, messages=state.messages.set(known.id, whole), open_messages=opened)
 
 
 def _child_stepped(state: RunState, event: e.ChildStepped) -> RunState:
     below = state.below
     if event.status == "running":
         return _next(state, event, below=below.set(event.path, event.turn))
-    return _next(state, event, below=below.delete(event.path) if event.path in below else below)
+    below = below.delete(event.path) if event.path in below else below
+    return _next(state, event, below=below, **_cut_below(state, event.path))
 
 
 def _signals_awaited(state: RunState, event: e.SignalsAwaited) -> RunState:

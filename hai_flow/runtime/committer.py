@@ -31,10 +31,11 @@ import structlog
 
 from hai_flow import values
 from hai_flow.definition.plan import Plan
-from hai_flow.engine import bounds, chains
+from hai_flow.engine import bounds, chains, children
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import DEFAULT_LIMITS, Decision, Limits, decide
+from hai_flow.engine.draft import Message
 from hai_flow.engine.jobs import is_busy, wake_at
 from hai_flow.engine.snapshot import ABI, decode_state, encode_state
 from hai_flow.engine.state import TERMINAL_STATUSES, RunState, evolve, fold
@@ -575,7 +576,7 @@ class Committer(Service):
             messages = (*messages, chains.told(decision.state))
         draft.state = decision.state
         draft.events.extend(decision.events)
-        draft.outbox.extend(runs.OutboxRow(each.kind, each.target, values.dumps(each.body)) for each in messages)
+        draft.outbox.extend(map(_outbox_row, messages))
         draft.cut = draft.cut or decision.cut
         draft.decides = True
 
@@ -610,8 +611,10 @@ class Committer(Service):
             "events": e.encode_events(draft.events),
             **rows_of(draft.events, state),
         }
+        if draft.chunks and (told := children.grown(state, draft.events)) is not None:
+            draft.outbox.append(_outbox_row(told))
         if not draft.decides:
-            return runs.Entry(fence=hot.fence, **fields)
+            return runs.Entry(fence=hot.fence, outbox=draft.outbox, **fields)
         ended = state.status in TERMINAL_STATUSES
         busy = is_busy(state)
         due = None if busy or ended else wake_at(state)
@@ -1243,6 +1246,10 @@ def _events_of(chunk: Chunk, state: RunState, at: int) -> list[e.Event]:
     if message is None:
         return [e.MessageStarted(at=at, turn=turn, message_id=id, path=chunk.path), piece]
     return [] if not message.open or message.chunks > chunk.n else [piece]
+
+
+def _outbox_row(message: Message) -> runs.OutboxRow:
+    return runs.OutboxRow(message.kind, message.target, values.dumps(message.body))
 
 
 def _fail(ask: Ask, failure: Exception) -> None:

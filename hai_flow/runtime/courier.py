@@ -208,7 +208,7 @@ class Courier(Service):
         command = children.command_of(message.kind, message.target, msgspec.json.decode(message.body))
         if command is None:
             raise ValueError(f"no release of ours sends messages of the kind {message.kind!r}")
-        if isinstance(command, c.ChildTold) and command.streamed:
+        if isinstance(command, c.ChildTold) and (command.streamed or command.growing):
             command = await self._with_text(message, command)
         await self.committer.submit(
             UUID(message.target),
@@ -228,15 +228,18 @@ class Courier(Service):
 
     async def _with_text(self, message: OutboxMessage, told: c.ChildTold) -> c.ChildTold:
         """`told` with the text of what was streamed, as the sender's log has it: nothing is added to a message behind
-        its end."""
+        its end. Of what grows yet it may have more by now; then the next such message brings nothing new."""
         hot = self.committer.peek(message.run_id)
         state = None if hot is None or hot.state.seq < message.last_seq else hot.state
         if state is None:
             state = await state_at(self.database, message.tenant, message.run_id, message.last_seq)
         if state is None:
             raise Rejected(404, "run_unknown", f"there is no run {message.run_id}.")
-        said = [replace(each, content=state.messages[each.message_id].content) for each in told.streamed]
-        return replace(told, streamed=tuple(said))
+        streamed, growing = (
+            tuple(replace(each, content=state.messages[each.message_id].content) for each in said)
+            for said in (told.streamed, told.growing)
+        )
+        return replace(told, streamed=streamed, growing=growing)
 
     async def _start_child(self, message: OutboxMessage) -> None:
         """Start a child run; if it can't be started, its parent hears of that as of a child that has failed."""

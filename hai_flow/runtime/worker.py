@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
+import math
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -62,13 +63,15 @@ class WorkerConfig:
     """`lease_seconds`: how long the process counts as alive after its last heartbeat. `heartbeat_seconds`: between two.
 
     `attempts_max`: how many effects run at once. `chunk_seconds`: streamed text of a message is written at most this
-    often. `shutdown_seconds`: how long a stop waits for effects in flight before declaring them lost.
+    often; that of a child run, which every run above it is told of, every `told_seconds`. `shutdown_seconds`: how long
+    a stop waits for effects in flight before declaring them lost.
     """
 
     lease_seconds: float = 30.0
     heartbeat_seconds: float = 5.0
     attempts_max: int = 1000
     chunk_seconds: float = 0.04
+    told_seconds: float = 1.0
     shutdown_seconds: float = 20.0
 
     def __post_init__(self) -> None:
@@ -94,12 +97,13 @@ class Performing:
 @dataclass(slots=True, eq=False)
 class _Message:
     """The text that an attempt streamed and that is not with the committer yet. `written` counts what is there: chunks
-    of a message, characters of a call's arguments (`grows`)."""
+    of a message, characters of a call's arguments (`grows`). `flushed`: when that was, in the loop's time."""
 
     texts: list[str] = field(default_factory=list)
     written: int = 0
     grows: bool = False
     timer: asyncio.TimerHandle | None = None
+    flushed: float = -math.inf
 
 
 class _Wake(NamedTuple):
@@ -505,8 +509,10 @@ class Worker(Service):
         async def stream(text: str) -> None:
             message.texts.append(text)
             if message.timer is None:
-                loop = asyncio.get_running_loop()
-                message.timer = loop.call_later(self.config.chunk_seconds, self._flush, hot, path, number, message)
+                wait, loop = self.config.chunk_seconds, asyncio.get_running_loop()
+                if hot.state.parent is not None:
+                    wait = max(wait, message.flushed + self.config.told_seconds - loop.time())
+                message.timer = loop.call_later(wait, self._flush, hot, path, number, message)
 
         try:
             assert hot.plan is not None
@@ -538,6 +544,7 @@ class Worker(Service):
         if message.timer is not None:
             message.timer.cancel()
             message.timer = None
+        message.flushed = asyncio.get_running_loop().time()
         text = "".join(message.texts)
         message.texts.clear()
         pieces = [text[start : start + CHUNK_CHARS_MAX] for start in range(0, len(text), CHUNK_CHARS_MAX)]

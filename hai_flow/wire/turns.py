@@ -77,6 +77,7 @@ class TurnEncoder(ABC):
     def __init__(self, profile: Profile, state: RunState) -> None:
         self.profile = profile
         self.state = state
+        self._before = state  # as it was before the event that is told
         self._steps = _steps_open(state)
 
     # --- the words ------------------------------------------------------------------------------------------------
@@ -190,9 +191,11 @@ class TurnEncoder(ABC):
     # --- Encoder --------------------------------------------------------------------------------------------------
 
     def encode(self, event: e.Event) -> list[Frame]:
-        below = self.state.below
-        self.state = evolve(self.state, event)
-        left = self._left_below(event, below) if below and self.state.below is not below else []
+        before = self._before = self.state
+        self.state = evolve(before, event)
+        left = self._cut_below(event, before) if self.state.open_messages is not before.open_messages else []
+        if before.below and self.state.below is not before.below:
+            left += self._left_below(event, before.below)
         shown = self.SHOWN.get(type(event))
         if shown is None or not (self.state.turn_open or isinstance(event, _ENDS)):
             return left
@@ -204,6 +207,15 @@ class TurnEncoder(ABC):
             return []
         left = sorted(set(before).difference(self.state.below), reverse=True)  # keys of such a map know no difference
         return [frame for path in left for frame in self.step_below_ended(event.at, path, "stopped")]
+
+    def _cut_below(self, event: e.Event, before: RunState) -> list[Frame]:
+        """The ends of the messages of a run below of which nobody tells the rest any more."""
+        if isinstance(event, e.MessageStarted | e.MessageEnded):
+            return []
+        ended = event.message_id if isinstance(event, e.ChildSaid) else None
+        cut = [self.state.messages[id] for id in before.open_messages if id not in self.state.open_messages]
+        cut.sort(key=lambda message: message.n, reverse=True)
+        return [f for each in cut if each.id != ended for f in self.message_cut(event.at, each)]
 
     def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:
         state, at = self.state, self.state.at
@@ -373,8 +385,10 @@ class TurnEncoder(ABC):
         return self.frontend_tool_asked(at, opened)
 
     def _child_said(self, event: e.ChildSaid) -> list[Frame]:
-        message = self.state.messages[event.message_id]
-        frames = [*self.message_started(event.at, message), *self._content(event.at, message, message.content)]
+        message, known = self.state.messages[event.message_id], self._before.messages.get(event.message_id)
+        shown = "" if known is None or not known.open else known.content
+        frames = [] if known is not None and known.open else self.message_started(event.at, message)
+        frames += self._content(event.at, message, event.content[len(shown) :])
         return [*frames, *self.message_ended(event.at, message)]
 
     def _child_stepped(self, event: e.ChildStepped) -> list[Frame]:

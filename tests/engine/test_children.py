@@ -6,7 +6,10 @@ from collections import deque
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import children
@@ -70,17 +73,21 @@ class Family:
         """Deliver what is on its way, until nothing is; the kinds, in order."""
         kinds = []
         while self.mail:
-            message = self.mail.popleft()
-            kinds.append(message.kind)
-            command = children.command_of(message.kind, message.target, message.body)
-            assert command is not None
-            if message.target not in self.plays:
-                self._new(self.child_plan, message.target)
-            try:
-                self.do(self.plays[message.target], command)
-            except Rejected as rejected:
-                kinds[-1] += f"!{rejected.status}"
+            kinds.append(self.deliver_one())
         return kinds
+
+    def deliver_one(self) -> str:
+        """Deliver the first of what is on its way; its kind, with the status if it was refused."""
+        message = self.mail.popleft()
+        command = children.command_of(message.kind, message.target, message.body)
+        assert command is not None
+        if message.target not in self.plays:
+            self._new(self.child_plan, message.target)
+        try:
+            self.do(self.plays[message.target], command)
+        except Rejected as rejected:
+            return f"{message.kind}!{rejected.status}"
+        return message.kind
 
     def succeed(self, path: str, output: Any = None) -> None:
         child = self.child
@@ -223,10 +230,11 @@ def test_pause_and_resume_pass_down() -> None:
     family.do(family.parent, c.Pause(by="user:op", reason="hold on"))
     family.deliver()
     assert (family.child.status, family.parent.status) == ("paused", "paused")
-    assert not family.parent.state.turn_open
+    assert family.parent.state.turn_open, "an effect is in flight, as if it were one of its own"
     family.succeed("look", 1)  # what was in flight is recorded, and nothing follows
     family.deliver()
     assert family.child.status == "paused"
+    assert not family.parent.state.turn_open
     family.do(family.parent, c.Resume(by="user:op"))
     family.deliver()
     assert (family.child.status, family.parent.status) == ("finished", "finished")
@@ -574,15 +582,139 @@ def test_a_log_that_is_half_full_has_no_room_for_the_steps_of_the_runs_below() -
         assert [event.path for event in decision.events if isinstance(event, e.ChildStepped)] == expected
 
 
+def stream(play: Play, *texts: str, id: str = "m", path: str = "look") -> Message | None:
+    """The holder of the run writes what the step streams; what its parent is told of it."""
+    events: list[e.Event] = []
+    known = play.state.messages.get(id)
+    if known is None:
+        events.append(e.MessageStarted(at=play.now, turn=1, message_id=id, path=path))
+    for n, text in enumerate(texts, 0 if known is None else known.chunks):
+        events.append(e.MessageChunk(at=play.now, turn=1, message_id=id, n=n, content=text))
+    play.state = fold(play.state, events)
+    return children.grown(play.state, events)
+
+
+def read_from(play: Play, message: Message) -> c.ChildTold:
+    """The command, with the texts that who delivers it reads from the log of the run that sent it."""
+    told = children.command_of(message.kind, message.target, message.body)
+    assert isinstance(told, c.ChildTold)
+    with_text = {
+        name: tuple(
+            msgspec.structs.replace(each, content=play.state.messages[each.message_id].content)
+            for each in getattr(told, name)
+        )
+        for name in ("streamed", "growing")
+    }
+    return msgspec.structs.replace(told, **with_text)
+
+
+def heard(play: Play) -> list[tuple[str, str]]:
+    """What a run's log says of the message of a run below, in order."""
+    found = []
+    for event in play.events:
+        if isinstance(event, e.MessageStarted) and event.message_id == "m":
+            found.append(("started", event.path))
+        elif isinstance(event, e.MessageChunk) and event.message_id == "m":
+            found.append(("chunk", event.content))
+        elif isinstance(event, e.ChildSaid) and event.message_id == "m":
+            found.append(("said", event.content))
+    return found
+
+
 def test_a_message_that_was_streamed_is_told_without_its_text_which_no_decision_reads() -> None:
     family = Family(PARENT, TALKING)
     family.deliver()
-    child = family.child
-    path, number = "look", child.attempt("look")
-    started = e.MessageStarted(at=child.now, turn=1, message_id="m", path=path)
-    chunk = e.MessageChunk(at=child.now, turn=1, message_id="m", n=0, content="secret")
-    child.state = fold(child.state, [started, chunk])
-    family.do(child, c.StepSucceeded(path=path, attempt=number, output=None))
+    stream(family.child, "secret")
+    family.succeed("look")
     (told,) = family.mail
     assert [each["message_id"] for each in told.body["streamed"]] == ["m"]
     assert "secret" not in str(told.body)
+
+
+def test_a_message_of_a_child_grows_in_its_parent_and_is_whole_at_its_end() -> None:
+    family = Family(PARENT, TALKING)
+    family.deliver()
+    first = stream(family.child, "one ", "two ")
+    assert first is not None
+    assert "two" not in str(first.body), "who delivers it reads the text"
+    family.do(family.parent, read_from(family.child, first))
+    second = stream(family.child, "three")
+    assert second is not None
+    family.do(family.parent, read_from(family.child, second))
+    assert family.parent.state.messages["m"].open
+    family.succeed("look")
+    family.do(family.parent, read_from(family.child, family.mail.popleft()))
+    expected = [("started", "sub/look"), ("chunk", "one two "), ("chunk", "three"), ("said", "one two three")]
+    assert heard(family.parent) == expected
+    message = family.parent.state.messages["m"]
+    assert (message.content, message.open, dict(family.parent.state.open_messages)) == ("one two three", False, {})
+    family.parent.replayed()
+
+
+@given(st.lists(st.integers(0, 5), max_size=12))
+def test_late_and_repeated_pieces_of_a_child_change_nothing(order: list[int]) -> None:
+    """Whatever comes again, too late or not at all, and in whatever order: the text is there once, and only grows."""
+    family = Family(PARENT, TALKING)
+    family.deliver()
+    told = []
+    for text in ("a", "b", "c", "d", "e"):
+        message = stream(family.child, text)
+        assert message is not None
+        told.append(read_from(family.child, message))
+    family.succeed("look")
+    told.append(read_from(family.child, family.mail.popleft()))
+    for number in [*order, 5]:
+        family.do(family.parent, told[number])
+    pieces = [text for kind, text in heard(family.parent) if kind == "chunk"]
+    assert "abcde".startswith("".join(pieces))
+    assert heard(family.parent)[-1] == ("said", "abcde")
+    assert [kind for kind, _ in heard(family.parent)].count("said") == 1
+    assert not family.parent.state.open_messages
+    family.parent.replayed()
+
+
+def test_pieces_of_a_child_that_nobody_awaits_any_more_are_refused_and_its_message_is_cut() -> None:
+    for end in (c.Terminate(by="user:op"), c.Stop(by="user:op")):
+        family = Family(PARENT, TALKING)
+        family.deliver()
+        first = stream(family.child, "half of")
+        assert first is not None
+        told = read_from(family.child, first)
+        family.do(family.parent, told)
+        family.do(family.parent, end)
+        family.advance(family.parent, MINUTE) if isinstance(end, c.Stop) else None
+        message = family.parent.state.messages["m"]
+        assert (message.content, message.open, message.aborted) == ("half of", False, True)
+        with pytest.raises(Rejected, match="does not wait"):
+            family.do(family.parent, told)
+        family.parent.replayed()
+
+
+def test_a_piece_opens_no_turn_and_takes_no_room_from_a_log_that_is_half_full() -> None:
+    family = Family(PARENT, TALKING)
+    family.deliver()
+    piece = stream(family.child, "hm")
+    assert piece is not None
+    told, parent = read_from(family.child, piece), family.parent
+    most = DEFAULT_LIMITS.run_bytes // 2
+    for log_bytes, expected in ((most, 0), (most - 1, 2)):
+        assert len(decide(parent.plan, parent.state, told, parent.now, log_bytes=log_bytes).events) == expected
+    held = Family(PARENT, ASKING)
+    held.deliver()
+    assert not held.parent.state.turn_open
+    assert decide(held.parent.plan, held.parent.state, told, held.parent.now).already
+
+
+def test_a_message_grows_through_every_run_above() -> None:
+    family = Family(
+        PARENT, CHILD.replace("look, call: t.look", "inner, run: checks").replace("steps.look", "steps.inner")
+    )
+    family.deliver_one()  # and not what its child begins with: another child
+    below = family.child
+    family.mail.clear()
+    said = e.ChildSaid(at=below.now, path="look", message_id="m", content="so far")
+    family.do(below, c.ChildTold(path="inner", attempt=1, growing=(said,)))
+    (passed,) = family.mail
+    assert "so far" not in str(passed.body)
+    family.do(family.parent, read_from(below, passed))
+    assert heard(family.parent) == [("started", "sub/inner/look"), ("chunk", "so far")]

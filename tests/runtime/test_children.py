@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,6 +21,7 @@ from tests.runtime.conftest import TOOLS, Connection, Make, answer, is_now, open
 from tests.support import effects
 from tests.support.ledger import check_all, log_of
 from tests.support.waiting import until
+from tests.support.workers import Nursery
 
 HEAD = "hai: flow/v1\nname: {name}\nversion: {version}\n"
 ASK = "  - {{id: sure, ask: {{title: Sure?, from: anyone, form: {{properties: {{ok: {{type: boolean}}}}}}}}}}\n"
@@ -27,6 +30,8 @@ CHILDREN = {
     + TOOLS
     + 'steps:\n  - {id: look, call: fx.echo, with: {value: "${{ input.value }}"}}\noutput: ${{ steps.look.output }}\n',
     "gated": TOOLS + "steps:\n  - {id: look, call: fx.gated}\noutput: ${{ steps.look.output }}\n",
+    "hesitant": TOOLS + "steps:\n  - {id: look, call: fx.hesitant, stream: text}\n",
+    "below_hesitant": "steps:\n  - {id: inner, run: hesitant}\n",
     "asking": "steps:\n" + ASK.replace("{{", "{").replace("}}", "}") + "output: ${{ steps.sure.output.ok }}\n",
     "failing": "steps:\n  - {fail: {message: No luck., code: luck}}\n",
 }
@@ -151,6 +156,75 @@ async def test_a_parent_that_is_paused_pauses_its_child_and_resumes_it(make: Mak
 
 async def step_is_done(runtime: Runtime, run_id: UUID) -> bool:
     return (await state_of(runtime, run_id)).steps["look"].status == "finished"
+
+
+async def begin_talking(runtime: Runtime) -> UUID:
+    """A run two generations above one that has begun to say something, and has not ended."""
+    await publish(runtime, "hesitant", CHILDREN["hesitant"])
+    return await begin(runtime, "below_hesitant", body="steps:\n  - {id: sub, run: below_hesitant}\n")
+
+
+async def spoken(runtime: Runtime, run_id: UUID) -> list[tuple[str | None, Any, bool, bool]]:
+    """What the log of a run says of the messages of the runs below it: (path, content, open, aborted)."""
+    said = sorted((await state_of(runtime, run_id)).messages.values(), key=lambda each: each.n)
+    return [(each.path, each.content, each.open, each.aborted) for each in said]
+
+
+async def is_heard(runtime: Runtime, run_id: UUID, text: str) -> bool:
+    return any(text in content for _, content, *_ in await spoken(runtime, run_id))
+
+
+async def test_what_a_grandchild_streams_is_heard_above_before_it_is_over(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    root = await begin_talking(runtime)
+    path = "sub/inner/look"
+    await until(lambda: is_heard(runtime, root, "attempt 1 begins"))
+    assert await spoken(runtime, root) == [(path, "attempt 1 begins ", True, False)]
+    effects.gate.set()
+    await until(lambda: is_now(runtime, root, "finished"))
+    assert await spoken(runtime, root) == [(path, "attempt 1 begins and ends", False, False)]
+    rows = await eye.fetchval("SELECT count(*) FROM messages WHERE thread_id = $1", str(root))
+    assert rows == 1, "it is the thread's once, as a message of the run that says it"
+    await check_all(eye)
+
+
+async def test_what_a_grandchild_streams_is_heard_once_though_it_is_delivered_twice(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever delivers dies behind each commit, once: all of it is delivered again."""
+    real, deaths = outbox.delete_message, set()
+
+    async def die(connection: Any, message: outbox.OutboxMessage) -> bool:
+        if message.command_id in deaths:
+            return await real(connection, message)
+        deaths.add(message.command_id)
+        await connection.execute("UPDATE outbox SET due_at = now()")
+        raise ConnectionResetError("dead")
+
+    monkeypatch.setattr(outbox, "delete_message", die)
+    runtime = await make(performs=True)
+    root = await begin_talking(runtime)
+    await until(lambda: is_heard(runtime, root, "attempt 1 begins"))
+    effects.gate.set()
+    await until(lambda: is_now(runtime, root, "finished"))
+    assert await spoken(runtime, root) == [("sub/inner/look", "attempt 1 begins and ends", False, False)]
+
+
+async def test_nothing_that_a_grandchild_streams_is_lost_or_repeated_by_a_kill(
+    make: Make, eye: Connection, database_url: str
+) -> None:
+    serving = await make(performs=False)
+    with Nursery(database_url) as nursery:
+        victim = nursery.fork()
+        root = await begin_talking(serving)
+        await until(lambda: is_heard(serving, root, "attempt 1 begins"), 30)
+        os.kill(victim, signal.SIGKILL)
+        nursery.fork()
+        await until(lambda: is_now(serving, root, "finished"), 30)
+    first, second = await spoken(serving, root)
+    assert first == ("sub/inner/look", "attempt 1 begins ", False, True)
+    assert second == ("sub/inner/look", "attempt 2 begins and ends", False, False)
+    await check_all(eye)
 
 
 async def test_a_restart_in_the_middle_changes_nothing(make: Make, eye: Connection) -> None:

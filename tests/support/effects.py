@@ -127,6 +127,16 @@ async def text(words: int) -> AsyncIterator[str]:
 
 
 @tool
+async def hesitant(context: Context) -> AsyncIterator[str]:
+    """Says something. Its first attempt ends when the test opens the gate."""
+    yield f"attempt {context.attempt} begins "
+    if context.attempt == 1:
+        begun.append((context.run_id, context.path, context.attempt))
+        await gate.wait()
+    yield "and ends"
+
+
+@tool
 async def cancels_itself() -> None:
     """What it waits for is cancelled, and nobody cancelled it."""
     raise asyncio.CancelledError

@@ -1,6 +1,8 @@
-"""Steps of a run below that are open when nobody awaits it any more: every dialect ends them."""
+"""What a run below does and says, as every dialect shows it: as it goes on, and when nobody awaits it any more."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 
@@ -9,10 +11,10 @@ from hai_flow.engine.state import RunState
 from hai_flow.wire.agent_api import AGENT_API
 from hai_flow.wire.agui import AGUI
 from hai_flow.wire.aui import AUI
-from hai_flow.wire.dialect import Dialect, Profile
+from hai_flow.wire.dialect import Dialect, Frame, Profile
 from hai_flow.wire.hai import HAI
 from hai_flow.wire.social import SOCIAL
-from tests.engine.test_children import CHILD, PARENT, Family
+from tests.engine.test_children import CHILD, PARENT, TALKING, Family, read_from, stream
 from tests.wire.stories import read
 
 
@@ -28,3 +30,40 @@ def test_what_is_open_below_when_a_run_is_terminated_ends_with_it(dialect: Diale
     if dialect in (HAI, AGUI):
         steps = [event for event in read(frames) if event.get("stepName") == "sub/look"]
         assert [event["type"] for event in steps] == ["STEP_STARTED", "STEP_FINISHED"]
+
+
+@pytest.mark.parametrize("dialect", [HAI, AGUI, SOCIAL, AUI, AGENT_API], ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("cut", [False, True], ids=["to the end", "cut off"])
+def test_what_a_run_below_streams_is_shown_as_it_comes_and_once(dialect: Dialect, cut: bool) -> None:
+    family = Family(PARENT, TALKING)
+    family.deliver()
+    encoder = dialect.encoder(Profile(dialect=dialect.name), RunState(str(family.parent.run_id)))
+    frames: list[Frame] = []
+
+    def show() -> str:
+        told = len(family.parent.events)
+        new = [frame for event in family.parent.events[show_from[0] : told] for frame in encoder.encode(event)]
+        show_from[0] = told
+        frames.extend(new)
+        return str([frame.data for frame in new])
+
+    show_from = [0]
+    for text in ("so far", ", and on"):
+        piece = stream(family.child, text)
+        assert piece is not None
+        family.do(family.parent, read_from(family.child, piece))
+        assert (text in show()) == (dialect is not SOCIAL), "which has no pieces"
+    if cut:
+        family.do(family.parent, c.Terminate(by="user:op"))
+    else:
+        stream(family.child, " to the end")
+        family.succeed("look")
+        family.do(family.parent, read_from(family.child, family.mail.popleft()))
+    rest = show()
+    assert (" to the end" in rest) == (not cut)
+    if dialect in (HAI, AGUI):
+        story = [event for event in read(frames) if event.get("messageId") == "m"]
+        kinds = [event["type"].rpartition("_")[2] for event in story]
+        assert kinds == ["START", "CONTENT", "CONTENT", *(() if cut else ("CONTENT",)), "END"]
+        pieces = re.findall("so far|, and on| to the end", str(story))
+        assert pieces == ["so far", ", and on", *(() if cut else (" to the end",))]
