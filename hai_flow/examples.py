@@ -93,6 +93,12 @@ def delete_files(folder: str, count: int, context: Context) -> dict[str, object]
     return {"deleted": count, "folder": folder, "receipt": context.idempotency_key}
 
 
+@tool("examples.refund")
+def refund(order: str, amount: float, context: Context) -> dict[str, object]:
+    """Pretend to pay money back. The receipt is the same for every attempt, so that a careful bank pays once."""
+    return {"order": order, "refunded": amount, "receipt": context.idempotency_key}
+
+
 @tool("examples.deploy")
 async def deploy(release: str) -> dict[str, str]:
     """Pretend to deploy a release."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
 
+from docs import terminal
 from docs.settings_page import page
 from hai_flow.cli import app
 from hai_flow.definition.compiler import check_workflow
@@ -15,11 +17,54 @@ from hai_flow.definition.compiler import check_workflow
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def test_the_workflows_in_the_readme_compile() -> None:
-    documents = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert documents
-    for document in documents:
-        assert check_workflow(document.encode(), "README.md") == []
+READMES = {"README.md": "refund", "README.zh-CN.md": "cleanup"}
+
+
+def blocks(name: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize(("name", "workflow"), READMES.items())
+def test_the_workflow_in_the_readme_is_the_one_that_comes_along(name: str, workflow: str) -> None:
+    assert blocks(name, "yaml") == [(ROOT / "workflows" / f"{workflow}.flow.yaml").read_text()]
+
+
+def test_the_readmes_say_the_same_in_the_same_order() -> None:
+    english, chinese = ((ROOT / name).read_text() for name in READMES)
+    for told in (
+        r"^##+ ",  # sections
+        r"^\|",  # rows of tables
+        r"^```",
+        r"\]\(([^)#]+)\)",  # what is linked to
+    ):
+        found = [re.findall(told, text, re.MULTILINE) for text in (english, chinese)]
+        own = {"README.md": "README.zh-CN.md", "workflows/cleanup.flow.yaml": "workflows/refund.flow.yaml"}
+        assert found[0] == [own.get(each, each) for each in found[1]]
+    pure = [[block for block in blocks(name, "sh") if "call_" not in block] for name in READMES]
+    commands = [[re.sub(r" +#.*", "", block) for block in each] for each in pure]
+    assert commands[0] == commands[1], "the same commands, whatever the comments beside them say"
+
+
+def test_the_recorded_terminal_shows_commands_that_exist_and_nothing_of_the_machine() -> None:
+    picture = (ROOT / "docs" / "terminal.svg").read_text()
+    ElementTree.fromstring(picture)
+    typed = re.findall(r">\$ python3 cli\.py (\w+)", picture)
+    assert typed == ["dev", "pendings", "decide", "show"]
+    known = CliRunner().invoke(app, ["--help"]).stdout
+    assert all(re.search(rf"\b{command}\b", known) for command in typed)
+    assert "Pay 180 back for order A-1042?" in picture
+    assert not re.search(r"/(work|tmp|home|root)/|script|https?://(?!127|www\.w3)", picture)
+
+
+def test_a_recording_shortens_pauses_ids_and_lines_that_are_too_long() -> None:
+    id = "01a20326-00d8-7d4c-921b-e6ef5cd12960"
+    assert terminal.shown(f"run {id}, pending call_agragjgw4n3wrmc6mlmtj3vvt4_erqrnwlyqtpk7lznkyvlntvhwe.") == (
+        "run 01a20326…, pending call_agragj…."
+    )
+    assert len(terminal.shown("x" * 200)) == terminal.COLUMNS
+    picture = terminal.drawn([(0.0, "$ a"), (100.0, "<b>")])
+    assert "&lt;b&gt;" in picture
+    assert f"{terminal.PAUSE_MAX + terminal.STAYS:.1f}s" in picture
 
 
 def test_the_mistakes_in_the_readme_are_answered_as_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = Any
 
-DEMO_WORKFLOW: Final = "cleanup"
+DEMO_WORKFLOW: Final = "refund"
 DEMO_SECONDS_MAX: Final = 30.0
 
 
@@ -165,8 +165,8 @@ def demo_lines(url: str, run_id: str, pending_id: str, *, default_url: str) -> I
     at = "" if url == default_url else f" --server {url}"
     yield f"The demo, {DEMO_WORKFLOW}, waits for you: run {run_id}, pending {pending_id}."
     yield "Approve, by the command line or by curl:"
-    yield f"  {program()} decide {pending_id} --result true{at}"
-    yield f"  {_post(f'{url}/v1/pendings/{pending_id}/decide', {'result': True})}"
+    yield f"  {program()} decide {pending_id} approve{at}"
+    yield f"  {_post(f'{url}/v1/pendings/{pending_id}/decide', {'decision': 'approve'})}"
     yield "Then see what it did:"
     yield f"  {program()} show {run_id}{at}"
     yield ""

@@ -325,16 +325,14 @@ def test_dev_starts_everything_tells_what_to_try_and_stops_cleanly(tmp_path: Pat
         assert re.search(r"broken\.yaml is not loaded:\n.*broken\.yaml:", dev.output)
         (quiet,) = (line for line in dev.output.splitlines() if "later.yaml" in line)
         assert "later.yaml is not loaded: this server has no runner for `agent`, " in quiet
-        assert "5 workflows from" in dev.output
-        pending = dev.wait_for(r"decide (call_\S+) --result true --server")[1]
+        assert "6 workflows from" in dev.output
+        pending = dev.wait_for(r"decide (call_\S+) approve --server")[1]
         # The commands that it suggests work as they are printed.
         for curl in re.findall(r"^  (curl .*)$", dev.output, re.MULTILINE):
             answer = subprocess.run(["sh", "-c", curl], capture_output=True, text=True, timeout=SECONDS_MAX)
             assert '"status":4' not in answer.stdout
             assert answer.stdout.strip(), curl
-        assert run("decide", pending, "--result", "true", HAI_FLOW_URL=url).stdout.startswith(
-            "confirm: answered already"
-        )
+        assert run("decide", pending, "approve", HAI_FLOW_URL=url).stdout.startswith("pay: approve already")
 
         edited = folder / "weather.flow.yaml"
         edited.write_text(edited.read_text() + "# edited\n")
