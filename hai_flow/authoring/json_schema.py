@@ -130,7 +130,7 @@ def _step() -> Json:
 def _value(type_: Type) -> dict[str, Json]:
     match type_.kind:
         case "text" | "literal":
-            return {"type": "string"}
+            return {"type": "string", **_bounds(type_, "minLength", "maxLength")}
         case "hole":
             return {"type": "string", "pattern": _HOLE}
         case "cel":
@@ -144,7 +144,7 @@ def _value(type_: Type) -> dict[str, Json]:
         case "boolean":
             return {"type": "boolean"}
         case "integer" | "number":
-            return {"type": type_.kind, **_bounds(type_, "minimum", "maximum")}
+            return {"type": type_.kind, **_bounds(type_, "exclusiveMinimum" if type_.above else "minimum", "maximum")}
         case "enum":
             return {"enum": list(type_.values)}
         case "list":

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from hai_flow.definition import model, plan
+from hai_flow.definition import plan
 from hai_flow.definition.document import Path, kind_of, shorten, suggestion
 from hai_flow.definition.expressions import CompiledTemplate, Names
 from hai_flow.definition.names import name_fault
 from hai_flow.definition.pieces import Pieces, is_hole, texts
+from hai_flow.definition.reference import SHAPES
 
 Json: TypeAlias = Any
 Kind: TypeAlias = Literal["approve", "approval", "ask"]
@@ -48,7 +49,7 @@ class Approvals(Pieces):
     """Compiles policies."""
 
     def ask(self, value: Json, at: Path, names: Names) -> plan.Ask | None:
-        fields = self.reader.fields(model.AskParametersShape, value, at, "`ask`")
+        fields = self.reader.fields(SHAPES["ask"], value, at, "`ask`")
         title = self.text(fields, "title", at, names)
         message = self.text(fields, "message", at, names)
         policy = self.policy("ask", fields, at, names)
@@ -57,7 +58,7 @@ class Approvals(Pieces):
         return plan.Ask(title, message, policy)
 
     def approve(self, value: Json, at: Path, names: Names) -> plan.Approve | None:
-        fields = self.reader.fields(model.ApproveParametersShape, value, at, "`approve`")
+        fields = self.reader.fields(SHAPES["approve"], value, at, "`approve`")
         title = self.text(fields, "title", at, names)
         message = self.text(fields, "message", at, names)
         evidence = self.template(fields["evidence"], (*at, "evidence"), names) if "evidence" in fields else None
@@ -69,7 +70,7 @@ class Approvals(Pieces):
     def approval(self, value: Json, at: Path, names: Names, arguments: Sequence[str] | None) -> plan.Approval | None:
         """A gate. `arguments`: the names that `edit` may have; None where they are not known."""
         names = names.with_roots("args")
-        fields = self.reader.fields(model.ApprovalShape, value, at, "`approval`")
+        fields = self.reader.fields(SHAPES["approval"], value, at, "`approval`")
         when = self.condition(fields["when"], (*at, "when"), names) if "when" in fields else None
         title = self.text(fields, "title", at, names)
         message = self.text(fields, "message", at, names)
@@ -465,13 +466,13 @@ class Approvals(Pieces):
             return plan.Expiry("default", value=self.template(body, at, names))
         reason = None
         if body is not None:
-            shape = model.RejectShape if word == "reject" else model.EmptyShape
+            shape = SHAPES["reject"] if word == "reject" else SHAPES["nothing"]
             fields = self.reader.fields(shape, body, at, f"`{word}`")
             reason = self.text(fields, "reason", at, names)
         return plan.Expiry(word, reason)  # type: ignore[arg-type]
 
     def _escalate(self, body: Json, at: Path, names: Names) -> plan.Escalate | None:
-        fields = self.reader.fields(model.EscalateShape, body, at, "`escalate`")
+        fields = self.reader.fields(SHAPES["escalate"], body, at, "`escalate`")
         from_ = self._selectors(fields["from"], (*at, "from"), names) if "from" in fields else None
         exclude = None
         if "exclude" in fields:

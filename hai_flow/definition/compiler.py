@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
-from hai_flow.definition import model, plan
+from hai_flow.definition import plan
 from hai_flow.definition.approvals import OPTIONS, literal_form
 from hai_flow.definition.children import Child, Children, nobody
 from hai_flow.definition.declarations import state_raw
@@ -24,8 +24,9 @@ from hai_flow.definition.document import Document, Path, kind_of, parse, shorten
 from hai_flow.definition.expressions import ALWAYS, ENVELOPE, ROOTS, CompiledExpression, Names, Types
 from hai_flow.definition.fixes import completed
 from hai_flow.definition.lint import lint
-from hai_flow.definition.model import Reader, TooMany
 from hai_flow.definition.outline import Chain, Clause, Draft, Frame, Outline
+from hai_flow.definition.reader import Reader, TooMany
+from hai_flow.definition.reference import EFFECTS, SHAPES, SHARED
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.definition.scope import END, Place
 from hai_flow.definition.triggers import Triggers
@@ -119,7 +120,7 @@ class _Compiler(Verbs, Triggers):
         """The plan; None, or one with holes in it, where findings say so."""
         if self._is_test_file():
             return None
-        fields = self.reader.fields(model.DocumentShape, self.document.value, (), "the workflow")
+        fields = self.reader.fields(SHAPES["document"], self.document.value, (), "the workflow")
         if not fields:
             return None
         self.read_state(fields.get("state", {}))
@@ -201,7 +202,7 @@ class _Compiler(Verbs, Triggers):
             if reader.document.value is None and reader.findings:
                 self.incomplete = True
                 continue
-            given = reader.fields(model.SharedShape, reader.document.value, (), "a file that is used")
+            given = reader.fields(SHARED, reader.document.value, (), "a file that is used")
             self.incomplete = self.incomplete or bool(reader.findings)
             used.append((reader, given))
         if len(self.parts) > len(named):
@@ -357,7 +358,7 @@ class _Compiler(Verbs, Triggers):
         """The step's own timeout, its tool's, or the default of its kind. Never for people: they have a deadline."""
         if "timeout" in draft.fields:
             return self.duration(draft.fields, "timeout", draft.at, names)
-        if draft.verb not in model.EFFECTS:
+        if draft.verb not in EFFECTS:
             return None
         if isinstance(verb, plan.Call):
             if isinstance(verb.tool, plan.FrontendTool):

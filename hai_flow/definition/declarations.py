@@ -7,16 +7,19 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from hai_flow.definition import model, plan
+from hai_flow.definition import plan
 from hai_flow.definition.document import Path, kind_of, shorten, suggestion
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.names import NameKind, name_fault
 from hai_flow.definition.pieces import DEADLINE_DEFAULT, Pieces
+from hai_flow.definition.reference import SHAPES
 from hai_flow.definition.schemas import JsonSchema, closed
 
 Json: TypeAlias = Any
 
-_TOOL_KINDS: Final = ("python", "mcp", "http", "frontend")
+(_TOOL_KINDS,) = SHAPES["tool"].exactly_one
+_TOOL: Final = {kind: SHAPES["tool"].of(kind) for kind in _TOOL_KINDS}
+_STATE_EXTRAS: Final = SHAPES["state_variable"].without("default")  # which JSON Schema knows itself
 _TARGET: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
 _SERVICE: Final = ("base_url", "openapi")
 _PROVIDERS: Final = (
@@ -76,8 +79,8 @@ class Declarations(Pieces):
             message = f"expected a schema for the state `{name}`, found {kind_of(raw)}{hint}"
             self.reader.error(at, "shape.type", message)
             return None
-        given = {key: raw[key] for key in model.keys_of(model.StateExtras) if key in raw}
-        extras = self.reader.fields(model.StateExtras, given, at, "`state`")
+        given = {key: raw[key] for key in _STATE_EXTRAS.words if key in raw}
+        extras = self.reader.fields(_STATE_EXTRAS, given, at, "`state`")
         reduce = extras.get("reduce")
         self._check_reduce(reduce, raw, at)
         schema = self.schema({key: part for key, part in raw.items() if key not in given}, at)
@@ -112,7 +115,7 @@ class Declarations(Pieces):
     def read_defaults(self, value: Json, names: Names) -> tuple[plan.Retry | None, tuple[Json, ...]]:
         """Fill the defaults; `retry` and the texts of `notify` as written."""
         at = ("defaults",)
-        fields = self.reader.fields(model.DefaultsShape, value, at, "`defaults`")
+        fields = self.reader.fields(SHAPES["defaults"], value, at, "`defaults`")
         self.default_timeout = self.duration(fields, "timeout", at, names)
         self.default_deadline = self.duration(fields, "deadline", at, names) or DEADLINE_DEFAULT
         retry = self.retry(fields, at, names)
@@ -134,7 +137,7 @@ class Declarations(Pieces):
         for name, raw in value.items():
             at = ("models", name)
             self._name(name, at, "handle")
-            fields = self.reader.fields(model.ModelShape, raw, at, f"the model `{name}`")
+            fields = self.reader.fields(SHAPES["model"], raw, at, f"the model `{name}`")
             key = self.text(fields, "api_key", at, names.with_roots("secrets"))
             self._doubt_provider(fields.get("provider", ""), (*at, "provider"))
             self.models[name] = None
@@ -212,7 +215,7 @@ class Declarations(Pieces):
             self.reader.error((*at, kinds[1]) if kinds else at, "tool.kind", message, key=True)
 
     def _python_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
-        fields = self.reader.fields(model.PythonToolShape, raw, at, f"the tool `{name}`")
+        fields = self.reader.fields(_TOOL["python"], raw, at, f"the tool `{name}`")
         target = fields.get("python")
         timeout = self.duration(fields, "timeout", at, names)
         if target is None:
@@ -254,7 +257,7 @@ class Declarations(Pieces):
             self.reader.warning((*at, way), "auth.kind", f"expected `{_AUTH[way]}`, found {kind_of(inner)}")
 
     def _mcp_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
-        fields = self.reader.fields(model.McpToolShape, raw, at, f"the tool `{name}`")
+        fields = self.reader.fields(_TOOL["mcp"], raw, at, f"the tool `{name}`")
         timeout = self.duration(fields, "timeout", at, names)
         settings = self._settings(fields, at, names)
         if "mcp" not in fields:
@@ -266,7 +269,7 @@ class Declarations(Pieces):
         return plan.McpTool(name, fields["mcp"], allow, fields.get("effect"), timeout=timeout, **settings)
 
     def _http_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
-        fields = self.reader.fields(model.HttpToolShape, raw, at, f"the tool `{name}`")
+        fields = self.reader.fields(_TOOL["http"], raw, at, f"the tool `{name}`")
         timeout = self.duration(fields, "timeout", at, names)
         settings = self._settings(fields, at, names)
         if not isinstance(fields.get("http"), (str, Mapping)):
@@ -284,11 +287,11 @@ class Declarations(Pieces):
         return plan.HttpTool(name, fields["http"], effect, allow, timeout=timeout, **settings)
 
     def _frontend_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
-        outer = self.reader.fields(model.FrontendToolShape, raw, at, f"the tool `{name}`")
+        outer = self.reader.fields(_TOOL["frontend"], raw, at, f"the tool `{name}`")
         if "frontend" not in outer:
             return None
         at = (*at, "frontend")
-        fields = self.reader.fields(model.FrontendShape, outer["frontend"], at, f"the frontend tool `{name}`")
+        fields = self.reader.fields(SHAPES["frontend"], outer["frontend"], at, f"the frontend tool `{name}`")
         parameters = self.schema(fields["parameters"], (*at, "parameters")) if "parameters" in fields else None
         result = self.schema(fields["result"], (*at, "result")) if "result" in fields else None
         deadline = self.duration(fields, "deadline", at, names) or self.default_deadline

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
-from hai_flow.definition import model
 from hai_flow.definition.document import Path, kind_of, suggestion
-from hai_flow.definition.model import Reader
 from hai_flow.definition.names import corrected, name_fault
+from hai_flow.definition.reader import Reader
+from hai_flow.definition.reference import SHAPES, STEP_KEYS, STEP_SHAPES, VERBS
 
 Json: TypeAlias = Any
 
@@ -192,7 +192,7 @@ class Outline:
         fields: dict[str, Json] = {}
         before = len(self.reader.findings)
         if verb:
-            fields = self.reader.fields(model.STEP_SHAPES[verb], raw, at, f"a `{verb}` step")
+            fields = self.reader.fields(STEP_SHAPES[verb], raw, at, f"a `{verb}` step")
         given = raw.get("id") if isinstance(raw, Mapping) else None
         usable = isinstance(given, str) and name_fault(given) is None
         own = given if usable and isinstance(given, str) else f"{word}#{counts[word]}"
@@ -224,10 +224,10 @@ class Outline:
     def _verb(self, raw: Json, at: Path) -> str:
         """The step's verb; "" after a finding."""
         if not isinstance(raw, Mapping):
-            hint = f"; write `- {raw}: ...`" if isinstance(raw, str) and raw in model.VERBS else ""
+            hint = f"; write `- {raw}: ...`" if isinstance(raw, str) and raw in VERBS else ""
             self.reader.error(at, "step.type", f"expected a step (a mapping with one verb), found {kind_of(raw)}{hint}")
             return ""
-        verbs = [key for key in raw if key in model.VERBS]
+        verbs = [key for key in raw if key in VERBS]
         if len(verbs) == 1:
             return verbs[0]
         if verbs:
@@ -239,7 +239,7 @@ class Outline:
         return ""
 
     def _no_verb(self, raw: Mapping[str, Json], at: Path) -> None:
-        strangers = [key for key in raw if key not in model.STEP_KEYS]
+        strangers = [key for key in raw if key not in STEP_KEYS]
         if strangers:
             hint = _verb_hint(strangers[0])
             message = f"expected exactly one verb in a step, found the unknown key `{strangers[0]}`{hint}"
@@ -306,12 +306,12 @@ class Outline:
             given = raw
             if isinstance(raw, Mapping) and isinstance(raw.get("errors"), str):
                 given = {**raw, "errors": [raw["errors"]]}
-            if isinstance(raw, Mapping) and "steps" not in raw and len(raw.keys() & model.VERBS) == 1:
+            if isinstance(raw, Mapping) and "steps" not in raw and len(raw.keys() & VERBS.keys()) == 1:
                 message = "expected `errors` and `steps` in a `catch` clause, found a step; put it under `steps`"
                 self.reader.error(place, "catch.step", message)
                 self.tolerated.update(_nested_ids(raw))
                 continue
-            clause = self.reader.fields(model.CatchShape, given, place, "a `catch` clause")
+            clause = self.reader.fields(SHAPES["catch"], given, place, "a `catch` clause")
             inner = (*chain, Frame(owner, f"~catch/{number}", owner.path if owner else ""))
             steps = self._list(clause.get("steps", ()), (*place, "steps"), f"{prefix}~catch/{number}/", inner)
             clauses.append(Clause(clause, place, steps))
@@ -325,10 +325,10 @@ class Outline:
 
     def _undo(self, draft: Draft) -> Draft | None:
         raw, at = draft.fields["undo"], (*draft.at, "undo")
-        fields = self.reader.fields(model.UndoShape, raw, at, "`undo`")
+        fields = self.reader.fields(SHAPES["undo"], raw, at, "`undo`")
         verbs = [verb for verb in ("call", "http", "run") if verb in raw]
         if len(verbs) != 1:
-            if verbs or not raw.keys() - set(model.keys_of(model.UndoShape)):
+            if verbs or not raw.keys() - set(SHAPES["undo"].words):
                 found = " and ".join(f"`{verb}`" for verb in verbs) or "none"
                 message = f"expected one of `call`, `http`, `run` in `undo`, found {found}"
                 self.reader.error((*at, verbs[1]) if verbs else at, "undo.kind", message, key=True)
@@ -343,7 +343,7 @@ class Outline:
         for number, raw in enumerate(cases):
             at = (*draft.at, "switch", number)
             is_default = isinstance(raw, Mapping) and "default" in raw and "when" not in raw
-            shape = model.DefaultCaseShape if is_default else model.CaseShape
+            shape = _CASES["default" if is_default else "when"]
             fields = self.reader.fields(shape, raw, at, "the default case" if is_default else "a case of `switch`")
             if is_default and number < len(cases) - 1:
                 message = "expected the default case last: nothing behind it would run; move it to the end"
@@ -367,9 +367,8 @@ class Outline:
         draft.blocks[""] = self._list(draft.fields["try"], (*draft.at, "try"), f"{draft.path}/", inner)
 
     def _loop(self, draft: Draft) -> None:
-        shape = model.ForEachParametersShape if draft.verb == "for_each" else model.RepeatParametersShape
         at = (*draft.at, draft.verb)
-        draft.params = self.reader.fields(shape, draft.fields[draft.verb], at, f"`{draft.verb}`")
+        draft.params = self.reader.fields(SHAPES[draft.verb], draft.fields[draft.verb], at, f"`{draft.verb}`")
         parent = f"{draft.path}[]"
         inner = (*draft.chain, Frame(draft, "", parent))
         draft.blocks[""] = self._list(draft.params.get("steps", ()), (*at, "steps"), f"{parent}/", inner)
@@ -382,7 +381,8 @@ _BLOCKS: dict[str, Callable[[Outline, Draft], None]] = {
     "for_each": Outline._loop,
     "repeat": Outline._loop,
 }
-_VERB_LIST = ", ".join(model.STEP_SHAPES)
+_CASES = {word: SHAPES["case"].of(word) for word in ("when", "default")}
+_VERB_LIST = ", ".join(VERBS)
 _OTHER_WORDS = {
     "foreach": "for_each", "loop": "for_each", "for": "for_each", "map": "for_each", "while": "repeat",
     "until": "repeat", "print": "say", "message": "say", "log": "say", "prompt": "llm", "sleep": "wait",
@@ -399,7 +399,7 @@ def _verb_hint(word: str) -> str:
     other = _OTHER_WORDS.get(word)
     if other is not None:
         return f"; did you mean `{other}`?"
-    return suggestion(word, model.VERBS) or f"; the verbs are {_VERB_LIST}"
+    return suggestion(word, VERBS) or f"; the verbs are {_VERB_LIST}"
 
 
 def _nested_ids(value: Json) -> Iterable[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from hai_flow.definition import model, plan
+from hai_flow.definition import plan
 from hai_flow.definition.document import Path, shorten, suggestion
 from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.definition.expressions import (
@@ -25,7 +25,8 @@ from hai_flow.definition.expressions import (
     compile_template,
     split_holes,
 )
-from hai_flow.definition.model import Reader
+from hai_flow.definition.reader import Reader
+from hai_flow.definition.reference import SHAPES
 from hai_flow.definition.schemas import JsonSchema, compile_schema
 
 Json: TypeAlias = Any
@@ -114,7 +115,7 @@ class Pieces:
         if not isinstance(owner.get("retry"), dict):
             return None
         at = (*at, "retry")
-        fields = self.reader.fields(model.RetryShape, owner["retry"], at, "`retry`")
+        fields = self.reader.fields(SHAPES["retry"], owner["retry"], at, "`retry`")
         errors = fields.get("errors")
         if errors is not None:
             self.patterns(errors, (*at, "errors"))

@@ -1,14 +1,16 @@
 """Every key of `hai: flow/v1` in one table: its type, whether it must be there, its default, what it does, an example.
 
-Pure data, from which the editor's JSON Schema, the grammar for language models and the tables of docs/language.md are
-made, and by whose order `fmt` sorts keys. What a document really means is decided by the compiler; a test holds the
-two against each other.
+Pure data, and the only list of keys. The reader checks mappings by it, the editor's JSON Schema, the grammar for
+language models and the tables of docs/language.md are made from it, and `fmt` sorts keys by its order.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
+
+from hai_flow.definition.names import PATH_CHARS_MAX
+from hai_flow.definition.uses import USES_MAX
 
 Json: TypeAlias = Any
 
@@ -24,8 +26,8 @@ class Type:
     """What a value may be. `word` is how the pages call it.
 
     `parts`: the members of an `either`, or the one of a `list` or `map`; `values` those of an `enum`; `shape` names one
-    of SHAPES; `minimum` and `maximum` bound a number, or the length of a list or map; `keys` is the kind of the keys
-    of a `map`.
+    of SHAPES; `minimum` and `maximum` bound a number, or the length of a text, a list or a map; `above`: a number has
+    to be more than the minimum; `keys` is the kind of the keys of a `map`.
     """
 
     kind: Kind
@@ -35,12 +37,16 @@ class Type:
     shape: str = ""
     minimum: float | None = None
     maximum: float | None = None
+    above: bool = False
     keys: Kind = "any"
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of a mapping. `default` and `example` are YAML; "" = none. `beside`: goes only with one of these keys."""
+    """One key of a mapping. `default` and `example` are YAML; "" = none. `beside`: goes only with one of these keys.
+
+    `read`: what the reader takes, where the compiler has a better sentence for some values that are not of `type`.
+    """
 
     name: str
     type: Type
@@ -49,9 +55,10 @@ class Key:
     default: str = ""
     example: str = ""
     beside: tuple[str, ...] = ()
+    read: Type | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Shape:
     """One mapping of the language. `exactly_one` lists groups of keys of which one must be there."""
 
@@ -61,6 +68,21 @@ class Shape:
     exactly_one: tuple[tuple[str, ...], ...] = ()
     at_most_one: tuple[tuple[str, ...], ...] = ()
     open: bool = False  # whether other keys may stand there (those of a JSON Schema)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The names of its keys, in order."""
+        return tuple(key.name for key in self.keys)
+
+    def of(self, word: str) -> Shape:
+        """The same mapping, where of a group of which one key must be there it is `word`."""
+        others = {each for group in self.exactly_one for each in group if word in group} - {word}
+        keys = (key for key in self.keys if key.name not in others and (not key.beside or word in key.beside))
+        return replace(self, keys=tuple(replace(key, required=True) if key.name == word else key for key in keys))
+
+    def without(self, word: str) -> Shape:
+        """The same mapping without one of its keys."""
+        return replace(self, keys=tuple(key for key in self.keys if key.name != word))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +96,7 @@ class Verb:
     output: str
     fails: str
     example: str
+    read: Type | None = None
 
 
 ANY: Final = Type("any", "any")
@@ -96,8 +119,12 @@ def _integer(minimum: int | None = None, maximum: int | None = None) -> Type:
     return Type("integer", "int" if minimum is None else f"int >= {minimum}", minimum=minimum, maximum=maximum)
 
 
-def _number(minimum: float | None = None) -> Type:
-    return Type("number", "number", minimum=minimum)
+def _number(minimum: float | None = None, *, above: bool = False) -> Type:
+    return Type("number", "number", minimum=minimum, above=above)
+
+
+def _literal(minimum: int, maximum: int | None = None) -> Type:
+    return replace(LITERAL, minimum=minimum, maximum=maximum)
 
 
 def _enum(*values: str | bool) -> Type:
@@ -105,8 +132,8 @@ def _enum(*values: str | bool) -> Type:
     return Type("enum", " or ".join(f"`{word}`" for word in words), values=values)
 
 
-def _list(part: Type, minimum: int | None = None) -> Type:
-    return Type("list", f"list of {part.word}", (part,), minimum=minimum)
+def _list(part: Type, minimum: int | None = None, maximum: int | None = None) -> Type:
+    return Type("list", f"list of {part.word}", (part,), minimum=minimum, maximum=maximum)
 
 
 def _map(part: Type, keys: Kind = "name", minimum: int | None = None, maximum: int | None = None) -> Type:
@@ -154,10 +181,10 @@ _POLICY: Final = (
     Key("quorum", _either(_integer(1), _enum("all"), _map(_integer(1), "any"), HOLE),
         "how many distinct people: a number, `all` of `from`, seats by selector (`any`: people in all), or a hole that "
         "gives a number or `all` when it is asked",
-        default="1", example="{role:sre: 1, any: 2}"),
+        default="1", example="{role:sre: 1, any: 2}", read=ANY),
     Key("reject_when", _either(_enum("any", "unreachable"), _integer(1)),
         "when rejections decide: the first, when the quorum can't be reached any more, or n of them",
-        default="any", example="unreachable"),
+        default="any", example="unreachable", read=ANY),
     Key("options", _list(ID), "the answers; must hold `approve` and `reject`; others need a handler in `on_decision`",
         default="[approve, reject]", example="[approve, revise, reject]"),
 )  # fmt: skip
@@ -181,6 +208,7 @@ _ON_DEADLINE: Final = Key(
     _stages(_enum("reject", "fail", "approve"), "on_deadline"),
     "a word, a one-key map, or a list: any number of `escalate`, then one of `reject fail approve`",
     default="reject", example="[{escalate: {from: role:cfo, deadline: 1d}}, {reject: {reason: nobody answered}}]",
+    read=ANY,
 )  # fmt: skip
 _EXPIRY: Final = _stages(_enum("fail"), "on_deadline_of_ask")
 _TITLE_OF_PENDING: Final = Key(
@@ -192,7 +220,7 @@ _MODEL_KEYS: Final = (
     Key("system", TEXT, "the system prompt", example="You are a careful analyst."),
     Key("prompt", TEXT, "the user's message", example="Summarise ${{ input.topic }}."),
     Key("messages", _either(_list(ANY), HOLE), "a whole conversation, in place of `prompt`",
-        example='[{role: user, content: "${{ input.question }}"}]'),
+        example='[{role: user, content: "${{ input.question }}"}]', read=ANY),
     Key("output", SCHEMA, "the answer is an object of this schema, not text",
         example="{type: object, required: [subject], properties: {subject: {type: string}}}"),
 )  # fmt: skip
@@ -205,7 +233,8 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             example="1"),
         Key("title", LITERAL, "the name that people see", example="Refund an order"),
         Key("description", LITERAL, "what it is for", example="Pays back after a second look."),
-        Key("use", _list(LITERAL, 1), "files below the project whose tools, models and roles are this workflow's too",
+        Key("use", _list(LITERAL, 1, USES_MAX),
+            "files below the project whose tools, models and roles are this workflow's too",
             example="[../shared/tools.yaml]"),
         Key("input", SCHEMA,
             "JSON Schema of the input (`type: object`): defaults are filled in, then it is checked before "
@@ -245,8 +274,8 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             default="run", example="thread"),
     ), open=True),
     Shape("model", "A model", (
-        Key("provider", LITERAL, "who serves it", required=True, example="openai"),
-        Key("model", LITERAL, "its name there", required=True, example="gpt-5.4"),
+        Key("provider", _literal(1), "who serves it", required=True, example="openai"),
+        Key("model", _literal(1), "its name there", required=True, example="gpt-5.4"),
         Key("base_url", LITERAL, "another address than the provider's", example="https://llm.internal/v1"),
         Key("api_key", TEXT, "a secret, by reference", example='"${{ secrets.OPENAI_API_KEY }}"'),
         Key("temperature", _number(0), "how far it may wander", example="0.2"),
@@ -255,9 +284,9 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
     Shape("tool", "A tool", (
         Key("python", LITERAL, "a module (`pkg.mod`, called as `tool.function`), a function (`pkg.mod:fn`, called as "
             "`tool`), or `registered`; the deployment says which count", example="acme.shop"),
-        Key("mcp", LITERAL, "the address (or the command) of an MCP server", example="https://erp.internal/mcp"),
+        Key("mcp", _literal(1), "the address (or the command) of an MCP server", example="https://erp.internal/mcp"),
         Key("http", _either(LITERAL, MAPPING), "a described HTTP service: `base_url`, `openapi`",
-            example="{base_url: https://api.example.com}"),
+            example="{base_url: https://api.example.com}", read=ANY),
         Key("frontend", _shape("frontend"), "a tool of the client: the run waits for its answer",
             example="{description: Choose an account, parameters: {type: object, properties: {}}}"),
         Key("effect", _enum("read", "write"), "whether it changes anything; agents ask before they write",
@@ -305,7 +334,7 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
     ), exactly_one=(("api", "event", "schedule", "run", "webhook"),)),
     Shape("api", "`api`", ()),
     Shape("event_trigger", "`event`", (
-        Key("type", LITERAL, "of the events", required=True, example="order.paid"),
+        Key("type", _literal(1), "of the events", required=True, example="order.paid"),
         Key("match", CEL, "only events for which this is true", example="event.data.amount > 100.0"),
         Key("dedupe", TEXT, "events with the same key start one run", example='"${{ event.id }}"'),
         Key("input", ANY, "the run's input", default="the event's data", example='{order: "${{ event.data.id }}"}'),
@@ -318,7 +347,7 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
         Key("input", ANY, "the run's input", default="{}", example='{order: "${{ event.data.input.order }}"}'),
     )),
     Shape("webhook_trigger", "`webhook`", (
-        Key("path", LITERAL, "behind `/v1/hooks/`; no other workflow may have it", required=True,
+        Key("path", _literal(1, PATH_CHARS_MAX), "behind `/v1/hooks/`; no other workflow may have it", required=True,
             example="shop/orders"),
         Key("secret", TEXT, "what the sender knows, by reference: `${{ secrets.NAME }}` is the server's "
             "`HAI_FLOW_SECRET_NAME`", required=True, example='"${{ secrets.SHOP_HOOK }}"'),
@@ -349,7 +378,7 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
     )),
     Shape("limits", "`limits`", (
         Key("tokens", _integer(1), "of all models", example="400000"),
-        Key("cost_usd", _number(0), "of all models", example="3"),
+        Key("cost_usd", _number(0, above=True), "of all models", example="3"),
         Key("tool_calls", _integer(1), "of all steps and agents", example="60"),
         Key("duration", DURATION, "since the start, waiting included", example="7d"),
         Key("steps", _integer(1), "that are begun", example="10000"),
@@ -369,7 +398,7 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             example='{order: "${{ input.order }}"}'),
         Key("approval", _shape("approval"), "people decide over exactly these arguments before anything is sent",
             example="{from: role:support, deadline: 1d}"),
-        Key("on_decision", _map(STEPS, "id"), "steps for an answer other than `approve`",
+        Key("on_decision", _map(STEPS, "id", 1), "steps for an answer other than `approve`",
             example='{revise: [{set: {feedback: "${{ steps.send.approval.reason }}"}}]}'),
         Key("on_reject", STEPS,
             "short for `on_decision: {reject: ...}`; then the rejection is raised, unless the run has returned",
@@ -385,7 +414,7 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
         Key("expose", BOOLEAN, "the frontend sees arguments and result", default="false", example="true"),
         Key("join", _either(_enum("all", "any"), _integer(1)),
             "how many branches have to finish; the others are stopped then",
-            default="all", example="any"),
+            default="all", example="any", read=ANY),
         Key("retry", _shape("retry"), "try again when an attempt fails", example="{max: 3, backoff: exponential}"),
         Key("timeout", DURATION, "working time of each attempt, or of a whole block",
             default="http 30s, call and llm 5m, agent 30m", example="2m"),
@@ -441,7 +470,7 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
     ), at_most_one=(("prompt", "messages"),)),
     Shape("agent", "`agent`", (
         *_MODEL_KEYS,
-        Key("tools", _list(LITERAL, 1), "`tool`, `tool.fn` or `tool.*`", required=True, example="[web.search, mail.*]"),
+        Key("tools", _list(LITERAL), "`tool`, `tool.fn` or `tool.*`", required=True, example="[web.search, mail.*]"),
         Key("max_turns", _integer(1, 1000), "answers of the model", default="25", example="10"),
         Key("approvals", _map(_either(_shape("approval"), _enum("none")), "any"),
             "who decides before a tool is used; a tool that writes and is not named here asks the requester",
@@ -459,7 +488,7 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
         _NOTIFY, _REMIND, _DEADLINE,
         Key("on_deadline", _EXPIRY,
             "`fail` or `default: value`, after any number of `escalate`", default="fail",
-            example="{default: {size: M}}"),
+            example="{default: {size: M}}", read=ANY),
         _PAUSE_CLOCK,
     )),
     Shape("approve", "`approve`", (
@@ -533,7 +562,7 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             example="{from: planner, to: writer, task: {id: t1, name: Draft}}"),
     ), exactly_one=(("custom", "raw", "collaboration"),)),
     Shape("custom", "`custom`", (
-        Key("name", TEXT, "of the event", required=True, example="progress"),
+        Key("name", replace(TEXT, minimum=1), "of the event", required=True, example="progress"),
         Key("value", ANY, "any value", example="3"),
     )),
     Shape("raw", "`raw`", (
@@ -561,7 +590,7 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
         Key("until", TEXT, "until when (RFC 3339); in the past: at once", example='"${{ input.at }}"'),
     ), exactly_one=(("for", "until"),)),
     Shape("wait_for", "`wait_for`", (
-        Key("event", LITERAL, "the type of the event", example="payment.received"),
+        Key("event", _literal(1), "the type of the event", example="payment.received"),
         Key("match", CEL, "only events for which this is true", example="event.data.order == input.order"),
         Key("any", _list(_shape("subscription"), 1), "the first of several",
             example="[{event: paid}, {event: cancelled}]"),
@@ -569,11 +598,11 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             example="[{event: paid}, {event: packed}]"),
         _DEADLINE,
         Key("on_deadline", _EXPIRY,
-            "`fail` or `default: value`", default="fail", example="{default: null}"),
+            "`fail` or `default: value`", default="fail", example="{default: null}", read=ANY),
         _PAUSE_CLOCK,
     ), exactly_one=(("event", "any", "all"),)),
     Shape("subscription", "An entry of `any` and `all`", (
-        Key("event", LITERAL, "the type of the event", required=True, example="payment.received"),
+        Key("event", _literal(1), "the type of the event", required=True, example="payment.received"),
         Key("match", CEL, "only events for which this is true", example="event.data.order == input.order"),
     )),
     Shape("case", "An entry of `switch`", (
@@ -639,7 +668,7 @@ VERBS: Final[dict[str, Verb]] = {verb.name: verb for verb in (
         "{custom: {name: progress, value: 3}}"),
     Verb("set", _either(_map(ANY, "any", 1), _list(_shape("operation"), 1)),
          "writes state: names or JSON Pointers with values, or a list of RFC 6902 operations", _ENDED, "null",
-         "`state.invalid`", "{status: booked}"),
+         "`state.invalid`", "{status: booked}", read=_either(MAPPING, _list(ANY))),
     Verb("wait", _shape("wait"), "a durable timer", _ENDED, "null", "", "{for: 10m}"),
     Verb("wait_for", _shape("wait_for"), "an event from outside; early ones are kept", _ENDED,
          "`{id, type, data, at}`; with `all` a list", "`wait_for.expired`",
@@ -666,6 +695,23 @@ VERBS: Final[dict[str, Verb]] = {verb.name: verb for verb in (
 )}  # fmt: skip
 
 COMMON_KEYS: Final = ("id", "title", "if")
+EFFECTS: Final = tuple(verb.name for verb in VERBS.values() if "retry" in verb.keys)
+# A file that workflows use.
+SHARED: Final = Shape("shared", "A file that is used", (
+    Key("hai", _enum("shared/v1"), "the language", required=True, example="shared/v1"),
+    *(key for key in SHAPES["document"].keys if key.name in ("description", "models", "tools", "roles")),
+))  # fmt: skip
+
+
+def _step(verb: Verb) -> Shape:
+    own = Key(verb.name, verb.type, verb.does, required=True, example=verb.example, read=verb.read)
+    keys = {key.name: key for key in SHAPES["step"].keys}
+    common = (keys[word] for word in COMMON_KEYS)
+    return Shape(verb.name, f"a `{verb.name}` step", (*common, own, *(keys[word] for word in verb.keys)))
+
+
+STEP_SHAPES: Final = {name: _step(verb) for name, verb in VERBS.items()}
+STEP_KEYS: Final = frozenset(word for shape in STEP_SHAPES.values() for word in shape.words)
 STEP_ORDER: Final = (
     "id",
     "title",

@@ -11,11 +11,12 @@ from typing import Any, Final, TypeAlias
 
 from cronsim import CronSim, CronSimError
 
-from hai_flow.definition import model, plan
+from hai_flow.definition import plan
 from hai_flow.definition.document import Path, kind_of, shorten, suggestion
 from hai_flow.definition.expressions import REQUEST, Names
 from hai_flow.definition.names import WEBHOOK_PATH
 from hai_flow.definition.pieces import Pieces, texts
+from hai_flow.definition.reference import SHAPES
 from hai_flow.definition.schemas import JsonSchema
 
 Json: TypeAlias = Any
@@ -49,7 +50,7 @@ class Triggers(Pieces):
         at = (*at, kind)
         match kind:
             case "api":
-                self.reader.fields(model.EmptyShape, {} if body is None else body, at, "`api`")
+                self.reader.fields(SHAPES["nothing"], {} if body is None else body, at, "`api`")
                 return plan.ApiTrigger()
             case "event":
                 self.starts_alone = self.starts_alone or "event"
@@ -87,7 +88,7 @@ class Triggers(Pieces):
     def _end(self, body: Json, at: Path, names: Names) -> plan.Trigger | None:
         """The end of a run of another workflow, which its expressions see as `event`."""
         names = _of_event(names)
-        fields = self.reader.fields(model.RunTriggerShape, body, at, "`run`")
+        fields = self.reader.fields(SHAPES["run_trigger"], body, at, "`run`")
         match = self.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
         given = self.template(fields["input"], (*at, "input"), names) if "input" in fields else None
         if "workflow" not in fields:
@@ -103,7 +104,7 @@ class Triggers(Pieces):
     def _webhook(self, body: Json, at: Path, names: Names) -> plan.Trigger | None:
         """A request that proves to know a secret, which its expressions see as `event`."""
         names = _of_event(names).with_roots(schemas={"event": REQUEST})
-        fields = self.reader.fields(model.WebhookTriggerShape, body, at, "`webhook`")
+        fields = self.reader.fields(SHAPES["webhook_trigger"], body, at, "`webhook`")
         match = self.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
         dedupe = self.text(fields, "dedupe", at, names)
         given = self.template(fields["input"], (*at, "input"), names) if "input" in fields else None
@@ -135,14 +136,14 @@ class Triggers(Pieces):
 
     def _event(self, body: Json, at: Path, names: Names) -> plan.Trigger | None:
         names = _of_event(names)
-        fields = self.reader.fields(model.EventTriggerShape, body, at, "`event`")
+        fields = self.reader.fields(SHAPES["event_trigger"], body, at, "`event`")
         match = self.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
         dedupe = self.text(fields, "dedupe", at, names)
         given = self.template(fields["input"], (*at, "input"), names) if "input" in fields else None
         return plan.EventTrigger(fields["type"], match, dedupe, given) if "type" in fields else None
 
     def _schedule(self, body: Json, at: Path, input: JsonSchema) -> plan.Trigger | None:
-        fields = self.reader.fields(model.ScheduleTriggerShape, body, at, "`schedule`")
+        fields = self.reader.fields(SHAPES["schedule_trigger"], body, at, "`schedule`")
         sound = True
         if "cron" in fields and (fault := _cron_fault(fields["cron"])):
             sound = False
@@ -177,7 +178,7 @@ class Triggers(Pieces):
     def read_limits(self, value: Json) -> plan.Limits:
         """The limits of one run."""
         at = ("limits",)
-        fields = self.reader.fields(model.LimitsShape, value, at, "`limits`")
+        fields = self.reader.fields(SHAPES["limits"], value, at, "`limits`")
         duration = self.duration(fields, "duration", at, None)
         return plan.Limits(
             tokens=fields.get("tokens"),
@@ -190,7 +191,7 @@ class Triggers(Pieces):
     def read_concurrency(self, value: Json, names: Names) -> plan.Concurrency | None:
         """How many runs of one key there may be; None where the document does not say, or after a finding."""
         at = ("concurrency",)
-        fields = self.reader.fields(model.ConcurrencyShape, value, at, "`concurrency`")
+        fields = self.reader.fields(SHAPES["concurrency"], value, at, "`concurrency`")
         here = Names(names.types, frozenset(("input", "run", "thread")), explain=names.explain)
         key = self.text(fields, "key", at, here)
         if key is None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias, cast
 
-from hai_flow.definition import model, plan
+from hai_flow.definition import plan
 from hai_flow.definition.approvals import Approvals
 from hai_flow.definition.children import Child, Children, nobody
 from hai_flow.definition.declarations import Declarations
@@ -19,16 +19,15 @@ from hai_flow.definition.expressions import Names
 from hai_flow.definition.names import WORKFLOW
 from hai_flow.definition.outline import Draft, loop_around
 from hai_flow.definition.pieces import CODE, RESERVED_PREFIXES, Record, is_hole, texts
+from hai_flow.definition.reference import SHAPES
 from hai_flow.definition.schemas import JsonSchema
 
 Json: TypeAlias = Any
 
-METHODS: Final = ("get", "post", "put", "patch", "delete", "head")
-_BODIES: Final = ("body", "form", "text")
+(METHODS,) = SHAPES["http"].exactly_one
+(_BODIES,) = SHAPES["http"].at_most_one
 _CHILD: Final = re.compile(rf"(?P<name>{WORKFLOW})(@(?P<version>[1-9][0-9]{{0,8}}))?")
-_EMITTED: Final[dict[str, type[Any]]] = {
-    "custom": model.CustomShape, "raw": model.RawShape, "collaboration": model.CollaborationShape,
-}  # fmt: skip
+(_EMITTED,) = SHAPES["emit"].exactly_one
 
 
 class Verbs(Approvals, Declarations):
@@ -82,7 +81,7 @@ class Verbs(Approvals, Declarations):
         template = self.template(arguments, (*draft.at, "with"), names)
         stream = draft.fields.get("stream")
         if isinstance(stream, Mapping):
-            stream = self.reader.fields(model.StreamShape, stream, (*draft.at, "stream"), "`stream`")
+            stream = self.reader.fields(SHAPES["stream"], stream, (*draft.at, "stream"), "`stream`")
         name, _, function = value.partition(".")
         if not self._is_tool(name, at):
             return None
@@ -191,7 +190,7 @@ class Verbs(Approvals, Declarations):
             report(at, f"{code}.argument", f"the argument does not fit {who}: {fault['message']}")
 
     def _http(self, value: Json, at: Path, names: Names) -> plan.Http | None:
-        fields = self.reader.fields(model.HttpParametersShape, value, at, "`http`")
+        fields = self.reader.fields(SHAPES["http"], value, at, "`http`")
         given = [method for method in METHODS if method in value]
         if len(given) != 1:
             self._no_method(value, given, at)
@@ -222,12 +221,12 @@ class Verbs(Approvals, Declarations):
             found = " and ".join(f"`{method}`" for method in given)
             message = f"expected one of {listed} in `http`, found {found}; make it {len(given)} steps"
             self.reader.error((*at, given[1]), "http.method", message, key=True)
-        elif all(key in model.keys_of(model.HttpParametersShape) for key in value):
+        elif all(key in SHAPES["http"].words for key in value):
             message = f"expected one of {listed} in `http`, found none; write `get: https://...`"
             self.reader.error(at, "http.method", message, key=True)
 
     def _llm(self, value: Json, at: Path, names: Names) -> plan.Llm | None:
-        fields = self.reader.fields(model.LlmParametersShape, value, at, "`llm`")
+        fields = self.reader.fields(SHAPES["llm"], value, at, "`llm`")
         name = self._model_of(fields, value, at)
         arguments = self._prompt(fields, value, name, at, names)
         output = self.schema(fields["output"], (*at, "output")) if "output" in fields else None
@@ -236,7 +235,7 @@ class Verbs(Approvals, Declarations):
         return plan.Llm(name, arguments, output, fields.get("stream", "text"))
 
     def _agent(self, value: Json, at: Path, names: Names) -> plan.Agent | None:
-        fields = self.reader.fields(model.AgentParametersShape, value, at, "`agent`")
+        fields = self.reader.fields(SHAPES["agent"], value, at, "`agent`")
         name = self._model_of(fields, value, at)
         arguments = self._prompt(fields, value, name, at, names)
         output = self.schema(fields["output"], (*at, "output")) if "output" in fields else None
@@ -381,10 +380,10 @@ class Verbs(Approvals, Declarations):
     def _say(self, value: Json, at: Path, names: Names) -> plan.Say | None:
         if isinstance(value, str):
             return plan.Say("text", self.template(value, at, names, text=True))
-        fields = self.reader.fields(model.MessageShape, value, at, "`say`")
+        fields = self.reader.fields(SHAPES["say"], value, at, "`say`")
         kinds = [kind for kind in ("text", "thinking", "fold", "output") if kind in fields]
         if len(kinds) != 1:
-            if kinds or not (isinstance(value, Mapping) and value.keys() - set(model.keys_of(model.MessageShape))):
+            if kinds or not (isinstance(value, Mapping) and value.keys() - set(SHAPES["say"].words)):
                 found = " and ".join(f"`{kind}`" for kind in kinds) or "none"
                 self.reader.error(
                     at, "say.kind", f"expected one of `text`, `thinking`, `fold`, `output` in `say`, found {found}"
@@ -402,7 +401,7 @@ class Verbs(Approvals, Declarations):
 
     def _check_message(self, kind: str, content: Json, at: Path) -> None:
         if kind == "fold":
-            self.reader.fields(model.FoldShape, content, at, "`fold`")
+            self.reader.fields(SHAPES["fold"], content, at, "`fold`")
             position = content.get("position")
             if isinstance(position, str) and position not in ("", "start", "end") and "${{" not in position:
                 self.reader.error((*at, "position"), "say.position", f"expected `start` or `end`, found `{position}`")
@@ -412,7 +411,7 @@ class Verbs(Approvals, Declarations):
             self.reader.error(at, "shape.missing_key", "`content` is missing in `thinking`", key=True)
 
     def _emit(self, value: Json, at: Path, names: Names) -> plan.Emit | None:
-        fields = self.reader.fields(model.EmitParametersShape, value, at, "`emit`")
+        fields = self.reader.fields(SHAPES["emit"], value, at, "`emit`")
         kinds = [kind for kind in _EMITTED if kind in value]
         if len(kinds) != 1:
             if kinds or all(key in _EMITTED for key in value):
@@ -424,9 +423,9 @@ class Verbs(Approvals, Declarations):
         if kind not in fields:
             return None
         inner = (*at, kind)
-        content = self.reader.fields(_EMITTED[kind], fields[kind], inner, f"`{kind}`")
+        content = self.reader.fields(SHAPES[kind], fields[kind], inner, f"`{kind}`")
         if kind == "collaboration" and "task" in content:
-            self.reader.fields(model.TaskShape, content["task"], (*inner, "task"), "`task`")
+            self.reader.fields(SHAPES["task"], content["task"], (*inner, "task"), "`task`")
         return plan.Emit(cast("Any", kind), self.template(fields[kind], inner, names))
 
     # -- state -----------------------------------------------------------------------------------------------------
@@ -473,7 +472,7 @@ class Verbs(Approvals, Declarations):
             self.reader.error(at, "set.type", f"the value does not fit {what}the state `{name}`: {fault['message']}")
 
     def _check_operation(self, raw: Json, at: Path) -> None:
-        fields = self.reader.fields(model.OperationShape, raw, at, "an operation of `set`")
+        fields = self.reader.fields(SHAPES["operation"], raw, at, "an operation of `set`")
         op = fields.get("op")
         if op in ("add", "replace", "test") and "value" not in fields:
             self.reader.error(at, "shape.missing_key", f"`value` is missing: `{op}` needs one")
@@ -506,10 +505,10 @@ class Verbs(Approvals, Declarations):
     # -- time and signals ------------------------------------------------------------------------------------------
 
     def _wait(self, value: Json, at: Path, names: Names) -> plan.Wait | None:
-        fields = self.reader.fields(model.WaitParametersShape, value, at, "`wait`")
+        fields = self.reader.fields(SHAPES["wait"], value, at, "`wait`")
         given = [key for key in ("for", "until") if key in value]
         if len(given) != 1:
-            if given or all(key in model.keys_of(model.WaitParametersShape) for key in value):
+            if given or all(key in SHAPES["wait"].words for key in value):
                 found = " and ".join(f"`{key}`" for key in given) or "none"
                 message = f"expected one of `for`, `until` in `wait`, found {found}"
                 self.reader.error(at, "wait.kind", message)
@@ -528,12 +527,12 @@ class Verbs(Approvals, Declarations):
             self.reader.error(at, "wait.until", message)
 
     def _wait_for(self, value: Json, at: Path, names: Names) -> plan.WaitFor | None:
-        fields = self.reader.fields(model.WaitForParametersShape, value, at, "`wait_for`")
+        fields = self.reader.fields(SHAPES["wait_for"], value, at, "`wait_for`")
         kinds = [key for key in ("event", "any", "all") if key in value]
         deadline = self.duration(fields, "deadline", at, names) or self.default_deadline
         _, expiry = self.on_deadline(fields, at, names, ("fail", "default"), escalates=False)
         if len(kinds) != 1:
-            if kinds or all(key in model.keys_of(model.WaitForParametersShape) for key in value):
+            if kinds or all(key in SHAPES["wait_for"].words for key in value):
                 found = " and ".join(f"`{kind}`" for kind in kinds) or "none"
                 message = f"expected one of `event`, `any`, `all` in `wait_for`, found {found}"
                 self.reader.error((*at, kinds[1]) if kinds else at, "wait_for.kind", message, key=True)
@@ -557,7 +556,7 @@ class Verbs(Approvals, Declarations):
         return plan.WaitFor(mode, sound, deadline, expiry, pause_clock) if sound else None
 
     def _subscription(self, raw: Json, at: Path, names: Names) -> plan.Subscription | None:
-        fields = self.reader.fields(model.SubscriptionShape, raw, at, "an event of `wait_for`")
+        fields = self.reader.fields(SHAPES["subscription"], raw, at, "an event of `wait_for`")
         match = self.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
         if "${{" in str(fields.get("event", "")):
             message = "an event's type is literal: holes are not filled here; tell events apart by `match`"
@@ -568,7 +567,7 @@ class Verbs(Approvals, Declarations):
     def _fail(self, value: Json, at: Path, names: Names) -> plan.Fail | None:
         if isinstance(value, str):
             return plan.Fail(self.template(value, at, names, text=True))
-        fields = self.reader.fields(model.FailParametersShape, value, at, "`fail`")
+        fields = self.reader.fields(SHAPES["fail"], value, at, "`fail`")
         message = self.text(fields, "message", at, names)
         code = fields.get("code", "fail")
         self._check_own_code(code, (*at, "code"))

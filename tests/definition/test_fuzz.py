@@ -9,18 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_flow.definition import model
 from hai_flow.definition.compiler import check_workflow, compile_workflow
+from hai_flow.definition.reference import SHAPES, STEP_KEYS, STEP_SHAPES, VERBS, Shape
 from hai_flow.errors import DefinitionError
 
 from .support import HEAD
 from .test_wrong_files import BASE
 
 EXAMPLES: Final = [file.read_text() for file in sorted((Path(__file__).parent / "examples").iterdir())]
-SHAPES: Final = [shape for shape in vars(model).values() if isinstance(shape, type) and hasattr(shape, "model_fields")]
-WORDS: Final = sorted(
-    {key for shape in SHAPES for key in model.keys_of(shape)} | {"properties", "type", "items", "required", "escalate"}
-)
+EVERY_SHAPE: Final[list[Shape]] = [*SHAPES.values(), *STEP_SHAPES.values()]
+WORDS: Final = sorted({key for shape in EVERY_SHAPE for key in shape.words} | {"properties", "items", "required"})
 SCALARS: Final = [
     "", "a", "1", "0", "-1", "1.5", "5s", "true", "null", "[]", "{}", "'${{ input.amount }}'", "'${{'", "'${{ item }}'",
     "user:a", "role:boss", "anyone", "requester", "steps.a.output", "'${{ steps.a.output.x }}'", "mail.send", "pick",
@@ -30,8 +28,8 @@ SCALARS: Final = [
 
 def mappings(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     """Mappings whose keys belong together: those of one shape, some left out; or any words."""
-    of_a_shape = st.sampled_from(SHAPES).flatmap(
-        lambda shape: st.dictionaries(st.sampled_from(model.keys_of(shape) or ("a",)), inner, max_size=6)
+    of_a_shape = st.sampled_from(EVERY_SHAPE).flatmap(
+        lambda shape: st.dictionaries(st.sampled_from(shape.words or ("a",)), inner, max_size=6)
     )
     pairs = st.one_of(of_a_shape, st.dictionaries(st.sampled_from(WORDS), inner, max_size=4))
     return pairs.map(lambda found: "{" + ", ".join(f"{key}: {value}" for key, value in found.items()) + "}")
@@ -47,9 +45,9 @@ YAMLISH: Final = st.recursive(
 )
 STEP: Final = st.builds(
     lambda verb, value, rest: "{" + ", ".join([f"{verb}: {value}", *(f"{key}: {item}" for key, item in rest)]) + "}",
-    st.sampled_from(sorted(model.VERBS)),
+    st.sampled_from(sorted(VERBS)),
     YAMLISH,
-    st.lists(st.tuples(st.sampled_from(sorted(model.STEP_KEYS - model.VERBS)), YAMLISH), max_size=3),
+    st.lists(st.tuples(st.sampled_from(sorted(STEP_KEYS - VERBS.keys())), YAMLISH), max_size=3),
 )
 
 
@@ -60,7 +58,7 @@ def test_steps_of_any_shape(steps: list[str]) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(key=st.sampled_from(model.keys_of(model.DocumentShape)), value=YAMLISH, step=STEP)
+@given(key=st.sampled_from(SHAPES["document"].words), value=YAMLISH, step=STEP)
 def test_declarations_of_any_shape(key: str, value: str, step: str) -> None:
     compiles_or_has_findings((HEAD + f"{key}: {value}\nsteps: [{step}]\n").encode())
 

@@ -1,0 +1,354 @@
+"""Mappings of a document, read by the table of keys: what is right in one, and a finding for everything else.
+
+What is nested is read by the compiler, mapping by mapping, so that an error always knows its key. One mistake is one
+finding, and the rest of the document is still checked.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, Literal, TypeAlias
+
+from pydantic_core import ErrorDetails, SchemaValidator, ValidationError
+from pydantic_core import core_schema as core
+
+from hai_flow.definition.document import FINDINGS_MAX, Document, Path, kind_of, suggestion
+from hai_flow.definition.names import NameKind, name_fault
+from hai_flow.definition.reference import STEP_KEYS, Shape, Type
+from hai_flow.errors import Finding
+
+Json: TypeAlias = Any
+
+
+@cache
+def _validator(shape: Shape) -> SchemaValidator:
+    taken = {key.name: (_taken(key.read or key.type), key.required) for key in shape.keys}
+    fields = {name: core.typed_dict_field(schema, required=required) for name, (schema, required) in taken.items()}
+    return SchemaValidator(core.typed_dict_schema(fields, extra_behavior="forbid", config={"strict": True}))
+
+
+def _taken(type_: Type) -> core.CoreSchema:
+    """What the reader takes for a value of this type. What is inside of it is read when its turn comes."""
+    match type_.kind:
+        case "text" | "literal" | "duration" | "hole" | "name":
+            return core.str_schema(min_length=_whole(type_.minimum), max_length=_whole(type_.maximum))
+        case "id" | "variable" | "workflow":
+            return core.no_info_after_validator_function(_named(_NAMES[type_.kind]), core.str_schema())
+        case "cel":
+            return core.union_schema([core.str_schema(), core.bool_schema()])
+        case "boolean":
+            return core.bool_schema()
+        case "integer":
+            return core.int_schema(ge=_whole(type_.minimum), le=_whole(type_.maximum))
+        case "number":
+            least = type_.minimum
+            return core.float_schema(gt=least) if type_.above else core.float_schema(ge=least, le=type_.maximum)
+        case "enum":
+            return core.literal_schema(list(type_.values))
+        case "steps":
+            return core.list_schema(min_length=1)
+        case "list":
+            bounds = {"min_length": _whole(type_.minimum), "max_length": _whole(type_.maximum)}
+            return core.list_schema(_item(type_.parts[0]), **bounds)
+        case "map":
+            values = core.str_schema() if type_.parts[0].kind == "name" else None
+            bounds = {"min_length": _whole(type_.minimum), "max_length": _whole(type_.maximum)}
+            return core.dict_schema(values_schema=values, **bounds)
+        case "shape" | "schema":
+            return core.dict_schema()
+        case "either":
+            return core.union_schema([_taken(part) for part in type_.parts])
+        case _:
+            return core.any_schema()
+
+
+def _item(type_: Type) -> core.CoreSchema | None:
+    match type_.kind:
+        case "text" | "literal" | "duration" | "id":
+            return core.str_schema()
+        case "enum":
+            return _taken(type_)
+        case _:
+            return None
+
+
+def _whole(bound: float | None) -> int | None:
+    return None if bound is None else int(bound)
+
+
+_NAMES: Final[dict[str, NameKind]] = {"id": "identifier", "variable": "variable", "workflow": "workflow"}
+
+
+def _named(kind: NameKind) -> Callable[[str], str]:
+    def validate(name: str) -> str:
+        fault = name_fault(name, kind)
+        if fault:
+            raise ValueError(fault)
+        return name
+
+    return validate
+
+
+# What a line that YAML could not read may have been the cause of.
+_CONSEQUENCES: Final = frozenset(("shape.missing_key", "step.no_verb", "step.type"))
+
+
+class TooMany(Exception):
+    """So much is wrong that reading on would only cost time."""
+
+
+class Reader:
+    """Reads mappings of a document by their shapes and gathers findings.
+
+    `stored`: the document was published, maybe before a rule was made. What such a rule refuses (`refuse`) is then a
+    doubt: what people run goes on.
+    """
+
+    def __init__(self, document: Document, *, stored: bool = False) -> None:
+        self.document = document
+        self.stored = stored
+        self.findings: list[Finding] = list(document.findings)
+        self._left = {"error": FINDINGS_MAX, "warning": FINDINGS_MAX}
+        self._wrong = {(finding.line, finding.column): finding.code for finding in document.findings}
+
+    def error(self, path: Path, code: str, message: str, *, key: bool = False) -> None:
+        """An error at the value at `path`, or at its key."""
+        self._add("error", self.document.position(path, key=key), code, message)
+
+    def warning(self, path: Path, code: str, message: str, *, key: bool = False) -> None:
+        """A doubt at the value at `path`, or at its key."""
+        self._add("warning", self.document.position(path, key=key), code, message)
+
+    def refuse(self, path: Path, code: str, message: str, *, key: bool = False) -> None:
+        """An error by a rule that stored documents may have been published without."""
+        self._add("warning" if self.stored else "error", self.document.position(path, key=key), code, message)
+
+    def refuse_inside(self, path: Path, offset: int, code: str, message: str) -> None:
+        """As `refuse`, at the character `offset` of the text at `path`."""
+        self._add("warning" if self.stored else "error", self.document.locate(path, offset), code, message)
+
+    def error_inside(self, path: Path, offset: int, code: str, message: str) -> None:
+        """An error at the character `offset` of the text at `path`."""
+        self._add("error", self.document.locate(path, offset), code, message)
+
+    def warning_inside(self, path: Path, offset: int, code: str, message: str) -> None:
+        """A doubt at the character `offset` of the text at `path`."""
+        self._add("warning", self.document.locate(path, offset), code, message)
+
+    def _add(self, severity: Literal["error", "warning"], place: tuple[int, int], code: str, message: str) -> None:
+        """Raises `TooMany` behind the last error worth telling; warnings beyond the limit are dropped.
+
+        Where something is wrong already, nothing else is said: it would be a consequence.
+        """
+        if self._wrong.setdefault(place, code) != code:
+            return
+        if self.document.broken and (place[0] in self.document.broken or code in _CONSEQUENCES):
+            return
+        if severity == "warning":
+            del self._wrong[place]
+        self._left[severity] -= 1
+        if self._left[severity] >= 0:
+            self.findings.append(Finding(self.document.file, *place, severity, code, message))
+        elif severity == "error":
+            raise TooMany
+
+    def fields(self, shape: Shape, value: Json, path: Path, where: str) -> dict[str, Json]:
+        """The keys of `value` that are right, with their values; everything wrong has become a finding.
+
+        `where` names the mapping in messages ("a `say` step", "`retry`").
+        """
+        if not isinstance(value, dict):
+            self.error(path, "shape.type", f"expected a mapping for {where}, found {kind_of(value)}")
+            return {}
+        try:
+            _validator(shape).validate_python(value)
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+            wrong = {str(detail["loc"][0]) for detail in details}
+            self._explain(details, shape, value, path, where)
+            return {key: item for key, item in value.items() if key not in wrong}
+        return dict(value)
+
+    def _explain(
+        self, details: list[ErrorDetails], shape: Shape, value: Mapping[str, Json], path: Path, where: str
+    ) -> None:
+        known = shape.words
+        told: set[str] = {"when", "steps"} if "else" in value and "when" in known else set()
+        missing = [str(detail["loc"][0]) for detail in details if detail["type"] == "missing"]
+        for detail in details:  # a key that is misspelt is not missing as well
+            if detail["type"] == "extra_forbidden" and (meant := _meant(str(detail["loc"][0]), known)) in missing:
+                told.add(meant)
+        for detail in details:
+            key = str(detail["loc"][0])
+            if key in told:  # a union reports once for every member
+                continue
+            told.add(key)
+            if detail["type"] == "extra_forbidden":
+                self.error((*path, key), "shape.unknown_key", _unknown_key(key, known, where), key=True)
+            elif detail["type"] == "missing":
+                message = f"`{key}` is missing in {where}; add {_example(shape, key)}"
+                self.error(path, "shape.missing_key", message, key=bool(path))
+            else:
+                inner = tuple(part for part in detail["loc"][1:] if isinstance(part, int))
+                at = (*path, key, *inner)
+                found = value[key][inner[0]] if inner and isinstance(value[key], list) else value[key]
+                self.error(at, "shape.value", _wrong_value(key, detail, found))
+
+
+def _unknown_key(key: str, known: Sequence[str], where: str) -> str:
+    if key in STEP_KEYS and where.endswith("step"):
+        remedy = _MISPLACED.get(key) or f"its keys are {', '.join(known)}"
+        return f"`{key}` does not apply to {where}; {remedy}"
+    if key == "else" and "switch" in where:
+        return "unknown key `else` in a case of `switch`; the last case is `- default: true` with its `steps`"
+    if key == "env" and "tool" in where:
+        return "a Python tool has no `env`: it reads os.environ itself; only an `mcp` command takes one"
+    meant = _meant(key, known)
+    if meant:
+        return f"unknown key `{key}` in {where}; did you mean `{meant}`?"
+    hint = _ADVICE.get(key) or f"the keys are {', '.join(known)}"
+    return f"unknown key `{key}` in {where}; {hint}"
+
+
+# What stands in another place than where it was written.
+_MISPLACED: Final = {
+    "timeout": "people have a `deadline`, inside of `ask` or `approve`; waits have one inside of `wait_for`",
+    "retry": "only effects (call, http, llm, agent, run) are tried again; put it on the steps inside",
+    "approval": "it stands on call, http and run; for any other decision write an `approve` step before",
+    "with": "it holds the arguments of `call` and `run`; the keys of this verb stand under it",
+    "on_reject": "it stands beside `approve` or `approval`",
+    "input": "a child run takes its input as `with`",
+}
+
+# What other languages call it.
+_SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
+    "inputs": ("input", "with"), "input": ("with",), "signal": ("event",),
+    "outputs": ("output",), "variables": ("state",), "vars": ("state",),
+    "on": ("triggers",), "args": ("with",), "arguments": ("with",), "params": ("with",), "parameters": ("with",),
+    "payload": ("with", "body"),
+    "name": ("id",), "label": ("title",), "when": ("if",), "condition": ("if",), "if": ("when",), "unless": ("if",),
+    "on_error": ("catch",), "on_failure": ("catch",), "except": ("catch",), "always": ("finally",),
+    "compensate": ("undo",), "rollback": ("undo",), "attempts": ("max",), "max_attempts": ("max",),
+    "times": ("max",), "max_iterations": ("max",), "delay": ("every",), "interval": ("every",), "in": ("items",),
+    "over": ("items",), "list": ("items",), "do": ("steps",), "body": ("steps",), "then": ("steps",),
+    "concurrency": ("max_parallel",), "parallelism": ("max_parallel",), "approvers": ("from",), "to": ("from",),
+    "assignee": ("from",), "users": ("from",), "timeout": ("deadline",), "on_timeout": ("on_deadline",),
+    "schema": ("form", "output"), "fields": ("form",), "json": ("body",), "url": ("get",), "params_query": ("query",),
+    "system_prompt": ("system",), "type": ("event",), "expression": ("cron",), "tz": ("timezone",),
+    "choices": ("options",), "deadline": ("timeout",),
+    "endpoint": ("get",), "allowed_tools": ("tools",), "key": ("idempotency_key",), "code": ("errors",),
+}  # fmt: skip
+_ADVICE: Final = {
+    "tests": "tests stand in a file of their own, NAME.test.yaml",
+    "secrets": "name a secret where it is used, as ${{ secrets.NAME }}",
+    "env": "name a secret where it is used, as ${{ secrets.NAME }}; other values are `input`",
+    "depends_on": "steps run in the order in which they are written; use `parallel` for branches",
+    "needs": "steps run in the order in which they are written; use `parallel` for branches",
+    "next": "steps run in the order in which they are written; use `if` or `switch`",
+    "goto": "there is no goto; use `if`, `repeat` or `return`",
+}
+
+
+def _meant(key: str, known: Sequence[str]) -> str:
+    """The known key that was meant by an unknown one; "" where nobody can tell."""
+    synonym = next((word for word in _SYNONYMS.get(key, ()) if word in known), None)
+    if synonym is not None:
+        return synonym
+    near = [] if key in _ADVICE else difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    return near[0] if near else ""
+
+
+# How a key is written, for whoever left it out or wrote something of another kind.
+_EXAMPLES: Final = {
+    "version": "`version: 1`", "steps": "`steps:` and below it a list such as `- say: hello`",
+    "max": "`max: 3`", "from": "`from: role:manager`", "form": "`form: {properties: {name: {type: string}}}`",
+    "items": "`items: ${{ input.list }}`", "key": "`key: ${{ input.id }}`", "timezone": "`timezone: Europe/Berlin`",
+    "cron": "`cron: 0 6 * * 1-5`", "deadline": "`deadline: 1d`",
+    "retry": "`retry: {max: 3}`", "wait": "`wait: {for: 10m}`", "approval": "`approval: {from: role:manager}`",
+    "with": "`with: {name: value}`", "set": "`set: {name: value}`", "switch": "`- when: ...` and `steps:` below it",
+    "parallel": "`parallel: {one: [...], other: [...]}`", "try": "a list such as `- say: hello`",
+    "catch": "`- steps: [...]`", "finally": "a list such as `- say: hello`", "undo": "`undo: {call: tool.function}`",
+    "for_each": "`for_each: {items: ..., steps: [...]}`", "repeat": "`repeat: {max: 3, steps: [...]}`",
+    "approve": "`approve: {title: ..., from: ...}`", "ask": "`ask: {title: ..., form: ...}`",
+    "http": "`http: {get: https://...}`", "llm": "`llm: {prompt: ...}`", "wait_for": "`wait_for: {event: TYPE}`",
+    "tools": "`tools: {shop: {python: acme.shop}}`", "state": "`state: {count: {type: integer, default: 0}}`",
+    "models": "`models: {smart: {provider: openai, model: ...}}`", "roles": "`roles: {sre: [user:ann]}`",
+    "triggers": "`triggers: [{api: {}}]`", "agent": "`agent: {prompt: ..., tools: [tool.*]}`",
+    "errors": "`errors: [tool.failed]`", "options": "`options: [approve, revise, reject]`",
+    "on_decision": "`on_decision: {revise: [...]}`", "notify": "`notify: [email]`", "remind": "`remind: [1d]`",
+    "defaults": "`defaults: {timeout: 1m}`", "limits": "`limits: {tokens: 100000}`",
+    "emit": "`emit: {custom: {name: ...}}`",
+    "concurrency": "`concurrency: {key: ...}`", "frontend": "`frontend: {description: ..., parameters: {...}}`",
+    "input": "`input: {type: object, properties: {...}}`", "on_reject": "a list such as `- say: hello`",
+}  # fmt: skip
+
+
+def _example(shape: Shape, key: str) -> str:
+    """What to write where `key` is missing in `shape`."""
+    if key == "hai":  # each kind of document has its own
+        (kind,) = next(each.type.values for each in shape.keys if each.name == key)
+        return f"`hai: {kind}`"
+    return _EXAMPLES.get(key, f"`{key}`")
+
+
+_EXPECTED: Final = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "list_type": "a list",
+}
+
+
+def _wrong_value(key: str, detail: ErrorDetails, found: Json) -> str:
+    context = detail.get("ctx", {})
+    match detail["type"]:
+        case "value_error":
+            return str(context.get("error", detail["msg"]))
+        case "literal_error":
+            choices = re.findall(r"'([^']*)'", str(context["expected"]))
+            hint = suggestion(found, choices) if isinstance(found, str) else ""
+            return f"`{key}`: expected {context['expected']}, found {kind_of(found)}{hint}"
+        case "too_short" | "too_long":
+            least = context.get("min_length", context.get("max_length"))
+            word = "at least" if detail["type"] == "too_short" else "at most"
+            return f"`{key}`: expected {word} {least}, found {context['actual_length']}"
+        case "greater_than":
+            return f"`{key}`: expected more than {context['gt']:g}, found {found}"
+        case "greater_than_equal" | "less_than_equal":
+            bound = f"at least {context['ge']}" if "ge" in context else f"at most {context['le']}"
+            return f"`{key}`: expected {bound}, found {found}"
+        case kind if kind in _EXPECTED:
+            return f"`{key}`: expected {_expected(key, detail)}, found {kind_of(found)}{_quote_hint(kind, key, found)}"
+        case _:
+            return f"`{key}`: {detail['msg']}"
+
+
+def _expected(key: str, detail: ErrorDetails) -> str:
+    union = {
+        "say": "text or a mapping", "fail": "text or a mapping", "set": "a mapping or a list of operations",
+        "thinking": "text or a mapping", "if": "an expression", "when": "an expression",
+        "timeout": "a duration such as 90s", "deadline": "a duration such as 7d", "every": "a duration such as 1s",
+        "max_delay": "a duration such as 5m", "duration": "a duration such as 1h", "for": "a duration such as 10m",
+    }  # fmt: skip
+    return union[key] if len(detail["loc"]) < 3 and key in union else _EXPECTED[detail["type"]]
+
+
+_DURATIONS: Final = ("timeout", "deadline", "every", "max_delay", "duration", "for", "remind")
+
+
+def _quote_hint(kind: str, key: str, found: Json) -> str:
+    if kind in ("dict_type", "list_type") and key in _EXAMPLES:
+        return f"; write {_EXAMPLES[key]}"
+    if kind == "int_type" and isinstance(found, str) and found.isdigit():
+        return f"; write it without quotes: {found}"
+    if kind == "int_from_float" or (kind == "int_type" and isinstance(found, float)):
+        return f"; write {round(found)}"
+    if kind != "string_type" or isinstance(found, bool) or not isinstance(found, (int, float)):
+        return ""
+    return f"; give it a unit: `{found}s`" if key in _DURATIONS else "; quote it"
