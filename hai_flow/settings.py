@@ -160,6 +160,10 @@ class Settings:
         "tools in the current directory. Set it to your own: the default has harmless examples.",
         "hai_flow.examples",
     )
+    models: Path | None = _path(  # noqa: RUF009
+        "The catalogue of models that workflows may name with `use`: a YAML file with their addresses, keys and prices "
+        "(docs/models.md)."
+    )
     publish: bool = _switch(
         "1 lets those who can call this server's API publish workflows. A workflow decides which tools are called with "
         "what, so they may then do all that the tools can. `dev` takes them on loopback without it."

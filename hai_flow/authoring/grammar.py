@@ -142,7 +142,9 @@ def _plain(word: str) -> str:
 
 
 _SHOWN: Final = tuple(
-    name for name in SHAPES if name not in ("document", "step", "api", "nothing", "thinking", "fold", "output", "task")
+    name
+    for name in SHAPES
+    if name not in ("document", "step", "api", "nothing", "thinking", "fold", "output", "task", "quirks", "price")
 )
 
 

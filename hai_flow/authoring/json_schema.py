@@ -80,6 +80,9 @@ def _mapping(shape: Shape) -> dict[str, Json]:
         for key in shape.keys
         if key.beside
     ]
+    needed = {key.needed_by: [key.name] for key in shape.keys if key.needed_by}
+    if needed:
+        result["dependentRequired"] = needed
     return result | ({"allOf": groups} if groups else {})
 
 

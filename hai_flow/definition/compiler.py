@@ -135,6 +135,7 @@ class _Compiler(Verbs, Triggers):
             with self._reading(reader):
                 self.read_models(given.get("models", {}), first)
         self.read_models(fields.get("models", {}), first)
+        self.check_fallbacks()
         default_retry, notify = self.read_defaults(fields.get("defaults", {}), first)
         for reader, given in used:
             with self._reading(reader):

@@ -11,7 +11,7 @@ from hai_flow.definition import plan
 from hai_flow.definition.document import Path, kind_of, shorten, suggestion
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.names import NameKind, name_fault
-from hai_flow.definition.pieces import DEADLINE_DEFAULT, Pieces
+from hai_flow.definition.pieces import DEADLINE_DEFAULT, Pieces, texts
 from hai_flow.definition.reference import SHAPES
 from hai_flow.definition.schemas import JsonSchema, closed
 
@@ -23,9 +23,11 @@ _STATE_EXTRAS: Final = SHAPES["state_variable"].without("default")  # which JSON
 _TARGET: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
 _SERVICE: Final = ("base_url", "openapi")
 _PROVIDERS: Final = (
-    "anthropic", "azure", "bedrock", "cohere", "deepseek", "google", "groq", "mistral", "ollama", "openai",
-    "openrouter", "together", "vertex", "xai",
+    "anthropic", "azure", "bedrock", "cohere", "dashscope", "deepseek", "google", "groq", "llamacpp", "mistral",
+    "ollama", "openai", "openrouter", "together", "vertex", "vllm", "xai", "zhipu",
 )  # fmt: skip
+_KEY: Final = re.compile(r"\s*\$\{\{\s*secrets\.(?P<name>[A-Za-z_][A-Za-z0-9_]{0,62})\s*\}\}\s*")
+_OF_DEPLOYMENT: Final = ("provider", "model", "api", "base_url", "api_key", "quirks", "context", "price")
 _AUTH: Final = {
     "bearer": "bearer: TOKEN",
     "basic": "basic: {user: ..., password: ...}",
@@ -138,19 +140,108 @@ class Declarations(Pieces):
             at = ("models", name)
             self._name(name, at, "handle")
             fields = self.reader.fields(SHAPES["model"], raw, at, f"the model `{name}`")
-            key = self.text(fields, "api_key", at, names.with_roots("secrets"))
-            self._doubt_provider(fields.get("provider", ""), (*at, "provider"))
-            self.models[name] = None
-            if "provider" in fields and "model" in fields:
-                self.models[name] = plan.Model(
-                    name,
-                    fields["provider"],
-                    fields["model"],
-                    fields.get("base_url"),
-                    key,
-                    fields.get("temperature"),
-                    fields.get("max_tokens"),
-                )
+            self.models[name] = self._model(name, raw, fields, at, names)
+
+    def _model(self, name: str, raw: Json, fields: Mapping[str, Json], at: Path, names: Names) -> plan.Model | None:
+        key = self._key(fields, at, names)
+        total, idle = self._model_timeout(fields, at)
+        quirks = self.reader.fields(SHAPES["quirks"], fields.get("quirks", {}), (*at, "quirks"), "`quirks`")
+        price = None
+        if "price" in fields:
+            price = self.reader.fields(SHAPES["price"], fields["price"], (*at, "price"), "`price`")
+        params = self._params(fields, at)
+        self._doubt_provider(fields.get("provider", ""), (*at, "provider"))
+        fallback = tuple(fields.get("fallback", ()))
+        self.fallbacks += [(self.reader, each, (*at, "fallback", n)) for n, each in enumerate(fallback)]
+        if isinstance(raw, Mapping) and "use" in raw:
+            for each in _OF_DEPLOYMENT:
+                if each in raw:
+                    message = f"`use` names a model of the deployment, which says its `{each}` as well; take it out"
+                    self.reader.error((*at, each), "model.use", message, key=True)
+            used = fields.get("use")
+            if used is None:
+                return None
+            return plan.Model(name, use=used, params=params, total=total, idle=idle, fallback=fallback)
+        missing = [each for each in ("provider", "model") if isinstance(raw, Mapping) and each not in raw]
+        if missing:
+            hint = ", or `use` a model of the deployment" if len(missing) == 2 else ""
+            listed = " and ".join(f"`{each}`" for each in missing)
+            is_are = "is" if len(missing) == 1 else "are"
+            message = f"{listed} {is_are} missing in the model `{name}`{hint}"
+            self.reader.error(at, "shape.missing_key", message, key=True)
+        if "provider" not in fields or "model" not in fields:
+            return None
+        return plan.Model(
+            name,
+            fields["provider"],
+            fields["model"],
+            api=fields.get("api"),
+            base_url=fields.get("base_url"),
+            key=key,
+            params=params,
+            quirks=quirks,
+            context=fields.get("context"),
+            total=total,
+            idle=idle,
+            price=price,
+            fallback=fallback,
+        )
+
+    def check_fallbacks(self) -> None:
+        """That the models which are asked instead of others are declared."""
+        for reader, name, at in self.fallbacks:
+            if name not in self.models and not self.incomplete:
+                hint = suggestion(name, self.models) or "; declare it under `models`"
+                reader.error(at, "model.unknown", f"there is no model `{shorten(name)}`{hint}")
+
+    def models_asked(self, name: str) -> tuple[plan.Model, ...]:
+        """The model, then those that are asked where it does not answer."""
+        first = self.models.get(name)
+        names = (name, *(() if first is None else first.fallback))
+        return tuple(found for each in dict.fromkeys(names) if (found := self.models.get(each)) is not None)
+
+    def _key(self, fields: Mapping[str, Json], at: Path, names: Names) -> str | None:
+        """The name of the secret that `api_key` is."""
+        text = fields.get("api_key")
+        if text is None:
+            return None
+        named = _KEY.fullmatch(text)
+        if named is None:
+            message = "a key is named, never written: `api_key: ${{ secrets.NAME }}`"
+            self.reader.refuse((*at, "api_key"), "model.key", message)
+            return None
+        self.text(fields, "api_key", at, names.with_roots("secrets"))
+        return named["name"]
+
+    def _model_timeout(self, fields: Mapping[str, Json], at: Path) -> tuple[int | None, int | None]:
+        """How long an answer may take, and how long it may be silent, in milliseconds."""
+        given, at = fields.get("timeout"), (*at, "timeout")
+        if isinstance(given, str):
+            total = self.duration_of(given, at, None)
+            return (total, None) if isinstance(total, int) else (None, None)
+        if given is None:
+            return None, None
+        inner = self.reader.fields(SHAPES["model_timeout"], given, at, "`timeout`")
+        total, idle = (self.duration(inner, each, at, None) for each in ("total", "idle"))
+        return total if isinstance(total, int) else None, idle if isinstance(idle, int) else None
+
+    def _params(self, fields: Mapping[str, Json], at: Path) -> dict[str, Json]:
+        params = dict(fields.get("params", {}))
+        for each in ("temperature", "max_tokens"):
+            if each in fields and each in params:
+                message = f"`{each}` stands in `params` as well; take one of them out"
+                self.reader.error((*at, each), "model.params", message, key=True)
+            if each in fields:
+                params[each] = fields[each]
+        extra = params.get("extra", {})
+        if not isinstance(extra, Mapping):
+            message = f"expected a map of further parameters, found {kind_of(extra)}"
+            self.reader.error((*at, "params", "extra"), "shape.type", message)
+            del params["extra"]
+        for path, text in texts(params, (*at, "params")):
+            if "${{" in text.replace("$${{", ""):
+                self.reader.error(path, "model.hole", "parameters of a model are literal: holes are not filled here")
+        return params
 
     def _doubt_provider(self, name: str, at: Path) -> None:
         """Who serves models is the deployment's matter: only a near match is worth a word."""

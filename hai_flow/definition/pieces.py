@@ -38,7 +38,8 @@ KNOWN_CODES: Final = frozenset((
     "expression.too_large", "step.timeout", "step.lost", "step.in_doubt", "tool.failed", "tool.unavailable",
     "tool.invalid_arguments", "tool.invalid_result", "tool.expired", "tool.declined", "http.status",
     "http.connection", "http.expect", "http.refused", "http.too_large", "llm.rate_limited", "llm.timeout",
-    "llm.unavailable", "llm.truncated", "llm.invalid_output", "llm.refused", "agent.max_turns", "approval.rejected",
+    "llm.unavailable", "llm.truncated", "llm.invalid_output", "llm.refused", "llm.context_exceeded",
+    "llm.invalid_request", "llm.not_configured", "agent.max_turns", "approval.rejected",
     "approval.expired", "approval.impossible", "ask.expired", "wait_for.expired", "for_each.duplicate_key",
     "repeat.exhausted", "run.failed", "run.stopped", "undo.failed", "limit.tokens", "limit.cost",
     "limit.tool_calls", "limit.duration", "limit.steps", "limit.waits", "limit.log",
@@ -101,6 +102,7 @@ class Pieces:
         self.fail_codes: set[str] = set()  # what the document's own `fail` steps raise
         self.tools: dict[str, plan.Tool | None] = {}  # None: declared, but wrong
         self.models: dict[str, plan.Model | None] = {}
+        self.fallbacks: list[tuple[Reader, str, Path]] = []  # models that are asked instead of others, where they stand
         self.roles: dict[str, tuple[str, ...] | None] = {}
         self.state: dict[str, plan.StateVariable | None] = {}
         self.default_deadline: plan.Duration = DEADLINE_DEFAULT

@@ -142,15 +142,27 @@ Tool: TypeAlias = PythonTool | McpTool | HttpTool | FrontendTool
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One of `models`. `api_key` renders to a reference to a secret, never to its value."""
+    """One of `models`: `use` names one of the deployment's, else `provider` and `model` are there.
+
+    `key` is the name of a secret. `params` go to the model as they are, `quirks` are those that differ from the
+    provider's (docs/language.md#models). `total` and `idle` are in milliseconds: of a whole answer, and of silence
+    within it. `price` is by kind of token, in US dollars for a million. `fallback`: other names of `models`.
+    """
 
     name: str
-    provider: str
-    model: str
+    provider: str = ""
+    model: str = ""
+    use: str | None = None
+    api: Literal["chat", "responses"] | None = None
     base_url: str | None = None
-    api_key: Template | None = None
-    temperature: float | None = None
-    max_tokens: int | None = None
+    key: str | None = None
+    params: Mapping[str, Json] = field(default_factory=dict)
+    quirks: Mapping[str, Json] = field(default_factory=dict)
+    context: int | None = None
+    total: int | None = None
+    idle: int | None = None
+    price: Mapping[str, float] | None = None
+    fallback: tuple[str, ...] = ()
 
 
 # --- people -------------------------------------------------------------------------------------------------------
@@ -269,12 +281,14 @@ class Http:
 
 @dataclass(frozen=True, slots=True)
 class Llm:
-    """`arguments` renders to `{model, system?, prompt? | messages?}`."""
+    """`arguments` renders to `{model, system?, prompt? | messages?}`. `models`: the one that is named, then those that
+    are asked where it does not answer."""
 
     model: str
     arguments: Template
     output: Schema | None = None
     stream: Literal["text", "none"] = "text"
+    models: tuple[Model, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ class Key:
     """One key of a mapping. `default` and `example` are YAML; "" = none. `beside`: goes only with one of these keys.
 
     `read`: what the reader takes, where the compiler has a better sentence for some values that are not of `type`.
+    `needed_by`: it must be there where that key is.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Key:
     example: str = ""
     beside: tuple[str, ...] = ()
     read: Type | None = None
+    needed_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,7 +221,8 @@ _MODEL_KEYS: Final = (
     Key("model", NAME, "one of `models`; without it `defaults.model`", example="smart"),
     Key("system", TEXT, "the system prompt", example="You are a careful analyst."),
     Key("prompt", TEXT, "the user's message", example="Summarise ${{ input.topic }}."),
-    Key("messages", _either(_list(ANY), HOLE), "a whole conversation, in place of `prompt`",
+    Key("messages", _either(_list(ANY), HOLE), "a whole conversation, in place of `prompt`: `{role, content}`, the "
+        "content text or a list of parts",
         example='[{role: user, content: "${{ input.question }}"}]', read=ANY),
     Key("output", SCHEMA, "the answer is an object of this schema, not text",
         example="{type: object, required: [subject], properties: {subject: {type: string}}}"),
@@ -274,12 +277,55 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             default="run", example="thread"),
     ), open=True),
     Shape("model", "A model", (
-        Key("provider", _literal(1), "who serves it", required=True, example="openai"),
-        Key("model", _literal(1), "its name there", required=True, example="gpt-5.4"),
-        Key("base_url", LITERAL, "another address than the provider's", example="https://llm.internal/v1"),
-        Key("api_key", TEXT, "a secret, by reference", example='"${{ secrets.OPENAI_API_KEY }}"'),
+        Key("use", _literal(1), "one of the deployment's catalogue, where its address, key and price stand: "
+            "docs/models.md", example="smart"),
+        Key("provider", _literal(1), "who serves it: `openai azure deepseek dashscope zhipu vllm ollama llamacpp`, or "
+            "one that a package adds", example="openai"),
+        Key("model", _literal(1), "its name there", example="gpt-5.4", beside=("provider",), needed_by="provider"),
+        Key("api", _enum("chat", "responses"), "which of OpenAI's protocols it is asked by", default="chat",
+            example="responses", beside=("provider",)),
+        Key("base_url", LITERAL, "another address than the provider's", example="https://llm.internal/v1",
+            beside=("provider",)),
+        Key("api_key", TEXT, "a secret, by reference", example='"${{ secrets.OPENAI_API_KEY }}"',
+            beside=("provider",)),
         Key("temperature", _number(0), "how far it may wander", example="0.2"),
         Key("max_tokens", _integer(1), "of one answer", example="2000"),
+        Key("params", MAPPING, "further parameters by OpenAI's names; `extra` holds what only this provider knows",
+            example="{top_p: 0.9, extra: {enable_thinking: true}}"),
+        Key("quirks", _shape("quirks"), "in what it differs from OpenAI, beyond what is known of the provider",
+            example="{output: json_object}", beside=("provider",)),
+        Key("context", _integer(1), "how many tokens it takes", example="131072", beside=("provider",)),
+        Key("timeout", _either(DURATION, _shape("model_timeout")), "of one answer",
+            default="{total: 5m, idle: 1m}", example="{total: 10m, idle: 30s}"),
+        Key("price", _shape("price"), "in US dollars for a million tokens", example="{input: 0.8, output: 2}",
+            beside=("provider",)),
+        Key("fallback", _list(LITERAL, 1), "other `models` that are asked where this one does not begin to answer",
+            example="[small]"),
+    ), exactly_one=(("use", "provider"),)),
+    Shape("quirks", "`quirks` of a model", (
+        Key("reasoning", _enum("reasoning_content", "reasoning", "think_tags"), "where its thinking stands: a field of "
+            "the message, or `<think>` in the text", default="by provider", example="reasoning"),
+        Key("send_back", _enum("never", "tool_turns"), "whether its thinking goes back to it, in conversations with "
+            "calls of tools", default="by provider", example="tool_turns"),
+        Key("output", _enum("json_schema", "json_object", "prompt"), "how it is asked for an object: by the schema, "
+            "for any object with the schema in the prompt, or by the prompt alone", default="by provider",
+            example="json_object"),
+        Key("strict_tools", BOOLEAN, "whether it takes `strict` with tools", default="by provider", example="true"),
+        Key("tool_choice_required", BOOLEAN, "whether it can be made to call a tool", default="by provider",
+            example="false"),
+        Key("max_tokens", _enum("max_tokens", "max_completion_tokens"), "its name for `max_tokens`",
+            default="by provider", example="max_completion_tokens"),
+        Key("usage", _enum("last", "none"), "`none`: it does not know `stream_options`", default="last",
+            example="none"),
+    )),
+    Shape("model_timeout", "`timeout` of a model", (
+        Key("total", DURATION, "until the answer is complete", default="5m", example="10m"),
+        Key("idle", DURATION, "of silence before it or in it", default="1m", example="30s"),
+    )),
+    Shape("price", "`price` of a model", (
+        Key("input", _number(0), "what it reads", required=True, example="0.8"),
+        Key("output", _number(0), "what it writes, its thinking too", required=True, example="2"),
+        Key("cached", _number(0), "what it had read before", default="as `input`", example="0.1"),
     )),
     Shape("tool", "A tool", (
         Key("python", LITERAL, "a module (`pkg.mod`, called as `tool.function`), a function (`pkg.mod:fn`, called as "
@@ -466,7 +512,8 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
     ), exactly_one=(("get", "post", "put", "patch", "delete", "head"),), at_most_one=(("body", "form", "text"),)),
     Shape("llm", "`llm`", (
         *_MODEL_KEYS,
-        Key("stream", _enum("text", "none"), "whether the answer streams as a message", default="text", example="none"),
+        Key("stream", _enum("text", "none"), "whether the answer streams as a message",
+            default="text; with `output` none", example="none"),
     ), at_most_one=(("prompt", "messages"),)),
     Shape("agent", "`agent`", (
         *_MODEL_KEYS,
@@ -696,6 +743,12 @@ VERBS: Final[dict[str, Verb]] = {verb.name: verb for verb in (
 
 COMMON_KEYS: Final = ("id", "title", "if")
 EFFECTS: Final = tuple(verb.name for verb in VERBS.values() if "retry" in verb.keys)
+CATALOGUE: Final = Shape("catalogue", "A catalogue of models", (
+    Key("hai", _enum("models/v1"), "the language", required=True, example="models/v1"),
+    Key("description", LITERAL, "what it is for", example="Models of the shop."),
+    Key("models", _map(_shape("model")), "the models, by the name that `use` gives", required=True,
+        example="{smart: {provider: openai, model: gpt-5.4}}"),
+))  # fmt: skip
 # A file that workflows use.
 SHARED: Final = Shape("shared", "A file that is used", (
     Key("hai", _enum("shared/v1"), "the language", required=True, example="shared/v1"),

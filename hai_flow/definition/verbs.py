@@ -232,7 +232,8 @@ class Verbs(Approvals, Declarations):
         output = self.schema(fields["output"], (*at, "output")) if "output" in fields else None
         if name is None or arguments is None:
             return None
-        return plan.Llm(name, arguments, output, fields.get("stream", "text"))
+        stream = fields.get("stream", "text" if output is None else "none")  # what is half an object says nothing
+        return plan.Llm(name, arguments, output, stream, self.models_asked(name))
 
     def _agent(self, value: Json, at: Path, names: Names) -> plan.Agent | None:
         fields = self.reader.fields(SHAPES["agent"], value, at, "`agent`")

@@ -220,9 +220,8 @@ def test_an_http_request_is_one_template() -> None:
 def test_models_and_agents_know_their_defaults() -> None:
     p = example("newsletter")
     model = p.models["smart"]
-    assert (model.provider, model.model, model.temperature) == ("openai", "gpt-5", 0.2)
-    assert model.api_key is not None
-    assert model.api_key.roots == {"secrets"}
+    assert (model.provider, model.model, model.params) == ("openai", "gpt-5", {"temperature": 0.2})
+    assert model.key == "MODEL_KEY"
     agent = verb(p, "research", plan.Agent)
     assert (agent.model, agent.tools) == ("smart", ("web.search", "web.fetch", "clarify", "mail.*"))
     assert agent.arguments.render({"input": {"topic": "x"}})["prompt"] == "Research x."

@@ -43,6 +43,7 @@ def minimal(shape: Shape, key: Key | None = None) -> dict[str, Any]:
         needed.add(key.name if key is not None and key.name in group else (wanted or group)[0])
     if key is not None:
         needed.add(key.name)
+    needed |= {each.name for each in shape.keys if each.needed_by in needed}
     return {each.name: value(each.example) for each in shape.keys if each.name in needed}
 
 

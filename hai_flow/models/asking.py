@@ -1,0 +1,73 @@
+"""One question to a model: the answer in time, or another model's where this one does not begin to answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final, TypeAlias, cast
+
+from hai_flow.errors import StepError
+from hai_flow.models import faults
+from hai_flow.models.turn import Turn
+from hai_flow.models.vocabulary import Endpoint, ModelProvider, Piece, Request, Usage
+
+Listen: TypeAlias = Callable[[Piece], Awaitable[None]]
+Spent: TypeAlias = Callable[[Endpoint, Turn], None]
+
+OTHERS_MAY: Final = frozenset(
+    {"llm.rate_limited", "llm.unavailable", "llm.timeout", "llm.truncated", "llm.not_configured"}
+)
+"""What another model may do better."""
+
+
+async def ask(
+    provider_of: Callable[[Endpoint], Awaitable[ModelProvider]],
+    endpoints: Sequence[Endpoint],
+    request_to: Callable[[Endpoint], Request],
+    listen: Listen,
+    spent: Spent,
+) -> tuple[Turn, Endpoint]:
+    """The answer of the first of `endpoints` that begins to give one, complete and neither cut off nor refused.
+
+    `listen` hears each piece of it, `spent` is told once of each answer that has begun, also of one that broke off.
+    Raises StepError.
+    """
+    for left, endpoint in zip(range(len(endpoints) - 1, -1, -1), endpoints, strict=True):
+        turn, begun = Turn(), False
+        try:
+            provider = await provider_of(endpoint)
+            try:
+                async for piece in in_time(provider.stream(request_to(endpoint)), endpoint):
+                    begun = begun or not isinstance(piece, Usage)
+                    turn.add(piece)
+                    await listen(piece)
+            finally:
+                if begun or turn.usage is not None:
+                    spent(endpoint, turn)
+            fault = turn.fault()
+            if fault is not None:
+                raise fault
+            return turn, endpoint
+        except StepError as error:
+            if begun or not left or error.code not in OTHERS_MAY:
+                raise
+    raise AssertionError("there is always one to ask")
+
+
+async def in_time(stream: AsyncIterator[Piece], endpoint: Endpoint) -> AsyncIterator[Piece]:
+    """The pieces, as long as each comes within `endpoint.idle` and all of them within `endpoint.total` seconds. Raises
+    StepError `llm.timeout`."""
+    clock = asyncio.get_running_loop().time
+    end = clock() + endpoint.total
+    async with contextlib.aclosing(cast(AsyncGenerator[Piece, None], stream)):
+        while True:
+            left = end - clock()
+            try:
+                async with asyncio.timeout(min(endpoint.idle, left)):
+                    piece = await anext(stream)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise faults.late(endpoint.total) if left <= endpoint.idle else faults.silent(endpoint.idle) from None
+            yield piece

@@ -1,0 +1,159 @@
+"""Which models there are: what a name of `models:` means in this deployment, and how it is reached.
+
+The deployment has a catalogue, a file like
+
+    hai: models/v1
+    models:
+      smart:
+        provider: openai
+        model: gpt-5.4
+        api_key: ${{ secrets.OPENAI }}
+
+Workflows name its models (`use: smart`), and say no address and no key. A workflow may also declare a model in full.
+What such a declaration may do is bounded where the workflow came over the network: it has the addresses that are known
+of its provider, and keys that are bound to them, or it would carry the deployment's keys wherever it likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+from hai_flow.definition.declarations import Declarations
+from hai_flow.definition.document import parse, suggestion
+from hai_flow.definition.expressions import Names, Types
+from hai_flow.definition.plan import Model
+from hai_flow.definition.reader import Reader
+from hai_flow.definition.reference import CATALOGUE
+from hai_flow.errors import Finding, StepError
+from hai_flow.models.faults import not_configured
+from hai_flow.models.presets import PRESETS, Preset
+from hai_flow.models.vocabulary import Endpoint, Price, Quirks
+
+Json: TypeAlias = Any
+FindKey: TypeAlias = Callable[[str, str, bool], str]
+"""The value of a secret by its name, for a host; whether the deployment itself asks. Raises StepError."""
+
+KIND: Final = "models/v1"
+_TOTAL: Final = 300.0
+_IDLE: Final = 60.0
+
+
+def read_catalogue(source: bytes, file: str) -> tuple[dict[str, Model], list[Finding]]:
+    """The models of a catalogue by name, and what is wrong with it."""
+    reader = Reader(parse(source, file))
+    declarations = Declarations(reader)
+    fields = reader.fields(CATALOGUE, reader.document.value, (), "the catalogue of models")
+    declarations.read_models(fields.get("models", {}), Names(Types({}, {}), frozenset()))
+    declarations.check_fallbacks()
+    known = {name: each for name, each in declarations.models.items() if each is not None}
+    for name, each in known.items():
+        if each.use is not None:
+            reader.error(("models", name, "use"), "model.use", "a catalogue says what a model is; it can't `use` one")
+    return known, reader.findings
+
+
+class Catalogue:
+    """The models of this deployment. `offered`: the providers that packages add, by name."""
+
+    def __init__(
+        self, models: Mapping[str, Model] | None = None, find_key: FindKey | None = None, offered: Collection[str] = ()
+    ) -> None:
+        self._models = dict(models or {})
+        self._find_key = find_key or _no_key
+        self._offered = frozenset(offered)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names that `use` may give."""
+        return frozenset(self._models)
+
+    def endpoints(self, models: Collection[Model], *, from_disk: bool) -> list[Endpoint]:
+        """How the first of `models` is reached, then those that are asked where it does not answer: its own in the
+        catalogue, then the others. `from_disk`: the workflow was read from a file of this machine.
+
+        Raises StepError `llm.not_configured`.
+        """
+        found: dict[str, Endpoint] = {}
+        for model in models:
+            for each, is_ours in self._meant(model):
+                endpoint = self._endpoint(each, model, is_ours=is_ours, trusted=is_ours or from_disk)
+                found.setdefault(each.name if is_ours else f"\0{each.name}", endpoint)
+        return list(found.values())
+
+    def fault(self, models: Collection[Model], *, from_disk: bool) -> str | None:
+        """Why the models could not be asked, or None."""
+        try:
+            self.endpoints(models, from_disk=from_disk)
+        except StepError as error:
+            return error.message
+        return None
+
+    def _meant(self, model: Model) -> list[tuple[Model, bool]]:
+        """What a declaration stands for, and whether the deployment says it: itself, or a model of the catalogue with
+        its fallbacks there."""
+        if model.use is None:
+            return [(model, False)]
+        first = self._models.get(model.use)
+        if first is None:
+            known = ", ".join(sorted(self._models)) or "none"
+            hint = suggestion(model.use, self._models) or f"; its catalogue (HAI_FLOW_MODELS) has {known}"
+            raise not_configured(f"this deployment has no model `{model.use}`{hint}")
+        return [(self._models[name], True) for name in dict.fromkeys((model.use, *first.fallback))]
+
+    def _endpoint(self, model: Model, asked: Model, *, is_ours: bool, trusted: bool) -> Endpoint:
+        """`asked` is the model of the workflow: what it says of parameters and times goes before the catalogue's."""
+        preset = PRESETS.get(model.provider)
+        if preset is None and model.provider not in self._offered:
+            known = ", ".join([*PRESETS, *sorted(self._offered)])
+            hint = suggestion(model.provider, [*PRESETS, *self._offered])
+            raise not_configured(f"nobody provides models as `{model.provider}` here{hint}; there are {known}")
+        preset = preset or Preset(keyless=True)
+        base_url = self._base_url(model, preset, trusted=trusted)
+        total = asked.total or model.total
+        idle = asked.idle or model.idle
+        return Endpoint(
+            name=asked.name,
+            provider=model.provider,
+            model=model.model,
+            base_url=base_url,
+            key=self._key(model, preset, base_url, is_ours=is_ours),
+            key_header=preset.key_header,
+            api=model.api or "chat",
+            params={**model.params, **asked.params},
+            quirks=_quirks(preset.quirks, model.quirks),
+            context=model.context,
+            total=_TOTAL if total is None else total / 1000,
+            idle=_IDLE if idle is None else idle / 1000,
+            price=None if model.price is None else Price(**model.price),
+        )
+
+    def _base_url(self, model: Model, preset: Preset, *, trusted: bool) -> str:
+        known, wanted = preset.base_url, model.base_url
+        if wanted is not None and wanted.rstrip("/") != known and not trusted:
+            raise not_configured(
+                f"the model `{model.name}` has an address of its own, which a published workflow can't bring along; "
+                "declare it in the deployment's catalogue (HAI_FLOW_MODELS) and name it with `use`"
+            )
+        url = (wanted or known).rstrip("/")
+        if not url and model.provider in PRESETS:
+            raise not_configured(f"`base_url` is missing for `{model.provider}`: each deployment has its own")
+        if url and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname):
+            raise not_configured(f"expected an address like https://host/v1 as `base_url`, found {url!r}")
+        return url
+
+    def _key(self, model: Model, preset: Preset, base_url: str, *, is_ours: bool) -> str | None:
+        if model.key is not None:
+            return self._find_key(model.key, urlsplit(base_url).hostname or "", is_ours)
+        if preset.keyless:
+            return None
+        raise not_configured(f"the model `{model.name}` has no `api_key`, and `{model.provider}` asks for one")
+
+
+def _quirks(known: Quirks, said: Mapping[str, Json]) -> Quirks:
+    return Quirks(**{name: said.get(name, getattr(known, name)) for name in Quirks.__dataclass_fields__})
+
+
+def _no_key(name: str, host: str, is_ours: bool) -> str:
+    raise not_configured(f"the secret `{name}` is not there")

@@ -1,0 +1,285 @@
+"""Chat Completions: a request as its body, and a stream of its chunks as pieces.
+
+The chunks are read as servers write them, which is not always as OpenAI does: thinking comes under two names or inside
+the text, tokens are reported in every chunk, calls all have the index 0, come whole, or end with `stop`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from hai_flow import values
+from hai_flow.errors import StepError
+from hai_flow.models.structured import is_strict, schema_prompt
+from hai_flow.models.vocabulary import (
+    CallArgs,
+    CallStart,
+    Endpoint,
+    Finish,
+    Message,
+    Piece,
+    Reason,
+    Request,
+    Text,
+    Thinking,
+    Tool,
+    Usage,
+)
+
+Json: TypeAlias = Any
+
+_AUDIO: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+_REASONS: Final[dict[str, Reason]] = {"length": "length", "max_tokens": "length", "content_filter": "refused"}
+_OPEN, _CLOSE = "<think>", "</think>"
+
+
+# --- the request ------------------------------------------------------------------------------------------------------
+
+
+def body_of(request: Request) -> dict[str, Json]:
+    """The body of the request, with `stream`. Raises StepError `llm.invalid_request` for content that the protocol
+    can't carry."""
+    endpoint = request.endpoint
+    quirks, messages = endpoint.quirks, list(request.messages)
+    body: dict[str, Json] = {"model": endpoint.model, "stream": True}
+    if quirks.usage == "last":
+        body["stream_options"] = {"include_usage": True}
+    if request.output is not None:
+        if quirks.output == "json_schema":
+            body["response_format"] = {"type": "json_schema", "json_schema": _named(request.output)}
+        else:
+            messages = with_schema(messages, request.output)
+        if quirks.output == "json_object":
+            body["response_format"] = {"type": "json_object"}
+    if request.tools:
+        body["tools"] = [_tool(tool, endpoint) for tool in request.tools]
+    thinks = quirks.send_back == "tool_turns" and any(message.calls for message in messages)
+    body["messages"] = [_message(message, quirks.reasoning if thinks else "") for message in messages]
+    return {**body, **_params(endpoint)}
+
+
+def with_schema(messages: Sequence[Message], schema: Mapping[str, Json]) -> list[Message]:
+    """The messages, and what the answer has to be as the last words of the system's."""
+    wanted = schema_prompt(schema)
+    if messages and messages[0].role == "system" and isinstance(messages[0].content, str):
+        return [Message("system", f"{messages[0].content}\n\n{wanted}"), *messages[1:]]
+    return [Message("system", wanted), *messages]
+
+
+def _params(endpoint: Endpoint) -> dict[str, Json]:
+    """Parameters by OpenAI's names; what stands in `extra` goes into the body as it is."""
+    given = dict(endpoint.params)
+    extra = given.pop("extra", {})
+    if "max_tokens" in given:
+        given[endpoint.quirks.max_tokens] = given.pop("max_tokens")
+    return {**given, **extra}
+
+
+def _named(schema: Mapping[str, Json]) -> dict[str, Json]:
+    return {"name": "answer", "schema": dict(schema), "strict": is_strict(schema)}
+
+
+def _tool(tool: Tool, endpoint: Endpoint) -> dict[str, Json]:
+    function: dict[str, Json] = {
+        "name": tool.name, "description": tool.description, "parameters": dict(tool.schema),
+    }  # fmt: skip
+    if endpoint.quirks.strict_tools and is_strict(tool.schema):
+        function["strict"] = True
+    return {"type": "function", "function": function}
+
+
+def _message(message: Message, thinking: str) -> dict[str, Json]:
+    """`thinking`: the field by which an assistant's thinking goes back, even if there was none; "": it does not."""
+    content = message.content
+    shown: dict[str, Json] = {"role": message.role}
+    shown["content"] = content if isinstance(content, str) else [_part(part) for part in content]
+    if message.role == "tool":
+        shown["tool_call_id"] = message.call_id
+    if message.role == "assistant":
+        if message.calls:
+            shown["content"] = content or None
+            shown["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.args}}
+                for call in message.calls
+            ]
+        if thinking and thinking != "think_tags":
+            shown[thinking] = message.thinking
+    return shown
+
+
+def _part(part: Json) -> dict[str, Json]:
+    kind, source = part.get("type"), part.get("source", {})
+    value, mime = source.get("value", ""), source.get("mimeType", "")
+    is_data = source.get("type") == "data"
+    if kind == "text":
+        return {"type": "text", "text": part.get("text", "")}
+    if kind == "image":
+        return {"type": "image_url", "image_url": {"url": f"data:{mime};base64,{value}" if is_data else value}}
+    if kind == "audio" and is_data and mime in _AUDIO:
+        return {"type": "input_audio", "input_audio": {"data": value, "format": _AUDIO[mime]}}
+    if kind == "document" and is_data:
+        name = source.get("filename", "document")
+        return {"type": "file", "file": {"filename": name, "file_data": f"data:{mime};base64,{value}"}}
+    raise unknown_part(kind, mime)
+
+
+def unknown_part(kind: Json, mime: str) -> StepError:
+    """The error for a part of a message that a protocol has no words for."""
+    described = f"{kind!r}" + (f" of {mime}" if mime else "")
+    return StepError(
+        f"expected parts `text`, `image`, `audio` (WAV or MP3) or `document` (as data) in a message; {described} "
+        "is nothing that this model's protocol can carry",
+        code="llm.invalid_request",
+        retriable=False,
+    )
+
+
+# --- the answer -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    id: str
+    name: str
+    args: str = ""
+
+
+@dataclass(slots=True)
+class ChatReader:
+    """Reads the chunks of one answer. `reasoning` as in `Quirks`."""
+
+    reasoning: str = "reasoning_content"
+    _open: dict[int, _OpenCall] = field(default_factory=dict)  # by index
+    _calls: int = 0
+    _reason: str | None = None
+    _refusal: str = ""
+    _tags: ThinkTags | None = None
+
+    def __post_init__(self) -> None:
+        if self.reasoning == "think_tags":
+            self._tags = ThinkTags()
+
+    def read(self, chunk: Mapping[str, Json]) -> Iterator[Piece]:
+        """The pieces of one chunk."""
+        if usage := chunk.get("usage"):
+            yield usage_of(usage)
+        for choice in chunk.get("choices") or ():
+            if choice.get("index") not in (None, 0):
+                continue
+            yield from self._delta(choice.get("delta") or choice.get("message") or {})
+            self._reason = choice.get("finish_reason") or self._reason
+
+    def end(self) -> Iterator[Piece]:
+        """What is left when the stream is over: an answer without a reason was broken off and gets no `Finish`."""
+        if self._tags is not None:
+            yield from self._tags.end()
+        if self._reason is None:
+            return
+        if self._refusal:
+            yield Finish("refused", self._refusal)
+        else:
+            yield Finish(_REASONS.get(self._reason, "stop"))
+
+    def _delta(self, delta: Mapping[str, Json]) -> Iterator[Piece]:
+        for name in dict.fromkeys((self.reasoning, "reasoning_content", "reasoning")):
+            if thought := _text_of(delta.get(name)):
+                yield Thinking(thought)
+                break
+        if text := _text_of(delta.get("content")):
+            yield from [Text(text)] if self._tags is None else self._tags.read(text)
+        self._refusal += _text_of(delta.get("refusal"))
+        for call in delta.get("tool_calls") or ():
+            yield from self._call(call)
+
+    def _call(self, delta: Mapping[str, Json]) -> Iterator[Piece]:
+        index, id = delta.get("index") or 0, delta.get("id") or ""
+        function = delta.get("function") or {}
+        name, args = function.get("name") or "", function.get("arguments")
+        known = self._open.get(index)
+        if known is None or self._is_another(known, id, name):
+            self._calls += 1
+            known = self._open[index] = _OpenCall(id or f"call_{self._calls}", name)
+            yield CallStart(known.id, name)
+        text = args if isinstance(args, str) else "" if args is None else values.dumps(args).decode()
+        if text:
+            known.args += text
+            yield CallArgs(known.id, text)
+
+    @staticmethod
+    def _is_another(known: _OpenCall, id: str, name: str) -> bool:
+        """Whether a piece at the index of a known call begins another one: it has an id of its own, or, where ids are
+        not given, names a function though the known call is complete."""
+        if id:
+            return id != known.id
+        return bool(name) and bool(known.args) and is_json(known.args)
+
+
+class ThinkTags:
+    """Divides text in which thinking stands between `<think>` and `</think>`, however it is cut into pieces."""
+
+    def __init__(self) -> None:
+        self._thinks = False
+        self._kept = ""
+        self._begins = False  # right behind the thinking: blank lines there are no part of the answer
+
+    def read(self, text: str) -> Iterator[Piece]:
+        text, self._kept = self._kept + text, ""
+        while text:
+            if self._begins:
+                text = text.lstrip("\n")
+                self._begins = not text
+            tag = _CLOSE if self._thinks else _OPEN
+            before, found, text = text.partition(tag)
+            if not found:
+                held = _held(before, tag)
+                before, self._kept = before[: len(before) - held], before[len(before) - held :]
+            yield from self._piece(before)
+            if found:
+                self._begins, self._thinks = self._thinks, not self._thinks
+
+    def end(self) -> Iterator[Piece]:
+        kept, self._kept = self._kept, ""
+        yield from self._piece(kept)
+
+    def _piece(self, text: str) -> Iterator[Piece]:
+        if text:
+            yield Thinking(text) if self._thinks else Text(text)
+
+
+def _held(text: str, tag: str) -> int:
+    """How many of the last characters may be the beginning of `tag`."""
+    return next((size for size in range(len(tag) - 1, 0, -1) if text.endswith(tag[:size])), 0)
+
+
+def _text_of(value: Json) -> str:
+    """Text, also where it comes as a list of parts."""
+    if isinstance(value, list):
+        return "".join(part.get("text") or "" for part in value if isinstance(part, dict))
+    return value if isinstance(value, str) else ""
+
+
+def is_json(text: str) -> bool:
+    """Whether the text is JSON as it stands."""
+    try:
+        values.loads(text)
+    except values.NotJson:
+        return False
+    return True
+
+
+def usage_of(given: Mapping[str, Json]) -> Usage:
+    """Tokens as Chat Completions and Responses report them."""
+    inner = given.get("prompt_tokens_details") or given.get("input_tokens_details") or {}
+    outer = given.get("completion_tokens_details") or given.get("output_tokens_details") or {}
+    return Usage(
+        input=_count(given.get("prompt_tokens", given.get("input_tokens"))),
+        output=_count(given.get("completion_tokens", given.get("output_tokens"))),
+        cached=_count(inner.get("cached_tokens", given.get("prompt_cache_hit_tokens"))),
+        reasoning=_count(outer.get("reasoning_tokens")),
+    )
+
+
+def _count(value: Json) -> int:
+    return value if isinstance(value, int) and value > 0 else 0

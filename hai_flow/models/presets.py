@@ -1,0 +1,36 @@
+"""The providers that are known by name: where they are, and in what they differ from OpenAI."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from hai_flow.models.vocabulary import Quirks
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """`base_url` "": the deployment has its own. `key_header`: where the key stands, if not in `Authorization`.
+    `keyless`: whether it may be asked without one."""
+
+    base_url: str = ""
+    quirks: Quirks = field(default_factory=Quirks)
+    key_header: str | None = None
+    keyless: bool = False
+
+
+PRESETS: Final[dict[str, Preset]] = {
+    "openai": Preset(
+        "https://api.openai.com/v1", Quirks(strict_tools=True, max_tokens="max_completion_tokens"), keyless=False
+    ),
+    "azure": Preset("", Quirks(strict_tools=True, max_tokens="max_completion_tokens"), key_header="api-key"),
+    # Behind an answer with calls its thinking has to come back with all that follows, or it is refused (400).
+    "deepseek": Preset("https://api.deepseek.com", Quirks(send_back="tool_turns", output="json_object")),
+    "dashscope": Preset("https://dashscope.aliyuncs.com/compatible-mode/v1", Quirks(output="json_object")),
+    "zhipu": Preset("https://open.bigmodel.cn/api/paas/v4", Quirks(output="json_object", tool_choice_required=False)),
+    "vllm": Preset("", Quirks(reasoning="reasoning"), keyless=True),
+    "ollama": Preset(
+        "http://localhost:11434/v1", Quirks(reasoning="reasoning", tool_choice_required=False), keyless=True
+    ),
+    "llamacpp": Preset("http://localhost:8080/v1", Quirks(tool_choice_required=False), keyless=True),
+}

@@ -1,0 +1,193 @@
+"""What a model is asked, and the pieces in which it answers: the contract between us and those who provide models.
+
+A package offers models of its own kind by an entry point of the group `hai_flow.models`: its name is the `provider` of
+`models:`, its value makes a `ModelProvider`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+Json: TypeAlias = Any
+Reason: TypeAlias = Literal["stop", "length", "refused"]
+
+ENTRY_POINTS = "hai_flow.models"
+
+
+# --- what is asked ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a million tokens cost, in US dollars. `cached`: of the input that the provider had already; None: as any."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cached: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Quirks:
+    """In what a provider differs from OpenAI.
+
+    `reasoning`: the field of a message that holds its thinking, or `think_tags` where that stands in the text itself.
+    `send_back`: whether the thinking of earlier answers goes back to the model: `never`, or behind `tool_turns`.
+    `output`: how an answer becomes an object of a schema: by the schema (`json_schema`), as any JSON object whose
+    schema stands in the prompt (`json_object`), or by the `prompt` alone. `strict_tools`: whether it takes `strict`.
+    `tool_choice_required`: whether it takes that word. `max_tokens`: the name of that parameter. `usage`: whether it
+    reports tokens when a stream asks for it (`last`), or does not know the question (`none`).
+    """
+
+    reasoning: str = "reasoning_content"
+    send_back: Literal["never", "tool_turns"] = "never"
+    output: Literal["json_schema", "json_object", "prompt"] = "json_schema"
+    strict_tools: bool = False
+    tool_choice_required: bool = True
+    max_tokens: str = "max_tokens"
+    usage: Literal["last", "none"] = "last"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A model as this deployment reaches it.
+
+    `name` is that in the workflow. `key` is the secret itself: it is shown nowhere. `total` and `idle` are in seconds:
+    of a whole answer, and of silence within it. `context`: how many tokens it takes, if that is known.
+    """
+
+    name: str
+    provider: str
+    model: str
+    base_url: str = ""
+    key: str | None = field(default=None, repr=False)
+    key_header: str | None = None
+    api: Literal["chat", "responses"] = "chat"
+    params: Mapping[str, Json] = field(default_factory=dict)
+    quirks: Quirks = Quirks()
+    context: int | None = None
+    total: float = 300.0
+    idle: float = 60.0
+    price: Price | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool that the model may call. `schema` is that of its arguments, JSON Schema."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that a model wants made. `args` is JSON text as the model wrote it."""
+
+    id: str
+    name: str
+    args: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of the conversation.
+
+    `content` is text, or parts: `{type: text, text}` and `{type: image | audio | document, source: {type: data | url,
+    value, mimeType}}`. An assistant's may have `calls` and `thinking`, a tool's names the call that it answers.
+    `opaque`: what the provider gave with it and gets back as it was (`Finish`).
+    """
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str | list[Json]
+    calls: tuple[Call, ...] = ()
+    call_id: str | None = None
+    thinking: str = ""
+    opaque: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a model is asked. `output`: the JSON Schema of the object that the answer has to be; None: text."""
+
+    endpoint: Endpoint
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
+    output: Mapping[str, Json] | None = None
+
+
+# --- what it answers --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """A piece of what the model thinks before it answers."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallStart:
+    """The model begins to call a tool."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallArgs:
+    """A piece of the JSON text of a call's arguments."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one answer so far; the last one counts. `cached` of the `input` the provider had already, `reasoning`
+    are those of the `output` that the model thought with."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    reasoning: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The answer is complete as the model meant it (`stop`, also with calls), was cut off (`length`), or is none, and
+    `text` says why (`refused`). `opaque`: what only this provider understands and wants to have back."""
+
+    reason: Reason
+    text: str = ""
+    opaque: Json = None
+
+
+Piece: TypeAlias = Text | Thinking | CallStart | CallArgs | Usage | Finish
+
+
+class ModelProvider(Protocol):
+    """Somebody who provides models."""
+
+    def fault(self, endpoint: Endpoint) -> str | None:
+        """Why this model could never be asked as it is declared, as a sentence, or None."""
+        ...
+
+    def stream(self, request: Request) -> AsyncIterator[Piece]:
+        """The answer, piece by piece. One that ends without `Finish` was broken off.
+
+        Raises StepError with a code `llm.*` (docs/language.md#codes). Nothing is to be tried again here: the run does.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Give back connections; the next request takes new ones."""
+        ...

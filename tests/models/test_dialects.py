@@ -1,0 +1,340 @@
+"""Servers differ in how they stream; what is understood does not. Over real sockets, through the SDK."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hai_flow.definition.schemas import JsonSchema
+from hai_flow.errors import StepError
+from hai_flow.models.asking import ask
+from hai_flow.models.endpoints import Providers
+from hai_flow.models.turn import Turn
+from hai_flow.models.vocabulary import (
+    Call,
+    CallArgs,
+    CallStart,
+    Endpoint,
+    Finish,
+    Message,
+    Piece,
+    Quirks,
+    Request,
+    Text,
+    Thinking,
+    Tool,
+    Usage,
+)
+from tests.support.models import (
+    CUT,
+    DIALECTS,
+    DONE,
+    END,
+    STALL,
+    Act,
+    Answer,
+    FakeModels,
+    Raw,
+    Said,
+    Status,
+    chunk,
+    responded,
+    spoken,
+)
+from tests.support.waiting import until
+
+ANSWER = Answer(
+    "I ask both.",
+    "Two places know it: a shop, a bank.",
+    (("search", '{"q": "tea"}'), ("fetch", '{"url": "x", "n": 2}')),
+)
+SEARCH = Tool("search", "Searches", {"type": "object", "properties": {"q": {"type": "string"}}})
+FETCH = Tool("fetch", "Fetches", {"type": "object", "properties": {"url": {"type": "string"}, "n": {}}})
+SCHEMAS = {tool.name: JsonSchema(tool.schema) for tool in (SEARCH, FETCH)}
+
+
+def endpoint(fake: FakeModels, **more: Any) -> Endpoint:
+    return Endpoint("smart", "openai", "m", fake.url, "sk-1", **more)
+
+
+class Asking:
+    """One question to one or more endpoints, and all that was heard."""
+
+    def __init__(self, *, keep: bool = False) -> None:
+        self.keep = keep
+        self.heard: list[Piece] = []
+        self.spent: list[tuple[str, Turn]] = []
+        self.providers = Providers()
+
+    async def of(self, *endpoints: Endpoint, **request: Any) -> tuple[Turn, Endpoint]:
+        async def listen(piece: Piece) -> None:
+            self.heard.append(piece)
+
+        def spent(endpoint: Endpoint, turn: Turn) -> None:
+            self.spent.append((endpoint.name, turn))
+
+        messages = request.pop("messages", (Message("user", "Tea?"),))
+        try:
+            return await ask(
+                self.providers.of, endpoints, lambda each: Request(each, messages, **request), listen, spent
+            )
+        finally:
+            if not self.keep:
+                await self.providers.close()
+
+
+async def failure(*acts: Act, **more: Any) -> tuple[StepError, Asking]:
+    asking = Asking()
+    async with FakeModels(acts) as fake:
+        with pytest.raises(StepError) as raised:
+            await asking.of(endpoint(fake, **more), tools=(SEARCH,))
+    return raised.value, asking
+
+
+def transcript(turn: Turn) -> Any:
+    calls = [(call.name, json.loads(call.args)) for call in turn.calls]
+    return turn.thinking, turn.text, calls, turn.usage, turn.finish and turn.finish.reason
+
+
+# --- one transcript ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_every_dialect_gives_the_same_transcript(dialect: str) -> None:
+    quirks = Quirks(reasoning=dialect if dialect in ("reasoning", "think_tags") else "reasoning_content")
+    async with FakeModels(DIALECTS[dialect](ANSWER)) as fake:
+        turn, _ = await Asking().of(endpoint(fake, quirks=quirks), tools=(SEARCH, FETCH))
+    calls = [("search", {"q": "tea"}), ("fetch", {"url": "x", "n": 2})]
+    assert transcript(turn) == (ANSWER.thinking, ANSWER.text, calls, Usage(12, 7), "stop")
+    assert len({call.id for call in turn.calls}) == 2
+    assert turn.call_faults(SCHEMAS) == {}
+
+
+async def test_the_responses_protocol_gives_it_too_and_what_only_the_provider_understands() -> None:
+    async with FakeModels(responded(ANSWER)) as fake:
+        turn, _ = await Asking().of(endpoint(fake, api="responses"), tools=(SEARCH, FETCH))
+    calls = [("search", {"q": "tea"}), ("fetch", {"url": "x", "n": 2})]
+    assert transcript(turn) == (ANSWER.thinking, ANSWER.text, calls, Usage(12, 7), "stop")
+    assert turn.finish == Finish("stop", opaque=[{"type": "reasoning", "id": "rs_1", "encrypted_content": "xyz"}])
+
+
+async def test_pieces_are_heard_as_they_come_and_in_their_order() -> None:
+    asking = Asking()
+    async with FakeModels(DIALECTS["reasoning_content"](ANSWER)) as fake:
+        await asking.of(endpoint(fake), tools=(SEARCH, FETCH))
+    kinds = [
+        type(piece) for n, piece in enumerate(asking.heard) if n == 0 or type(piece) is not type(asking.heard[n - 1])
+    ]
+    assert kinds == [Thinking, Text, CallStart, CallArgs, CallStart, CallArgs, Usage, Finish]
+
+
+async def test_nothing_is_asked_twice_by_the_sdk_and_the_key_stands_where_it_should() -> None:
+    fault, _ = await failure(Status(500, {"error": {"message": "no"}}))
+    assert fault.code == "llm.unavailable"
+    async with FakeModels([Status(503, {})]) as fake:
+        for header in (None, "api-key"):
+            with pytest.raises(StepError):
+                await Asking().of(endpoint(fake, key_header=header))
+    assert [asked.path for asked in fake.asked] == ["/v1/chat/completions"] * 2
+    assert fake.asked[0].headers["authorization"] == "Bearer sk-1"
+    assert fake.asked[1].headers["api-key"] == "sk-1"
+
+
+# --- what is asked ----------------------------------------------------------------------------------------------------
+
+
+async def body_of(request: dict[str, Any], **more: Any) -> Any:
+    async with FakeModels(spoken(Answer("ok")) if more.get("api") != "responses" else responded(Answer("ok"))) as fake:
+        await Asking().of(endpoint(fake, **more), **request)
+    return fake.asked[0].body
+
+
+SCHEMA = {"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}}
+STRICT = {**SCHEMA, "additionalProperties": False}
+
+
+async def test_an_object_is_asked_for_as_the_model_understands_it() -> None:
+    by_schema = await body_of({"output": STRICT})
+    assert by_schema["response_format"]["json_schema"] == {"name": "answer", "schema": STRICT, "strict": True}
+    assert (await body_of({"output": SCHEMA}))["response_format"]["json_schema"]["strict"] is False
+    as_object = await body_of({"output": SCHEMA}, quirks=Quirks(output="json_object"))
+    assert as_object["response_format"] == {"type": "json_object"}
+    assert '"required":["a"]' in as_object["messages"][0]["content"]
+    prompted = await body_of({"output": SCHEMA}, quirks=Quirks(output="prompt"))
+    assert "response_format" not in prompted
+    assert [message["role"] for message in prompted["messages"]] == ["system", "user"]
+    responses = await body_of({"output": STRICT}, api="responses")
+    assert responses["text"]["format"]["schema"] == STRICT
+
+
+async def test_parameters_go_by_the_names_that_the_provider_has() -> None:
+    params = {"temperature": 0.1, "max_tokens": 5, "extra": {"enable_thinking": True}}
+    body = await body_of({}, params=params, quirks=Quirks(max_tokens="max_completion_tokens", usage="none"))
+    assert (body["temperature"], body["max_completion_tokens"], body["enable_thinking"]) == (0.1, 5, True)
+    assert "max_tokens" not in body
+    assert "stream_options" not in body
+    responses = await body_of({}, params=params, api="responses")
+    assert (responses["max_output_tokens"], responses["store"]) == (5, False)
+
+
+PICTURE = {"type": "image", "source": {"type": "data", "value": "QUJD", "mimeType": "image/png"}}
+
+
+async def test_pictures_sound_and_documents_go_as_each_protocol_says_them() -> None:
+    sound = {"type": "audio", "source": {"type": "data", "value": "QUJD", "mimeType": "audio/wav"}}
+    paper = {"type": "document", "source": {"type": "data", "value": "QUJD", "mimeType": "application/pdf"}}
+    parts = [{"type": "text", "text": "See"}, PICTURE, sound, paper]
+    body = await body_of({"messages": (Message("user", parts),)})
+    kinds = [part["type"] for part in body["messages"][0]["content"]]
+    assert kinds == ["text", "image_url", "input_audio", "file"]
+    assert body["messages"][0]["content"][1]["image_url"] == {"url": "data:image/png;base64,QUJD"}
+    body = await body_of({"messages": (Message("user", [parts[0], PICTURE, paper]),)}, api="responses")
+    assert [part["type"] for part in body["input"][0]["content"]] == ["input_text", "input_image", "input_file"]
+
+
+async def test_a_part_that_the_protocol_cannot_carry_is_refused_before_anything_is_asked() -> None:
+    film = {"type": "video", "source": {"type": "url", "value": "https://x/y", "mimeType": "video/mp4"}}
+    async with FakeModels([END]) as fake:
+        with pytest.raises(StepError, match="video/mp4") as raised:
+            await Asking().of(endpoint(fake), messages=(Message("user", [film]),))
+    assert (raised.value.code, fake.asked) == ("llm.invalid_request", [])
+
+
+@pytest.mark.parametrize("send_back", ["never", "tool_turns"])
+async def test_thinking_goes_back_only_where_the_provider_wants_it_and_then_always(send_back: Any) -> None:
+    messages = (
+        Message("user", "Tea?"),
+        Message("assistant", "", (Call("c1", "search", "{}"),), thinking="hm"),
+        Message("tool", "none", call_id="c1"),
+        Message("assistant", "No tea."),
+        Message("user", "Sure?"),
+    )
+    body = await body_of({"messages": messages}, quirks=Quirks(send_back=send_back))
+    thought = [message.get("reasoning_content") for message in body["messages"] if message["role"] == "assistant"]
+    assert thought == (["hm", ""] if send_back == "tool_turns" else [None, None])
+    assert body["messages"][1]["tool_calls"][0]["function"] == {"name": "search", "arguments": "{}"}
+    plain = await body_of({"messages": messages[3:]}, quirks=Quirks(send_back=send_back))
+    assert "reasoning_content" not in plain["messages"][0]
+
+
+async def test_what_a_provider_gave_for_itself_goes_back_to_it_as_it_was() -> None:
+    opaque = [{"type": "reasoning", "id": "rs_1", "encrypted_content": "xyz"}]
+    messages = (
+        Message("assistant", "", (Call("c1", "search", "{}"),), opaque=opaque),
+        Message("tool", "1", call_id="c1"),
+    )
+    body = await body_of({"messages": messages}, api="responses")
+    assert [item["type"] for item in body["input"]] == ["reasoning", "function_call", "function_call_output"]
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------------
+
+CALLED = spoken(Answer("", "", (("search", '{"q": "tea"}'),)))[:-4]  # the call is whole, its end is not said
+
+
+@pytest.mark.parametrize(
+    ("acts", "code", "again"),
+    [
+        ([*CALLED, END], "llm.truncated", True),
+        ([*CALLED, DONE, END], "llm.truncated", True),
+        ([*CALLED, CUT], "llm.truncated", True),
+        ([*CALLED, Raw(b'data: {"choices": [{"de\n\n'), END], "llm.truncated", True),
+        ([*CALLED, Raw(b"data: \xff\xfe{}\n\n"), END], "llm.truncated", True),
+        ([*CALLED, chunk({}, reason="length"), END], "llm.truncated", False),
+        ([*CALLED, chunk({}, reason="content_filter"), END], "llm.refused", False),
+        ([*CALLED, chunk({"refusal": "I must not."}), chunk({}, reason="stop"), END], "llm.refused", False),
+        ([*CALLED, Said({"error": {"message": "busy", "code": "rate_limit_exceeded"}}), END], "llm.rate_limited", True),
+        ([*CALLED, Said({"error": {"message": "oh", "type": "server_error"}}), END], "llm.unavailable", True),
+    ],
+)
+async def test_an_answer_that_is_not_complete_is_none(acts: list[Act], code: str, again: bool) -> None:
+    fault, asking = await failure(*acts)
+    assert (fault.code, fault.retriable) == (code, again)
+    assert len(asking.spent) == 1, "what has begun costs"
+    _, turn = asking.spent[0]
+    assert turn.text == "", "what was said in part can't get into a prompt"
+    assert turn.spent(400)[1], "its tokens are estimated: nobody has counted them"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "headers", "code", "again", "after"),
+    [
+        (429, {"error": {"message": "slow down"}}, {"retry-after": "7"}, "llm.rate_limited", True, 7.0),
+        (429, {"error": {"message": "x"}}, {"retry-after-ms": "250"}, "llm.rate_limited", True, 0.25),
+        (429, {"error": {"code": "insufficient_quota"}}, {"retry-after": "7"}, "llm.rate_limited", False, None),
+        (503, {"message": "away"}, {"retry-after": "3"}, "llm.unavailable", True, 3.0),
+        (500, None, {}, "llm.unavailable", True, None),
+        (529, {"error": {"type": "overloaded_error"}}, {}, "llm.unavailable", True, None),
+        (401, {"error": {"message": "bad key"}}, {}, "llm.not_configured", False, None),
+        (404, {"error": {"message": "no model"}}, {}, "llm.not_configured", False, None),
+        (400, {"error": {"code": "context_length_exceeded"}}, {}, "llm.context_exceeded", False, None),
+        (400, {"error": {"message": "the prompt is too long: 9 tokens"}}, {}, "llm.context_exceeded", False, None),
+        (413, {}, {}, "llm.context_exceeded", False, None),
+        (400, {"error": {"code": "content_filter", "message": "no"}}, {}, "llm.refused", False, None),
+        (400, {"error": {"message": "bad field"}}, {}, "llm.invalid_request", False, None),
+        (429, {}, {"retry-after": "nan"}, "llm.rate_limited", True, None),
+        (429, {}, {"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, "llm.rate_limited", True, 0.0),
+    ],
+)
+async def test_what_a_server_answers_instead_has_a_code_and_a_time(
+    status: int, body: Any, headers: dict[str, str], code: str, again: bool, after: float | None
+) -> None:
+    fault, asking = await failure(Status(status, body, headers))
+    assert (fault.code, fault.retriable, fault.retry_after) == (code, again, after)
+    assert asking.spent == []
+
+
+async def test_a_model_that_falls_silent_is_hung_up_on() -> None:
+    async with FakeModels([chunk({"content": "I"}), STALL]) as fake:
+        asking = Asking(keep=True)
+        with pytest.raises(StepError, match=r"for 0\.05 s") as raised:
+            await asking.of(endpoint(fake, idle=0.05))
+        await until(lambda: not fake.connections)
+        await asking.providers.close()
+    assert (raised.value.code, raised.value.retriable) == ("llm.timeout", True)
+
+
+async def test_an_answer_has_to_be_complete_in_time() -> None:
+    fault, _ = await failure(chunk({"content": "I"}), STALL, total=0.05, idle=30.0)
+    assert (fault.code, fault.message) == ("llm.timeout", "The model's answer was not complete after 0.05 s.")
+
+
+async def test_a_server_that_is_not_there_is_unavailable() -> None:
+    async with FakeModels([END]) as fake:
+        gone = endpoint(fake)
+    with pytest.raises(StepError) as raised:
+        await Asking().of(gone)
+    assert (raised.value.code, raised.value.retriable) == ("llm.unavailable", True)
+
+
+@pytest.mark.parametrize("args", ["", "{", "[1]", '"x"', '{"q": 1}'])
+async def test_calls_with_wrong_arguments_are_faults_and_not_calls(args: str) -> None:
+    async with FakeModels(spoken(Answer("", "", (("search", args), ("nobody", "{}"))))) as fake:
+        turn, _ = await Asking().of(endpoint(fake), tools=(SEARCH,))
+    found = turn.call_faults(SCHEMAS)
+    assert "call_1" in found, "there is no such tool"
+    assert ("call_0" in found) == bool(args), "no arguments are an empty object"
+
+
+# --- others -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "acts", [[Status(500, {})], [Status(429, {})], [STALL], [CUT], [DONE, END], [Status(401, {})]], ids=str
+)
+async def test_another_model_is_asked_where_the_first_does_not_begin(acts: list[Act]) -> None:
+    asking = Asking()
+    async with FakeModels(acts) as first, FakeModels(spoken(Answer("Here."))) as second:
+        one = Endpoint("one", "openai", "m", first.url, "k", idle=0.2)
+        turn, by = await asking.of(one, Endpoint("two", "openai", "m", second.url, "k"))
+    assert (turn.text, by.name, [name for name, _ in asking.spent]) == ("Here.", "two", ["two"])
+
+
+@pytest.mark.parametrize("acts", [[chunk({"content": "I"}), CUT], [Status(400, {})], [chunk({}, reason="length"), END]])
+async def test_no_other_model_is_asked_behind_a_first_piece_or_for_what_it_could_not_do_better(acts: list[Act]) -> None:
+    async with FakeModels(acts) as first, FakeModels(spoken(Answer("Here."))) as second:
+        with pytest.raises(StepError):
+            await Asking().of(endpoint(first), endpoint(second))
+    assert second.asked == []
