@@ -154,7 +154,7 @@ class _Walk:
             found = Frontier(handling={step.path: paths.catch(number)})
             if self._is_begun(clause.first) and not self.list_done(clause.first, found):
                 return found
-        if isinstance(step.verb, BLOCKS) and not known.handled and known.done != "failed":
+        if isinstance(step.verb, BLOCKS) and not known.handled and known.done != "handled":
             found = Frontier([step.path])
             self._lists(step, known, found)
             return found
@@ -184,7 +184,7 @@ class _Walk:
         elif isinstance(verb, Repeat) and known.loop is not None and known.loop.last >= 0:
             self._iteration(paths.iteration(step.path, known.loop.last), frontier)
         elif isinstance(verb, ForEach) and known.loop is not None:
-            results, over = known.loop.results, "finished" in (known.status, known.done)
+            results, over = known.loop.results, "finished" in (known.outcome, known.done)
             for key in known.loop.keys:
                 path = paths.iteration(step.path, key)
                 done = over or (key in results and results[key].status == "finished")

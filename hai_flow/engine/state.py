@@ -4,13 +4,14 @@ The rules of this room:
 
 * `evolve(state, event)` folds one event. It looks nothing up, refuses nothing and computes nothing that the event does
   not say; whatever the plan had to be asked for is in the event. So any process of any release can fold a log.
-* A status changes only by a row of TRANSITIONS. A transition that the table does not have is a bug: it asserts.
+* A status changes only by a row of TRANSITIONS, the phase of a step by one of STEP_TRANSITIONS. A transition that the
+  tables do not have is a bug: it asserts.
 * State is records of immutable maps: evolve shares what it does not change, and a speculative state that lost its
   commit is dropped for free (docs/design/store.md#snapshots). The indexes kept here (attempts, timers, timeouts, open
   pendings, ready) let decide work without ever looking at all steps.
 * `seq` is the number of events folded; `snapshot at k` and `the fold of k events` are the same words.
 
-`docs/run-states.md` is generated from TRANSITIONS.
+`docs/run-states.md` is generated from the tables.
 """
 
 from __future__ import annotations
@@ -81,6 +82,73 @@ TRANSITIONS: Final[dict[str, dict[Status, tuple[Status, ...]]]] = {
 
 
 StepStatus: TypeAlias = Literal["pending", "running", "waiting", "finished", "skipped", "failed", "stopped", "undone"]
+Phase: TypeAlias = Literal["new", "pending", "working", "waiting", "handling", "over"]
+Outcome: TypeAlias = Literal["finished", "skipped", "failed", "handled", "stopped", "undone"]
+
+# event -> {phase before: phases after}. `new`: the step has no record yet. Where several may follow, the event says
+# which: "handling" if it names a handler. What has no row leaves the phase as it is.
+STEP_TRANSITIONS: Final[dict[str, dict[Phase, tuple[Phase, ...]]]] = {
+    "step_started": {
+        "new": ("working",),
+        "pending": ("working",),
+        "handling": ("working",),
+        "over": ("working",),
+    },
+    "iteration_started": {"new": ("working",)},
+    "attempt_started": {"working": ("working",)},
+    "pending_opened": {"working": ("waiting",)},
+    "pending_decided": {"waiting": ("working",)},
+    "timer_set": {"working": ("waiting",)},
+    "signals_awaited": {"working": ("waiting",)},
+    "step_finished": {
+        "new": ("handling", "over"),
+        "working": ("handling", "over"),
+        "waiting": ("handling", "over"),
+        "handling": ("handling", "over"),
+    },
+    "step_skipped": {
+        "new": ("over",),
+        "pending": ("over",),
+        "working": ("handling",),
+        "handling": ("over",),
+        "over": ("over",),
+    },
+    "step_failed": {
+        "new": ("handling", "over"),
+        "pending": ("handling", "over"),
+        "working": ("handling", "over"),
+        "waiting": ("handling", "over"),
+        "handling": ("handling", "over"),
+        "over": ("handling", "over"),
+    },
+    "step_stopped": {
+        "new": ("handling", "over"),
+        "pending": ("handling", "over"),
+        "working": ("handling", "over"),
+        "waiting": ("handling", "over"),
+        "handling": ("handling", "over"),
+        "over": ("handling", "over"),
+    },
+    "step_undone": {"pending": ("pending",), "handling": ("handling",), "over": ("over",)},
+    "iteration_ended": {"new": ("over",), "working": ("over",), "handling": ("over",), "over": ("over",)},
+    "step_ending": {"new": ("working",)},
+    "handler_started": {"working": ("handling",), "handling": ("handling",), "over": ("handling",)},
+    "step_reopened": {"handling": ("handling", "working"), "over": ("handling", "working")},
+    "run_retried": {"working": ("working",), "handling": ("handling", "working"), "over": ("handling", "working")},
+}
+
+# event -> the outcomes that it gives a step. `run_retried` and `step_reopened` give "finished" or "skipped" back to one
+# that its own `finally` had failed, and "handled" to one whose `catch` goes on; all others that they open have none.
+STEP_OUTCOMES: Final[dict[str, tuple[Outcome | None, ...]]] = {
+    **dict.fromkeys(("step_started", "iteration_started", "attempt_started"), (None,)),
+    **dict.fromkeys(("pending_opened", "pending_decided", "timer_set", "signals_awaited"), (None,)),
+    "step_finished": ("finished",),
+    "step_skipped": ("skipped",),
+    "step_failed": ("failed", "handled"),
+    "step_stopped": ("stopped",),
+    "step_undone": ("undone",),
+    "iteration_ended": ("finished", "failed", "stopped"),
+}
 
 
 class Ending(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
@@ -118,20 +186,23 @@ class LoopState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
 
 
 class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
-    """One step instance.
+    """One step instance: `phase` is where it stands in its life, `outcome` what it has come to, if it has.
+
+    A phase changes only by a row of STEP_TRANSITIONS (docs/run-states.md). `begun` are the handlers of it that have
+    begun since it did, the last one last: none of them begins by itself a second time, but for "~undo". `replaced` is
+    the outcome that the present one has replaced: of a step that its own `finally` has failed, and of a document that
+    went on behind its `catch`. `ending` says how it will end once nothing is open inside it.
 
     `attempt` counts tries of its effect, `failures` those that failed, `lost` those lost in a row; `past` are those
     before its gate asked anew, since when `attempt` is 0 until somebody approves; `asked` counts the pendings it ever
     opened, `rounds` how often it was done before this time (and undone, or done by a handler that runs
     once more after a Retry); `key` is its idempotency key where it is not the default.
-    `timeout` is that of a block, kept so that a Retry can start its clock anew. `handler` is the list inside it that
-    goes on, or went on last; `handled` says that a `catch` took its error, `caught` that one has begun, `cleaned` that
-    its `finally` has begun; `done` is its status before its own `finally` failed it. Of a parallel step: `left` counts
+    `timeout` is that of a block, kept so that a Retry can start its clock anew. Of a parallel step: `left` counts
     the branches that have not finished, `dropped` those of them that failed out of a race, `winners` those
     that finished, the first first. `received`: the signals that a `wait_for` has taken.
     """
 
-    status: StepStatus
+    phase: Phase
     started_at: int
     verb: str = ""
     turn: int = 0
@@ -144,11 +215,9 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     output: Json = None
     error: e.Error | None = None
     approval: Json = None
-    handler: str | None = None
-    handled: bool = False
-    caught: bool = False
-    cleaned: bool = False
-    done: StepStatus | None = None
+    outcome: Outcome | None = None
+    begun: tuple[str, ...] = ()
+    replaced: Outcome | None = None
     ending: Ending | None = None
     timeout: int | None = None
     key: str | None = None
@@ -162,9 +231,44 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     winners: tuple[str, ...] = ()
 
     @property
+    def status(self) -> StepStatus:
+        """What the step is called wherever it is shown: its outcome, or what it does until it has one."""
+        if self.outcome is None:
+            return _STATUSES.get(self.phase, "running")
+        return "failed" if self.outcome == "handled" else self.outcome
+
+    @property
+    def handler(self) -> str | None:
+        """The handler that goes on in the step, or was the last to."""
+        return self.begun[-1] if self.phase == "handling" else None
+
+    @property
+    def handled(self) -> bool:
+        """Whether a `catch` has taken its error, so that the flow goes on behind it."""
+        return self.outcome == "handled" or (self.replaced == "handled" and self.outcome in ("finished", "stopped"))
+
+    @property
+    def caught(self) -> bool:
+        """Whether one of its `catch` has begun: none does a second time."""
+        return any(map(paths.is_catch, self.begun))
+
+    @property
+    def cleaned(self) -> bool:
+        """Whether its `finally` has begun."""
+        return paths.FINALLY in self.begun
+
+    @property
+    def done(self) -> Outcome | None:
+        """What it had come to before its own `finally` failed it."""
+        return self.replaced if self.outcome in ("failed", "undone") else None
+
+    @property
     def next_attempt(self) -> int:
         """The number of the effect's next attempt. None is ever given twice."""
         return max(self.attempt, self.past) + 1
+
+
+_STATUSES: Final[dict[Phase, StepStatus]] = {"pending": "pending", "waiting": "waiting"}
 
 
 class Timer(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -468,15 +572,16 @@ def _closed_step(state: RunState, event: Any, /, **changes: Any) -> RunState:
     if path in state.children:
         left = {"below": _below_without(state, path), **_cut_below(state, path)}
         state = _set(state, children=state.children.delete(path), **left)
-    handler = getattr(event, "handler", None)
+    handler: str | None = getattr(event, "handler", None)
     if state.retried and handler is not None and handler != paths.UNDO:
         state = _set(state, steps=_begun_anew(state, paths.inside(path, handler)))
-    if handler == paths.FINALLY:
-        changes["cleaned"] = True
+    before = state.steps.get(path)
+    known = before or StepState("pending", event.at)
+    phase: Phase = "over" if handler is None else "handling"
+    closed = _set(known, phase=_phase(event, before, phase), begun=_begun(known, handler), ending=None, **changes)
     return _next(
-        state,
+        _set(state, **_recorded(state, path, closed)),
         event,
-        steps=_step(state, path, ending=None, **changes),
         attempts=_dropped(state.attempts, path),
         timers=_timers_without(state, path),
         timeouts=_dropped(state.timeouts, path),
@@ -490,17 +595,7 @@ def _begun_anew(state: RunState, place: str) -> Map[str, StepState]:
     for path, step in state.steps.items():
         if is_inside(path, place):
             rounds = step.rounds + (step.status == "finished")
-            again = _set(
-                step,
-                status="pending",
-                rounds=rounds,
-                args=None,
-                approval=None,
-                handler=None,
-                handled=False,
-                caught=False,
-                cleaned=False,
-            )
+            again = _set(step, phase="pending", outcome=None, begun=(), rounds=rounds, args=None, approval=None)
             steps = steps.set(path, again)
     return steps
 
@@ -518,7 +613,7 @@ def _below_without(state: RunState, path: str) -> Map[str, int]:
 
 def _cut_below(state: RunState, path: str) -> dict[str, Any]:
     """The changes by which messages of the runs below the step `path` end that nobody tells the rest of any more."""
-    left = [id for id, owner in state.open_messages.items() if owner.startswith(path + "/")]
+    left = [id for id, owner in state.open_messages.items() if is_inside(owner, path)]
     if not left:
         return {}
     messages, opened = state.messages, state.open_messages
@@ -533,11 +628,27 @@ def _timeouts_with(state: RunState, event: e.StepStarted | e.AttemptStarted) -> 
     return state.timeouts.set(event.path, state.worked_at(event.at) + event.timeout)
 
 
-def _known(state: RunState, event: Any) -> RunState:
-    """`state` with a record of the step, also of one that was cut off, or failed, before it began."""
-    if event.path in state.steps:
-        return state
-    return _set(state, **_recorded(state, event.path, StepState("running", event.at)))
+def _phase(event: e.Event, step: StepState | None, phase: Phase) -> Phase:
+    """The phase that the event brings a step to, which has no record yet where it is None."""
+    before = "new" if step is None else step.phase
+    allowed = STEP_TRANSITIONS[event.type].get(before, ())
+    assert phase in allowed, f"{event.type} brings a step from {before} to {phase}: not in the transition table"
+    return phase
+
+
+def _working(event: Any, state: RunState, path: str | None = None) -> dict[str, Any]:
+    """The changes of a step (that of the event) which goes on with its work."""
+    return {"phase": _phase(event, state.steps[path or event.path], "working"), "outcome": None}
+
+
+def _waiting(event: Any, state: RunState) -> dict[str, Any]:
+    """The same of one that waits for people, signals or time."""
+    return {"phase": _phase(event, state.steps[event.path], "waiting"), "outcome": None}
+
+
+def _begun(step: StepState, handler: str | None) -> tuple[str, ...]:
+    """The handlers of the step that have begun, when `handler` does."""
+    return step.begun if handler is None else (*_without(step.begun, handler), handler)
 
 
 # --- folds: the run -----------------------------------------------------------------------------------------------
@@ -660,12 +771,11 @@ def _reopened(state: RunState, event: e.RunRetried | e.StepReopened) -> RunState
         loop = None if step.loop is None else _reopened_loop(step, step.loop, path, (*event.ready, *event.reopened))
         changed = _set(
             step,
-            status="running",
+            phase=_phase(event, step, "working"),
+            outcome=None,
+            begun=(),
+            replaced=None,
             error=None,
-            handler=step.handler if step.handled else None,
-            caught=step.handled,
-            cleaned=False,
-            done=None,
             ending=None,
             lost=0,
             dropped=0,
@@ -676,16 +786,18 @@ def _reopened(state: RunState, event: e.RunRetried | e.StepReopened) -> RunState
         if step.timeout is not None:
             timeouts = timeouts.set(path, state.worked_at(event.at) + step.timeout)
     for path, handler in event.handling.items():
-        steps = steps.set(path, _handling(steps[path], handler))
+        steps = steps.set(path, _handling(event, steps[path], handler))
     return _set(state, steps=steps, timeouts=timeouts)
 
 
-def _handling(step: StepState, handler: str) -> StepState:
+def _handling(event: e.Event, step: StepState, handler: str) -> StepState:
     """The step with a `catch` or its `finally` at work again."""
+    phase = _phase(event, step, "handling")
     if handler == paths.FINALLY:
-        done = step.done or step.status
-        return _set(step, status=done, handler=handler, handled=done == "failed", cleaned=True, done=None, error=None)
-    return _set(step, status="failed", handler=handler, handled=True, caught=True, cleaned=False, ending=None)
+        outcome = "handled" if step.done is None and step.outcome == "failed" else step.done or step.outcome
+        begun = _begun(step, handler)
+        return _set(step, phase=phase, outcome=outcome, begun=begun, replaced=None, error=None)
+    return _set(step, phase=phase, outcome="handled", begun=(handler,), ending=None)
 
 
 def _reopened_loop(step: StepState, loop: LoopState, path: str, begun_again: tuple[str, ...]) -> LoopState:
@@ -693,7 +805,7 @@ def _reopened_loop(step: StepState, loop: LoopState, path: str, begun_again: tup
     was over, nothing else does: a failure in there is data."""
     if not loop.keys:
         return loop
-    over = "finished" in (step.status, step.done)
+    over = "finished" in (step.outcome, step.done)
     now = paths.keys_among(begun_again, path)
     results = loop.results.mutate()
     again: list[str] = []
@@ -859,7 +971,7 @@ def _step_started(state: RunState, event: e.StepStarted) -> RunState:
     path = event.path
     before = state.steps.get(path)
     step = StepState(
-        "running",
+        _phase(event, before, "working"),
         event.at,
         event.verb,
         event.turn,
@@ -903,7 +1015,7 @@ def _attempt_started(state: RunState, event: e.AttemptStarted) -> RunState:
     return _next(
         state,
         event,
-        steps=_step(state, event.path, attempt=event.attempt, status="running"),
+        steps=_step(state, event.path, attempt=event.attempt, **_working(event, state)),
         attempts=state.attempts.set(event.path, event.attempt),
         timers=_timers_without(state, event.path),
         timeouts=_timeouts_with(state, event),
@@ -912,11 +1024,13 @@ def _attempt_started(state: RunState, event: e.AttemptStarted) -> RunState:
 
 
 def _step_finished(state: RunState, event: e.StepFinished) -> RunState:
-    state = _known(state, event)
-    changes: dict[str, Any] = {"status": "finished", "output": event.output, "lost": 0, "handler": event.handler}
+    before = state.steps.get(event.path)
+    changes: dict[str, Any] = {"outcome": "finished", "output": event.output, "lost": 0}
+    if before is not None and before.outcome == "handled":  # a document behind its `catch`
+        changes["replaced"] = "handled"
     if event.approval is not None:
         changes["approval"] = event.approval
-    loop = state.steps[event.path].loop
+    loop = None if before is None else before.loop
     if loop is not None and loop.keys:
         changes["output"] = gathered(loop)
     after = _closed_step(state, event, **changes)
@@ -954,29 +1068,25 @@ def _closed_loop(state: RunState, path: str, loop: LoopState) -> RunState:
 
 def _step_skipped(state: RunState, event: e.StepSkipped) -> RunState:
     if event.handler is None and event.approval is None:
-        recorded = _recorded(state, event.path, StepState("skipped", event.at))
+        phase = _phase(event, state.steps.get(event.path), "over")
+        recorded = _recorded(state, event.path, StepState(phase, event.at, outcome="skipped"))
         return _next(state, event, **recorded, ready=(*_without(state.ready, event.path), *event.ready))
-    changes = {"status": "skipped", "handler": event.handler, "approval": event.approval, "output": event.approval}
-    return _closed_step(state, event, **changes)
+    return _closed_step(state, event, outcome="skipped", approval=event.approval, output=event.approval)
 
 
 def _step_failed(state: RunState, event: e.StepFailed) -> RunState:
-    state = _known(state, event)
-    before = state.steps[event.path]
-    changes: dict[str, Any] = {
-        "status": "failed",
-        "error": event.error,
-        "handler": event.handler,
-        "handled": event.handler is not None and paths.is_catch(event.handler),
-    }
-    if changes["handled"]:
-        changes["caught"] = True
+    before = state.steps.get(event.path)
+    taken = event.handler is not None and paths.is_catch(event.handler)
+    changes: dict[str, Any] = {"outcome": "handled" if taken else "failed", "error": event.error, "replaced": None}
     if event.approval is not None:
         changes |= {"approval": event.approval, "output": event.approval}
-    if before.cleaned and (before.status in ("finished", "skipped") or before.handled):
-        changes["done"] = before.status
-    elif before.loop is not None and before.loop.keys:
-        changes["output"] = gathered(before.loop)
+    if before is not None:
+        if before.cleaned and (before.outcome in ("finished", "skipped") or before.handled):
+            changes["replaced"] = before.outcome
+        else:
+            changes["replaced"] = before.done
+            if before.loop is not None and before.loop.keys:
+                changes["output"] = gathered(before.loop)
     after = _closed_step(state, event, **changes)
     if paths.is_undo(event.path):
         after = _undo_ended(after, event.path, failed=True)
@@ -992,32 +1102,41 @@ def _undo_ended(state: RunState, path: str, *, failed: bool = False) -> RunState
 
 
 def _step_undone(state: RunState, event: e.StepUndone) -> RunState:
-    rounds = state.steps[event.path].rounds + 1
+    step = state.steps[event.path]
     after = _next(
         state,
         event,
-        steps=_step(state, event.path, status="undone", rounds=rounds),
+        steps=_step(
+            state,
+            event.path,
+            phase=_phase(event, step, step.phase),
+            outcome="undone",
+            rounds=step.rounds + 1,
+        ),
         ready=(*state.ready, *event.ready),
     )
     return _undo_ended(after, event.path)
 
 
 def _step_ending(state: RunState, event: e.StepEnding) -> RunState:
-    state = _known(state, event)
+    before = state.steps.get(event.path)
     ending = Ending(event.outcome, event.output, event.error, event.reason)
-    steps = _step(state, event.path, ending=ending)
-    return _next(state, event, steps=steps, timeouts=_dropped(state.timeouts, event.path))
+    if before is None:
+        step = StepState(_phase(event, None, "working"), event.at, ending=ending)
+    else:
+        step = _set(before, ending=ending)
+    recorded = _recorded(state, event.path, step)
+    return _next(state, event, **recorded, timeouts=_dropped(state.timeouts, event.path))
 
 
 def _handler_started(state: RunState, event: e.HandlerStarted) -> RunState:
-    changes: dict[str, Any] = {"handler": event.handler, "ending": None}
-    if paths.is_catch(event.handler):
-        changes["handled"] = changes["caught"] = True
-    if event.handler == paths.FINALLY:
-        changes["cleaned"] = True
     if state.retried and event.ready and event.handler != paths.UNDO:
         state = _set(state, steps=_begun_anew(state, paths.inside(event.path, event.handler)))
-    return _next(state, event, steps=_step(state, event.path, **changes), ready=(*state.ready, *event.ready))
+    before = state.steps[event.path]
+    changes: dict[str, Any] = {"outcome": "handled"} if paths.is_catch(event.handler) else {}
+    phase = _phase(event, before, "handling")
+    steps = _step(state, event.path, phase=phase, begun=_begun(before, event.handler), ending=None, **changes)
+    return _next(state, event, steps=steps, ready=(*state.ready, *event.ready))
 
 
 def _iteration_started(state: RunState, event: e.IterationStarted) -> RunState:
@@ -1028,13 +1147,13 @@ def _iteration_started(state: RunState, event: e.IterationStarted) -> RunState:
         if 0 <= known.last != event.index:
             state = _set(state, **_forgotten(state, paths.iteration(loop, known.last)))
         state = _set(state, steps=_step(state, loop, loop=_set(known, last=event.index)))
-    step = StepState("running", event.at, "iteration", event.turn, index=event.index)
+    phase = _phase(event, state.steps.get(event.path), "working")
+    step = StepState(phase, event.at, "iteration", event.turn, index=event.index)
     ready = (*_without(state.ready, event.path), *event.ready)
     return _next(state, event, **_recorded(state, event.path, step), ready=ready)
 
 
 def _iteration_ended(state: RunState, event: e.IterationEnded) -> RunState:
-    state = _known(state, event)
     path = loop_of(event.path)
     loop = state.steps[path].loop
     assert loop is not None
@@ -1046,11 +1165,13 @@ def _iteration_ended(state: RunState, event: e.IterationEnded) -> RunState:
         begun = loop.begun + len(event.ready) - (len(loop.again) - len(again))
         results = loop.results.set(key, Item(event.status, event.output, event.error))
         changed = _set(loop, begun=begun, ended=loop.ended + 1, again=again, results=results)
-    steps = _step(state, path, loop=changed)
-    ended = _set(steps[event.path], status=event.status, error=event.error, ending=None, handler=None)
-    steps = steps.set(event.path, ended)
+    before = state.steps.get(event.path)
+    known = before or StepState("pending", event.at)
+    phase = _phase(event, before, "over")
+    ended = _set(known, phase=phase, outcome=event.status, error=event.error, ending=None)
+    state = _set(state, **_recorded(state, event.path, ended))
     ready = (*_without(state.ready, event.path), *event.ready)
-    after = _next(state, event, steps=steps, ready=ready)
+    after = _next(state, event, steps=_step(state, path, loop=changed), ready=ready)
     return _set(after, **_forgotten(after, event.path)) if loop.keys and event.status == "finished" else after
 
 
@@ -1072,7 +1193,10 @@ def _step_retried(state: RunState, event: e.StepRetried) -> RunState:
 
 
 def _step_stopped(state: RunState, event: e.StepStopped) -> RunState:
-    return _closed_step(_known(state, event), event, status="stopped", handler=event.handler)
+    before = state.steps.get(event.path)
+    taken = before is not None and before.outcome == "handled"
+    changes: dict[str, Any] = {"replaced": "handled"} if taken else {}
+    return _closed_step(state, event, outcome="stopped", **changes)
 
 
 def _branch_ended(state: RunState, event: e.BranchEnded) -> RunState:
@@ -1188,7 +1312,7 @@ def _pending_opened(state: RunState, event: e.PendingOpened) -> RunState:
     return _next(
         state,
         event,
-        steps=_step(state, event.path, status="waiting", asked=step.asked + 1),
+        steps=_step(state, event.path, asked=step.asked + 1, **_waiting(event, state)),
         pendings=state.pendings.set(event.id, PendingState(event, since=event.at)),
         open_pendings=state.open_pendings.set(event.path, event.id),
         ready=_without(state.ready, event.path),
@@ -1247,7 +1371,7 @@ def _pending_decided(state: RunState, event: e.PendingDecided) -> RunState:
         reason=event.reason,
         answer_sha=event.answer_sha,
     )
-    changes: dict[str, Any] = {"status": "running"}
+    changes = _working(event, state, pending.opened.path)
     if event.ready:
         changes |= {"approval": event.value, "args": pending.opened.args}
     step = _step(state, pending.opened.path, **changes)
@@ -1283,7 +1407,7 @@ def _timer_set(state: RunState, event: e.TimerSet) -> RunState:
     insort(timers, Timer(event.due, event.path, event.kind))
     changes: dict[str, Any] = {"timers": tuple(timers)}
     if event.kind == "wait":
-        changes["steps"] = _step(state, event.path, status="waiting")
+        changes["steps"] = _step(state, event.path, **_waiting(event, state))
     return _next(state, event, **changes)
 
 
@@ -1408,7 +1532,7 @@ def _signals_awaited(state: RunState, event: e.SignalsAwaited) -> RunState:
     return _next(
         state,
         event,
-        steps=_step(state, event.path, status="waiting"),
+        steps=_step(state, event.path, **_waiting(event, state)),
         subscriptions=state.subscriptions.set(event.path, event.types),
     )
 

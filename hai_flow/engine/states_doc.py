@@ -1,4 +1,4 @@
-"""docs/run-states.md from the transition table: `python -m hai_flow.engine.states_doc > docs/run-states.md`."""
+"""docs/run-states.md from the tables of transitions: `python -m hai_flow.engine.states_doc > docs/run-states.md`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import sys
 from collections.abc import Iterator
 from typing import Final, get_args
 
-from hai_flow.engine.state import TERMINAL_STATUSES, TRANSITIONS, Status
+from hai_flow.engine.state import (
+    STEP_OUTCOMES,
+    STEP_TRANSITIONS,
+    TERMINAL_STATUSES,
+    TRANSITIONS,
+    Outcome,
+    Phase,
+    Status,
+)
 
 MEANINGS: Final[dict[str, str]] = {
     "new": "the run does not exist yet",
@@ -21,11 +29,39 @@ MEANINGS: Final[dict[str, str]] = {
     "needs_attention": "its attempts were lost five times in a row, or its result can't be stored; a person decides",
 }
 
+PHASES: Final[dict[Phase, str]] = {
+    "new": "nothing is recorded of the step",
+    "pending": "a handler's step that is to run once more after a Retry",
+    "working": "its effect is tried, or its lists go on",
+    "waiting": "it waits for people, for a signal or for a time",
+    "handling": "one of its handlers goes on, or was the last to: `~undo`, `~reject`, `~catch/0`, `~finally`",
+    "over": "no handler of it goes on",
+}
+
+OUTCOMES: Final[dict[Outcome, str]] = {
+    "finished": "it did its work, and has an output",
+    "skipped": "its `if` was false, or people chose an option of the author's own",
+    "failed": "it has an error, which was raised further, or will be",
+    "handled": "it has an error that its `catch` has taken; it is shown as failed",
+    "stopped": "it was cut off",
+    "undone": "it had finished, and was undone",
+}
+
+_STEPS: Final = """\
+## The states of a step
+
+A step has a phase, where it stands in its life, and an outcome, once it has come to one. Its status, which every
+protocol shows, is its outcome; before that `waiting` where it waits, and else `running` (or `pending`). That the list
+of a handler has ended is no event of the step: what comes next is ready with the end of the list's last step. So
+`handling` is left only by what the step itself comes to next.
+"""
+
 _INTRODUCTION: Final = """\
 # The states of a run
 
-Generated from `hai_flow/engine/state.py` by `make docs`; do not edit. A status changes by these rows and by no other:
-`evolve` asserts it, and `tests/engine/test_transitions.py` walks each of them.
+Generated from `hai_flow/engine/state.py` by `make docs`; do not edit. A status changes by these rows and by no other,
+and so does the phase of a step: `evolve` asserts it, and `tests/engine/test_transitions.py` and
+`test_step_transitions.py` walk each of them.
 """
 
 _PAUSE_ROWS: Final = (
@@ -165,6 +201,30 @@ def _transitions() -> Iterator[str]:
             yield f"| `{event}` | {before} | {' or '.join(afters)} |"
 
 
+def _step_tables() -> Iterator[str]:
+    yield "| phase | means |"
+    yield "|---|---|"
+    for phase in get_args(Phase):
+        yield f"| `{phase}` | {PHASES[phase]} |"
+    yield ""
+    yield "| outcome | means |"
+    yield "|---|---|"
+    for outcome in get_args(Outcome):
+        yield f"| `{outcome}` | {OUTCOMES[outcome]} |"
+    yield ""
+    yield "What has no row leaves the phase as it is; an event without an outcome here leaves the outcome."
+    yield ""
+    yield "| event | phase before | phase after | outcome |"
+    yield "|---|---|---|---|"
+    for event, row in STEP_TRANSITIONS.items():
+        outcome = " or ".join(each or "none" for each in STEP_OUTCOMES.get(event, ()))
+        for before, afters in row.items():
+            yield f"| `{event}` | {before} | {' or '.join(afters)} | {outcome} |"
+    yield ""
+    yield "`step_reopened` and `run_retried` give back the outcome before that to a step that its own `finally` failed,"
+    yield "one whose `catch` goes on is `handled` again; what else they open has no outcome any more."
+
+
 def _pause_table() -> Iterator[str]:
     head, *rows = _PAUSE_ROWS
     yield "| " + " | ".join(head) + " |"
@@ -185,6 +245,9 @@ def document() -> str:
         "Where several statuses may follow, the event says which.",
         "",
         *_transitions(),
+        "",
+        _STEPS,
+        *_step_tables(),
         "",
         "## What Pause, Stop and Terminate do",
         "",

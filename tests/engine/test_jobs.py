@@ -30,7 +30,7 @@ def state(**changes: object) -> RunState:
 
 
 def steps(**lost: int) -> Map[str, StepState]:
-    return Map({path: StepState("running", 0, lost=times) for path, times in lost.items()})
+    return Map({path: StepState("working", 0, lost=times) for path, times in lost.items()})
 
 
 @pytest.mark.parametrize(
