@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
@@ -29,6 +28,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.events import Inherited, UserMessage
 from hai_flow.engine.forking import undone_in
 from hai_flow.engine.ids import run_of_pending, turn_of
+from hai_flow.engine.shared import may_write, posted_changes
 from hai_flow.engine.state import TERMINAL_STATUSES, PendingState, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog import named_version
@@ -456,6 +456,8 @@ class Conversation:
         before = await self.access.state(last.id) if others else RunState(str(last.id))
         below = [each for each in others if each.id in before.relayed]  # else a fork has it of the run that it is of
         own = tuple(each for each in answers if each not in below)
+        if below:
+            await self._demand_state_fits(before)
         given = await self._answer_below(below, () if own else messages, command_id)
         if below and not own:
             if not given or before.turn_open or differs:
@@ -468,13 +470,20 @@ class Conversation:
             return await self._attach(last)
         return await self._from_start(turn)
 
+    async def _demand_state_fits(self, root: RunState) -> None:
+        """Raises Rejected 422 where the thread's own run could not take what is posted of its state: it hears of that
+        when the run below has decided, and has nobody then to refuse."""
+        if self.posted.state and may_write(root, self.access.principal.who):
+            plan = await self.access.runtime.catalog.plan(self.access.tenant, bytes.fromhex(root.sha256))
+            posted_changes(plan, root.state or {}, self.posted.state)
+
     async def _answer_below(
         self, answers: Sequence[c.PendingAnswer], messages: tuple[UserMessage, ...], command_id: str
     ) -> bool:
         """Answer what runs below the thread's own ask: each is decided by the run that asks. Whether any was new."""
         given = False
         for run_id, group in itertools.groupby(sorted(answers, key=lambda each: each.id), _asker):
-            answer = self._answer_command(tuple(group), () if given else messages)
+            answer = self._answer_command(tuple(group), () if given else messages, self.posted.state)
             outcome = await self._submit(run_id, answer, command_id=command_id)
             given = given or not outcome.already
         return given
@@ -483,7 +492,7 @@ class Conversation:
         self,
         answers: tuple[c.PendingAnswer, ...],
         messages: tuple[UserMessage, ...],
-        state: Mapping[str, Any] = MappingProxyType({}),
+        state: Mapping[str, Any],
     ) -> c.Answer:
         by, via = self.access.principal.who, self.access.principal.via(self.dialect.name)
         turn = self.posted.turn()

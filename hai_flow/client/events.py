@@ -725,6 +725,13 @@ class ChildStepped(Event, frozen=True):
     status: str
 
 
+class ChildShared(Event, frozen=True):
+    """What a child run of the step `path`, or one below it, shows in the state of its thread has these `values` now."""
+
+    path: str
+    values: dict[str, Json]
+
+
 class WarningRaised(Event, frozen=True):
     code: str
     message: str
@@ -742,6 +749,7 @@ AnyEvent: TypeAlias = (
     | StateChanged | TimerSet | TimerFired | TimeJumped
     | SignalsAwaited | SignalReceived | ChildMoved | CustomEmitted | RawEmitted
     | CollaborationStarted | CollaborationEnded | ChildAsked | ChildSaid | ChildStepped
+    | ChildShared
     | WarningRaised | UnknownEvent
 )  # fmt: skip
 

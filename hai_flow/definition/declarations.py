@@ -95,7 +95,8 @@ class Declarations(Pieces):
         start = schema.with_defaults(raw.get("default"))
         if "default" not in raw and start is None and reduce is None and schema.findings(None):
             self._doubt_start(name, raw, at)
-        return plan.StateVariable(name, schema, start, reduce, client, extras.get("keep") == "thread")
+        kept, shown = (extras.get(key) == "thread" for key in ("keep", "show"))
+        return plan.StateVariable(name, schema, start, reduce, client, kept, shown or client)
 
     def _doubt_start(self, name: str, raw: Mapping[str, Json], at: Path) -> None:
         """A variable without default starts null, also where its type has no null."""

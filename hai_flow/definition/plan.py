@@ -516,6 +516,7 @@ class StateVariable:
     """One name of the top-level `state`. `default` is its value at the start of a run (None where not given).
 
     `client`: who posts for the thread may write it. `kept`: a run begins with what the one before it in its thread had.
+    `shown`: of a child run, it is in the state of its thread.
     """
 
     name: str
@@ -524,6 +525,7 @@ class StateVariable:
     reduce: Literal["append", "merge", "max"] | None = None
     client: bool = False
     kept: bool = False
+    shown: bool = False
 
 
 @dataclass(frozen=True, slots=True)

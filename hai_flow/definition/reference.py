@@ -275,6 +275,8 @@ SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             example="true"),
         Key("keep", _enum("run", "thread"), "`thread`: a run begins with what the run before it in its thread had",
             default="run", example="thread"),
+        Key("show", _enum("run", "thread"), "`thread`: of a child run, it is in the state of its thread, too",
+            default="run", example="thread"),
     ), open=True),
     Shape("model", "A model", (
         Key("use", _literal(1), "one of the deployment's catalogue, where its address, key and price stand: "

@@ -33,7 +33,7 @@ from hai_flow import values
 from hai_flow.definition.paths import in_cleanup, inside
 from hai_flow.definition.plan import Run, Step
 from hai_flow.engine import commands as c
-from hai_flow.engine import endings
+from hai_flow.engine import endings, shared
 from hai_flow.engine import events as e
 from hai_flow.engine.bounds import demand_wait, used
 from hai_flow.engine.draft import Draft, Message, Raised
@@ -57,7 +57,8 @@ SILENT_VERBS: Final = frozenset(
     {"say", "emit", "set", "switch", "try", "iteration", "break", "continue", "return", "fail"}
 )
 """Steps without an effect that anybody could watch (docs/design/protocols.md#hai)."""
-News: TypeAlias = e.ChildAsked | e.ChildSaid | e.ChildStepped
+News: TypeAlias = e.ChildAsked | e.ChildSaid | e.ChildStepped | e.ChildShared
+_QUIET: Final = (e.ChildStepped, e.ChildShared)  # what opens no turn of a run that is held
 
 
 def command_of(kind: str, target: str, body: Json) -> c.Command | None:
@@ -199,7 +200,7 @@ def ended(draft: Draft, command: c.ChildEnded) -> None:
     assert isinstance(verb, Run)
     child = draft.state.children[step.path]
     for each in command.told:
-        _stepped(draft, each, inside(step.path, each.path))
+        _told_quietly(draft, each, step.path)
     draft.emit(e.CollaborationEnded, **_between(draft, step, verb), run_id=child)
     if command.status == "finished":
         endings.resolve_call(draft, step, command.output, None)
@@ -239,13 +240,15 @@ def told(draft: Draft, command: c.ChildTold) -> None:
     if draft.state.parent is not None:
         draft.posted = command.turn
     told = (*command.streamed, *command.told)
-    opening = {"waiting"} if all(isinstance(each, e.ChildStepped) for each in told) else _TURNLESS
+    opening = {"waiting"} if all(isinstance(each, _QUIET) for each in told) else _TURNLESS
+    if command.state:
+        shared.write_above(draft, command.state)
     if told and not draft.state.turn_open and draft.state.status in opening:
         draft.open_turn(c.Turn() if command.turn is None or draft.state.parent is not None else command.turn)
     for event in told:
         path = inside(step.path, event.path)
-        if isinstance(event, e.ChildStepped):
-            _stepped(draft, event, path)
+        if isinstance(event, e.ChildStepped | e.ChildShared):
+            _told_quietly(draft, event, step.path)
             continue
         if isinstance(event, e.ChildSaid):
             _heard(draft, event, path)
@@ -254,7 +257,7 @@ def told(draft: Draft, command: c.ChildTold) -> None:
         known, child = opened.id in draft.state.relayed, draft.state.children[step.path]
         _emit(draft, event, path=step.path, run_id=child, opened=opened, known=known)
     for message in command.growing:
-        _grown(draft, message, f"{step.path}/{message.path}")
+        _grown(draft, message, inside(step.path, message.path))
     if command.working is not None and (step.path in draft.state.idle) == command.working:
         draft.emit(e.ChildMoved, path=step.path, working=command.working)
 
@@ -280,6 +283,17 @@ def _grown(draft: Draft, message: e.ChildSaid, path: str) -> None:
         draft.emit(e.MessageStarted, message_id=message.message_id, path=path, **words)
     n = 0 if known is None else known.chunks
     draft.emit(e.MessageChunk, message_id=message.message_id, n=n, content=rest)
+
+
+def _told_quietly(draft: Draft, event: e.ChildStepped | e.ChildShared, step: str) -> None:
+    path = inside(step, event.path) if event.path else step
+    if isinstance(event, e.ChildStepped):
+        _stepped(draft, event, path)
+        return
+    own = draft.state.state or {}  # a run's own variables hide those of the runs below it
+    shown = {name: value for name, value in event.values.items() if name not in own}
+    if shown and used(draft.state, draft.log_bytes, draft.limits) < STEPS_UNTIL:
+        _emit(draft, event, path=path, values=shown)
 
 
 def _stepped(draft: Draft, event: e.ChildStepped, path: str) -> None:
@@ -346,7 +360,7 @@ def tell_parent(draft: Draft, before: RunState) -> None:
     ends = [each for each in draft.events if isinstance(each, e.MessageEnded)]
     streamed = [_said(state, each, "") for each in ends if each.message_id in before.open_messages]
     grown = _growing(state, draft.events)
-    last = news if state.ended and not streamed and all(isinstance(each, e.ChildStepped) for each in news) else []
+    last = news if state.ended and not streamed and all(isinstance(each, _QUIET) for each in news) else []
     if (news or streamed or grown) and not last:
         # Who has ended goes on, to its parent: what that makes of the end is of the same turn.
         working = True if state.ended and not was else None if state.ended or was == works else works
@@ -354,6 +368,8 @@ def tell_parent(draft: Draft, before: RunState) -> None:
         body = {**place, "told": msgspec.to_builtins(news), "working": working, "turn": turn}
         if streamed:
             body["streamed"] = msgspec.to_builtins(streamed)
+        if draft.posted_state:
+            body["state"] = draft.posted_state
         if grown:
             body["growing"] = msgspec.to_builtins(grown)
         draft.send(TOLD, parent.run_id, body)
@@ -407,7 +423,7 @@ def _news(draft: Draft, before: RunState) -> list[News]:
             news[event.opened.id] = event
         elif isinstance(event, e.ChildSaid):
             news[event.message_id] = event
-        elif isinstance(event, e.ChildStepped):
+        elif isinstance(event, e.ChildStepped | e.ChildShared):
             news[number] = event
         elif isinstance(event, e.StepStarted):
             if event.path and event.verb not in SILENT_VERBS:
@@ -423,6 +439,9 @@ def _news(draft: Draft, before: RunState) -> list[News]:
             growing[event.message_id].append(event.content)
         elif isinstance(event, e.MessageEnded) and event.message_id in growing:
             news[event.message_id] = _said(draft.state, event, "".join(growing[event.message_id]))
+    shown = shared.shown_changes(draft.plan, before.state, draft.state.state or {})
+    if shown:
+        news["state"] = e.ChildShared(at=draft.state.at, turn=0, path="", values=shown)
     return list(news.values())
 
 

@@ -16,6 +16,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine.events import (
     ChildAsked,
     ChildSaid,
+    ChildShared,
     ChildStepped,
     Error,
     Event,
@@ -217,21 +218,22 @@ class ChildTold(Command, frozen=True):
     `working` as in `ChildMoved`, None: as before. `turn`: what the POST that led to it says of the turn that it would
     open in the outermost run. `streamed` are the messages that have grown over several commits, told before the others,
     `growing` those that have grown and do so yet: no decision reads what was streamed, so it is who delivers this that
-    puts their text in, as far as it has come.
+    puts their text in, as far as it has come. `state` is that which a client posted with the answer that led to it.
     """
 
     path: str
     attempt: int
-    told: tuple[ChildAsked | ChildSaid | ChildStepped, ...] = ()
+    told: tuple[ChildAsked | ChildSaid | ChildStepped | ChildShared, ...] = ()
     streamed: tuple[ChildSaid, ...] = ()
     growing: tuple[ChildSaid, ...] = ()
     working: bool | None = None
     turn: Turn | None = None
+    state: dict[str, Json] = {}
 
 
 class ChildEnded(Command, frozen=True):
     """The child run of attempt `attempt` of the step `path` has ended as `status` says (finished, failed, stopped).
-    `told` are the steps that ended with it, with its own paths."""
+    `told` are the steps that ended with it, with its own paths, and what it has shown of its state at last."""
 
     path: str
     attempt: int
@@ -239,7 +241,7 @@ class ChildEnded(Command, frozen=True):
     output: Json = None
     error: Error | None = None
     reason: str = ""
-    told: tuple[ChildStepped, ...] = ()
+    told: tuple[ChildStepped | ChildShared, ...] = ()
 
 
 class TimerFired(Command, frozen=True):

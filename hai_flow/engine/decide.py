@@ -113,7 +113,7 @@ def _fork(draft: Draft, command: c.Fork) -> Json:
     answer = forking.answer_of(command)
     readings = people.readings(draft, answer)
     forking.make_own(draft)
-    shared.write(draft, answer.state)
+    shared.write(draft, answer.state)  # who forks a run is the fork's requester
     draft.open_turn(answer.turn)
     _take(draft, answer, readings)
     return _run_outcome(draft)
@@ -189,7 +189,9 @@ def _answer(draft: Draft, command: c.Answer) -> Json:
         results = [people.answered(pending, reading, "already", pending.by) for pending, reading, _ in readings]
         return {"answers": results, "turn": draft.state.turn.n if draft.state.turn else None}
     draft.posted = command.turn
-    shared.write(draft, command.state)
+    if shared.may_write(draft.state, command.by):
+        draft.posted_state = command.state
+        shared.write(draft, command.state)
     if not draft.state.turn_open:
         draft.open_turn(command.turn if draft.state.parent is None else c.Turn())
     results = _take(draft, command, readings)

@@ -6,7 +6,7 @@ Never read streamed text here (docs/design/store.md#decisions-and-chunks).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -113,6 +113,7 @@ class Draft:
         self.rendered_bytes = 0
         self.outbox: list[Message] = []
         self.posted: c.Turn | None = None  # of a child: the turn that its outermost run opens for an answer
+        self.posted_state: Mapping[str, Json] = {}  # the state that came with it, for the runs above
         self._steps: dict[str, Step] = {}
 
     def step(self, path: str) -> Step:

@@ -24,7 +24,7 @@ from hai_flow.errors import Unreadable
 # no cycle (their values are JSON). Looking through them was a quarter of all the time of a step.
 Json: TypeAlias = Any
 
-ABI: Final = 5
+ABI: Final = 6
 """The vocabulary of the log that this release writes. Raise it with every change of it, in form or in meaning, that the
 release before can't read: a new type, a new field. A run keeps the highest under which it was written; processes of a
 release that has a lower one pass it over."""
@@ -749,6 +749,13 @@ class ChildStepped(Event, frozen=True):
     status: StatusBelow
 
 
+class ChildShared(Event, frozen=True):
+    """What a child run of the step `path`, or one below it, shows in the state of its thread has these `values` now."""
+
+    path: str
+    values: dict[str, Json]
+
+
 class WarningRaised(Event, frozen=True):
     code: str
     message: str
@@ -766,6 +773,7 @@ AnyEvent: TypeAlias = (
     | StateChanged | TimerSet | TimerFired | TimeJumped
     | SignalsAwaited | SignalReceived | ChildMoved | CustomEmitted | RawEmitted
     | CollaborationStarted | CollaborationEnded | ChildAsked | ChildSaid | ChildStepped
+    | ChildShared
     | WarningRaised
 )  # fmt: skip
 

@@ -11,9 +11,11 @@ from typing import Any, Final, TypeAlias
 
 from hai_flow import values
 from hai_flow.definition.plan import Plan, StateVariable
+from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.patch import OPERATIONS_MAX, pointer_of, same_json
+from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 
 Json: TypeAlias = Any
@@ -38,6 +40,12 @@ def first_state(plan: Plan, kept: Mapping[str, Json], posted: Mapping[str, Json]
     return {**state, **posted_changes(plan, state, posted)}
 
 
+def may_write(state: RunState, by: c.Principal) -> bool:
+    """Whether what this client posts of the state counts: it is the requester, or acts on the requester's behalf. Who
+    only may answer decides what is asked, and nothing else."""
+    return state.requester in (by.id, by.on_behalf_of)
+
+
 def write(draft: Draft, posted: Mapping[str, Json]) -> None:
     """Take over what the client has written. Before a turn opens: its snapshot then has it. Raises `Rejected` 422."""
     state = draft.state.state
@@ -48,6 +56,25 @@ def write(draft: Draft, posted: Mapping[str, Json]) -> None:
     ]
     for start in range(0, len(ops), OPERATIONS_MAX):  # a patch has no more, and a workflow may have more variables
         draft.emit(e.StateChanged, path="", ops=tuple(ops[start : start + OPERATIONS_MAX]))
+
+
+def write_above(draft: Draft, posted: Mapping[str, Json]) -> None:
+    """The same of what came with an answer to a question of a run below, which is decided there: what does not fit is
+    left, with a warning."""
+    try:
+        write(draft, posted)
+    except Rejected as rejected:
+        draft.emit(e.WarningRaised, code=rejected.code, message=rejected.detail)
+    draft.posted_state = posted
+
+
+def shown_changes(plan: Plan, before: Mapping[str, Json] | None, now: Mapping[str, Json]) -> dict[str, Json]:
+    """What a child run shows of its state that is new: all of it that is shown, if there was none `before`."""
+    return {
+        name: now[name]
+        for name, variable in plan.state.items()
+        if variable.shown and name in now and (before is None or not same_json(before.get(name), now[name]))
+    }
 
 
 def posted_changes(plan: Plan, state: Mapping[str, Json], posted: Mapping[str, Json]) -> dict[str, Json]:

@@ -407,6 +407,7 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     relayed: Map[str, RelayedState] = Map()  # what the children, and those below them, ask people: pending id ->
     idle: tuple[str, ...] = ()  # those of them whose child waits for something itself
     below: Map[str, int] = Map()  # steps of the runs below that are open -> the turn in which that was told
+    shared: Map[str, Json] = Map()  # what the runs below show in the thread's state, by the names of their variables
     ready: tuple[str, ...] = ()
     inside: Map[str, tuple[str, ...]] = Map()  # iteration -> the steps that are kept of it
     undoables: Map[str, int] = Map()  # finished steps that an error undoes -> seq of their end
@@ -447,6 +448,12 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
         """Those of them that are open, in the order in which they were asked."""
         opened = [each for each in self.questions.values() if each.status == "open"]
         return sorted(opened, key=lambda each: (each.opened.at, each.opened.id))
+
+    @property
+    def shown(self) -> Mapping[str, Json]:
+        """The state as frontends see it: the run's own, and what the runs below it show under names that it has not."""
+        own = {} if self.state is None else self.state
+        return {**{name: self.shared[name] for name in sorted(self.shared)}, **own} if self.shared else own
 
     @property
     def turn_open(self) -> bool:
@@ -1526,6 +1533,10 @@ def _child_stepped(state: RunState, event: e.ChildStepped) -> RunState:
         return _next(state, event, below=below.set(event.path, event.turn))
     below = below.delete(event.path) if event.path in below else below
     return _next(state, event, below=below, **_cut_below(state, event.path))
+
+
+def _child_shared(state: RunState, event: e.ChildShared) -> RunState:
+    return _next(state, event, shared=state.shared.update(event.values))
 
 
 def _signals_awaited(state: RunState, event: e.SignalsAwaited) -> RunState:

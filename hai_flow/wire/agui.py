@@ -176,8 +176,7 @@ class AguiEncoder(TurnEncoder):
     # --- state and snapshots
 
     def state_snapshot(self, at: int) -> list[Frame]:
-        state = self.state.state
-        return [_frame("STATE_SNAPSHOT", at, snapshot={} if state is None else state)]
+        return [_frame("STATE_SNAPSHOT", at, snapshot=self.state.shown)]
 
     def state_delta(self, at: int, ops: Sequence[Json]) -> list[Frame]:
         return [_frame("STATE_DELTA", at, delta=list(ops))]

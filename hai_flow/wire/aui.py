@@ -179,8 +179,7 @@ class AuiEncoder(TurnEncoder):
     # --- state and snapshots
 
     def state_snapshot(self, at: int) -> list[Frame]:
-        state = self.state.state
-        return [_frame("aui_state_snapshot", at, state={} if state is None else state)]
+        return [_frame("aui_state_snapshot", at, state=self.state.shown)]
 
     def state_delta(self, at: int, ops: Sequence[Json]) -> list[Frame]:
         return [_frame("aui_state_delta", at, delta=[without_none(dict(each)) | _value_of(each) for each in ops])]

@@ -125,8 +125,7 @@ class SocialEncoder(TurnEncoder):
         return self.run_started(event.at, self.run_id())
 
     def state_snapshot(self, at: int) -> list[Frame]:
-        state = self.state.state
-        return [self._frame("STATE_SNAPSHOT", snapshot={} if state is None else state)]
+        return [self._frame("STATE_SNAPSHOT", snapshot=self.state.shown)]
 
     def state_delta(self, at: int, ops: Sequence[Json]) -> list[Frame]:
         """The whole: the document knows no changes."""

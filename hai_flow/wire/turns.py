@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 from hai_flow.engine import events as e
 from hai_flow.engine.children import SILENT_VERBS
 from hai_flow.engine.ids import turn_id
+from hai_flow.engine.patch import pointer_of
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState, evolve
 from hai_flow.wire.dialect import Entry, Frame, Profile
 
@@ -402,6 +403,14 @@ class TurnEncoder(ABC):
     def _state_changed(self, event: e.StateChanged) -> list[Frame]:
         return self.state_delta(event.at, event.ops) if event.ops else []
 
+    def _child_shared(self, event: e.ChildShared) -> list[Frame]:
+        before = self._before.shown
+        ops = [
+            {"op": "replace" if name in before else "add", "path": pointer_of(name), "value": value}
+            for name, value in event.values.items()
+        ]
+        return self.state_delta(event.at, ops)
+
     def _custom_emitted(self, event: e.CustomEmitted) -> list[Frame]:
         return self.custom(event.at, event.name, event.value)
 
@@ -438,6 +447,7 @@ class TurnEncoder(ABC):
         e.ChildAsked: _child_asked,
         e.ChildSaid: _child_said,
         e.ChildStepped: _child_stepped,
+        e.ChildShared: _child_shared,
     }
 
 

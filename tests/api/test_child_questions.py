@@ -11,7 +11,7 @@ from tests.api.test_cross_dialect import DECISION, PARTIES, SAID, TOOL, Party, P
 from tests.support.agui_client import AguiClient, resolved
 from tests.support.hai_client import HaiClient, answer, unique, user
 from tests.support.postgres import Server
-from tests.support.server import ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, serving
 
 ASKING = {
     TOOL: """\
@@ -113,3 +113,41 @@ def test_an_answer_that_a_grandchild_refuses_is_refused_and_its_question_is_stil
     assert client.post(user("more")).problem["code"] == "thread_waiting"
     assert [each["id"] for each in client.post().interrupts()] == [interrupt["id"]]
     assert client.post(resume=[resolved(interrupt, {"approved": True})]).text() == "told approve"
+
+
+SHARING = {
+    "shares_2": """\
+state:
+  flights: {type: array, items: {type: string}, default: [KL1], show: thread}
+  choice: {type: string, default: "", client: true}
+  secret: {type: string, default: ours}
+steps:
+  - {id: ask, approve: {title: Go?, from: anyone}}
+  - {set: {flights: []}}
+  - say: "chosen ${{ state.choice }}"
+""",
+    "shares_1": PASSING.replace("NAME", "shares_2").partition("output")[0],
+    "shares": "state: {mine: {type: integer, default: 0, client: true}}\n"
+    + PASSING.replace("NAME", "shares_1").partition("output")[0],
+}
+
+
+def test_state_of_a_grandchild_is_shown_in_its_thread_and_written_by_the_posts_that_answer_it(
+    server: ServerProcess,
+) -> None:
+    for name, body in SHARING.items():
+        source = f"hai: flow/v1\nname: {name}\nversion: 1\n{body}"
+        published = httpx2.post(f"{server.url}/v1/workflows", content=source, headers=YAML)
+        assert published.status_code in (200, 201), published.text
+    client = AguiClient(server.url, workflow="shares")
+    (interrupt,) = client.post(user("go")).interrupts()
+    seen = client.post().one("STATE_SNAPSHOT")["snapshot"]
+    assert seen == {"mine": 0, "flights": ["KL1"], "choice": ""}
+    go = [resolved(interrupt, {"approved": True})]
+    for wrong in ({"choice": 5}, {"mine": "x"}):
+        refused = client.post(resume=go, state={**seen, **wrong})
+        assert (refused.status, refused.problem["code"]) == (422, "state.invalid")
+    answered = client.post(resume=go, state={**seen, "choice": "KL1", "mine": 1, "secret": "theirs"})
+    assert answered.text() == "chosen KL1"
+    after = client.post().one("STATE_SNAPSHOT")["snapshot"]
+    assert after == {"mine": 1, "flights": [], "choice": "KL1"}

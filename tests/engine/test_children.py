@@ -718,3 +718,78 @@ def test_a_message_grows_through_every_run_above() -> None:
     assert "so far" not in str(passed.body)
     family.do(family.parent, read_from(below, passed))
     assert heard(family.parent) == [("started", "sub/inner/look"), ("chunk", "so far")]
+
+
+SHARING = """
+    input: {type: object, properties: {amount: {type: number}}}
+    state:
+      flights: {type: array, default: [], show: thread}
+      note: {type: string, default: none, client: true}
+      hidden: {type: integer, default: 0}
+      ours: {type: string, default: of the child, show: thread}
+    steps:
+      - set: {flights: [KL1], hidden: 1}
+      - {id: sure, ask: {title: Sure?, from: anyone, form: {properties: {ok: {type: boolean}}}}}
+      - set: {flights: [KL1, KL2], hidden: 2}
+    output: ${{ state.note }}
+"""
+OWNING = """
+    input: {type: object, properties: {amount: {type: number}}}
+    state:
+      ours: {type: string, default: of the parent}
+      mine: {type: string, default: a, client: true}
+""" + PARENT.partition("amount: {type: number}}}\n")[2]
+
+
+def sharing(*, by: str = "user:ann", state: dict[str, Any] | None = None) -> Family:
+    """A parent whose child shares its state, and was answered with this posted `state`."""
+    family = Family(OWNING, SHARING)
+    family.deliver()
+    answer = c.PendingAnswer(id=family.child.pending("sure"), values={"ok": True})
+    family.do(family.child, c.Answer(answers=(answer,), by=c.Principal(by), state=state or {}))
+    family.deliver()
+    return family
+
+
+def test_what_a_child_shows_of_its_state_is_shown_with_its_parents_which_hides_its_own_names() -> None:
+    family = Family(OWNING, SHARING)
+    family.deliver()
+    parent = family.parent.state
+    assert parent.state == {"ours": "of the parent", "mine": "a"}, "a child writes nothing of it"
+    assert parent.shown == {**parent.state, "flights": ["KL1"], "note": "none"}
+    ended = sharing()
+    told = [(each.path, each.values) for each in ended.parent.of(e.ChildShared)]
+    assert told == [("sub", {"flights": ["KL1"], "note": "none"}), ("sub", {"flights": ["KL1", "KL2"]})]
+    assert ended.parent.state.shown["flights"] == ["KL1", "KL2"], "also when the child is over"
+    ended.parent.replayed()
+
+
+def test_what_is_posted_with_an_answer_is_written_by_the_child_and_by_every_run_above() -> None:
+    family = sharing(state={"note": "x", "hidden": 7, "mine": "b", "ours": "theirs"})
+    assert (family.child.state.state["note"], family.child.state.state["hidden"]) == ("x", 2)
+    assert family.parent.state.state == {"ours": "of the parent", "mine": "b"}
+    assert family.parent.state.shown["note"] == "x"
+    family.parent.replayed()
+
+
+def test_what_is_posted_for_a_run_above_and_does_not_fit_it_is_left_with_a_warning() -> None:
+    family = sharing(state={"note": "x", "mine": 5})
+    assert family.parent.state.state["mine"] == "a"
+    assert [each.code for each in family.parent.of(e.WarningRaised)] == ["state.invalid"]
+    assert family.parent.status == "finished"
+
+
+def test_who_only_answers_writes_no_state_of_a_child_or_of_a_run_above() -> None:
+    family = sharing(by="user:eve", state={"note": "x", "mine": "b"})
+    assert (family.child.state.state["note"], family.parent.state.state["mine"]) == ("none", "a")
+    assert family.parent.output == "none"
+
+
+def test_state_of_a_child_takes_no_room_from_a_log_that_is_half_full() -> None:
+    family = Family(PARENT, CHILD)
+    family.deliver()
+    told = c.ChildTold(path="sub", attempt=1, told=(e.ChildShared(at=1, path="", values={"a": 1}),))
+    most = DEFAULT_LIMITS.run_bytes // 2
+    for log_bytes, expected in ((most, 0), (most - 1, 1)):
+        decision = decide(family.parent.plan, family.parent.state, told, family.parent.now, log_bytes=log_bytes)
+        assert len(decision.events) == expected

@@ -21,8 +21,9 @@ state:
   kept: {type: integer, default: 0, keep: thread}
   both: {type: string, default: c, client: true, keep: thread}
 """
-ASKS = STATE + "steps: [{id: q, ask: {title: Q, form: {type: object, properties: {n: {type: integer}}}}}]"
+ASKS = STATE + "steps: [{id: q, ask: {title: Q, from: anyone, form: {type: object, properties: {n: {type: integer}}}}}]"
 FIRST = {"mine": "a", "open": None, "ours": "b", "kept": 0, "both": "c"}
+ANN = c.Principal("user:ann")
 
 
 def begun(**given: Any) -> Play:
@@ -31,9 +32,9 @@ def begun(**given: Any) -> Play:
     return play
 
 
-def answered(play: Play, state: dict[str, Any]) -> c.Answer:
+def answered(play: Play, state: dict[str, Any], by: c.Principal = ANN) -> c.Answer:
     answer = c.PendingAnswer(id=play.pending("q"), values={"n": 1})
-    return c.Answer(answers=(answer,), by=c.Principal("user:ann"), state=state)
+    return c.Answer(answers=(answer,), by=by, state=state)
 
 
 def test_a_run_begins_with_what_the_client_may_write_and_nothing_else_of_what_it_posts() -> None:
@@ -56,6 +57,30 @@ def test_what_the_client_writes_with_an_answer_is_there_before_the_turn_opens() 
     assert play.types()[:2] == ["state_changed", "turn_started"]
     assert play.of(e.StateChanged)[0].ops == ({"op": "replace", "path": "/mine", "value": "x"},)
     assert play.state.state == {**FIRST, "mine": "x"}
+
+
+@pytest.mark.parametrize(
+    ("by", "written"),
+    [
+        (c.Principal("user:ann"), True),
+        (c.Principal("user:bob", on_behalf_of="user:ann"), True),
+        (c.Principal("user:bob"), False),
+        (c.Principal("user:bob", roles=("user:ann",), groups=("user:ann",)), False),
+        (c.Principal("user:bob", on_behalf_of="user:eve"), False),
+    ],
+)
+@pytest.mark.parametrize("posted", ["x", 5], ids=["fits", "does not fit"])
+def test_only_the_requester_or_who_acts_for_it_writes_with_an_answer(
+    by: c.Principal, written: bool, posted: Any
+) -> None:
+    play = begun()
+    if written and posted == 5:
+        with pytest.raises(Rejected):
+            play.do(answered(play, {"mine": posted}, by))
+        return
+    play.do(answered(play, {"mine": posted}, by))
+    assert play.status == "finished"
+    assert play.state.state["mine"] == (posted if written else "a")
 
 
 def test_a_state_that_is_posted_back_as_it_was_changes_nothing() -> None:

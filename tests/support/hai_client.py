@@ -120,7 +120,9 @@ class HaiClient:
         workflow: str | None = None,
         path: str = "/awp",
         binary: bool = False,
+        headers: dict[str, str] | None = None,
     ) -> None:
+        self.headers = headers or {}
         self.thread_id = thread_id or unique("thread")
         self.url = url + (path if workflow is None else f"/workflows/{workflow}{path}")
         self.accept = BINARY if binary else "text/event-stream"
@@ -148,7 +150,10 @@ class HaiClient:
     def send(self, body: Any) -> Stream:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         response = httpx2.post(
-            self.url, content=content, headers={"accept": self.accept, "content-type": "application/json"}, timeout=30
+            self.url,
+            content=content,
+            headers={"accept": self.accept, "content-type": "application/json", **self.headers},
+            timeout=30,
         )
         if response.status_code == 200:
             assert response.headers["content-type"] == self.accept

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from hai_flow.engine import commands as c
+from hai_flow.engine.patch import apply_patch
 from hai_flow.engine.state import RunState
 from hai_flow.wire.agent_api import AGENT_API
 from hai_flow.wire.agui import AGUI
@@ -14,7 +15,7 @@ from hai_flow.wire.aui import AUI
 from hai_flow.wire.dialect import Dialect, Frame, Profile
 from hai_flow.wire.hai import HAI
 from hai_flow.wire.social import SOCIAL
-from tests.engine.test_children import CHILD, PARENT, TALKING, Family, read_from, stream
+from tests.engine.test_children import CHILD, PARENT, TALKING, Family, read_from, sharing, stream
 from tests.wire.stories import read
 
 
@@ -67,3 +68,27 @@ def test_what_a_run_below_streams_is_shown_as_it_comes_and_once(dialect: Dialect
         assert kinds == ["START", "CONTENT", "CONTENT", *(() if cut else ("CONTENT",)), "END"]
         pieces = re.findall("so far|, and on| to the end", str(story))
         assert pieces == ["so far", ", and on", *(() if cut else (" to the end",))]
+
+
+@pytest.mark.parametrize("dialect", [HAI, AGUI, SOCIAL, AUI], ids=lambda dialect: dialect.name)
+def test_what_a_run_below_shows_of_its_state_is_in_the_snapshot_and_in_the_deltas(dialect: Dialect) -> None:
+    family = sharing(state={"note": "written"})
+    start = RunState(str(family.parent.run_id))
+    encoder = dialect.encoder(Profile(dialect=dialect.name), start)
+    told = read([frame for event in family.parent.events for frame in encoder.encode(event)])
+    states, state = [], None
+    for event in told:
+        kind = event["type"].lower()
+        if "state_snapshot" in kind:
+            state = event.get("snapshot", event.get("state"))
+        elif "state_delta" in kind:
+            ops = [{key: value for key, value in op.items() if key in ("op", "path", "value")} for op in event["delta"]]
+            state = apply_patch(state, ops)
+        else:
+            continue
+        states.append(state)
+    seen = [(each.get("flights"), each.get("note"), each["ours"]) for each in states]
+    assert (["KL1"], "none", "of the parent") in seen
+    assert seen[-1] == (["KL1", "KL2"], "written", "of the parent")
+    attached = dialect.encoder(Profile(dialect=dialect.name), family.parent.state)
+    assert "KL2" in str([frame.data for frame in attached.preface(None, ())])
