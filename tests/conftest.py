@@ -22,6 +22,7 @@ from tests.support.skewed import SkewedServer, compiler, skewed_server
 settings.register_profile(
     "suite", settings.get_profile("default"), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile("quick", settings.get_profile("suite"), max_examples=20)  # the rest of them is the suite's
 if settings.get_current_profile_name() == "default":
     settings.load_profile("suite")
 
@@ -46,6 +47,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("quick"):
         sys.addaudithook(_skip_at_processes)
+        if settings.get_current_profile_name() == "suite":
+            settings.load_profile("quick")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

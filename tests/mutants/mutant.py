@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import bisect
+import functools
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -29,6 +32,7 @@ class Mutant:
 
     def applied(self, source: str) -> str:
         """The file's source with the bug in it. Raises `DoesNotApply`."""
+        original, before, behind = source, len(source), len(source)
         for old, new in self.edits:
             found = source.count(old)
             if found != 1:
@@ -36,12 +40,35 @@ class Mutant:
                     f"{self.name!r} expects this text exactly once in {self.file}, found {found} times; write the "
                     f"mutant for the source as it is now, or take it out:\n{old}"
                 )
+            at = source.index(old)
+            before, behind = min(before, at), min(behind, len(source) - at - len(old))
             source = source.replace(old, new)
+        first, last = _statements_around(original, before, len(original) - behind)
         try:
-            ast.parse(source)
+            ast.parse(source[first : len(source) - (len(original) - last)])
         except SyntaxError as error:
             raise DoesNotApply(f"{self.name!r} makes {self.file} unreadable: {error}") from None
         return source
+
+
+def _statements_around(source: str, start: int, end: int) -> tuple[int, int]:
+    """Where the statements of the module begin and end that hold what stands from `start` to `end`. To parse them is a
+    tenth of the work of parsing the whole file."""
+    places = _begins(source)
+    first = places[max(bisect.bisect_right(places, start) - 1, 0)]
+    behind = bisect.bisect_left(places, end)
+    return first, places[behind] if behind < len(places) else len(source)
+
+
+@functools.cache
+def _begins(source: str) -> list[int]:
+    """Where each line begins in which a statement of the module does; the first is that of the file."""
+    lines = [0, *itertools.accumulate(len(line) for line in source.splitlines(keepends=True))]
+    statements = ast.parse(source).body
+    firsts = {
+        min([each.lineno, *(above.lineno for above in getattr(each, "decorator_list", ()))]) for each in statements
+    }
+    return [0, *(lines[number - 1] for number in sorted(firsts) if number > 1)]
 
 
 class Room:
