@@ -366,8 +366,7 @@ class Fanout(Service):
         try:
             while feed.head is not None:
                 feed.read_again = False
-                async with self.database.api.acquire() as connection:
-                    rows = await runs.read_log(connection, feed.run_id, feed.head, READ_ROWS)
+                rows = await self._log_behind(feed.run_id, feed.head)
                 for row in rows:
                     self._accept(feed, row.first_seq, e.decode_events(row.events))
                 if len(rows) < READ_ROWS and not feed.read_again:
@@ -453,8 +452,8 @@ class Fanout(Service):
             while unsure or feed.head is None or seq < feed.head or (dialect.encoding, profile) not in feed.rings:
                 unsure = False
                 moved = feed.moved
-                async with self.database.api.acquire() as connection:
-                    rows = await runs.read_log(connection, run_id, seq, READ_ROWS)
+                # A connection whose statement is cancelled is cut, so a follower that leaves waits for its answer first.
+                rows = await asyncio.shield(self._log_behind(run_id, seq))
                 read: list[Piece] = []
                 for row in rows:
                     for event in e.decode_events(row.events)[seq + 1 - row.first_seq :]:
@@ -478,6 +477,10 @@ class Fanout(Service):
                         self._read_later(feed)
                         await moved.wait()
             following.place = Place(self, self._ring(feed, dialect, profile, encoder, seq), seq, last)
+
+    async def _log_behind(self, run_id: UUID, seq: int) -> list[runs.LogRow]:
+        async with self.database.api.acquire() as connection:
+            return await runs.read_log(connection, run_id, seq, READ_ROWS)
 
     @contextlib.contextmanager
     def _attached(self, run_id: UUID) -> Iterator[_Feed]:

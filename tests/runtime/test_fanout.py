@@ -231,6 +231,23 @@ async def test_a_follower_that_is_dropped_leaves_its_place(make: Make) -> None:
     assert not runtime.fanout._feeds
 
 
+async def test_followers_that_leave_while_they_read_cost_no_connection(make: Make, eye: Connection) -> None:
+    runtime = await make()
+    run_id = (await start(runtime, ASKING)).run_id
+    state = await state_of(runtime, run_id, 0)
+    reading = "SELECT pid FROM pg_locks WHERE relation = 'log'::regclass AND NOT granted"
+    async with eye.transaction():
+        await eye.execute("LOCK TABLE log IN ACCESS EXCLUSIVE MODE")
+        leaving = asyncio.create_task(anext(follow(runtime, state)))
+        await until(lambda: eye.fetchval(reading))
+        pid = await eye.fetchval(reading)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+    await until(lambda: eye.fetchval(f"SELECT NOT EXISTS ({reading})"))
+    assert await eye.fetchval("SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid) == 1
+
+
 async def test_a_place_is_told_of_news_and_one_that_fails_keeps_nobody_from_them(make: Make) -> None:
     runtime = await make()
     run_id = (await start(runtime, ASKING)).run_id
