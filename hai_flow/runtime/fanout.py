@@ -452,7 +452,7 @@ class Fanout(Service):
             while unsure or feed.head is None or seq < feed.head or (dialect.encoding, profile) not in feed.rings:
                 unsure = False
                 moved = feed.moved
-                # A connection whose statement is cancelled is cut, so a follower that leaves waits for its answer first.
+                # A connection whose statement is cancelled is cut, so who leaves lets the answer come first.
                 rows = await asyncio.shield(self._log_behind(run_id, seq))
                 read: list[Piece] = []
                 for row in rows:
