@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 from hai_flow.authoring.walking import expressions, ordered_mappings
 from hai_flow.definition.document import Document, Node, Path, parse
 from hai_flow.definition.expressions import Faults, split_holes
-from hai_flow.definition.reference import DOCUMENT_ORDER, STEP_ORDER
+from hai_flow.definition.language import DOCUMENT_ORDER, STEP_ORDER
 from hai_flow.errors import DefinitionError
 
 Json: TypeAlias = Any

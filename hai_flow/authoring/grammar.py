@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from hai_flow.authoring.scaffold import TemplateName, template
-from hai_flow.definition.reference import COMMON_KEYS, SHAPES, VERBS, Key, Shape
+from hai_flow.definition.language import SHAPES, VERBS
+from hai_flow.definition.reference import COMMON_KEYS, Key, Shape
 
 _HEAD: Final = """\
 # hai: flow/v1

@@ -11,7 +11,8 @@ from typing import Any, Final, TypeAlias
 
 from hai_flow.definition import names
 from hai_flow.definition.document import parse
-from hai_flow.definition.reference import COMMON_KEYS, SHAPES, VERBS, Key, Shape, Type
+from hai_flow.definition.language import SHAPES, VERBS
+from hai_flow.definition.reference import COMMON_KEYS, Key, Shape, Type
 
 Json: TypeAlias = Any
 

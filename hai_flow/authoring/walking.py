@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from hai_flow.definition.document import Path
-from hai_flow.definition.reference import SHAPES, VERBS, Type
+from hai_flow.definition.language import SHAPES, VERBS
+from hai_flow.definition.reference import Type
 
 Json: TypeAlias = Any
 

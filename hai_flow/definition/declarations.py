@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from hai_flow.definition import plan
 from hai_flow.definition.document import Path, kind_of, shorten, suggestion
-from hai_flow.definition.expressions import Names
+from hai_flow.definition.drafts import Outline
+from hai_flow.definition.expressions import Names, Types
 from hai_flow.definition.names import NameKind, name_fault
-from hai_flow.definition.pieces import DEADLINE_DEFAULT, Pieces, texts
-from hai_flow.definition.reference import SHAPES
+from hai_flow.definition.parts import DEADLINE_DEFAULT, Parts, texts
+from hai_flow.definition.reader import Reader
+from hai_flow.definition.reference import DOCUMENT_SHAPES
 from hai_flow.definition.schemas import JsonSchema, closed
+from hai_flow.definition.scope import Place, names_at
+from hai_flow.definition.sharing import Used
+from hai_flow.definition.triggers import read_concurrency, read_limits, read_triggers
 
 Json: TypeAlias = Any
 
-(_TOOL_KINDS,) = SHAPES["tool"].exactly_one
-_TOOL: Final = {kind: SHAPES["tool"].of(kind) for kind in _TOOL_KINDS}
-_STATE_EXTRAS: Final = SHAPES["state_variable"].without("default")  # which JSON Schema knows itself
+(_TOOL_KINDS,) = DOCUMENT_SHAPES["tool"].exactly_one
+_TOOL: Final = {kind: DOCUMENT_SHAPES["tool"].of(kind) for kind in _TOOL_KINDS}
+_STATE_EXTRAS: Final = DOCUMENT_SHAPES["state_variable"].without("default")  # which JSON Schema knows itself
 _TARGET: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
 _SERVICE: Final = ("base_url", "openapi")
 _PROVIDERS: Final = (
@@ -43,8 +50,95 @@ _SHAPING: Final = frozenset(("type", "enum", "const", "$ref", "anyOf", "oneOf", 
 _MEMBER: Final = re.compile(r"(user|group):.+")
 
 
-class Declarations(Pieces):
-    """Reads declarations into the tables of `Pieces`."""
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a document declares: all that its steps are checked against. None in a table: declared, but wrong.
+
+    `incomplete`: a file that the document uses could not be read; it may have what is missed here. `starts_alone`: the
+    kind of the first trigger whose runs nobody starts.
+    """
+
+    name: Json
+    version: Json
+    input: JsonSchema
+    state: Mapping[str, plan.StateVariable | None]
+    models: Mapping[str, plan.Model | None]
+    tools: Mapping[str, plan.Tool | None]
+    roles: Mapping[str, tuple[str, ...] | None]
+    default_deadline: plan.Duration
+    default_timeout: plan.Duration | None
+    default_model: str | None
+    default_retry: plan.Retry | None
+    triggers: tuple[plan.Trigger, ...]
+    starts_alone: str | None
+    limits: plan.Limits
+    concurrency: plan.Concurrency | None
+    incomplete: bool
+
+
+def declared(reader: Reader, fields: Mapping[str, Json], used: Used, outline: Outline) -> Declared:
+    """The declarations of the document with these fields, and of the files that it uses."""
+    return Declarations(reader, outline.fail_codes, used.incomplete).read(fields, used, Place(outline, (), 0))
+
+
+class Declarations(Parts):
+    """Reads declarations, one section after the other: what is read later may name what was read before."""
+
+    def __init__(self, reader: Reader, fail_codes: Collection[str] = (), incomplete: bool = False) -> None:
+        self.tools: dict[str, plan.Tool | None] = {}
+        self.models: dict[str, plan.Model | None] = {}
+        self.fallbacks: list[tuple[Reader, str, Path]] = []  # models that are asked instead of others, where they stand
+        self.roles: dict[str, tuple[str, ...] | None] = {}
+        self.state: dict[str, plan.StateVariable | None] = {}
+        self.default_deadline: plan.Duration = DEADLINE_DEFAULT
+        self.default_timeout: plan.Duration | None = None
+        self.default_model: str | None = None
+        self.incomplete = incomplete
+        super().__init__(reader, self.tools, fail_codes)
+
+    def read(self, fields: Mapping[str, Json], used: Used, place: Place) -> Declared:
+        """Every section of the document and of what it uses."""
+        self.read_state(fields.get("state", {}))
+        input_schema = self.read_input(fields.get("input", {}))
+        names = names_at(Types(input_schema.raw, state_raw(self.state)), place)
+        documents = [*used.documents, (self.reader, fields)]
+        for reader, given in documents:
+            with self._reading(reader):
+                self.read_models(given.get("models", {}), names)
+        self.check_fallbacks()
+        default_retry = self.read_defaults(fields.get("defaults", {}), names)
+        for reader, given in documents:
+            with self._reading(reader):
+                self.read_tools(given.get("tools", {}), names)
+                self.read_roles(given.get("roles", {}))
+        starts = read_triggers(self, fields.get("triggers", ()), names, input_schema, fields.get("name"))
+        return Declared(
+            name=fields.get("name"),
+            version=fields.get("version"),
+            input=input_schema,
+            state=self.state,
+            models=self.models,
+            tools=self.tools,
+            roles=self.roles,
+            default_deadline=self.default_deadline,
+            default_timeout=self.default_timeout,
+            default_model=self.default_model,
+            default_retry=default_retry,
+            triggers=starts.triggers,
+            starts_alone=starts.alone,
+            limits=read_limits(self, fields.get("limits", {})),
+            concurrency=read_concurrency(self, fields["concurrency"], names) if "concurrency" in fields else None,
+            incomplete=self.incomplete,
+        )
+
+    @contextmanager
+    def _reading(self, reader: Reader) -> Iterator[None]:
+        """Inside, findings are those of another document."""
+        own, self.reader = self.reader, reader
+        try:
+            yield
+        finally:
+            self.reader = own
 
     # -- input and state -------------------------------------------------------------------------------------------
 
@@ -115,41 +209,34 @@ class Declarations(Pieces):
 
     # -- defaults, models, roles -----------------------------------------------------------------------------------
 
-    def read_defaults(self, value: Json, names: Names) -> tuple[plan.Retry | None, tuple[Json, ...]]:
-        """Fill the defaults; `retry` and the texts of `notify` as written."""
+    def read_defaults(self, value: Json, names: Names) -> plan.Retry | None:
+        """Fill the defaults, and give that of `retry`."""
         at = ("defaults",)
-        fields = self.reader.fields(SHAPES["defaults"], value, at, "`defaults`")
+        fields = self.reader.fields(DOCUMENT_SHAPES["defaults"], value, at, "`defaults`")
         self.default_timeout = self.duration(fields, "timeout", at, names)
         self.default_deadline = self.duration(fields, "deadline", at, names) or DEADLINE_DEFAULT
         retry = self.retry(fields, at, names)
-        self.has_default_retry = retry is not None
-        if "model" in fields and self.check_model(fields["model"], (*at, "model")):
+        if "model" in fields and (
+            self.incomplete or check_model(self.reader, self.models, fields["model"], (*at, "model"))
+        ):
             self.default_model = fields["model"]
-        return retry, tuple(fields.get("notify", ()))
-
-    def check_model(self, name: str, at: Path) -> bool:
-        """Whether a model of this name is declared."""
-        if name in self.models or self.incomplete:
-            return True
-        hint = suggestion(name, self.models) or "; declare it under `models`"
-        self.reader.error(at, "model.unknown", f"there is no model `{shorten(name)}`{hint}")
-        return False
+        return retry
 
     def read_models(self, value: Mapping[str, Json], names: Names) -> None:
         """Fill `self.models`."""
         for name, raw in value.items():
             at = ("models", name)
             self._name(name, at, "handle")
-            fields = self.reader.fields(SHAPES["model"], raw, at, f"the model `{name}`")
+            fields = self.reader.fields(DOCUMENT_SHAPES["model"], raw, at, f"the model `{name}`")
             self.models[name] = self._model(name, raw, fields, at, names)
 
     def _model(self, name: str, raw: Json, fields: Mapping[str, Json], at: Path, names: Names) -> plan.Model | None:
         key = self._key(fields, at, names)
         total, idle = self._model_timeout(fields, at)
-        quirks = self.reader.fields(SHAPES["quirks"], fields.get("quirks", {}), (*at, "quirks"), "`quirks`")
+        quirks = self.reader.fields(DOCUMENT_SHAPES["quirks"], fields.get("quirks", {}), (*at, "quirks"), "`quirks`")
         price = None
         if "price" in fields:
-            price = self.reader.fields(SHAPES["price"], fields["price"], (*at, "price"), "`price`")
+            price = self.reader.fields(DOCUMENT_SHAPES["price"], fields["price"], (*at, "price"), "`price`")
         params = self._params(fields, at)
         self._doubt_provider(fields.get("provider", ""), (*at, "provider"))
         fallback = tuple(fields.get("fallback", ()))
@@ -191,15 +278,8 @@ class Declarations(Pieces):
     def check_fallbacks(self) -> None:
         """That the models which are asked instead of others are declared."""
         for reader, name, at in self.fallbacks:
-            if name not in self.models and not self.incomplete:
-                hint = suggestion(name, self.models) or "; declare it under `models`"
-                reader.error(at, "model.unknown", f"there is no model `{shorten(name)}`{hint}")
-
-    def models_asked(self, name: str) -> tuple[plan.Model, ...]:
-        """The model, then those that are asked where it does not answer."""
-        first = self.models.get(name)
-        names = (name, *(() if first is None else first.fallback))
-        return tuple(found for each in dict.fromkeys(names) if (found := self.models.get(each)) is not None)
+            if not self.incomplete:
+                check_model(reader, self.models, name, at)
 
     def _key(self, fields: Mapping[str, Json], at: Path, names: Names) -> str | None:
         """The name of the secret that `api_key` is."""
@@ -222,7 +302,7 @@ class Declarations(Pieces):
             return (total, None) if isinstance(total, int) else (None, None)
         if given is None:
             return None, None
-        inner = self.reader.fields(SHAPES["model_timeout"], given, at, "`timeout`")
+        inner = self.reader.fields(DOCUMENT_SHAPES["model_timeout"], given, at, "`timeout`")
         total, idle = (self.duration(inner, each, at, None) for each in ("total", "idle"))
         return total if isinstance(total, int) else None, idle if isinstance(idle, int) else None
 
@@ -325,28 +405,10 @@ class Declarations(Pieces):
         """`auth`, `headers` and `env`, which may name secrets."""
         names = names.with_roots("secrets")
         if "auth" in fields:
-            self.check_auth(fields["auth"], (*at, "auth"))
+            check_auth(self.reader, fields["auth"], (*at, "auth"))
         return {
             key: self.template(fields[key], (*at, key), names) for key in ("auth", "headers", "env") if key in fields
         }
-
-    def check_auth(self, value: Json, at: Path) -> None:
-        """That `auth` is a token, or says in one of the known ways how to authenticate."""
-        if isinstance(value, str) and value:
-            return
-        if not isinstance(value, Mapping) or len(value) != 1 or next(iter(value)) not in _AUTH:
-            keys = " and ".join(f"`{key}`" for key in value) if isinstance(value, Mapping) else ""
-            listed = ", ".join(f"`{{{shape}}}`" for shape in _AUTH.values())
-            message = (
-                f"expected a token such as ${{{{ secrets.NAME }}}}, or one of {listed}, found {keys or kind_of(value)}"
-            )
-            self.reader.warning(at, "auth.kind", message)
-            return
-        ((way, inner),) = value.items()
-        wanted = _AUTH_KEYS[way]
-        given = tuple(inner) if isinstance(inner, Mapping) else ()
-        if (wanted and sorted(given) != sorted(wanted)) or (not wanted and not (isinstance(inner, str) and inner)):
-            self.reader.warning((*at, way), "auth.kind", f"expected `{_AUTH[way]}`, found {kind_of(inner)}")
 
     def _mcp_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
         fields = self.reader.fields(_TOOL["mcp"], raw, at, f"the tool `{name}`")
@@ -383,7 +445,7 @@ class Declarations(Pieces):
         if "frontend" not in outer:
             return None
         at = (*at, "frontend")
-        fields = self.reader.fields(SHAPES["frontend"], outer["frontend"], at, f"the frontend tool `{name}`")
+        fields = self.reader.fields(DOCUMENT_SHAPES["frontend"], outer["frontend"], at, f"the frontend tool `{name}`")
         parameters = self.schema(fields["parameters"], (*at, "parameters")) if "parameters" in fields else None
         result = self.schema(fields["result"], (*at, "result")) if "result" in fields else None
         deadline = self.duration(fields, "deadline", at, names) or self.default_deadline
@@ -409,6 +471,34 @@ class Declarations(Pieces):
                 hint = suggestion(argument, known) or "; it has to be one of the tool's `parameters`"
                 self.reader.error((*at, name), "tool.predict", f"there is no argument `{shorten(argument)}`{hint}")
         return tuple(value.items())
+
+
+def check_model(reader: Reader, models: Mapping[str, Any], name: str, at: Path) -> bool:
+    """Whether a model of this name is declared."""
+    if name in models:
+        return True
+    hint = suggestion(name, models) or "; declare it under `models`"
+    reader.error(at, "model.unknown", f"there is no model `{shorten(name)}`{hint}")
+    return False
+
+
+def check_auth(reader: Reader, value: Json, at: Path) -> None:
+    """That `auth` is a token, or says in one of the known ways how to authenticate."""
+    if isinstance(value, str) and value:
+        return
+    if not isinstance(value, Mapping) or len(value) != 1 or next(iter(value)) not in _AUTH:
+        keys = " and ".join(f"`{key}`" for key in value) if isinstance(value, Mapping) else ""
+        listed = ", ".join(f"`{{{shape}}}`" for shape in _AUTH.values())
+        message = (
+            f"expected a token such as ${{{{ secrets.NAME }}}}, or one of {listed}, found {keys or kind_of(value)}"
+        )
+        reader.warning(at, "auth.kind", message)
+        return
+    ((way, inner),) = value.items()
+    wanted = _AUTH_KEYS[way]
+    given = tuple(inner) if isinstance(inner, Mapping) else ()
+    if (wanted and sorted(given) != sorted(wanted)) or (not wanted and not (isinstance(inner, str) and inner)):
+        reader.warning((*at, way), "auth.kind", f"expected `{_AUTH[way]}`, found {kind_of(inner)}")
 
 
 def state_raw(state: Mapping[str, plan.StateVariable | None]) -> dict[str, Json]:

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from hai_flow.definition.expressions import CompiledExpression, CompiledTemplate
-from hai_flow.definition.pieces import Constant, Record
+from hai_flow.definition.parts import Constant, Record
 from hai_flow.definition.plan import Call, ForEach, Iteration, Parallel, Plan, Repeat, Step, Switch
 from hai_flow.definition.schemas import JsonSchema
 

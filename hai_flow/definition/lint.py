@@ -7,27 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from hai_flow.definition import plan
+from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path, suggestion
-from hai_flow.definition.outline import LEAVING, Clause, Draft, Frame, always_ends, loop_around
-from hai_flow.definition.pieces import Pieces
+from hai_flow.definition.drafts import LEAVING, Clause, Draft, Frame, always_ends, loop_around
+from hai_flow.definition.language import VERBS
 
 Json: TypeAlias = Any
 
-_WAITING: Final = ("ask", "approve", "wait", "wait_for", "return")
 
-
-def lint(pieces: Pieces, steps: Sequence[Draft]) -> None:
-    """Look at every step of these lists and of all lists inside, and report to the reader of `pieces`."""
-    _Linter(pieces).list(steps)
+def lint(context: Context, steps: Sequence[Draft]) -> None:
+    """Look at every step of these lists and of all lists inside, and report to its reader."""
+    _Linter(context).list(steps)
 
 
 class _Linter:
-    def __init__(self, pieces: Pieces) -> None:
-        self.pieces = pieces
-        self.reader = pieces.reader
+    def __init__(self, context: Context) -> None:
+        self.declared = context.declared
+        self.reader = context.reader
 
     def list(self, steps: Sequence[Draft]) -> None:
         self._unreachable(steps)
@@ -77,7 +76,9 @@ class _Linter:
         if body is None:
             return
         word = body[1:]
-        found = step.verb if step.verb in _WAITING else "approval" if "approval" in step.fields else ""
+        found = (
+            step.verb if step.verb and not VERBS[step.verb].cleans else "approval" if "approval" in step.fields else ""
+        )
         if found:
             message = f"`{word}` can't contain `{found}`: a stop always has to end; move it out"
             self.reader.error((*step.at, found), "cleanup.waits", message, key=True)
@@ -92,7 +93,7 @@ class _Linter:
                     self.reader.error((*step.at, "agent", "tools", index), "cleanup.waits", message)
 
     def _waits_for_client(self, name: Json) -> bool:
-        tool = self.pieces.tools.get(name.partition(".")[0]) if isinstance(name, str) else None
+        tool = self.declared.tools.get(name.partition(".")[0]) if isinstance(name, str) else None
         return isinstance(tool, plan.FrontendTool) and tool.answered
 
     # -- deliveries and decisions ----------------------------------------------------------------------------------
@@ -206,7 +207,7 @@ class _Linter:
             ]
         for place, pointer in targets:
             path = tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])
-            variable = self.pieces.state.get(path[0]) if path else None
+            variable = self.declared.state.get(path[0]) if path else None
             if variable is not None and variable.reduce is None:
                 yield place, path
 

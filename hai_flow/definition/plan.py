@@ -7,8 +7,10 @@ A plan knows nothing of any run. It is immutable by its sha256, so whoever cache
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -59,6 +61,12 @@ class Schema(Protocol):
     def with_defaults(self, value: Json) -> Json:
         """A copy of `value` in which absent properties have their schema's `default`."""
         ...
+
+
+class Verb:
+    """A node of the plan: what one step does. The compiler makes one of each verb (verbs/), the engine does it."""
+
+    __slots__ = ()
 
 
 Duration: TypeAlias = int | Template
@@ -220,7 +228,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Verb):
     """A form for one person: the first answer decides. `policy.form` is there."""
 
     title: Template
@@ -229,7 +237,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Approve:
+class Approve(Verb):
     title: Template
     message: Template | None
     evidence: Template | None
@@ -258,7 +266,7 @@ class Growing:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(Verb):
     """`call: tool.fn` + `with`. `function` is "" where the declaration names it (`pkg.mod:fn`) or has none.
 
     `into`: what the tool yields is no message but becomes the argument of that call.
@@ -272,7 +280,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Http:
+class Http(Verb):
     """`arguments` renders to `{method, url, query?, headers?, auth?, body? | form? | text?}`."""
 
     arguments: Template
@@ -280,7 +288,7 @@ class Http:
 
 
 @dataclass(frozen=True, slots=True)
-class Llm:
+class Llm(Verb):
     """`arguments` renders to `{model, system?, prompt? | messages?}`. `models`: the one that is named, then those that
     are asked where it does not answer."""
 
@@ -292,7 +300,7 @@ class Llm:
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class Agent(Verb):
     """`tools` are `tool`, `tool.fn` or `tool.*`. `approvals`: a gate by such a name, or None = none needed."""
 
     model: str
@@ -305,7 +313,7 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Run(Verb):
     """A child run. `version` None = the latest when the parent's run starts, pinned then. `detach`: it is started, and
     nobody waits for it."""
 
@@ -316,7 +324,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class Say(Verb):
     """One message. Kinds "text" and "thinking" render to text (thinking also to an object), "fold" and "output" to one.
 
     For `fold` the content renders to `{title, fold, position}`, for `output` to `{type, data|content}`.
@@ -330,7 +338,7 @@ class Say:
 
 
 @dataclass(frozen=True, slots=True)
-class Emit:
+class Emit(Verb):
     """`content` renders to `{name, value?}` (custom), `{event, source?}` (raw), `{from, to, task}` (collaboration)."""
 
     kind: Literal["custom", "raw", "collaboration"]
@@ -338,7 +346,7 @@ class Emit:
 
 
 @dataclass(frozen=True, slots=True)
-class Set:
+class Set(Verb):
     """`assign`: state name or JSON Pointer -> template; or `ops`: an RFC 6902 list (rendered as a whole)."""
 
     assign: tuple[tuple[str, Template], ...] = ()
@@ -346,14 +354,14 @@ class Set:
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
+class Switch(Verb):
     """Cases in order; `when` None = the default. `first` is the path of the case's first step."""
 
     cases: tuple[tuple[Expression | None, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Parallel:
+class Parallel(Verb):
     """Branch name -> path of its first step, in written order. `join`: how many have to finish; `any` is the first."""
 
     branches: tuple[tuple[str, str], ...]
@@ -366,12 +374,12 @@ class Parallel:
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
+class Try(Verb):
     first: str
 
 
 @dataclass(frozen=True, slots=True)
-class ForEach:
+class ForEach(Verb):
     """`iteration` is the path of the body's step (`rollout[]`). `key` None: the item, if it is a string or an integer,
     else its position."""
 
@@ -385,7 +393,7 @@ class ForEach:
 
 
 @dataclass(frozen=True, slots=True)
-class Repeat:
+class Repeat(Verb):
     """At most one of `while_` (asked before an iteration) and `until` (asked behind it)."""
 
     max: int
@@ -395,7 +403,7 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Iteration:
+class Iteration(Verb):
     """The body of a loop. `output` is that of a `for_each`, evaluated at the end of each iteration in its scope."""
 
     first: str
@@ -403,7 +411,7 @@ class Iteration:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Verb):
     """Exactly one: a duration or an instant (RFC 3339 text)."""
 
     for_: Duration | None = None
@@ -419,7 +427,7 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitFor:
+class WaitFor(Verb):
     """`mode` one: the only subscription; any: the first of them to be met; all: each of them, in any order.
 
     `expiry` is `fail` or `default`.
@@ -433,38 +441,39 @@ class WaitFor:
 
 
 @dataclass(frozen=True, slots=True)
-class Return:
+class Return(Verb):
     value: Template
 
 
 @dataclass(frozen=True, slots=True)
-class Break:
+class Break(Verb):
     """Ends the loop around. `iteration` is the path of the loop's body (`rollout[]`)."""
 
     iteration: str
 
 
 @dataclass(frozen=True, slots=True)
-class Continue:
+class Continue(Verb):
     """Ends the iteration around, whose body is at the path `iteration`."""
 
     iteration: str
 
 
 @dataclass(frozen=True, slots=True)
-class Fail:
+class Fail(Verb):
     message: Template
     code: str = "fail"
     data: Template | None = None
 
 
-Verb: TypeAlias = (
-    Call | Http | Llm | Agent | Run | Say | Emit | Ask | Approve | Set | Switch | Parallel | Try | ForEach | Repeat
-    | Iteration | Wait | WaitFor | Break | Continue | Return | Fail
-)  # fmt: skip
 EFFECTS: tuple[type, ...] = (Call, Http, Llm, Agent, Run)
 BLOCKS: tuple[type, ...] = (Switch, Parallel, Try, ForEach, Repeat, Iteration)
-_VERB_NAMES: dict[type, str] = {ForEach: "for_each", WaitFor: "wait_for"}
+
+
+@cache
+def _word_of(verb: type[Verb]) -> str:
+    """`for_each` of ForEach."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", verb.__name__).lower()
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -499,8 +508,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def verb_name(self) -> str:
         """The verb's word in the language: "call", "say", ... ("iteration" for the body of a loop)."""
-        kind = type(self.verb)
-        return _VERB_NAMES.get(kind) or kind.__name__.lower()
+        return _word_of(type(self.verb))
 
     @property
     def is_written(self) -> bool:

@@ -17,7 +17,7 @@ from pydantic_core import core_schema as core
 
 from hai_flow.definition.document import FINDINGS_MAX, Document, Path, kind_of, suggestion
 from hai_flow.definition.names import NameKind, name_fault
-from hai_flow.definition.reference import STEP_KEYS, Shape, Type
+from hai_flow.definition.reference import Shape, Type
 from hai_flow.errors import Finding
 
 Json: TypeAlias = Any
@@ -155,10 +155,12 @@ class Reader:
         elif severity == "error":
             raise TooMany
 
-    def fields(self, shape: Shape, value: Json, path: Path, where: str) -> dict[str, Json]:
+    def fields(
+        self, shape: Shape, value: Json, path: Path, where: str, *, elsewhere: frozenset[str] = frozenset()
+    ) -> dict[str, Json]:
         """The keys of `value` that are right, with their values; everything wrong has become a finding.
 
-        `where` names the mapping in messages ("a `say` step", "`retry`").
+        `where` names the mapping in messages ("a `say` step", "`retry`"); `elsewhere` are keys of others of its kind.
         """
         if not isinstance(value, dict):
             self.error(path, "shape.type", f"expected a mapping for {where}, found {kind_of(value)}")
@@ -168,12 +170,18 @@ class Reader:
         except ValidationError as error:
             details = error.errors(include_url=False)
             wrong = {str(detail["loc"][0]) for detail in details}
-            self._explain(details, shape, value, path, where)
+            self._explain(details, shape, value, path, where, elsewhere)
             return {key: item for key, item in value.items() if key not in wrong}
         return dict(value)
 
     def _explain(
-        self, details: list[ErrorDetails], shape: Shape, value: Mapping[str, Json], path: Path, where: str
+        self,
+        details: list[ErrorDetails],
+        shape: Shape,
+        value: Mapping[str, Json],
+        path: Path,
+        where: str,
+        elsewhere: frozenset[str],
     ) -> None:
         known = shape.words
         told: set[str] = {"when", "steps"} if "else" in value and "when" in known else set()
@@ -187,7 +195,7 @@ class Reader:
                 continue
             told.add(key)
             if detail["type"] == "extra_forbidden":
-                self.error((*path, key), "shape.unknown_key", _unknown_key(key, known, where), key=True)
+                self.error((*path, key), "shape.unknown_key", _unknown_key(key, known, where, elsewhere), key=True)
             elif detail["type"] == "missing":
                 message = f"`{key}` is missing in {where}; add {_example(shape, key)}"
                 self.error(path, "shape.missing_key", message, key=bool(path))
@@ -198,8 +206,8 @@ class Reader:
                 self.error(at, "shape.value", _wrong_value(key, detail, found))
 
 
-def _unknown_key(key: str, known: Sequence[str], where: str) -> str:
-    if key in STEP_KEYS and where.endswith("step"):
+def _unknown_key(key: str, known: Sequence[str], where: str, elsewhere: frozenset[str]) -> str:
+    if key in elsewhere:
         remedy = _MISPLACED.get(key) or f"its keys are {', '.join(known)}"
         return f"`{key}` does not apply to {where}; {remedy}"
     if key == "else" and "switch" in where:

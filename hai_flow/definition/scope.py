@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from hai_flow.definition.document import Document, suggestion
-from hai_flow.definition.outline import LEAVING, Chain, Draft, Frame, Outline, always_ends, leaving
+from hai_flow.definition.document import suggestion
+from hai_flow.definition.drafts import LEAVING, Chain, Draft, Frame, Outline, always_ends, leaving
+from hai_flow.definition.expressions import ALWAYS, Names, Types
 
 END: Final = 1 << 30  # an order behind every step
 _ALL_MEMBERS: Final = ("output", "error", "approval")
@@ -75,7 +76,7 @@ class Place(Mapping[str, str]):
             case "sibling":
                 return "expression.sibling_step", _sibling(name, target.chain[_common(self.chain, target.chain)])
             case _:
-                line = _document(self.outline).position(target.at)[0]
+                line = self.outline.document.position(target.at)[0]
                 return (
                     "expression.later_step",
                     f"step `{name}` comes later (line {line}); only steps before can be used",
@@ -125,8 +126,14 @@ class Place(Mapping[str, str]):
         return sum(1 for _ in self)
 
 
-def _document(outline: Outline) -> Document:
-    return outline.reader.document
+def names_at(types: Types, place: Place) -> Names:
+    """What may be named at a place at the top of the document."""
+    return Names(types, ALWAYS, visible=place, explain=place.explain, absent=place)
+
+
+def moved(names: Names, place: Place) -> Names:
+    """What may be named at `place`, with the roots and guards of `names`."""
+    return Names(names.types, names.roots, place, names.guarded, place.explain, place)
 
 
 def _common(one: Chain, other: Chain) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import zoneinfo
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final, TypeAlias
@@ -15,8 +16,8 @@ from hai_flow.definition import plan
 from hai_flow.definition.document import Path, kind_of, shorten, suggestion
 from hai_flow.definition.expressions import REQUEST, Names
 from hai_flow.definition.names import WEBHOOK_PATH
-from hai_flow.definition.pieces import Pieces, texts
-from hai_flow.definition.reference import SHAPES
+from hai_flow.definition.parts import Parts, texts
+from hai_flow.definition.reference import DOCUMENT_SHAPES, NOTHING
 from hai_flow.definition.schemas import JsonSchema
 
 Json: TypeAlias = Any
@@ -27,176 +28,182 @@ _SECRET: Final = re.compile(r"\s*\$\{\{\s*secrets\.(?P<name>[A-Za-z_][A-Za-z0-9_
 _EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)  # any: only the fields are read
 
 
-class Triggers(Pieces):
-    """Reads triggers, limits and concurrency."""
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """What starts runs. `alone`: the kind of the first trigger whose runs nobody starts."""
 
-    own_name: Json = None
-    paths: set[str | None]
+    triggers: tuple[plan.Trigger, ...] = (plan.ApiTrigger(),)
+    alone: str | None = None
 
-    def read_triggers(self, value: Json, names: Names, input: JsonSchema) -> tuple[plan.Trigger, ...]:
-        """The triggers; `api` alone where the document names none."""
-        self.paths = set()
-        triggers: list[plan.Trigger] = []
-        for index, raw in enumerate(value):
-            trigger = self._trigger(raw, ("triggers", index), names, input)
-            triggers += [trigger] if trigger is not None else []
-        return tuple(triggers) or (plan.ApiTrigger(),)
 
-    def _trigger(self, raw: Json, at: Path, names: Names, input: JsonSchema) -> plan.Trigger | None:
-        kind = self._kind(raw, at)
+def read_triggers(parts: Parts, value: Json, names: Names, input: JsonSchema, own_name: Json) -> Starts:
+    """The triggers; `api` alone where the document names none. `own_name`: of the workflow."""
+    triggers: list[plan.Trigger] = []
+    kinds: list[str] = []
+    paths: set[str | None] = set()
+    for index, raw in enumerate(value):
+        kind = _kind(parts, raw, ("triggers", index))
         if kind is None:
-            return None
-        body = raw[kind] if isinstance(raw, Mapping) else {}
-        at = (*at, kind)
+            continue
+        kinds.append(kind)
+        body, at = raw[kind], ("triggers", index, kind)
         match kind:
             case "api":
-                self.reader.fields(SHAPES["nothing"], {} if body is None else body, at, "`api`")
-                return plan.ApiTrigger()
+                parts.reader.fields(NOTHING, {} if body is None else body, at, "`api`")
+                trigger: plan.Trigger | None = plan.ApiTrigger()
             case "event":
-                self.starts_alone = self.starts_alone or "event"
-                return self._event(body, at, names)
+                trigger = _event(parts, body, at, names)
             case "run":
-                self.starts_alone = self.starts_alone or "run"
-                return self._end(body, at, names)
+                trigger = _end(parts, body, at, names, own_name)
             case "webhook":
-                self.starts_alone = self.starts_alone or "webhook"
-                return self._webhook(body, at, names)
+                trigger = _webhook(parts, body, at, names, paths)
             case _:
-                self.starts_alone = self.starts_alone or "schedule"
-                return self._schedule(body, at, input)
+                trigger = _schedule(parts, body, at, input)
+        triggers += [trigger] if trigger is not None else []
+    return Starts(tuple(triggers) or (plan.ApiTrigger(),), next((kind for kind in kinds if kind != "api"), None))
 
-    def _kind(self, raw: Json, at: Path) -> str | None:
-        """Which trigger this is; None after a finding."""
-        keys = list(raw) if isinstance(raw, Mapping) else []
-        if len(keys) == 1 and keys[0] in _KINDS:
-            return keys[0]
-        found = " and ".join(f"`{key}`" for key in keys) if keys else kind_of(raw)
-        known = [key for key in keys if key in _KINDS]
-        stranger = next((key for key in keys if key not in _KINDS), raw if isinstance(raw, str) else "")
-        hint = suggestion(stranger, _KINDS) if stranger else ""
-        if isinstance(raw, str) and raw in _KINDS:
-            hint = f"; write `{raw}: {{}}`"
-        elif known and stranger:
-            hint = f"; indent its keys under `{known[0]}`"
-        elif stranger in ("cron", "timezone"):
-            hint = "; put it under `schedule`"
-        message = f"expected one of {', '.join(f'`{kind}`' for kind in _KINDS)}, found {found}{hint}"
-        place = (*at, stranger) if stranger in keys else at
-        self.reader.error(place, "trigger.kind", message, key=place != at)
+
+def _kind(parts: Parts, raw: Json, at: Path) -> str | None:
+    """Which trigger this is; None after a finding."""
+    keys = list(raw) if isinstance(raw, Mapping) else []
+    if len(keys) == 1 and keys[0] in _KINDS:
+        return keys[0]
+    found = " and ".join(f"`{key}`" for key in keys) if keys else kind_of(raw)
+    known = [key for key in keys if key in _KINDS]
+    stranger = next((key for key in keys if key not in _KINDS), raw if isinstance(raw, str) else "")
+    hint = suggestion(stranger, _KINDS) if stranger else ""
+    if isinstance(raw, str) and raw in _KINDS:
+        hint = f"; write `{raw}: {{}}`"
+    elif known and stranger:
+        hint = f"; indent its keys under `{known[0]}`"
+    elif stranger in ("cron", "timezone"):
+        hint = "; put it under `schedule`"
+    message = f"expected one of {', '.join(f'`{kind}`' for kind in _KINDS)}, found {found}{hint}"
+    place = (*at, stranger) if stranger in keys else at
+    parts.reader.error(place, "trigger.kind", message, key=place != at)
+    return None
+
+
+def _end(parts: Parts, body: Json, at: Path, names: Names, own_name: Json) -> plan.Trigger | None:
+    """The end of a run of another workflow, which its expressions see as `event`."""
+    names = _of_event(names)
+    fields = parts.reader.fields(DOCUMENT_SHAPES["run_trigger"], body, at, "`run`")
+    match = parts.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
+    given = parts.template(fields["input"], (*at, "input"), names) if "input" in fields else None
+    if "workflow" not in fields:
         return None
-
-    def _end(self, body: Json, at: Path, names: Names) -> plan.Trigger | None:
-        """The end of a run of another workflow, which its expressions see as `event`."""
-        names = _of_event(names)
-        fields = self.reader.fields(SHAPES["run_trigger"], body, at, "`run`")
-        match = self.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
-        given = self.template(fields["input"], (*at, "input"), names) if "input" in fields else None
-        if "workflow" not in fields:
-            return None
-        if fields["workflow"] == self.own_name:
-            message = (
-                "a workflow that its own end starts never comes to rest; use a `schedule`, or end with a step "
-                f"`run: {self.own_name}` with `detach: true` behind an `if`"
-            )
-            self.reader.error((*at, "workflow"), "trigger.circle", message)
-        return plan.RunTrigger(fields["workflow"], tuple(fields.get("on", ("finished",))), match, given)
-
-    def _webhook(self, body: Json, at: Path, names: Names) -> plan.Trigger | None:
-        """A request that proves to know a secret, which its expressions see as `event`."""
-        names = _of_event(names).with_roots(schemas={"event": REQUEST})
-        fields = self.reader.fields(SHAPES["webhook_trigger"], body, at, "`webhook`")
-        match = self.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
-        dedupe = self.text(fields, "dedupe", at, names)
-        given = self.template(fields["input"], (*at, "input"), names) if "input" in fields else None
-        secret = self._secret(fields["secret"], (*at, "secret")) if "secret" in fields else None
-        path, scheme, header = fields.get("path"), fields.get("scheme", "github"), fields.get("header", "")
-        if path is not None and not WEBHOOK_PATH.fullmatch(path):
-            example = "such as `shop/orders` (letters, digits, `.`, `_`, `-`)"
-            message = f"expected a path {example}, found `{shorten(path)}`"
-            self.reader.error((*at, "path"), "webhook.path", message)
-        if path in self.paths:
-            self.reader.error((*at, "path"), "webhook.path", f"there is a webhook `{path}` already; name it otherwise")
-        self.paths.add(path)
-        if header and (scheme == "standard" or not _HEADER.fullmatch(header)):
-            message = f"expected the name of a header, found `{shorten(header)}`"
-            if scheme == "standard":
-                message = "the headers of `scheme: standard` have fixed names; leave `header` out"
-            self.reader.error((*at, "header"), "webhook.header", message, key=scheme == "standard")
-        if path is None or secret is None:
-            return None
-        return plan.WebhookTrigger(path, secret, scheme, header, match, dedupe, given)
-
-    def _secret(self, text: str, at: Path) -> str | None:
-        named = _SECRET.fullmatch(text)
-        if named is None:  # it may be a secret: it is not repeated
-            message = "a secret is named, never written: `secret: ${{ secrets.NAME }}`, kept as HAI_FLOW_SECRET_NAME"
-            self.reader.error(at, "webhook.secret", message)
-            return None
-        return named["name"]
-
-    def _event(self, body: Json, at: Path, names: Names) -> plan.Trigger | None:
-        names = _of_event(names)
-        fields = self.reader.fields(SHAPES["event_trigger"], body, at, "`event`")
-        match = self.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
-        dedupe = self.text(fields, "dedupe", at, names)
-        given = self.template(fields["input"], (*at, "input"), names) if "input" in fields else None
-        return plan.EventTrigger(fields["type"], match, dedupe, given) if "type" in fields else None
-
-    def _schedule(self, body: Json, at: Path, input: JsonSchema) -> plan.Trigger | None:
-        fields = self.reader.fields(SHAPES["schedule_trigger"], body, at, "`schedule`")
-        sound = True
-        if "cron" in fields and (fault := _cron_fault(fields["cron"])):
-            sound = False
-            self.reader.error((*at, "cron"), "schedule.cron", fault)
-        if "timezone" in fields and not _is_timezone(fields["timezone"]):
-            sound = False
-            name = fields["timezone"]
-            message = f"expected an IANA timezone such as Europe/Berlin, found `{shorten(name)}`{_near_zone(name)}"
-            self.reader.error((*at, "timezone"), "schedule.timezone", message)
-        self._check_input(fields.get("input"), fields, at, input)
-        if not sound or "cron" not in fields or "timezone" not in fields:
-            return None
-        missed, overlap = fields.get("missed", "skip"), fields.get("overlap", "skip")
-        return plan.ScheduleTrigger(fields["cron"], fields["timezone"], missed, overlap, fields.get("input"))
-
-    def _check_input(self, value: Json, fields: Mapping[str, Json], at: Path, input: JsonSchema) -> None:
-        place = (*at, "input") if "input" in fields else at
-        for path, text in texts(value, place):
-            if "${{" in text.replace("$${{", ""):
-                self.reader.error(path, "schedule.hole", "a schedule's input is literal: holes are not filled here")
-                return
-        given = {} if value is None else value
-        faults = input.findings(input.with_defaults(given))
-        if faults:
-            pointer = faults[0]["path"]
-            where = f" at {pointer}" if pointer else ""
-            message = f"the schedule's input does not fit the workflow's `input`{where}: {faults[0]['message']}"
-            self.reader.error(place, "schedule.input", message, key=True)
-
-    # -- bounds ----------------------------------------------------------------------------------------------------
-
-    def read_limits(self, value: Json) -> plan.Limits:
-        """The limits of one run."""
-        at = ("limits",)
-        fields = self.reader.fields(SHAPES["limits"], value, at, "`limits`")
-        duration = self.duration(fields, "duration", at, None)
-        return plan.Limits(
-            tokens=fields.get("tokens"),
-            cost_usd=fields.get("cost_usd"),
-            tool_calls=fields.get("tool_calls"),
-            duration=duration if isinstance(duration, int) else None,
-            steps=fields.get("steps"),
+    if fields["workflow"] == own_name:
+        message = (
+            "a workflow that its own end starts never comes to rest; use a `schedule`, or end with a step "
+            f"`run: {own_name}` with `detach: true` behind an `if`"
         )
+        parts.reader.error((*at, "workflow"), "trigger.circle", message)
+    return plan.RunTrigger(fields["workflow"], tuple(fields.get("on", ("finished",))), match, given)
 
-    def read_concurrency(self, value: Json, names: Names) -> plan.Concurrency | None:
-        """How many runs of one key there may be; None where the document does not say, or after a finding."""
-        at = ("concurrency",)
-        fields = self.reader.fields(SHAPES["concurrency"], value, at, "`concurrency`")
-        here = Names(names.types, frozenset(("input", "run", "thread")), explain=names.explain)
-        key = self.text(fields, "key", at, here)
-        if key is None:
-            return None
-        return plan.Concurrency(key, fields.get("limit", 1), fields.get("on_conflict", "queue"))
+
+def _webhook(parts: Parts, body: Json, at: Path, names: Names, paths: set[str | None]) -> plan.Trigger | None:
+    """A request that proves to know a secret, which its expressions see as `event`."""
+    names = _of_event(names).with_roots(schemas={"event": REQUEST})
+    fields = parts.reader.fields(DOCUMENT_SHAPES["webhook_trigger"], body, at, "`webhook`")
+    match = parts.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
+    dedupe = parts.text(fields, "dedupe", at, names)
+    given = parts.template(fields["input"], (*at, "input"), names) if "input" in fields else None
+    secret = _secret(parts, fields["secret"], (*at, "secret")) if "secret" in fields else None
+    path, scheme, header = fields.get("path"), fields.get("scheme", "github"), fields.get("header", "")
+    if path is not None and not WEBHOOK_PATH.fullmatch(path):
+        example = "such as `shop/orders` (letters, digits, `.`, `_`, `-`)"
+        message = f"expected a path {example}, found `{shorten(path)}`"
+        parts.reader.error((*at, "path"), "webhook.path", message)
+    if path in paths:
+        parts.reader.error((*at, "path"), "webhook.path", f"there is a webhook `{path}` already; name it otherwise")
+    paths.add(path)
+    if header and (scheme == "standard" or not _HEADER.fullmatch(header)):
+        message = f"expected the name of a header, found `{shorten(header)}`"
+        if scheme == "standard":
+            message = "the headers of `scheme: standard` have fixed names; leave `header` out"
+        parts.reader.error((*at, "header"), "webhook.header", message, key=scheme == "standard")
+    if path is None or secret is None:
+        return None
+    return plan.WebhookTrigger(path, secret, scheme, header, match, dedupe, given)
+
+
+def _secret(parts: Parts, text: str, at: Path) -> str | None:
+    named = _SECRET.fullmatch(text)
+    if named is None:  # it may be a secret: it is not repeated
+        message = "a secret is named, never written: `secret: ${{ secrets.NAME }}`, kept as HAI_FLOW_SECRET_NAME"
+        parts.reader.error(at, "webhook.secret", message)
+        return None
+    return named["name"]
+
+
+def _event(parts: Parts, body: Json, at: Path, names: Names) -> plan.Trigger | None:
+    names = _of_event(names)
+    fields = parts.reader.fields(DOCUMENT_SHAPES["event_trigger"], body, at, "`event`")
+    match = parts.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
+    dedupe = parts.text(fields, "dedupe", at, names)
+    given = parts.template(fields["input"], (*at, "input"), names) if "input" in fields else None
+    return plan.EventTrigger(fields["type"], match, dedupe, given) if "type" in fields else None
+
+
+def _schedule(parts: Parts, body: Json, at: Path, input: JsonSchema) -> plan.Trigger | None:
+    fields = parts.reader.fields(DOCUMENT_SHAPES["schedule_trigger"], body, at, "`schedule`")
+    sound = True
+    if "cron" in fields and (fault := _cron_fault(fields["cron"])):
+        sound = False
+        parts.reader.error((*at, "cron"), "schedule.cron", fault)
+    if "timezone" in fields and not _is_timezone(fields["timezone"]):
+        sound = False
+        name = fields["timezone"]
+        message = f"expected an IANA timezone such as Europe/Berlin, found `{shorten(name)}`{_near_zone(name)}"
+        parts.reader.error((*at, "timezone"), "schedule.timezone", message)
+    _check_input(parts, fields.get("input"), fields, at, input)
+    if not sound or "cron" not in fields or "timezone" not in fields:
+        return None
+    missed, overlap = fields.get("missed", "skip"), fields.get("overlap", "skip")
+    return plan.ScheduleTrigger(fields["cron"], fields["timezone"], missed, overlap, fields.get("input"))
+
+
+def _check_input(parts: Parts, value: Json, fields: Mapping[str, Json], at: Path, input: JsonSchema) -> None:
+    place = (*at, "input") if "input" in fields else at
+    for path, text in texts(value, place):
+        if "${{" in text.replace("$${{", ""):
+            parts.reader.error(path, "schedule.hole", "a schedule's input is literal: holes are not filled here")
+            return
+    given = {} if value is None else value
+    faults = input.findings(input.with_defaults(given))
+    if faults:
+        pointer = faults[0]["path"]
+        where = f" at {pointer}" if pointer else ""
+        message = f"the schedule's input does not fit the workflow's `input`{where}: {faults[0]['message']}"
+        parts.reader.error(place, "schedule.input", message, key=True)
+
+
+# -- bounds ----------------------------------------------------------------------------------------------------
+
+
+def read_limits(parts: Parts, value: Json) -> plan.Limits:
+    """The limits of one run."""
+    at = ("limits",)
+    fields = parts.reader.fields(DOCUMENT_SHAPES["limits"], value, at, "`limits`")
+    duration = parts.duration(fields, "duration", at, None)
+    return plan.Limits(
+        tokens=fields.get("tokens"),
+        cost_usd=fields.get("cost_usd"),
+        tool_calls=fields.get("tool_calls"),
+        duration=duration if isinstance(duration, int) else None,
+        steps=fields.get("steps"),
+    )
+
+
+def read_concurrency(parts: Parts, value: Json, names: Names) -> plan.Concurrency | None:
+    """How many runs of one key there may be; None where the document does not say, or after a finding."""
+    at = ("concurrency",)
+    fields = parts.reader.fields(DOCUMENT_SHAPES["concurrency"], value, at, "`concurrency`")
+    here = Names(names.types, frozenset(("input", "run", "thread")), explain=names.explain)
+    key = parts.text(fields, "key", at, here)
+    if key is None:
+        return None
+    return plan.Concurrency(key, fields.get("limit", 1), fields.get("on_conflict", "queue"))
 
 
 def _of_event(names: Names) -> Names:

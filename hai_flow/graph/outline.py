@@ -5,27 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from hai_flow.definition.document import parse, shorten
 from hai_flow.definition.expressions import json_text
-from hai_flow.definition.reference import SHAPES, VERBS
+from hai_flow.definition.language import SHAPES, VERBS
 from hai_flow.definition.uses import first_of
+from hai_flow.definition.verbs.verb import Kind
 
 Json: TypeAlias = Any
 
-Kind: TypeAlias = Literal["effect", "model", "people", "message", "state", "time", "block", "end"]
-_VERBS_OF: Final[dict[Kind, tuple[str, ...]]] = {
-    "effect": ("call", "http", "run"),
-    "model": ("llm", "agent"),
-    "people": ("ask", "approve"),
-    "message": ("say", "emit"),
-    "state": ("set",),
-    "time": ("wait", "wait_for"),
-    "end": ("break", "continue", "return", "fail"),
-    "block": ("switch", "for_each", "repeat", "parallel", "try"),
-}
-KINDS: Final[dict[str, Kind]] = {verb: kind for kind, verbs in _VERBS_OF.items() for verb in verbs}
+KINDS: Final[dict[str, Kind]] = {verb.name: verb.kind for verb in VERBS.values()}
 LINE_CHARS: Final = 64
 _HOLE: Final = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
 _METHODS: Final = SHAPES["http"].exactly_one[0]

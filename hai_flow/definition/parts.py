@@ -1,12 +1,9 @@
-"""What the compilation of every part of a document shares: texts, expressions, durations, retries, schemas.
-
-Also the declarations of the document, which the parts are checked against.
-"""
+"""The parts that occur everywhere in a document: texts, expressions, durations, retries, schemas."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -26,7 +23,7 @@ from hai_flow.definition.expressions import (
     split_holes,
 )
 from hai_flow.definition.reader import Reader
-from hai_flow.definition.reference import SHAPES
+from hai_flow.definition.reference import DOCUMENT_SHAPES
 from hai_flow.definition.schemas import JsonSchema, compile_schema
 
 Json: TypeAlias = Any
@@ -94,30 +91,24 @@ class Record:
         return {key: part.render(scope) for key, part in self.parts}
 
 
-class Pieces:
-    """Compiles the parts that occur everywhere. The declarations are filled in before the first step."""
+class Parts:
+    """Compiles the parts that occur everywhere, and reports to `reader`.
 
-    def __init__(self, reader: Reader) -> None:
+    `tools` (None: declared, but wrong) and `fail_codes` (what the document's own `fail` steps raise) say which errors
+    there may be.
+    """
+
+    def __init__(self, reader: Reader, tools: Mapping[str, plan.Tool | None], fail_codes: Collection[str]) -> None:
         self.reader = reader
-        self.fail_codes: set[str] = set()  # what the document's own `fail` steps raise
-        self.tools: dict[str, plan.Tool | None] = {}  # None: declared, but wrong
-        self.models: dict[str, plan.Model | None] = {}
-        self.fallbacks: list[tuple[Reader, str, Path]] = []  # models that are asked instead of others, where they stand
-        self.roles: dict[str, tuple[str, ...] | None] = {}
-        self.state: dict[str, plan.StateVariable | None] = {}
-        self.default_deadline: plan.Duration = DEADLINE_DEFAULT
-        self.default_timeout: plan.Duration | None = None
-        self.default_model: str | None = None
-        self.has_default_retry = False
-        self.incomplete = False  # something that the document uses could not be read: it may have what is missed
-        self.starts_alone: str | None = None  # the trigger (event, schedule) whose runs `system` starts
+        self._tools = tools
+        self._fail_codes = frozenset(fail_codes)
 
     def retry(self, owner: Mapping[str, Json], at: Path, names: Names) -> plan.Retry | None:
         """The `retry` of a step or of `defaults`; None where there is none, or after a finding."""
         if not isinstance(owner.get("retry"), dict):
             return None
         at = (*at, "retry")
-        fields = self.reader.fields(SHAPES["retry"], owner["retry"], at, "`retry`")
+        fields = self.reader.fields(DOCUMENT_SHAPES["retry"], owner["retry"], at, "`retry`")
         errors = fields.get("errors")
         if errors is not None:
             self.patterns(errors, (*at, "errors"))
@@ -138,10 +129,10 @@ class Pieces:
         for index, pattern in enumerate(patterns):
             place = (*at, index)
             prefix = pattern.partition(".")[0]
-            if pattern == "*" or pattern in KNOWN_CODES or pattern in self.fail_codes:
+            if pattern == "*" or pattern in KNOWN_CODES or pattern in self._fail_codes:
                 continue
             if pattern.endswith(".*") and CODE.fullmatch(pattern[:-2]):
-                if prefix in RESERVED_PREFIXES or any(code.startswith(pattern[:-1]) for code in self.fail_codes):
+                if prefix in RESERVED_PREFIXES or any(code.startswith(pattern[:-1]) for code in self._fail_codes):
                     continue
             elif not CODE.fullmatch(pattern):
                 message = f"expected an error code, `prefix.*` or `*`, found `{shorten(pattern)}`"
@@ -151,9 +142,9 @@ class Pieces:
 
     def _doubt_pattern(self, pattern: str, prefix: str, at: Path) -> None:
         """A code that nobody is known to raise. Python tools may raise codes of their own: those need a near match."""
-        known = KNOWN_CODES | self.fail_codes | {f"{word}.*" for word in RESERVED_PREFIXES}
+        known = KNOWN_CODES | self._fail_codes | {f"{word}.*" for word in RESERVED_PREFIXES}
         hint = suggestion(pattern, known)
-        tools_may_raise = any(isinstance(tool, plan.PythonTool) or tool is None for tool in self.tools.values())
+        tools_may_raise = any(isinstance(tool, plan.PythonTool) or tool is None for tool in self._tools.values())
         if prefix in RESERVED_PREFIXES or hint or not tools_may_raise:
             self.reader.warning(at, "errors.unknown_code", f"nothing raises the error code `{pattern}`{hint}")
 

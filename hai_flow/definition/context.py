@@ -1,0 +1,53 @@
+"""What compiling a step needs to know: the document's declarations, its outline, and where its findings go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from hai_flow.definition import plan
+from hai_flow.definition.children import Children
+from hai_flow.definition.declarations import Declared
+from hai_flow.definition.drafts import Chain, Draft, Outline
+from hai_flow.definition.expressions import Names
+from hai_flow.definition.parts import Parts
+from hai_flow.definition.reader import Reader
+from hai_flow.definition.scope import Place, moved
+
+CompileList: TypeAlias = "Callable[[Context, Sequence[Draft], Names], None]"
+
+
+class Context(Parts):
+    """What a step is compiled in. `steps` fills with the steps of the plan."""
+
+    def __init__(
+        self, reader: Reader, declared: Declared, outline: Outline, children: Children, compile_list: CompileList
+    ) -> None:
+        super().__init__(reader, declared.tools, outline.fail_codes)
+        self.declared = declared
+        self.outline = outline
+        self.children = children
+        self.steps: dict[str, plan.Step] = {}
+        self._compile_list = compile_list
+        self._order: dict[str, int] = {}
+
+    def compile(self, drafts: Sequence[Draft], names: Names) -> None:
+        """Compile the steps of a list. `names` is what may be named before it."""
+        self._compile_list(self, drafts, names)
+
+    def elsewhere(self, names: Names, chain: Chain, order: int, **more: Any) -> Names:
+        """What may be named at another place than the step's own, with the same roots and guards."""
+        return moved(names, Place(self.outline, chain, order, **more))
+
+    def line(self, draft: Draft) -> int:
+        """The line on which a step begins."""
+        return self.reader.document.position(draft.at)[0]
+
+    def add(self, step: plan.Step, order: int) -> None:
+        """Add a step to the plan. Steps stand in it by `order`."""
+        self.steps[step.path] = step
+        self._order[step.path] = order
+
+    def in_order(self) -> dict[str, plan.Step]:
+        """The steps of the plan by path, in document order; the body of a loop stands behind the loop."""
+        return dict(sorted(self.steps.items(), key=lambda entry: self._order[entry[0]]))

@@ -1,0 +1,189 @@
+"""Steps as they stand in a document, before any expression of them is read: where each is, and what is inside of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeAlias
+
+from hai_flow.definition.document import Document, Path
+from hai_flow.definition.reader import Reader
+
+Json: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """One list of steps around a place. `owner` None: the document. `body` says which of the owner's lists it is.
+
+    `parent` is the path of the plan's step that has the list; for the body of a loop that is `rollout[]`.
+    """
+
+    owner: Draft | None
+    body: str
+    parent: str
+
+    @property
+    def is_handler(self) -> bool:
+        return self.body.startswith("~")
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether this is the body of a loop."""
+        return self.body == "" and self.owner is not None and self.owner.verb in ("for_each", "repeat")
+
+    @property
+    def is_item(self) -> bool:
+        """Whether this is the body of a `for_each`."""
+        return self.body == "" and self.owner is not None and self.owner.verb == "for_each"
+
+
+Chain: TypeAlias = tuple[Frame, ...]  # the lists around a place, outermost first
+
+
+@dataclass(slots=True, eq=False)
+class Draft:
+    """A step as it stands in the document: its sound fields, where it is, and the lists inside it.
+
+    `verb` is "" for a step that is too wrong to be compiled. `order` counts steps in document order, handlers behind
+    what they handle; `body_end` is the first order behind the lists of a block.
+    """
+
+    verb: str
+    fields: dict[str, Json]
+    at: Path
+    path: str
+    id: str
+    chain: Chain
+    order: int
+    body_end: int = 0
+    next: str | None = None
+    params: dict[str, Json] = field(default_factory=dict)  # of for_each and repeat: the mapping under the verb
+    blocks: dict[str, list[Draft]] = field(default_factory=dict)  # body -> steps
+    handlers: dict[str, list[Draft]] = field(default_factory=dict)  # option -> steps
+    catch: list[Clause] = field(default_factory=list)
+    finally_: list[Draft] = field(default_factory=list)
+    undo: Draft | None = None
+
+    @property
+    def value(self) -> Json:
+        """What stands under the verb."""
+        return self.fields[self.verb]
+
+    @property
+    def value_at(self) -> Path:
+        """Where that stands."""
+        return (*self.at, self.verb)
+
+    @property
+    def parent(self) -> str:
+        return self.chain[-1].parent if self.chain else ""
+
+    @property
+    def body(self) -> str:
+        return self.chain[-1].body if self.chain else ""
+
+    def lists(self) -> Iterator[list[Draft]]:
+        """Every list inside this step, handlers and `undo` included, in order."""
+        yield from self.blocks.values()
+        yield from self.handlers.values()
+        for clause in self.catch:
+            yield clause.steps
+        yield self.finally_
+        if self.undo is not None:
+            yield [self.undo]
+
+    def inside(self) -> Iterator[Draft]:
+        """Every step nested in this one, handlers included."""
+        for steps in self.lists():
+            for step in steps:
+                yield step
+                yield from step.inside()
+
+
+@dataclass(slots=True, eq=False)
+class Clause:
+    """One entry of a `catch`."""
+
+    fields: dict[str, Json]
+    at: Path
+    steps: list[Draft]
+
+
+LEAVING: Final = ("break", "continue")
+
+
+def loop_around(chain: Chain) -> Frame | None:
+    """The body of the loop that a `break` or `continue` at this place would leave; None where none can be left: a
+    `finally` and an `undo` run to their end."""
+    for frame in reversed(chain):
+        if frame.body in ("~finally", "~undo"):
+            return None
+        if frame.is_loop:
+            return frame
+    return None
+
+
+def leaving(loop: Draft) -> Iterator[Draft]:
+    """Each `break` and `continue` that leaves this loop or a round of it."""
+    for step in loop.inside():
+        if step.verb in LEAVING and (frame := loop_around(step.chain)) is not None and frame.owner is loop:
+            yield step
+
+
+def always_ends(steps: Sequence[Draft]) -> bool:
+    """Whether nothing can come behind this list: a `return`, `fail`, `break` or `continue` in it is reached for
+    certain."""
+    return any("if" not in step.fields and _ends(step) for step in steps)
+
+
+def _ends(step: Draft) -> bool:
+    if step.verb in ("return", "fail", *LEAVING):
+        return True
+    if step.catch:
+        return False
+    bodies = list(step.blocks.values())
+    match step.verb:
+        case "try":
+            return always_ends(bodies[0]) if bodies else False
+        case "parallel":
+            ends = [always_ends(steps) for steps in bodies]
+            return any(ends) if step.fields.get("join", "all") == "all" else all(ends)
+        case "switch":
+            cases = step.fields.get("switch", ())
+            has_default = bool(cases) and isinstance(cases[-1], Mapping) and "default" in cases[-1]
+            return has_default and all(always_ends(steps) for steps in bodies)
+        case "repeat":
+            left = any(leaving(step))
+            return bool(bodies) and "while" not in step.params and not left and always_ends(bodies[0])
+        case _:
+            return False
+
+
+@dataclass(slots=True, eq=False)
+class Outline:
+    """All steps of a document. `ids` has every step that the author named, `tolerated` the ids inside of what can't be
+    read: no reference to those is reported. `fail_codes` are what the document's own `fail` steps raise."""
+
+    document: Document
+    steps: list[Draft] = field(default_factory=list)
+    catch: list[Clause] = field(default_factory=list)
+    finally_: list[Draft] = field(default_factory=list)
+    ids: dict[str, Draft] = field(default_factory=dict)
+    tolerated: set[str] = field(default_factory=set)
+    fail_codes: set[str] = field(default_factory=set)
+
+
+class Lists(Protocol):
+    """Reads lists of steps, for the verbs that have some inside."""
+
+    @property
+    def reader(self) -> Reader: ...
+
+    def steps(self, value: Sequence[Json], at: Path, prefix: str, chain: Chain) -> list[Draft]:
+        """The steps of one list. Each gets a path and its id, also a wrong one."""
+        ...
+
+    def steps_of(self, value: Json, at: Path, where: str) -> Sequence[Json]:
+        """`value`, if it is a list of steps; else nothing, after a finding. `where` names it in the message."""
+        ...

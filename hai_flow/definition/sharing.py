@@ -1,0 +1,62 @@
+"""The files that a workflow uses, read: each with the reader that its findings go to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from hai_flow.definition.document import parse, shorten
+from hai_flow.definition.reader import Reader
+from hai_flow.definition.reference import SHARED
+from hai_flow.definition.uses import Part, label
+
+Json: TypeAlias = Any
+
+_NOT_SENT: Final = (
+    "{name} is not here: what is published holds what it uses; let `hai-flow publish` send it along, or put the file "
+    "behind this document, after a line `---`"
+)
+
+
+@dataclass(slots=True)
+class Used:
+    """`documents` are those that could be read, with their fields. `incomplete`: one could not, or not all of it."""
+
+    documents: list[tuple[Reader, Mapping[str, Json]]] = field(default_factory=list)
+    incomplete: bool = False
+
+
+def read_used(reader: Reader, fields: Mapping[str, Json], parts: Sequence[Part], readers: list[Reader]) -> Used:
+    """The documents that the workflow uses; names that stand twice are findings. `readers` gets one for each."""
+    named = [each for each in fields.get("use", ()) if isinstance(each, str)]
+    used = Used()
+    for index, name in enumerate(named):
+        part = parts[index] if index < len(parts) else Part(b"", _NOT_SENT.format(name=shorten(name, 80)))
+        if part.fault:
+            used.incomplete = True
+            reader.error(("use", index), "use.missing", part.fault)
+            continue
+        inner = Reader(parse(part.text, label(reader.document.file, name)), stored=reader.stored)
+        readers.append(inner)
+        if inner.document.value is None and inner.findings:
+            used.incomplete = True
+            continue
+        given = inner.fields(SHARED, inner.document.value, (), "a file that is used")
+        used.incomplete = used.incomplete or bool(inner.findings)
+        used.documents.append((inner, given))
+    if len(parts) > len(named):
+        reader.error(("use",), "use.more", f"expected {len(named)} documents behind this one, found more")
+    _refuse_twins([*used.documents, (reader, fields)])
+    return used
+
+
+def _refuse_twins(documents: Sequence[tuple[Reader, Mapping[str, Json]]]) -> None:
+    for section in ("models", "tools", "roles"):
+        known: dict[str, str] = {}
+        for reader, fields in documents:
+            for name in fields.get(section, ()):
+                if name in known:
+                    message = f"`{name}` of `{section}` stands in {known[name]} already; take one of them out"
+                    reader.error((section, name), "use.twice", message, key=True)
+                known.setdefault(name, reader.document.file)

@@ -1,0 +1,147 @@
+"""Steps compiled: what every step has, around what its verb makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from hai_flow.definition import plan
+from hai_flow.definition.context import Context
+from hai_flow.definition.declarations import state_raw
+from hai_flow.definition.drafts import Clause, Draft
+from hai_flow.definition.expressions import ENVELOPE, Names, Types
+from hai_flow.definition.language import VERBS
+from hai_flow.definition.policies import OPTIONS, approval, literal_form
+from hai_flow.definition.scope import Place, moved
+
+Json: TypeAlias = Any
+
+
+def compile_list(context: Context, drafts: Sequence[Draft], names: Names) -> None:
+    """Compile the steps of a list and all that is inside of them. `names` is what may be named around it."""
+    for draft in drafts:
+        _compile_step(context, draft, moved(names, Place(context.outline, draft.chain, draft.order, draft)))
+
+
+def _compile_step(context: Context, draft: Draft, names: Names) -> None:
+    fields, at = draft.fields, draft.at
+    condition = None
+    if "if" in fields:
+        condition = context.condition(fields["if"], (*at, "if"), names)
+        names = names.with_guards(condition)
+    verb = VERBS[draft.verb].compile(context, draft, names) if draft.verb in fields else None
+    gate = _gate(context, draft, names) if "approval" in fields else None
+    handlers = _compile_handlers(context, draft, names)
+    catch = compile_catch(context, draft.catch, names)
+    context.compile(draft.finally_, names)
+    undo = _compile_undo(context, draft.undo, names)
+    title = context.text(fields, "title", at, names)
+    retry = context.retry(fields, at, names)
+    timeout = _timeout(context, draft, verb, names)
+    key = context.text(fields, "idempotency_key", at, names)
+    if verb is None:
+        return
+    step = plan.Step(
+        path=draft.path,
+        id=draft.id,
+        verb=verb,
+        next=draft.next,
+        parent=draft.parent,
+        body=draft.body,
+        title=title,
+        condition=condition,
+        retry=retry,
+        timeout=timeout,
+        idempotency_key=key,
+        delivery=fields.get("delivery", "at_least_once"),
+        approval=gate,
+        handlers=handlers,
+        undo=undo,
+        catch=catch,
+        finally_=draft.finally_[0].path if draft.finally_ else None,
+        expose=fields.get("expose", False),
+        line=context.line(draft),
+    )
+    context.add(step, 2 * draft.order)
+
+
+def _timeout(context: Context, draft: Draft, verb: plan.Verb | None, names: Names) -> plan.Duration | None:
+    """The step's own timeout, its tool's, or the default of its kind. Never for people: they have a deadline."""
+    if "timeout" in draft.fields:
+        return context.duration(draft.fields, "timeout", draft.at, names)
+    kind = VERBS.get(draft.verb)
+    if kind is None or not kind.is_effect:
+        return None
+    if isinstance(verb, plan.Call):
+        if isinstance(verb.tool, plan.FrontendTool):
+            return None
+        if verb.tool.timeout is not None:
+            return verb.tool.timeout
+    return context.declared.default_timeout if context.declared.default_timeout is not None else kind.timeout
+
+
+def _gate(context: Context, draft: Draft, names: Names) -> plan.Approval | None:
+    value = draft.fields["approval"]
+    given = draft.fields.get("http" if draft.verb == "http" else "with", {})
+    arguments: list[str] = [str(key) for key in given] if isinstance(given, Mapping) else []
+    if draft.verb == "http":
+        arguments = ["method", "url", *arguments]
+    return approval(context, value, (*draft.at, "approval"), names, arguments)
+
+
+def _compile_handlers(context: Context, draft: Draft, names: Names) -> dict[str, str]:
+    for option, steps in draft.handlers.items():
+        context.compile(steps, names.with_roots("error") if option == "reject" else names)
+    return {option: steps[0].path for option, steps in draft.handlers.items() if steps}
+
+
+def compile_catch(context: Context, clauses: Sequence[Clause], names: Names) -> tuple[plan.CatchClause, ...]:
+    compiled: list[plan.CatchClause] = []
+    for clause in clauses:
+        context.compile(clause.steps, names.with_roots("error"))
+        errors = clause.fields.get("errors", ())
+        context.patterns(errors, (*clause.at, "errors"))
+        if clause.steps:
+            compiled.append(plan.CatchClause(tuple(errors), clause.steps[0].path))
+    return tuple(compiled)
+
+
+def _compile_undo(context: Context, draft: Draft | None, names: Names) -> str | None:
+    if draft is None:
+        return None
+    context.compile([draft], names)
+    return draft.path if draft.path in context.steps else None
+
+
+def types_of(context: Context) -> Types:
+    """What is known of the input, the state, and the output and approval of each step."""
+    outputs: dict[str, Json] = {}
+    approvals: dict[str, Json] = {}
+    ungated: set[str] = set()
+    for name, draft in context.outline.ids.items():
+        outputs[name] = _output_type(context, draft)
+        gate = draft.fields.get("approve" if draft.verb == "approve" else "approval")
+        if isinstance(gate, Mapping):
+            approvals[name] = _envelope(gate)
+            if draft.verb == "approve":
+                outputs[name] = approvals[name]
+        elif draft.verb:
+            ungated.add(name)
+    declared = context.declared
+    return Types(declared.input.raw, state_raw(declared.state), outputs, approvals, {}, ungated)
+
+
+def _output_type(context: Context, draft: Draft) -> Json:
+    gives = VERBS[draft.verb].gives if draft.verb else None
+    return (gives(context, draft) if callable(gives) else gives) or {}
+
+
+def _envelope(gate: Mapping[str, Json]) -> Json:
+    """The type of an approval's envelope, with the values of its form."""
+    form = gate.get("form")
+    values: Json = {}
+    if isinstance(form, Mapping):
+        values = {**literal_form(form), "type": ["object", "null"]}
+    options = gate.get("options", list(OPTIONS))
+    decision = {"enum": options} if isinstance(options, list) and all(isinstance(o, str) for o in options) else {}
+    return {**ENVELOPE, "properties": {**ENVELOPE["properties"], "values": values, "decision": decision}}

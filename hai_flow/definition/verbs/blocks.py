@@ -1,0 +1,316 @@
+"""Steps with steps inside: `switch`, `for_each`, `repeat`, `parallel`, `try`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from hai_flow.definition import plan
+from hai_flow.definition.context import Context
+from hai_flow.definition.document import Path, kind_of
+from hai_flow.definition.drafts import Draft, Frame, Lists
+from hai_flow.definition.expressions import ROOTS, CompiledExpression, Names
+from hai_flow.definition.names import name_fault
+from hai_flow.definition.reference import (
+    ANY,
+    CEL,
+    ENDED_KEYS,
+    ID,
+    STEPS,
+    TEXT,
+    Key,
+    Shape,
+    enum,
+    integer,
+    list_of,
+    map_of,
+    shape_of,
+)
+from hai_flow.definition.verbs.verb import Verb, record
+
+Json: TypeAlias = Any
+
+CASE: Final = Shape("case", "An entry of `switch`", (
+    Key("when", CEL, "the first that is true is taken", example='input.kind == "refund"'),
+    Key("default", enum(True), "only in the last: taken if no other is", example="true"),
+    Key("steps", STEPS, "what happens then", required=True, example='[{say: "A refund."}]'),
+), exactly_one=(("when", "default"),))  # fmt: skip
+FOR_EACH: Final = Shape("for_each", "`for_each`", (
+    Key("items", ANY, "a list (at most 10,000), evaluated once", required=True, example='"${{ input.services }}"'),
+    Key("as", ID, "the item's name inside", default="item", example="svc"),
+    Key("key", TEXT, "a stable name for each item", default="the item, or its position",
+        example='"${{ svc.name }}"'),
+    Key("max_parallel", integer(1, 256), "how many at once", default="1",
+        example="4"),
+    Key("on_failure", enum("stop", "isolate"), "`isolate`: the others go on, failures are data", default="stop",
+        example="isolate"),
+    Key("rollback", enum("item", "all", "none"), "which items are undone when one fails", default="item",
+        example="all"),
+    Key("steps", STEPS, "for each item", required=True, example='[{say: "${{ item }}"}]'),
+    Key("output", ANY, "of each item", default="null", example='"${{ steps.deploy.output.url }}"'),
+))  # fmt: skip
+REPEAT: Final = Shape("repeat", "`repeat`", (
+    Key("max", integer(1, 10_000), "how often at most", required=True, example="5"),
+    Key("while", CEL, "asked before each iteration", example="state.open > 0"),
+    Key("until", CEL, "asked after each iteration; sees its steps",
+        example='steps.send.approval.decision != "revise"'),
+    Key("steps", STEPS, "what is repeated", required=True, example='[{say: "Again."}]'),
+), at_most_one=(("while", "until"),))  # fmt: skip
+_CASES: Final = {word: CASE.of(word) for word in ("when", "default")}
+_ITEM: Final = record(key={"type": "string"}, status={"type": "string"}, output={}, error={})
+_ITEMS: Final = {"type": "array", "items": _ITEM}
+_LOOPS: Final = {"for_each": FOR_EACH, "repeat": REPEAT}
+
+
+def _switch(context: Context, draft: Draft, names: Names) -> plan.Verb:
+    cases: list[tuple[CompiledExpression | None, str]] = []
+    for body, steps in draft.blocks.items():
+        raw = draft.fields["switch"][int(body)]
+        when = raw.get("when") if isinstance(raw, Mapping) else None
+        condition = None
+        if isinstance(when, (str, bool)):
+            condition = context.condition(when, (*draft.at, "switch", int(body), "when"), names)
+        context.compile(steps, names.with_guards(condition))
+        if steps:
+            cases.append((condition, steps[0].path))
+    return plan.Switch(tuple(cases))
+
+
+def _for_each(context: Context, draft: Draft, names: Names) -> plan.Verb | None:
+    params, at = draft.params, (*draft.at, "for_each")
+    _check_items(context, params, at, names)
+    items = context.template(params["items"], (*at, "items"), names) if "items" in params else None
+    variable = _loop_variable(context, params, at, names)
+    element = names.element_schema(params.get("items"))
+    inside = names.with_roots("index", schemas={variable: element})
+    key = context.text(params, "key", at, inside)
+    context.compile(draft.blocks[""], inside)
+    output = None
+    if "output" in params:
+        frame = _frame(draft)
+        here = context.elsewhere(inside, (*draft.chain, frame), draft.body_end, at_end=True)
+        output = context.template(params["output"], (*at, "output"), here)
+    iteration = _iteration(context, draft, output)
+    if items is None or iteration is None:
+        return None
+    return plan.ForEach(
+        items,
+        iteration,
+        variable,
+        key,
+        params.get("max_parallel", 1),
+        params.get("on_failure", "stop"),
+        params.get("rollback", "item"),
+    )
+
+
+def _check_items(context: Context, params: Mapping[str, Json], at: Path, names: Names) -> None:
+    items = params.get("items", [])
+    known = names.type_of(items)
+    if known not in (None, "array"):
+        message = f"expected a list, found something of type {known}; name a list"
+        context.reader.error((*at, "items"), "for_each.items", message)
+        return
+    if isinstance(items, list) or (isinstance(items, str) and "${{" in items):
+        return
+    hint = "; write it as a hole: ${{ ... }}" if isinstance(items, str) else ""
+    message = f"expected a list or a hole that gives one, found {kind_of(items)}{hint}"
+    context.reader.error((*at, "items"), "for_each.items", message)
+
+
+def _loop_variable(context: Context, params: Mapping[str, Json], at: Path, names: Names) -> str:
+    variable = params.get("as", "item")
+    if variable in names.roots and (variable == "item" or variable not in ROOTS):
+        message = f"`{variable}` is the variable of a loop around already; name this one with `as`"
+        context.reader.error((*at, "as"), "for_each.as", message, key="as" not in params)
+    return variable
+
+
+def _repeat(context: Context, draft: Draft, names: Names) -> plan.Verb | None:
+    params, at = draft.params, (*draft.at, "repeat")
+    if "while" in params and "until" in params:
+        message = "expected `while` or `until`, found both; one loop has one condition"
+        context.reader.error((*at, "until"), "repeat.conditions", message, key=True)
+    inside = names.with_roots("index")
+    chain = (*draft.chain, _frame(draft))
+    again = None
+    if "while" in params:
+        here = context.elsewhere(inside, chain, draft.body_end, at_end=True, before=draft)
+        again = context.condition(params["while"], (*at, "while"), here)
+    context.compile(draft.blocks[""], inside.with_guards(again) if again else inside)
+    done = None
+    if "until" in params:
+        here = context.elsewhere(inside, chain, draft.body_end, at_end=True)
+        done = context.condition(params["until"], (*at, "until"), here)
+    iteration = _iteration(context, draft, None)
+    if "max" not in params or iteration is None:
+        return None
+    return plan.Repeat(params["max"], iteration, again, done)
+
+
+def _frame(draft: Draft) -> Frame:
+    """The body of a loop, as its steps have it."""
+    steps = draft.blocks[""]
+    return steps[0].chain[-1] if steps else Frame(draft, "", f"{draft.path}[]")
+
+
+def _iteration(context: Context, draft: Draft, output: plan.Template | None) -> str | None:
+    """The pseudo-step of a loop's body; None where it has no steps."""
+    steps = draft.blocks[""]
+    if not steps:
+        return None
+    path = f"{draft.path}[]"
+    body = plan.Step(
+        path=path,
+        id=f"{draft.id}[]",
+        verb=plan.Iteration(steps[0].path, output),
+        parent=draft.path,
+        body="[]",
+        line=context.line(draft),
+    )
+    context.add(body, 2 * draft.order + 1)
+    return path
+
+
+def _join(context: Context, draft: Draft) -> Any:
+    join, count = draft.fields.get("join", "all"), len(draft.fields["parallel"])
+    if join in ("all", "any") if isinstance(join, str) else (type(join) is int and 1 <= join <= count):
+        return join
+    found = join if type(join) is int else kind_of(join)
+    message = f"expected `all`, `any` or a number from 1 to {count}, as there are branches, found {found}"
+    context.reader.error((*draft.at, "join"), "parallel.join", message)
+    return "all"
+
+
+def _cases(lists: Lists, draft: Draft) -> None:
+    cases = draft.fields["switch"]
+    for number, raw in enumerate(cases):
+        at = (*draft.at, "switch", number)
+        is_default = isinstance(raw, Mapping) and "default" in raw and "when" not in raw
+        shape = _CASES["default" if is_default else "when"]
+        fields = lists.reader.fields(shape, raw, at, "the default case" if is_default else "a case of `switch`")
+        if is_default and number < len(cases) - 1:
+            message = "expected the default case last: nothing behind it would run; move it to the end"
+            lists.reader.error((*at, "default"), "switch.default", message, key=True)
+        inner = (*draft.chain, Frame(draft, str(number), draft.path))
+        prefix = f"{draft.path}/{number}/"
+        draft.blocks[str(number)] = lists.steps(fields.get("steps", ()), (*at, "steps"), prefix, inner)
+
+
+def _branches(lists: Lists, draft: Draft) -> None:
+    for name, raw in draft.fields["parallel"].items():
+        at = (*draft.at, "parallel", name)
+        fault = name_fault(name)
+        if fault:
+            lists.reader.error(at, "name.invalid", fault, key=True)
+        steps = lists.steps_of(raw, at, f"the branch `{name}`")
+        inner = (*draft.chain, Frame(draft, name, draft.path))
+        draft.blocks[name] = lists.steps(steps, at, f"{draft.path}/{name}/", inner)
+
+
+def _group(lists: Lists, draft: Draft) -> None:
+    inner = (*draft.chain, Frame(draft, "", draft.path))
+    draft.blocks[""] = lists.steps(draft.fields["try"], (*draft.at, "try"), f"{draft.path}/", inner)
+
+
+def _body(lists: Lists, draft: Draft) -> None:
+    at = (*draft.at, draft.verb)
+    draft.params = lists.reader.fields(_LOOPS[draft.verb], draft.fields[draft.verb], at, f"`{draft.verb}`")
+    parent = f"{draft.path}[]"
+    inner = (*draft.chain, Frame(draft, "", parent))
+    draft.blocks[""] = lists.steps(draft.params.get("steps", ()), (*at, "steps"), f"{parent}/", inner)
+
+
+def _parallel(context: Context, draft: Draft, names: Names) -> plan.Parallel:
+    for steps in draft.blocks.values():
+        context.compile(steps, names)
+    branches = tuple((name, steps[0].path) for name, steps in draft.blocks.items() if steps)
+    return plan.Parallel(branches, _join(context, draft))
+
+
+def _winners(context: Context, draft: Draft) -> Json:
+    if type(draft.fields.get("join")) is int:
+        return record(winners={"type": "array", "items": {"type": "string"}})
+    return record(winner={})
+
+
+def _try(context: Context, draft: Draft, names: Names) -> plan.Try:
+    context.compile(draft.blocks[""], names)
+    return plan.Try(draft.blocks[""][0].path)
+
+
+VERBS: Final = (
+    Verb(
+        "switch",
+        type=list_of(shape_of("case"), 1),
+        does="the first case that is true",
+        keys=("timeout", *ENDED_KEYS),
+        output="`{case: n or null}`",
+        fails="",
+        example='[{when: "input.amount > 100.0", steps: [{say: "Much."}]}, {default: true, steps: [{say: "Little."}]}]',
+        compile=_switch,
+        kind="block",
+        shapes=(CASE,),
+        lists=_cases,
+        gives=record(case={}),
+        aka=("branch", "case", "else", "choose"),
+    ),
+    Verb(
+        "for_each",
+        type=shape_of("for_each"),
+        does="steps for each item of a list",
+        keys=("timeout", *ENDED_KEYS),
+        output="list of `{key, status, output, error}`",
+        fails="`for_each.duplicate_key`",
+        example='{items: "${{ input.names }}", steps: [{say: "${{ item }}"}]}',
+        compile=_for_each,
+        kind="block",
+        shapes=(FOR_EACH,),
+        lists=_body,
+        gives={
+            "type": "array",
+            "items": record(key={"type": "string"}, status={"type": "string"}, output={}, error={}),
+        },
+        aka=("foreach", "loop", "for", "map"),
+    ),
+    Verb(
+        "repeat",
+        type=shape_of("repeat"),
+        does="steps again and again",
+        keys=("timeout", *ENDED_KEYS),
+        output="`{count}`",
+        fails="`repeat.exhausted`",
+        example='{max: 3, until: "state.done", steps: [{say: "Again."}]}',
+        compile=_repeat,
+        kind="block",
+        shapes=(REPEAT,),
+        lists=_body,
+        gives=record(count={"type": "integer"}),
+        aka=("while", "until"),
+    ),
+    Verb(
+        "parallel",
+        type=map_of(STEPS, "id", 2, 64),
+        does="branches side by side",
+        keys=("join", "timeout", *ENDED_KEYS),
+        output="`{winner: branch or null}`; of `join: n` `{winners: branches}`",
+        fails="",
+        example='{legal: [{say: "One."}], finance: [{say: "Two."}]}',
+        compile=_parallel,
+        kind="block",
+        lists=_branches,
+        gives=_winners,
+    ),
+    Verb(
+        "try",
+        type=STEPS,
+        does="groups steps for `catch`, `finally`, `timeout` and `if`",
+        keys=("timeout", *ENDED_KEYS),
+        output="null",
+        fails="",
+        example='[{say: "Hello"}]',
+        compile=_try,
+        kind="block",
+        lists=_group,
+    ),
+)

@@ -1,0 +1,186 @@
+"""`call`: a tool."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from hai_flow.definition import plan
+from hai_flow.definition.context import Context
+from hai_flow.definition.document import Path, shorten, suggestion
+from hai_flow.definition.drafts import Draft
+from hai_flow.definition.expressions import Names
+from hai_flow.definition.parts import texts
+from hai_flow.definition.reference import DECIDED_KEYS, DOCUMENT_SHAPES, EFFECT_KEYS, LITERAL
+from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.verbs.verb import Verb
+
+Json: TypeAlias = Any
+
+
+def _call(context: Context, draft: Draft, names: Names) -> plan.Call | None:
+    value, at = draft.value, draft.value_at
+    arguments = draft.fields.get("with", {})
+    template = context.template(arguments, (*draft.at, "with"), names)
+    stream = draft.fields.get("stream")
+    if isinstance(stream, Mapping):
+        stream = context.reader.fields(DOCUMENT_SHAPES["stream"], stream, (*draft.at, "stream"), "`stream`")
+    name, _, function = value.partition(".")
+    if not is_tool(context, name, at):
+        return None
+    tool = context.declared.tools.get(name)
+    if function and not re.fullmatch(r"[A-Za-z0-9_./-]+", function):
+        context.reader.error(at, "tool.function", f"expected `call: tool.function`, found `{shorten(value)}`")
+        return None
+    if tool is None or not function_fits(context, tool, function, at, "call: "):
+        return None
+    if isinstance(tool, plan.FrontendTool):
+        if tool.parameters is not None:
+            check_arguments(context, f"the tool `{tool.name}`", tool.parameters, "call", draft)
+        for key in ("retry", "timeout", "approval", "delivery", "idempotency_key"):
+            if key in draft.fields:
+                hint = "people have a `deadline` (in `tools.{name}.frontend`)"
+                if not tool.answered:
+                    hint = "the call of `{name}` is only shown (`answer: none`)"
+                if key == "approval":
+                    hint = "a frontend tool asks a person itself; put an `approve` step before it"
+                message = f"`{key}` is for effects; {hint.format(name=name)}"
+                context.reader.error((*draft.at, key), "call.people", message, key=True)
+    into = _into(context, stream, (*draft.at, "stream"), tool) if isinstance(stream, Mapping) else None
+    return plan.Call(tool, function, template, into is not None or stream == "text", into)
+
+
+def _into(context: Context, fields: Mapping[str, Json], at: Path, tool: plan.Tool) -> plan.Growing | None:
+    """The call of a frontend's tool that grows by what this one yields."""
+    if isinstance(tool, plan.FrontendTool):
+        message = f"`{tool.name}` is a tool of the client: nothing of it streams; `stream` is for the others"
+        context.reader.error(at, "stream.tool", message, key=True)
+        return None
+    if "to" not in fields or not is_tool(context, fields["to"], (*at, "to")):
+        return None
+    shown = context.declared.tools.get(fields["to"])
+    if shown is None or "argument" not in fields:
+        return None
+    if not isinstance(shown, plan.FrontendTool) or shown.answered:
+        message = f"`{fields['to']}` has to be a `frontend` tool with `answer: none`: its call is shown while it grows"
+        context.reader.error((*at, "to"), "stream.tool", message)
+        return None
+    _check_growing(context, shown, fields["argument"], (*at, "argument"))
+    return plan.Growing(shown, fields["argument"])
+
+
+def _check_growing(context: Context, tool: plan.FrontendTool, argument: str, at: Path) -> None:
+    """The argument has to be a text, and the only one that the tool needs."""
+    raw = {} if tool.parameters is None else tool.parameters.raw
+    known = raw.get("properties", {})
+    others = [name for name in raw.get("required", ()) if name != argument]
+    if argument not in known:
+        hint = suggestion(argument, known) or "; it has to be one of its `parameters`"
+        context.reader.error(at, "stream.argument", f"`{tool.name}` has no argument `{shorten(argument)}`{hint}")
+    elif others:
+        message = f"`{tool.name}` needs `{others[0]}` as well, and only `{argument}` is streamed"
+        context.reader.error(at, "stream.argument", message)
+    elif isinstance(known[argument], Mapping) and known[argument].get("type", "string") != "string":
+        message = f"`{argument}` of `{tool.name}` has to be a string: it grows by text"
+        context.reader.error(at, "stream.argument", message)
+
+
+def is_tool(context: Context, name: str, at: Path) -> bool:
+    if "${{" in name:
+        message = "the name of a tool is literal: holes are not filled here; use a `switch` with one `call` each"
+        context.reader.error(at, "tool.hole", message)
+        return False
+    if name in context.declared.tools or context.declared.incomplete:
+        return True
+    hint = (
+        suggestion(name, context.declared.tools) or "; declare it under `tools` (what is not declared can't be called)"
+    )
+    context.reader.error(at, "tool.unknown", f"there is no tool `{shorten(name)}`{hint}")
+    return False
+
+
+def function_fits(context: Context, tool: plan.Tool, function: str, at: Path, call: str) -> bool:
+    """Whether a tool can be called by its name and this function. `call` is what stands before the name."""
+    fault = _function_fault(tool, function, call)
+    if fault is not None:
+        context.reader.error(at, "tool.function", fault)
+    return fault is None
+
+
+def _function_fault(tool: plan.Tool, function: str, call: str) -> str | None:
+    name = tool.name
+    match tool:
+        case plan.FrontendTool():
+            return f"a frontend tool is called by its name alone: `{call}{name}`" if function else None
+        case plan.PythonTool():
+            if ":" in tool.target and function:
+                return f"the tool `{name}` is the one function {tool.target}; write `{call}{name}`"
+            if tool.target and ":" not in tool.target and not function:
+                return f"the tool `{name}` is the module {tool.target}; name a function: `{call}{name}.function`"
+            return None
+        case plan.McpTool(allow=allow) | plan.HttpTool(allow=allow):
+            if not function:
+                return f"the tool `{name}` has many functions; name one: `{call}{name}.function`"
+            if allow is not None and function not in allow:
+                hint = suggestion(function, allow) or f"; it has {', '.join(allow)}"
+                return f"the tool `{name}` does not `allow` the function `{function}`{hint}"
+            return None
+
+
+def check_arguments(context: Context, who: str, schema: plan.Schema, code: str, draft: Draft) -> None:
+    """The keys of `with` against a schema, and those values that have no holes. `who` names what is called."""
+    report = context.reader.refuse if code == "run" else context.reader.error
+    raw, arguments = schema.raw, draft.fields.get("with", {})
+    properties = raw.get("properties", {})
+    at = (*draft.at, "with")
+    strangers = [name for name in arguments if name not in properties]
+    for name in raw.get("required", ()):
+        given = name in arguments or any(suggestion(stranger, [name]) for stranger in strangers)
+        if not given and "default" not in properties.get(name, {}):
+            place = at if "with" in draft.fields else (*draft.at, draft.verb)
+            message = f"{who} needs the argument `{name}`; add it under `with`"
+            report(place, f"{code}.missing_argument", message, key=True)
+    for name, value in arguments.items():
+        if name in properties:
+            _check_argument(context, who, raw, properties[name], value, (*at, name), code)
+        elif "patternProperties" not in raw and not raw.get("additionalProperties"):
+            hint = suggestion(name, properties) or f"; it takes {', '.join(properties) or 'none'}"
+            report((*at, name), f"{code}.unknown_argument", f"{who} has no argument `{name}`{hint}", key=True)
+
+
+def _check_argument(context: Context, who: str, root: Json, schema: Json, value: Json, at: Path, code: str) -> None:
+    if any("${{" in text for _, text in texts(value, ())) or not isinstance(schema, Mapping):
+        return
+    definitions = {key: part for key, part in root.items() if key in ("$defs", "definitions")}
+    for fault in JsonSchema({**schema, **definitions}).findings(value)[:1]:
+        report = context.reader.refuse if code == "run" else context.reader.error
+        report(at, f"{code}.argument", f"the argument does not fit {who}: {fault['message']}")
+
+
+def _gives(context: Context, draft: Draft) -> Json:
+    value = draft.fields.get("call")
+    tool = context.declared.tools.get(value.partition(".")[0]) if isinstance(value, str) else None
+    if not isinstance(tool, plan.FrontendTool):
+        return {}
+    if not tool.answered:
+        return {"type": "null"}
+    return tool.result.raw if tool.result is not None else {}
+
+
+VERBS: Final = (
+    Verb(
+        "call",
+        type=LITERAL,
+        does="a tool: `tool.function`, or `tool` for one that is a function or the client's",
+        keys=("with", "approval", *DECIDED_KEYS, "idempotency_key", "delivery", "stream", *EFFECT_KEYS),
+        output="what the tool returned",
+        fails="`tool.*`",
+        example="shop.refund",
+        compile=_call,
+        kind="effect",
+        timeout=300_000,
+        gives=_gives,
+        aka=("tool", "action", "uses"),
+    ),
+)

@@ -1,0 +1,109 @@
+"""`break`, `continue`, `return`, `fail`: what ends a list of steps."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+from hai_flow.definition import plan
+from hai_flow.definition.context import Context
+from hai_flow.definition.document import Path, shorten
+from hai_flow.definition.drafts import Draft, loop_around
+from hai_flow.definition.expressions import Names
+from hai_flow.definition.parts import CODE, RESERVED_PREFIXES
+from hai_flow.definition.reference import ANY, LITERAL, TEXT, Key, Shape, either, enum, shape_of
+from hai_flow.definition.verbs.verb import Verb
+
+Json: TypeAlias = Any
+
+FAIL: Final = Shape("fail", "`fail` as a mapping", (
+    Key("message", TEXT, "for people", required=True, example='"No stock of ${{ input.order }}"'),
+    Key("code", LITERAL, "for `catch`; no reserved prefix", default="fail", example="out_of_stock"),
+    Key("data", ANY, "any value", example='{order: "${{ input.order }}"}'),
+))  # fmt: skip
+
+
+def _fail(context: Context, draft: Draft, names: Names) -> plan.Fail | None:
+    value, at = draft.value, draft.value_at
+    if isinstance(value, str):
+        return plan.Fail(context.template(value, at, names, text=True))
+    fields = context.reader.fields(FAIL, value, at, "`fail`")
+    message = context.text(fields, "message", at, names)
+    code = fields.get("code", "fail")
+    _check_own_code(context, code, (*at, "code"))
+    data = context.template(fields["data"], (*at, "data"), names) if "data" in fields else None
+    return plan.Fail(message, code, data) if message is not None else None
+
+
+def _check_own_code(context: Context, code: str, at: Path) -> None:
+    if not CODE.fullmatch(code):
+        context.reader.error(at, "fail.code", f"expected a code such as `stock.empty`, found `{shorten(code)}`")
+    elif code.partition(".")[0] in RESERVED_PREFIXES:
+        prefix = code.partition(".")[0]
+        context.reader.error(
+            at, "fail.reserved_code", f"codes that begin with `{prefix}` are the engine's own; choose another"
+        )
+
+
+def _leave(context: Context, draft: Draft, names: Names) -> plan.Break | plan.Continue | None:
+    frame = loop_around(draft.chain)
+    if frame is None:  # the lint says so
+        return None
+    return plan.Break(frame.parent) if draft.verb == "break" else plan.Continue(frame.parent)
+
+
+def _return(context: Context, draft: Draft, names: Names) -> plan.Return:
+    return plan.Return(context.template(draft.value, draft.value_at, names))
+
+
+VERBS: Final = (
+    Verb(
+        "break",
+        type=enum(True),
+        does="ends the loop around as finished; what else is open in it is stopped without undo",
+        keys=(),
+        output="",
+        fails="",
+        example="true",
+        compile=_leave,
+        kind="end",
+        aka=("leave",),
+    ),
+    Verb(
+        "continue",
+        type=enum(True),
+        does="skips the rest of the round of the loop around",
+        keys=(),
+        output="",
+        fails="",
+        example="true",
+        compile=_leave,
+        kind="end",
+        aka=("next",),
+    ),
+    Verb(
+        "return",
+        type=ANY,
+        does="ends the run as finished, with this value, from any depth",
+        keys=(),
+        output="",
+        fails="",
+        example="{status: rejected}",
+        compile=_return,
+        kind="end",
+        cleans=False,
+        aka=("exit", "end", "stop"),
+    ),
+    Verb(
+        "fail",
+        type=either(TEXT, shape_of("fail")),
+        does="raises an error",
+        keys=(),
+        output="",
+        fails="the `code` that it gives",
+        example="{message: No stock, code: out_of_stock}",
+        compile=_fail,
+        kind="end",
+        shapes=(FAIL,),
+        aka=("raise", "throw", "error"),
+    ),
+)

@@ -1,0 +1,93 @@
+"""`http`: one request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from hai_flow.definition import plan
+from hai_flow.definition.context import Context
+from hai_flow.definition.declarations import check_auth
+from hai_flow.definition.document import Path
+from hai_flow.definition.drafts import Draft
+from hai_flow.definition.expressions import Names
+from hai_flow.definition.parts import Record
+from hai_flow.definition.reference import ANY, CEL, DECIDED_KEYS, EFFECT_KEYS, TEXT, Key, Shape, shape_of
+from hai_flow.definition.verbs.verb import Verb, record
+
+Json: TypeAlias = Any
+
+HTTP: Final = Shape("http", "`http`", (
+    *(Key(method, TEXT, f"the address of a {method.upper()} request", example='"https://api.example.com/orders"')
+      for method in ("get", "post", "put", "patch", "delete", "head")),
+    Key("query", ANY, "parameters of the address", example='{page: 1}'),
+    Key("headers", ANY, "headers", example='{Authorization: "Bearer ${{ secrets.API_TOKEN }}"}'),
+    Key("auth", ANY, "a token, or `{bearer: ...}`, `{basic: {user, password}}`, `{header: {name, value}}`",
+        example='"${{ secrets.API_TOKEN }}"'),
+    Key("body", ANY, "sent as JSON", example='{order: "${{ input.order }}"}'),
+    Key("form", ANY, "sent as a form", example="{grant_type: client_credentials}"),
+    Key("text", ANY, "sent as text", example="ping"),
+    Key("expect", CEL, "what counts as success, over `response`", default="any 2xx",
+        example="response.status == 200"),
+), exactly_one=(("get", "post", "put", "patch", "delete", "head"),),
+    at_most_one=(("body", "form", "text"),))  # fmt: skip
+(METHODS,) = HTTP.exactly_one
+(_BODIES,) = HTTP.at_most_one
+
+
+def _http(context: Context, draft: Draft, names: Names) -> plan.Http | None:
+    value, at = draft.value, draft.value_at
+    fields = context.reader.fields(HTTP, value, at, "`http`")
+    given = [method for method in METHODS if method in value]
+    if len(given) != 1:
+        _no_method(context, value, given, at)
+    bodies = [key for key in _BODIES if key in fields]
+    if len(bodies) > 1:
+        found = " and ".join(f"`{key}`" for key in bodies)
+        message = f"expected at most one of `body`, `form`, `text` in `http`, found {found}; remove one"
+        context.reader.error((*at, bodies[1]), "http.bodies", message, key=True)
+    url = context.text(fields, given[0], at, names) if given else None
+    parts: list[tuple[str, plan.Template]] = []
+    for key in ("query", "headers", "auth", *_BODIES):
+        if key in fields:
+            here = names.with_roots("secrets") if key in ("headers", "auth") else names
+            parts.append((key, context.template(fields[key], (*at, key), here)))
+    if "auth" in fields:
+        check_auth(context.reader, fields["auth"], (*at, "auth"))
+    expect = None
+    if "expect" in fields:
+        expect = context.condition(fields["expect"], (*at, "expect"), names.with_roots("response"))
+    if url is None or len(given) != 1:
+        return None
+    method = context.literal(given[0].upper())
+    return plan.Http(Record((("method", method), ("url", url), *parts)), expect)
+
+
+def _no_method(context: Context, value: Mapping[str, Json], given: list[str], at: Path) -> None:
+    listed = ", ".join(f"`{method}`" for method in METHODS)
+    if given:
+        found = " and ".join(f"`{method}`" for method in given)
+        message = f"expected one of {listed} in `http`, found {found}; make it {len(given)} steps"
+        context.reader.error((*at, given[1]), "http.method", message, key=True)
+    elif all(key in HTTP.words for key in value):
+        message = f"expected one of {listed} in `http`, found none; write `get: https://...`"
+        context.reader.error(at, "http.method", message, key=True)
+
+
+VERBS: Final = (
+    Verb(
+        "http",
+        type=shape_of("http"),
+        does="one HTTP request",
+        keys=("approval", *DECIDED_KEYS, "idempotency_key", "delivery", *EFFECT_KEYS),
+        output="`{status, headers, json, text, url}`",
+        fails="`http.*`",
+        example='{get: "https://api.example.com/orders/1"}',
+        compile=_http,
+        kind="effect",
+        shapes=(HTTP,),
+        timeout=30_000,
+        gives=record(status={"type": "integer"}, headers={}, json={}, text={"type": "string"}, url={"type": "string"}),
+        aka=("request",),
+    ),
+)

@@ -1,0 +1,129 @@
+"""`ask` and `approve`: a form, a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from hai_flow.definition import plan
+from hai_flow.definition.context import Context
+from hai_flow.definition.drafts import Draft
+from hai_flow.definition.expressions import Names
+from hai_flow.definition.policies import (
+    APPROVAL,
+    COMBINE,
+    ESCALATE,
+    FORM,
+    FROM,
+    MESSAGE,
+    ON_DEADLINE,
+    ON_DEADLINE_KEY,
+    ON_DEADLINE_OF_ASK,
+    POLICY,
+    REASONS,
+    REJECT,
+    REMIND,
+    TITLE_OF_PENDING,
+    literal_form,
+    policy,
+)
+from hai_flow.definition.reference import (
+    ANY,
+    DEADLINE,
+    DECIDED_KEYS,
+    ENDED_KEYS,
+    EXPIRY,
+    NOTHING,
+    NOTIFY,
+    PAUSE_CLOCK,
+    SCHEMA,
+    SELECTORS,
+    Key,
+    Shape,
+    shape_of,
+)
+from hai_flow.definition.verbs.verb import Verb
+
+Json: TypeAlias = Any
+
+ASK: Final = Shape("ask", "`ask`", (
+    TITLE_OF_PENDING, MESSAGE,
+    Key("form", SCHEMA,
+        "of the answer; holes are allowed in `default enum const title description minimum maximum`",
+        required=True,
+        example="{type: object, required: [size], properties: {size: {type: string, enum: [S, M, L]}}}"),
+    Key("from", SELECTORS, "who may answer; the first answer counts", default="[requester]",
+        example="role:support"),
+    NOTIFY, REMIND, DEADLINE,
+    Key("on_deadline", EXPIRY,
+        "`fail` or `default: value`, after any number of `escalate`", default="fail",
+        example="{default: {size: M}}", read=ANY),
+    PAUSE_CLOCK,
+))  # fmt: skip
+APPROVE: Final = Shape("approve", "`approve`", (
+    TITLE_OF_PENDING, MESSAGE,
+    Key("evidence", ANY, "what is decided on: rendered once, shown, and hashed into every vote",
+        example='{eur: "${{ steps.convert.output.eur }}"}'),
+    FROM, *POLICY, REASONS, FORM, COMBINE, NOTIFY, REMIND, DEADLINE, ON_DEADLINE_KEY, PAUSE_CLOCK,
+))  # fmt: skip
+
+
+def _ask(context: Context, draft: Draft, names: Names) -> plan.Ask | None:
+    value, at = draft.value, draft.value_at
+    fields = context.reader.fields(ASK, value, at, "`ask`")
+    title = context.text(fields, "title", at, names)
+    message = context.text(fields, "message", at, names)
+    rule = policy(context, "ask", fields, at, names)
+    if title is None or rule is None or rule.form is None:
+        return None
+    return plan.Ask(title, message, rule)
+
+
+def _approve(context: Context, draft: Draft, names: Names) -> plan.Approve | None:
+    value, at = draft.value, draft.value_at
+    fields = context.reader.fields(APPROVE, value, at, "`approve`")
+    title = context.text(fields, "title", at, names)
+    message = context.text(fields, "message", at, names)
+    evidence = context.template(fields["evidence"], (*at, "evidence"), names) if "evidence" in fields else None
+    rule = policy(context, "approve", fields, at, names)
+    if title is None or rule is None:
+        return None
+    return plan.Approve(title, message, evidence, rule)
+
+
+def _gives(context: Context, draft: Draft) -> Json:
+    form = draft.fields["ask"].get("form") if isinstance(draft.fields.get("ask"), Mapping) else None
+    return literal_form(form) if isinstance(form, Mapping) else {}
+
+
+VERBS: Final = (
+    Verb(
+        "ask",
+        type=shape_of("ask"),
+        does="a form for a person",
+        keys=ENDED_KEYS,
+        output="the form's values",
+        fails="`ask.expired`",
+        example="{title: Which size?, form: {type: object, properties: {size: {type: string}}}}",
+        compile=_ask,
+        cleans=False,
+        kind="people",
+        shapes=(ASK,),
+        gives=_gives,
+        aka=("input",),
+    ),
+    Verb(
+        "approve",
+        type=shape_of("approve"),
+        does="a decision by people",
+        keys=(*DECIDED_KEYS, *ENDED_KEYS),
+        output="`{decision, reason, values, edits, votes, expired, escalations}`",
+        fails="`approval.*`",
+        example="{title: Ship it?, from: role:release_manager}",
+        compile=_approve,
+        kind="people",
+        shapes=(APPROVE, APPROVAL, ON_DEADLINE, ON_DEADLINE_OF_ASK, REJECT, NOTHING, ESCALATE),
+        cleans=False,
+        aka=("human",),
+    ),
+)

@@ -1,0 +1,81 @@
+"""`run`: another workflow."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, TypeAlias
+
+from hai_flow.definition import plan
+from hai_flow.definition.children import Child
+from hai_flow.definition.context import Context
+from hai_flow.definition.document import shorten
+from hai_flow.definition.drafts import Draft
+from hai_flow.definition.expressions import Names
+from hai_flow.definition.names import WORKFLOW
+from hai_flow.definition.reference import DECIDED_KEYS, EFFECT_KEYS, LITERAL
+from hai_flow.definition.verbs.calls import check_arguments
+from hai_flow.definition.verbs.verb import Verb, record
+
+Json: TypeAlias = Any
+
+_REFERENCE: Final = re.compile(rf"(?P<name>{WORKFLOW})(@(?P<version>[1-9][0-9]{{0,8}}))?")
+
+
+def _run(context: Context, draft: Draft, names: Names) -> plan.Run | None:
+    value, at = draft.value, draft.value_at
+    arguments = context.template(draft.fields.get("with", {}), (*draft.at, "with"), names)
+    child = _REFERENCE.fullmatch(value)
+    if child is None:
+        hint = "; it is literal, holes are not filled here" if "${{" in value else ""
+        message = f"expected a workflow's name, or name@version, found `{shorten(value)}`{hint}"
+        context.reader.error(at, "run.name", message)
+        return None
+    known = _child(context, value)
+    if known is not None:
+        check_arguments(context, f"the workflow `{value}`", known.input, "run", draft)
+    detach = draft.fields.get("detach", False)
+    if detach and "timeout" in draft.fields:
+        message = (
+            "`timeout` bounds the work of a child that is waited for; nobody waits for a run with `detach: true`: "
+            f"write `limits: {{duration: ...}}` in `{child['name']}`"
+        )
+        context.reader.error((*draft.at, "timeout"), "run.detached_timeout", message, key=True)
+    version = child["version"]
+    return plan.Run(child["name"], int(version) if version else None, arguments, detach)
+
+
+def _child(context: Context, reference: str) -> Child | None:
+    """The workflow that `run` names, where it is known. A workflow may run itself."""
+    named = _REFERENCE.fullmatch(reference)
+    if named is None:
+        return None
+    name, version = named["name"], int(named["version"]) if named["version"] else None
+    own = context.declared
+    if name == own.name and version in (None, own.version):
+        return Child(own.input)
+    return context.children(name, version)
+
+
+def _gives(context: Context, draft: Draft) -> Json:
+    if draft.fields.get("detach") is True:
+        return record(run_id={"type": "string"})
+    value = draft.fields.get("run")
+    child = _child(context, value) if isinstance(value, str) else None
+    return child.output if child is not None else {}
+
+
+VERBS: Final = (
+    Verb(
+        "run",
+        type=LITERAL,
+        does="another workflow (`name` or `name@n`) as a child; `with` is its input",
+        keys=("with", "detach", "approval", *DECIDED_KEYS, *EFFECT_KEYS),
+        output="the child's output; with `detach` its `{run_id}`",
+        fails="`run.failed`, `run.stopped`",
+        example="refund@2",
+        compile=_run,
+        kind="effect",
+        gives=_gives,
+        aka=("workflow", "call_workflow"),
+    ),
+)

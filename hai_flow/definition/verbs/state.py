@@ -1,0 +1,141 @@
+"""`set`: the state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from hai_flow.definition import plan
+from hai_flow.definition.context import Context
+from hai_flow.definition.document import Path, shorten, suggestion
+from hai_flow.definition.drafts import Draft
+from hai_flow.definition.expressions import Names
+from hai_flow.definition.parts import texts
+from hai_flow.definition.reference import (
+    ANY,
+    ENDED_KEYS,
+    LITERAL,
+    MAPPING,
+    Key,
+    Shape,
+    either,
+    enum,
+    list_of,
+    map_of,
+    shape_of,
+)
+from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.verbs.verb import Verb
+
+Json: TypeAlias = Any
+
+OPERATION: Final = Shape("operation", "An operation of `set` (RFC 6902)", (
+    Key("op", enum("add", "remove", "replace", "move", "copy", "test"), "what to do", required=True,
+        example="remove"),
+    Key("path", LITERAL, "a JSON Pointer into the state", required=True, example="/plan/-"),
+    Key("from", LITERAL, "of `move` and `copy`", example="/plan/0"),
+    Key("value", ANY, "of `add`, `replace` and `test`", example="{status: pending}"),
+))  # fmt: skip
+
+
+def _set(context: Context, draft: Draft, names: Names) -> plan.Set | None:
+    value, at = draft.value, draft.value_at
+    if isinstance(value, list):
+        for index, raw in enumerate(value):
+            _check_operation(context, raw, (*at, index))
+        return plan.Set(ops=context.template(value, at, names))
+    if not value:
+        context.reader.error(at, "set.empty", "expected at least one state variable in `set`, found none")
+        return None
+    pairs: list[tuple[str, plan.Template]] = []
+    for key, item in value.items():
+        _check_target(context, key, (*at, key), pointer_form=key.startswith("/"))
+        pairs.append((key, context.template(item, (*at, key), names)))
+        _check_value(context, key, item, (*at, key), names)
+    return plan.Set(assign=tuple(pairs))
+
+
+def _check_value(context: Context, name: str, value: Json, at: Path, names: Names) -> None:
+    """A literal value against the variable's type; of a hole, whether it may be null."""
+    variable = context.declared.state.get(name)
+    if variable is None:
+        return
+    nullable = names.may_be_null(value)
+    if nullable is not None and not _takes_null(variable):
+        message = (
+            f"`{nullable}` may be null, which the state `{name}` does not take; give the step "
+            f"`if: {nullable} != null`, or set a value in its place"
+        )
+        context.reader.warning(at, "set.nullable", message)
+    if any("${{" in text for _, text in texts(value, ())):
+        return
+    schema = variable.schema
+    if variable.reduce == "append":
+        items = schema.raw.get("items")
+        if not isinstance(items, Mapping) or "$ref" in str(items):
+            return
+        schema = JsonSchema(items)
+    elif variable.reduce == "merge" or (value is None and "default" not in variable.schema.raw):
+        return
+    for fault in schema.findings(value)[:1]:
+        what = "an element of " if variable.reduce == "append" else ""
+        context.reader.error(at, "set.type", f"the value does not fit {what}the state `{name}`: {fault['message']}")
+
+
+def _check_operation(context: Context, raw: Json, at: Path) -> None:
+    fields = context.reader.fields(OPERATION, raw, at, "an operation of `set`")
+    op = fields.get("op")
+    if op in ("add", "replace", "test") and "value" not in fields:
+        context.reader.error(at, "shape.missing_key", f"`value` is missing: `{op}` needs one")
+    if op in ("move", "copy") and "from" not in fields:
+        context.reader.error(at, "shape.missing_key", f"`from` is missing: `{op}` needs one")
+    for key in ("path", "from") if op else ():
+        if key in fields and fields[key] == "" and op != "test":
+            context.reader.error((*at, key), "set.root", "the whole state can't be replaced; name a variable: /name")
+        elif key in fields and fields[key] != "":
+            _check_target(context, fields[key], (*at, key), pointer_form=True, key=False)
+
+
+def _check_target(context: Context, target: str, at: Path, *, pointer_form: bool, key: bool = True) -> None:
+    """That `target` (a state name or a JSON Pointer) begins at a declared variable, and may be set so."""
+    name = target
+    if pointer_form:
+        if not target.startswith("/"):
+            message = f"expected a JSON Pointer such as /name/0, found `{shorten(target)}`"
+            context.reader.error(at, "set.pointer", message, key=key)
+            return
+        name = target.split("/")[1].replace("~1", "/").replace("~0", "~")
+    if name not in context.declared.state:
+        hint = suggestion(name, context.declared.state) or "; declare it under `state`"
+        context.reader.error(at, "set.unknown", f"there is no state variable `{shorten(name)}`{hint}", key=key)
+        return
+    variable = context.declared.state[name]
+    if pointer_form and variable is not None and variable.reduce:
+        message = f"`{name}` has `reduce: {variable.reduce}`: set it by its name, not by a pointer"
+        context.reader.error(at, "set.reduce", message, key=key)
+
+
+def _takes_null(variable: plan.StateVariable) -> bool:
+    """Whether a `set` of null fits: replacing the variable, or as one more element."""
+    if variable.reduce is None:
+        return not variable.schema.findings(None)
+    items = variable.schema.raw.get("items")
+    return variable.reduce != "append" or not isinstance(items, Mapping) or not JsonSchema(items).findings(None)
+
+
+VERBS: Final = (
+    Verb(
+        "set",
+        type=either(map_of(ANY, "any", 1), list_of(shape_of("operation"), 1)),
+        does="writes state: names or JSON Pointers with values, or a list of RFC 6902 operations",
+        keys=ENDED_KEYS,
+        output="null",
+        fails="`state.invalid`",
+        example="{status: booked}",
+        read=either(MAPPING, list_of(ANY)),
+        compile=_set,
+        kind="state",
+        shapes=(OPERATION,),
+        aka=("assign",),
+    ),
+)

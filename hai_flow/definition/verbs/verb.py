@@ -1,0 +1,57 @@
+"""What a verb is: what is told of it, how it is read and compiled. A module beside this one has each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from hai_flow.definition import plan
+from hai_flow.definition.context import Context
+from hai_flow.definition.drafts import Draft, Lists
+from hai_flow.definition.expressions import Names
+from hai_flow.definition.reference import Shape, Type
+
+Json: TypeAlias = Any
+
+Kind: TypeAlias = Literal["effect", "model", "people", "message", "state", "time", "block", "end"]
+
+
+def record(**properties: Json) -> dict[str, Json]:
+    """The JSON Schema of an object with exactly these properties."""
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb. The first seven are what pages say of it: `keys` are the step keys that go with it (beside `id title
+    if`), `fails` the codes that it raises.
+
+    `compile`: its node of the plan; None after a finding. `kind`: how a picture shows it. `shapes`: the mappings that
+    belong to it. `gives`: the JSON Schema of its output, `{}` where nothing is known. `read`: what the reader takes,
+    where the compiler has a better sentence for some values that are not of `type`. `lists`: reads the steps inside of
+    a block. `timeout`: of an attempt, in milliseconds, where nobody says. `cleans`: whether it may stand in `undo` and
+    `finally`, which have to end. `aka`: what other languages call it.
+    """
+
+    name: str
+    type: Type
+    does: str
+    keys: tuple[str, ...]
+    output: str
+    fails: str
+    example: str
+    compile: Callable[[Context, Draft, Names], plan.Verb | None]
+    kind: Kind
+    shapes: tuple[Shape, ...] = ()
+    gives: Json | Callable[[Context, Draft], Json] = None
+    read: Type | None = None
+    lists: Callable[[Lists, Draft], None] | None = None
+    timeout: int | None = None
+    cleans: bool = True
+    aka: tuple[str, ...] = ()
+
+    @property
+    def is_effect(self) -> bool:
+        """Whether it has attempts, which are performed outside of the engine or by another run."""
+        return "retry" in self.keys

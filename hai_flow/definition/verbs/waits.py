@@ -1,0 +1,160 @@
+"""`wait` and `wait_for`: time, and events from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from hai_flow.definition import plan
+from hai_flow.definition.context import Context
+from hai_flow.definition.document import Path
+from hai_flow.definition.drafts import Draft
+from hai_flow.definition.expressions import Names
+from hai_flow.definition.policies import on_deadline
+from hai_flow.definition.reference import (
+    ANY,
+    CEL,
+    DEADLINE,
+    DURATION,
+    ENDED_KEYS,
+    EXPIRY,
+    PAUSE_CLOCK,
+    TEXT,
+    Key,
+    Shape,
+    list_of,
+    literal,
+    shape_of,
+)
+from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.verbs.verb import Verb, record
+
+Json: TypeAlias = Any
+
+WAIT: Final = Shape("wait", "`wait`", (
+    Key("for", DURATION, "how long", example="10m"),
+    Key("until", TEXT, "until when (RFC 3339); in the past: at once", example='"${{ input.at }}"'),
+), exactly_one=(("for", "until"),))  # fmt: skip
+WAIT_FOR: Final = Shape("wait_for", "`wait_for`", (
+    Key("event", literal(1), "the type of the event", example="payment.received"),
+    Key("match", CEL, "only events for which this is true", example="event.data.order == input.order"),
+    Key("any", list_of(shape_of("subscription"), 1), "the first of several",
+        example="[{event: paid}, {event: cancelled}]"),
+    Key("all", list_of(shape_of("subscription"), 1), "all of several, in any order",
+        example="[{event: paid}, {event: packed}]"),
+    DEADLINE,
+    Key("on_deadline", EXPIRY,
+        "`fail` or `default: value`", default="fail", example="{default: null}", read=ANY),
+    PAUSE_CLOCK,
+), exactly_one=(("event", "any", "all"),))  # fmt: skip
+SUBSCRIPTION: Final = Shape("subscription", "An entry of `any` and `all`", (
+    Key("event", literal(1), "the type of the event", required=True, example="payment.received"),
+    Key("match", CEL, "only events for which this is true", example="event.data.order == input.order"),
+))  # fmt: skip
+_EVENT: Final = record(id={}, type={"type": "string"}, data={}, at={})
+
+
+def _wait(context: Context, draft: Draft, names: Names) -> plan.Wait | None:
+    value, at = draft.value, draft.value_at
+    fields = context.reader.fields(WAIT, value, at, "`wait`")
+    given = [key for key in ("for", "until") if key in value]
+    if len(given) != 1:
+        if given or all(key in WAIT.words for key in value):
+            found = " and ".join(f"`{key}`" for key in given) or "none"
+            message = f"expected one of `for`, `until` in `wait`, found {found}"
+            context.reader.error(at, "wait.kind", message)
+        return None
+    if "until" in fields:
+        _check_instant(context, fields["until"], (*at, "until"))
+        return plan.Wait(until=context.template(fields["until"], (*at, "until"), names, text=True))
+    duration = context.duration(fields, "for", at, names)
+    return plan.Wait(for_=duration) if duration is not None else None
+
+
+def _check_instant(context: Context, text: str, at: Path) -> None:
+    if "${{" in text:
+        return
+    if JsonSchema({"type": "string", "format": "date-time"}).findings(text):
+        message = f"expected an instant with its offset such as 2026-03-02T09:00:00Z, or a hole, found {text!r}"
+        context.reader.error(at, "wait.until", message)
+
+
+def _wait_for(context: Context, draft: Draft, names: Names) -> plan.WaitFor | None:
+    value, at = draft.value, draft.value_at
+    fields = context.reader.fields(WAIT_FOR, value, at, "`wait_for`")
+    kinds = [key for key in ("event", "any", "all") if key in value]
+    deadline = context.duration(fields, "deadline", at, names) or context.declared.default_deadline
+    _, expiry = on_deadline(context, fields, at, names, ("fail", "default"), escalates=False)
+    if len(kinds) != 1:
+        if kinds or all(key in WAIT_FOR.words for key in value):
+            found = " and ".join(f"`{kind}`" for kind in kinds) or "none"
+            message = f"expected one of `event`, `any`, `all` in `wait_for`, found {found}"
+            context.reader.error((*at, kinds[1]) if kinds else at, "wait_for.kind", message, key=True)
+        return None
+    kind: Any = kinds[0]
+    if kind not in fields:
+        return None
+    here = names.with_roots("event")
+    if kind == "event":
+        given = {key: fields[key] for key in ("event", "match") if key in fields}
+        subscriptions = [_subscription(context, given, at, here)]
+    else:
+        if "match" in value:
+            message = f"`match` belongs to each entry of `{kind}`: move it there"
+            context.reader.error((*at, "match"), "wait_for.match", message, key=True)
+        entries = enumerate(fields[kind])
+        subscriptions = [_subscription(context, raw, (*at, kind, index), here) for index, raw in entries]
+    mode: Any = "one" if kind == "event" else kind
+    sound = tuple(each for each in subscriptions if each is not None)
+    pause_clock = fields.get("pause_clock", "run")
+    return plan.WaitFor(mode, sound, deadline, expiry, pause_clock) if sound else None
+
+
+def _subscription(context: Context, raw: Json, at: Path, names: Names) -> plan.Subscription | None:
+    fields = context.reader.fields(SUBSCRIPTION, raw, at, "an event of `wait_for`")
+    match = context.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
+    if "${{" in str(fields.get("event", "")):
+        message = "an event's type is literal: holes are not filled here; tell events apart by `match`"
+        context.reader.error((*at, "event"), "wait_for.hole", message)
+        return None
+    return plan.Subscription(fields["event"], match) if "event" in fields else None
+
+
+def _gives(context: Context, draft: Draft) -> Json:
+    value = draft.value if isinstance(draft.fields.get("wait_for"), Mapping) else {"on_deadline": {}}
+    if isinstance(value.get("on_deadline"), Mapping):  # the default may be anything
+        return {}
+    return {"type": "array", "items": _EVENT} if "all" in value else _EVENT
+
+
+VERBS: Final = (
+    Verb(
+        "wait",
+        type=shape_of("wait"),
+        does="a durable timer",
+        keys=ENDED_KEYS,
+        output="null",
+        fails="",
+        example="{for: 10m}",
+        compile=_wait,
+        kind="time",
+        shapes=(WAIT,),
+        cleans=False,
+        aka=("sleep", "delay", "timer"),
+    ),
+    Verb(
+        "wait_for",
+        type=shape_of("wait_for"),
+        does="an event from outside; early ones are kept",
+        keys=ENDED_KEYS,
+        output="`{id, type, data, at}`; with `all` a list",
+        fails="`wait_for.expired`",
+        example='{event: payment.received, match: "event.data.order == input.order"}',
+        compile=_wait_for,
+        kind="time",
+        shapes=(WAIT_FOR, SUBSCRIPTION),
+        gives=_gives,
+        cleans=False,
+        aka=("event", "signal"),
+    ),
+)
