@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
@@ -51,6 +52,18 @@ def test_a_gate_that_a_release_before_has_opened_lets_its_call_begin(monkeypatch
     play.succeed("a", 7)
     assert play.state.tool_calls[call].result == "7"
     assert play.status == "finished"
+
+
+@pytest.mark.parametrize("make", [ids.pending_id, ids.short_pending_id])
+def test_a_pending_is_found_by_its_step_and_number_whichever_release_has_opened_it(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[str, str, int], str]
+) -> None:
+    monkeypatch.setattr(people, "pending_id", make)
+    play = Play("steps: [{id: a, call: t.f, approval: {from: anyone, deadline: 1h}}]")
+    found = ids.pending_of(play.state, "a", 0)
+    assert found is not None
+    assert found.opened.id == make(str(play.run_id), "a", 0)
+    assert ids.pending_of(play.state, "a", 1) is None
 
 
 def test_each_part_of_what_an_id_names_makes_another_id() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from hai_flow.engine import events as e
@@ -40,6 +41,32 @@ def test_people_that_can_be_listed_are_without_those_who_are_surely_excluded() -
 def test_everybody_is_whom_the_quorum_of_all_means() -> None:
     assert rules(("role:board",), quorum="all").everyone == ("user:ann", "user:bob", "user:joe")
     assert rules(("role:board",)).everyone == ()
+
+
+@pytest.mark.parametrize("found", [1, 2, "all"])
+def test_a_quorum_that_is_worked_out_when_it_is_asked_is_a_number_or_all(found: Any) -> None:
+    whole = rules(("role:board",), quorum=lit(found))
+    assert whole.quorum == found
+    assert whole.everyone == (("user:ann", "user:bob", "user:joe") if found == "all" else ())
+    (later,) = rules(("role:board",), escalations=(escalate(DAY, quorum=lit(found)),)).escalations
+    assert later == msgspec.structs.replace(whole, deadline=DAY)
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [(0, "0"), (-1, "-1"), (1.5, "1.5"), (True, "true"), (None, "null"), ("two", '"two"'), ({"any": 1}, '{"any":1}')],
+    ids=str,
+)
+def test_a_quorum_that_turns_out_to_be_something_else_fails_the_step(found: Any, shown: str) -> None:
+    for asked in (policy(quorum=lit(found)), policy(escalations=(escalate(DAY, quorum=lit(found)),))):
+        error = failure(approving(asked))
+        assert error.code == "expression.error"
+        assert error.message == f"loop[0]/gate: `quorum`: expected a number from 1, or `all`, found {shown}."
+
+
+def test_of_a_long_quorum_that_is_none_only_the_beginning_is_shown() -> None:
+    error = failure(approving(policy(quorum=lit("x" * 100))))
+    assert error.message.endswith(', found "' + "x" * 79 + ".")
 
 
 @pytest.mark.parametrize(
