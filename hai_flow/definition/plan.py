@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
+
+from hai_flow.definition.paths import UNDO, with_keys
 
 Json: TypeAlias = Any
 
@@ -359,6 +361,10 @@ class Switch(Verb):
 
     cases: tuple[tuple[Expression | None, str], ...]
 
+    def at(self, keys: tuple[str, ...]) -> Switch:
+        """The verb as it stands in the iterations with these keys; so of each block."""
+        return replace(self, cases=tuple((when, with_keys(first, keys)) for when, first in self.cases))
+
 
 @dataclass(frozen=True, slots=True)
 class Parallel(Verb):
@@ -372,10 +378,16 @@ class Parallel(Verb):
         """How many branches end the block by finishing; None where all of them have to."""
         return {"all": None, "any": 1}[self.join] if isinstance(self.join, str) else self.join
 
+    def at(self, keys: tuple[str, ...]) -> Parallel:
+        return replace(self, branches=tuple((name, with_keys(first, keys)) for name, first in self.branches))
+
 
 @dataclass(frozen=True, slots=True)
 class Try(Verb):
     first: str
+
+    def at(self, keys: tuple[str, ...]) -> Try:
+        return replace(self, first=with_keys(self.first, keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,6 +403,9 @@ class ForEach(Verb):
     on_failure: Literal["stop", "isolate"] = "stop"
     rollback: Literal["item", "all", "none"] = "item"
 
+    def at(self, keys: tuple[str, ...]) -> ForEach:
+        return replace(self, iteration=with_keys(self.iteration, keys))
+
 
 @dataclass(frozen=True, slots=True)
 class Repeat(Verb):
@@ -401,6 +416,9 @@ class Repeat(Verb):
     while_: Expression | None = None
     until: Expression | None = None
 
+    def at(self, keys: tuple[str, ...]) -> Repeat:
+        return replace(self, iteration=with_keys(self.iteration, keys))
+
 
 @dataclass(frozen=True, slots=True)
 class Iteration(Verb):
@@ -408,6 +426,9 @@ class Iteration(Verb):
 
     first: str
     output: Template | None = None
+
+    def at(self, keys: tuple[str, ...]) -> Iteration:
+        return replace(self, first=with_keys(self.first, keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -511,9 +532,14 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
         return _word_of(type(self.verb))
 
     @property
+    def is_iteration(self) -> bool:
+        """Whether it is the body of a loop: an instance stands for each of the loop's iterations."""
+        return isinstance(self.verb, Iteration)
+
+    @property
     def is_written(self) -> bool:
         """Whether an author wrote this step: not the body of a loop, not an `undo`."""
-        return not isinstance(self.verb, Iteration) and self.body != "~undo"
+        return not isinstance(self.verb, Iteration) and self.body != UNDO
 
 
 # --- the document -------------------------------------------------------------------------------------------------

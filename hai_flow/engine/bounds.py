@@ -16,9 +16,11 @@ from hai_flow.definition.plan import Step
 from hai_flow.engine import endings
 from hai_flow.engine import events as e
 from hai_flow.engine.commands import Turn
+from hai_flow.engine.cutting import cut_everything
 from hai_flow.engine.draft import Draft, Limits, Raised
 from hai_flow.engine.retry import LOG_FULL
 from hai_flow.engine.state import NEAR, Ending, RunState
+from hai_flow.engine.undo_scopes import undo_error
 
 TOO_MANY_WAITS: Final = "limit.waits"
 TRACE: Final = "tool.trace"
@@ -95,9 +97,9 @@ def _is_over(state: RunState) -> bool:
 
 
 def _cut(draft: Draft) -> None:
-    endings.cut_everything(draft, "the run's log is full")
+    cut_everything(draft, "the run's log is full")
     draft.end_turn("failed")
     error = draft.error(LOG_FULL, f"{_length(draft)} What cleans up was cut off, too.", "")
     if draft.state.undo_failed:
-        error = endings.undo_error(draft, "", error)
+        error = undo_error(draft, "", error)
     draft.emit(e.RunFailed, error=error)

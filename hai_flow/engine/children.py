@@ -35,7 +35,10 @@ from hai_flow.definition.plan import Run, Step
 from hai_flow.engine import commands as c
 from hai_flow.engine import endings, shared
 from hai_flow.engine import events as e
+from hai_flow.engine.attempts import attempt_failed
 from hai_flow.engine.bounds import demand_wait, used
+from hai_flow.engine.calls import resolve_call
+from hai_flow.engine.cutting import tell_child
 from hai_flow.engine.draft import Draft, Message, Raised
 from hai_flow.engine.ids import child_run_id
 from hai_flow.engine.state import RunState, StepState
@@ -203,7 +206,7 @@ def ended(draft: Draft, command: c.ChildEnded) -> None:
         _told_quietly(draft, each, step.path)
     draft.emit(e.CollaborationEnded, **_between(draft, step, verb), run_id=child)
     if command.status == "finished":
-        endings.resolve_call(draft, step, command.output, None)
+        resolve_call(draft, step, command.output, None)
         endings.finish(draft, step, command.output)
         return
     if command.status == "failed":
@@ -216,7 +219,7 @@ def ended(draft: Draft, command: c.ChildEnded) -> None:
     else:
         message = f"The run of {reference_of(verb)} was stopped{': ' + command.reason if command.reason else ''}."
         error = draft.error("run.stopped", message, step.path)
-    endings.attempt_failed(draft, step, error)
+    attempt_failed(draft, step, error)
 
 
 def moved(draft: Draft, command: c.ChildMoved) -> None:
@@ -331,7 +334,7 @@ def pass_down(draft: Draft, what: str, by: str, reason: str = "") -> None:
     """
     for path in sorted(draft.state.children):
         if what != "stop" or not in_cleanup(path):
-            endings.tell_child(draft, path, what, by, reason)
+            tell_child(draft, path, what, by, reason)
 
 
 def _awaited(draft: Draft, path: str, attempt: int) -> Step:

@@ -14,8 +14,8 @@ begins because of it begins now, for nobody could see it before (docs/decisions/
 `now` is in milliseconds since 1970, a lower bound of the database's clock. Never read streamed text here
 (docs/design/store.md#decisions-and-chunks).
 
-In this room: one function per command, going on, and time. Not here: how a step begins (`beginnings`), how things end
-(`endings`), people (`people`), where a failed run goes on (`resumption`), and the decision in the making (`draft`).
+In this room: one function per command, going on, and time. Not here: how a step begins (`starting_steps`), how things
+end (`endings`), people (`people`), where a failed run goes on (`resumption`), and the decision in the making (`draft`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from hai_flow.definition.paths import in_cleanup
 from hai_flow.definition.plan import Plan, Step, WaitFor
 from hai_flow.engine import (
     approval,
-    beginnings,
     bounds,
     children,
     endings,
@@ -40,11 +39,17 @@ from hai_flow.engine import (
     shared,
     signals,
     slots,
+    starting_steps,
+    stopping,
 )
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.attempts import attempt_failed
+from hai_flow.engine.calls import close_message, resolve_call
+from hai_flow.engine.cutting import cut_everything
 from hai_flow.engine.draft import DEFAULT_LIMITS, RUN_END, Decision, Draft, Limits
 from hai_flow.engine.jobs import Due, is_working, next_due, next_ready, next_timer, performed
+from hai_flow.engine.open_steps import is_open_inside, open_leaves
 from hai_flow.engine.retry import LOST_IN_A_ROW_MAX, RETRIABLE
 from hai_flow.engine.starting import begin_run
 from hai_flow.engine.state import Ending, PendingState, RunState, Timer
@@ -132,8 +137,8 @@ def _admit(draft: Draft, command: c.Admit) -> Json:
 
 def _step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
     step = _outcome_of(draft, command.path, command.attempt)
-    endings.close_message(draft, step.path)
-    endings.resolve_call(draft, step, command.output, None)
+    close_message(draft, step.path)
+    resolve_call(draft, step, command.output, None)
     endings.finish(draft, step, command.output)
     _go_on(draft)
     return None
@@ -145,9 +150,9 @@ def _step_failed(draft: Draft, command: c.StepFailed) -> Json:
     error = draft.error(command.code, command.message, step.path, command.data, retriable=retriable)
     bounds.keep_trace(draft, step, command.trace)
     if step.path in draft.state.attempts:
-        endings.attempt_failed(draft, step, error, command.retry_after)
+        attempt_failed(draft, step, error, command.retry_after)
     else:  # it was in doubt, and is never tried again by itself
-        endings.resolve_call(draft, step, None, error)
+        resolve_call(draft, step, None, error)
         endings.fail(draft, step, error)
     _go_on(draft)
     return None
@@ -158,22 +163,22 @@ def _step_lost(draft: Draft, command: c.StepLost) -> Json:
         draft.already = True
         return None
     step = _attempt(draft, command.path, command.attempt)
-    endings.close_message(draft, step.path, aborted=True)
+    close_message(draft, step.path, aborted=True)
     alone = len(performed(draft.state)) == 1
     draft.cut = True
-    stopping = draft.state.status == "stopping"
-    if stopping and not in_cleanup(step.path):
-        endings.stop_leaf(draft, step, "lost")
+    in_stop = draft.state.status == "stopping"
+    if in_stop and not in_cleanup(step.path):
+        stopping.stop_leaf(draft, step, "lost")
     elif step.delivery == "at_most_once" and not in_cleanup(step.path):
         people.open_doubt(draft, step)
     elif step.delivery == "at_most_once":  # what cleans up waits for nobody
         message = "The process that performed the step is gone, and nobody knows whether it happened."
-        endings.attempt_failed(draft, step, draft.error("step.in_doubt", message, step.path))
+        attempt_failed(draft, step, draft.error("step.in_doubt", message, step.path))
     else:
         error = draft.error("step.lost", "The process that performed the step is gone.", step.path, retriable=True)
         draft.emit(e.StepRetried, path=step.path, attempt=command.attempt, error=error, lost=True)
         lost = draft.state.steps[step.path].lost
-        if lost >= LOST_IN_A_ROW_MAX and stopping:
+        if lost >= LOST_IN_A_ROW_MAX and in_stop:
             endings.fail(draft, step, error)
         elif lost >= LOST_IN_A_ROW_MAX and alone and draft.state.status in ("running", "paused"):
             reason = f"{lost} attempts in a row were lost with their process; retry, stop or terminate the run."
@@ -264,8 +269,8 @@ def _continue(draft: Draft, command: c.Continue) -> Json:
 
 def _need_attention(draft: Draft, command: c.NeedAttention) -> Json:
     if draft.state.status == "stopping":  # a stop always ends: what can't be stored is cut off
-        endings.cut_everything(draft, command.reason)
-        endings.end_stop(draft)
+        cut_everything(draft, command.reason)
+        stopping.end_stop(draft)
         return None
     if draft.state.status not in ("running", "waiting", "paused"):
         draft.already = True
@@ -313,7 +318,7 @@ def _stop(draft: Draft, command: c.Stop) -> Json:
     in_flight = len(draft.state.attempts)
     draft.emit(e.RunStopping, by=command.by, reason=command.reason, in_flight=in_flight, inherited=command.inherited)
     children.pass_down(draft, "stop", command.by, command.reason)
-    endings.begin_stop(draft, "the run is being stopped")
+    stopping.begin_stop(draft, "the run is being stopped")
     if in_flight:
         draft.emit(e.TimerSet, path="", kind="grace", due=draft.clock + draft.limits.stop_grace)
     _go_on(draft)
@@ -327,7 +332,7 @@ def _terminate(draft: Draft, command: c.Terminate) -> Json:
     _demand_active(draft)
     in_flight = len(draft.state.attempts)
     children.pass_down(draft, "terminate", command.by, command.reason)
-    endings.cut_everything(draft, "the run was terminated")
+    cut_everything(draft, "the run was terminated")
     draft.end_turn("stopped")
     draft.emit(e.RunStopped, by=command.by, reason=command.reason, terminated=True)
     return {**_run_outcome(draft), "in_flight": in_flight}
@@ -490,7 +495,7 @@ def _advance(draft: Draft) -> None:
         if path == RUN_END:
             endings.conclude(draft)
         else:
-            beginnings.begin(draft, draft.step(path))
+            starting_steps.begin(draft, draft.step(path))
 
 
 def _stop_on(draft: Draft) -> None:
@@ -502,11 +507,11 @@ def _stop_on(draft: Draft) -> None:
                 return
             if not draft.state.turn_open:
                 draft.open_turn(c.Turn())
-            beginnings.begin(draft, draft.step(path))
-        elif endings.is_open_inside(draft, ""):
+            starting_steps.begin(draft, draft.step(path))
+        elif is_open_inside(draft, ""):
             return
         else:
-            endings.stop_on(draft)
+            stopping.stop_on(draft)
 
 
 def _suspend(draft: Draft) -> None:
@@ -588,7 +593,7 @@ def _fire(draft: Draft, timer: Timer) -> None:
         case "remind":
             people.remind(draft, step)
         case "grace":
-            endings.cut_attempts(draft, "the grace period of the stop is over")
+            stopping.cut_attempts(draft, "the grace period of the stop is over")
         case "limit":
             _run_too_long(draft)
         case "retry":
@@ -599,8 +604,8 @@ def _run_too_long(draft: Draft) -> None:
     """Every step that is open, and every one that would begin, fails with the limit, unless it cleans up."""
     limit = draft.plan.limits.duration
     message = f"The run has taken longer than its limit of {limit} ms."
-    for path in endings.open_leaves(draft):
-        if in_cleanup(path) or path not in endings.open_leaves(draft):
+    for path in open_leaves(draft):
+        if in_cleanup(path) or path not in open_leaves(draft):
             continue
         step = draft.step(path)
         error = draft.error("limit.duration", message, path)
@@ -616,7 +621,7 @@ def _too_late(draft: Draft, path: str) -> None:
     error = draft.error("step.timeout", "The step took longer than its timeout.", path, retriable=True)
     if path in draft.state.attempts:
         draft.cut = True
-        endings.attempt_failed(draft, step, error)
+        attempt_failed(draft, step, error)
     else:
         endings.end(draft, step, Ending("failed", error=error, reason="its block took too long"))
 

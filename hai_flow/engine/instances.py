@@ -6,13 +6,12 @@ written is in `definition/paths`.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from hai_flow.definition.paths import filled, in_loop, keys_of, plan_path, with_keys
-from hai_flow.definition.plan import CatchClause, ForEach, Iteration, Parallel, Plan, Repeat, Step, Switch, Try, Verb
+from hai_flow.definition.plan import BLOCKS, CatchClause, Plan, Step, Try
 
 
 def standing_at(plan: Plan, path: str) -> Step:
@@ -28,7 +27,7 @@ def standing_at(plan: Plan, path: str) -> Step:
         "path": path,
         "next": filled(step.next, keys),
         "parent": filled(step.parent, keys),
-        "verb": _verb(step.verb, keys),
+        "verb": step.verb.at(keys) if isinstance(step.verb, BLOCKS) else step.verb,
     }
     if step.catch:
         changes["catch"] = tuple(CatchClause(clause.errors, with_keys(clause.first, keys)) for clause in step.catch)
@@ -44,17 +43,3 @@ def standing_at(plan: Plan, path: str) -> Step:
 def root_of(plan: Plan) -> Step:
     """The document as the step around all others: its path is ""."""
     return Step(path="", id="", verb=Try(plan.first), catch=plan.catch, finally_=plan.finally_)
-
-
-def _verb(verb: Verb, keys: tuple[str, ...]) -> Verb:
-    match verb:
-        case Iteration() | Try():
-            return replace(verb, first=with_keys(verb.first, keys))
-        case ForEach() | Repeat():
-            return replace(verb, iteration=with_keys(verb.iteration, keys))
-        case Switch():
-            return replace(verb, cases=tuple((when, with_keys(first, keys)) for when, first in verb.cases))
-        case Parallel():
-            return replace(verb, branches=tuple((name, with_keys(first, keys)) for name, first in verb.branches))
-        case _:
-            return verb

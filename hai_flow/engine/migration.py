@@ -18,9 +18,10 @@ import msgspec
 
 from hai_flow.definition.diff import diff, written
 from hai_flow.definition.paths import plan_path, renamed
-from hai_flow.definition.plan import EFFECTS, Approve, Ask, Call, FrontendTool, Parallel, Plan, Step, Template
+from hai_flow.definition.plan import BLOCKS, EFFECTS, Approve, Ask, Call, FrontendTool, Plan, Step, Template
 from hai_flow.engine import ballot
 from hai_flow.engine import events as e
+from hai_flow.engine.blocks import block_of
 from hai_flow.engine.draft import DEFAULT_LIMITS, Draft, Raised
 from hai_flow.engine.state import PendingState, RunState, StepState, evolve
 
@@ -179,8 +180,9 @@ def _of_step(
         yield Obstacle("step.undo", path, f"{path} is done and can be undone; there it has no `undo`.")
     if opened and _performs(was) != _performs(now):
         yield Obstacle("step.effect", path, f"{path} has begun and would do something else: {_call(was, now)}.")
-    if opened and isinstance(was.verb, Parallel) and isinstance(now.verb, Parallel) and was.verb.join != now.verb.join:
-        yield Obstacle("step.join", path, f"{path} is open and has `join: {was.verb.join}`, there {now.verb.join}.")
+    why = block_of(was).may_move(was, now) if opened and isinstance(was.verb, BLOCKS) else None
+    if why is not None:
+        yield Obstacle(f"step.{why.code}", path, why.message)
 
 
 def _keeps_its_path(step: Step, state: RunState, begun: Iterable[tuple[str, StepState]]) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from hai_flow import values
-from hai_flow.definition.paths import REJECT, list_of, option
+from hai_flow.definition.paths import REJECT, option
 from hai_flow.definition.plan import (
     Approval,
     Approve,
@@ -22,7 +22,6 @@ from hai_flow.definition.plan import (
     Call,
     Expiry,
     FrontendTool,
-    Growing,
     Http,
     Plan,
     Policy,
@@ -46,8 +45,9 @@ from hai_flow.engine.approval import (
 )
 from hai_flow.engine.ballot import Rules, rules_of
 from hai_flow.engine.bounds import demand_wait
+from hai_flow.engine.calls import SHOWN, foretell, resolve_call, show_call
+from hai_flow.engine.consequences import Consequence, Finish
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.growing import grown_before
 from hai_flow.engine.ids import pending_id, pending_of, shown_call_id
 from hai_flow.engine.policies import milliseconds, rules_for
 from hai_flow.engine.selectors import (
@@ -63,9 +63,6 @@ from hai_flow.errors import Rejected
 Json: TypeAlias = Any
 
 OPERATORS: Final = ("role:operator", "user:local")  # who settle a lost outcome
-
-PREDICTED: Final = "PredictState"
-"""The custom event that frontends know by this name: which state they may take from the arguments of which tool."""
 
 _EXPIRED: Final = "Nobody decided before the deadline."
 _EXPIRED_CODES: Final = {"tool": "tool.expired", "ask": "ask.expired"}
@@ -96,7 +93,7 @@ def begin_approve(draft: Draft, step: Step, verb: Approve) -> None:
     _open(draft, step, "approve", rules, options=verb.policy.options, **shown)
 
 
-def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str) -> None:
+def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str) -> Consequence | None:
     """The step begins by handing a call to the client. Raises `Raised`: it fails instead."""
     if tool.answered:
         demand_wait(draft, step)
@@ -105,63 +102,27 @@ def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str)
         faults = "; ".join(f"{f['path'] or '/'}: {f['message']}" for f in findings)
         raise Raised("tool.invalid_arguments", f"{tool.name} was called with wrong arguments: {faults}.")
     if not tool.answered:
-        _only_show(draft, step, tool, args)
-        return
+        return _only_show(draft, step, tool, args)
     rules = Rules(from_=(REQUESTER,), deadline=milliseconds(draft, step, tool.deadline, {}))
     if not is_approved(draft.state, step, args):  # behind a gate it has begun already
         draft.started(step, args=args)
     id = new_pending_id(draft, step)
-    _foretell(draft, step, tool)
+    foretell(draft, step, tool)
     show_call(draft, step, id, tool.name, args, "frontend")
     schema = tool.result.raw if tool.result is not None else None
     _open(draft, step, "tool", rules, tool=tool.name, args=args, schema=schema)
+    return None
 
 
-def _only_show(draft: Draft, step: Step, tool: FrontendTool, args: str) -> None:
+def _only_show(draft: Draft, step: Step, tool: FrontendTool, args: str) -> Consequence:
     """A call that the client shows, or performs, as it likes: the run goes on behind it."""
     draft.pure_steps += 1
     draft.started(step, args=args)
     id = shown_call_id(draft.state.run_id, step.path, draft.state.entries)
-    _foretell(draft, step, tool)
+    foretell(draft, step, tool)
     show_call(draft, step, id, tool.name, args, "frontend")
-    draft.emit(e.ToolCallResolved, tool_call_id=id, content=endings.SHOWN)
-    endings.finish(draft, step, None)
-
-
-def begin_growing_call(draft: Draft, step: Step, growing: Growing) -> None:
-    """Show the frontend a call whose argument grows from now on, by what the step's attempt yields."""
-    tool = growing.tool
-    id = shown_call_id(draft.state.run_id, step.path, draft.state.steps[step.path].attempt)
-    _foretell(draft, step, tool)
-    _begin_call(draft, step, id, tool.name, "frontend")
-    draft.emit(e.ToolCallArgsChunk, tool_call_id=id, content=grown_before(growing))
-
-
-def _foretell(draft: Draft, step: Step, tool: FrontendTool) -> None:
-    """Tell the frontend which state it may take from the arguments of the call that follows."""
-    if tool.predict:
-        told = [{"state_key": name, "tool": tool.name, "tool_argument": argument} for name, argument in tool.predict]
-        draft.emit(e.CustomEmitted, path=step.path, name=PREDICTED, value=told)
-
-
-def show_call(draft: Draft, step: Step, id: str, name: str, args: str, executor: str) -> None:
-    """Show the frontend a call that it answers (executor frontend), or that a server tool does (server)."""
-    _begin_call(draft, step, id, name, executor)
-    draft.emit(e.ToolCallArgsChunk, tool_call_id=id, content=args)
-    draft.emit(e.ToolCallEnded, tool_call_id=id)
-
-
-def _begin_call(draft: Draft, step: Step, id: str, name: str, executor: str) -> None:
-    parent = draft.state.last_message.get(list_of(step.path))
-    draft.emit(
-        e.ToolCallStarted,
-        tool_call_id=id,
-        name=name,
-        path=step.path,
-        executor=executor,
-        message_id=parent or id,
-        parent_message_id=parent,
-    )
+    draft.emit(e.ToolCallResolved, tool_call_id=id, content=SHOWN)
+    return Finish(step)
 
 
 def needs_gate(draft: Draft, step: Step, gate: Approval, args: str) -> bool:
@@ -288,7 +249,7 @@ def settle_doubt(draft: Draft, pending: PendingState) -> None:
 def _settle_by_person(draft: Draft, step: Step, reading: Reading, by: str) -> None:
     known = draft.state.steps[step.path]
     if reading.outcome == HAPPENED:
-        endings.resolve_call(draft, step, reading.value, None)
+        resolve_call(draft, step, reading.value, None)
         endings.finish(draft, step, reading.value)
         return
     said = f" {reading.reason}" if reading.reason else ""
@@ -297,7 +258,7 @@ def _settle_by_person(draft: Draft, step: Step, reading: Reading, by: str) -> No
     if reading.outcome == AGAIN:
         draft.emit(e.StepRetried, path=step.path, attempt=known.attempt, error=error, lost=True)
     else:
-        endings.resolve_call(draft, step, None, error)
+        resolve_call(draft, step, None, error)
         endings.fail(draft, step, error)
 
 

@@ -11,7 +11,9 @@ from typing import Any
 
 from hai_flow.definition import paths
 from hai_flow.definition.paths import in_cleanup, is_inside
-from hai_flow.definition.plan import BLOCKS, ForEach, Iteration, Parallel, Plan, Repeat, Step, Switch, Try
+from hai_flow.definition.plan import BLOCKS, Iteration, Plan, Step
+from hai_flow.engine.blocks import block_of
+from hai_flow.engine.blocks.parallel import winners
 from hai_flow.engine.draft import RUN_END, Draft
 from hai_flow.engine.instances import standing_at
 from hai_flow.engine.state import RunState, StepState
@@ -79,23 +81,16 @@ def _is_settled(plan: Plan, state: RunState, path: str) -> bool:
             return True
         if around.status != "finished":
             continue
-        if isinstance(step.verb, Iteration) and state.steps[step.path].status != "finished":
+        if step.is_iteration and state.steps[step.path].status != "finished":
             return True
         if _has_lost(plan, path, around, step.body):
             return True
     return False
 
 
-def _winners(verb: Parallel, known: StepState) -> tuple[str, ...]:
-    """The branches that have won the race; none where it goes on, or is none."""
-    wanted = verb.wanted
-    return () if wanted is None or len(known.winners) < wanted else known.winners[:wanted]
-
-
 def _has_lost(plan: Plan, path: str, known: StepState, branch: str) -> bool:
     """Whether the step at `path` is a race that other branches have won."""
-    verb = standing_at(plan, path).verb
-    won = _winners(verb, known) if isinstance(verb, Parallel) else ()
+    won = winners(standing_at(plan, path), known)
     return bool(won) and branch not in won
 
 
@@ -133,12 +128,8 @@ class _Walk:
 
     def left_in(self, step: Step, known: StepState) -> Frontier:
         """Where it goes on in a step that is over; nothing is ready where all in it is done, or it begins anew."""
-        if known.done and not self._undone_inside(step.path):
-            return self._own_finally(step)
-        return self.inside(step, known)
-
-    def _own_finally(self, step: Step) -> Frontier:
-        """Where it goes on in the `finally` of a step that was done, and was failed by it."""
+        if not known.done or self._undone_inside(step.path):
+            return self.inside(step, known)
         assert step.finally_ is not None, "nothing else fails what is done"
         found = Frontier(handling={step.path: paths.FINALLY})
         self.list_done(step.finally_, found)
@@ -170,37 +161,20 @@ class _Walk:
         return known is not None and known.status != "pending"
 
     def _lists(self, step: Step, known: StepState, frontier: Frontier) -> None:
-        """Note where the lists of a block go on."""
-        verb = step.verb
-        if isinstance(verb, Switch) and known.case is not None:
-            self.list_done(verb.cases[known.case][1], frontier)
-        elif isinstance(verb, Try | Iteration) and (known.verb or not step.path):
-            self.list_done(verb.first, frontier)
-        elif isinstance(verb, Parallel) and known.verb:
-            won = _winners(verb, known)  # a race that is over goes on in the branches that won
-            wanted = [first for name, first in verb.branches if not won or name in won]
-            going_on = [first for first in wanted if not self.list_done(first, frontier)]
+        """Note where the lists, or the iterations, of a block go on."""
+        left = block_of(step).resume(step, known)
+        going_on = [first for first in left.lists if not self.list_done(first, frontier)]
+        if left.counted:
             frontier.branches[step.path] = len(going_on)
-        elif isinstance(verb, Repeat) and known.loop is not None and known.loop.last >= 0:
-            self._iteration(paths.iteration(step.path, known.loop.last), frontier)
-        elif isinstance(verb, ForEach) and known.loop is not None:
-            results, over = known.loop.results, "finished" in (known.outcome, known.done)
-            for key in known.loop.keys:
-                path = paths.iteration(step.path, key)
-                done = over or (key in results and results[key].status == "finished")
-                if not done or self._undone_inside(path):
-                    self._iteration(path, frontier)
-                if len(frontier.ready) >= verb.max_parallel:
-                    break
-
-    def _iteration(self, path: str, frontier: Frontier) -> None:
-        """Note where an iteration goes on. One that never began does so now; of one in which all is done, the end."""
-        known = self.draft.state.steps.get(path)
-        if known is not None and known.status == "finished" and not self._undone_inside(path):
-            return
-        iteration, found = self.draft.step(path), Frontier([path])
-        assert isinstance(iteration.verb, Iteration)
-        if known is None or self.list_done(iteration.verb.first, found):
-            frontier.ready.append(path)
-        else:
-            frontier.take(found)
+        for path, done in left.iterations:
+            before = self.draft.state.steps.get(path)
+            done = done or (before is not None and before.outcome == "finished")
+            if not done or self._undone_inside(path):
+                iteration, found = self.draft.step(path), Frontier([path])
+                assert isinstance(iteration.verb, Iteration)
+                if before is None or self.list_done(iteration.verb.first, found):
+                    frontier.ready.append(path)  # it never began; or all in it is done but its end
+                else:
+                    frontier.take(found)
+            if left.at_once is not None and len(frontier.ready) >= left.at_once:
+                break

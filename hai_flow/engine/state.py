@@ -238,6 +238,16 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
         return "failed" if self.outcome == "handled" else self.outcome
 
     @property
+    def is_open(self) -> bool:
+        """Whether it has begun and come to nothing yet."""
+        return self.outcome is None and self.phase != "pending"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the flow goes on behind it, as soon as its last handler has ended."""
+        return self.outcome in ("finished", "skipped") or self.handled
+
+    @property
     def handler(self) -> str | None:
         """The handler that goes on in the step, or was the last to."""
         return self.begun[-1] if self.phase == "handling" else None

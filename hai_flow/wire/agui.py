@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from hai_flow import values
 from hai_flow.engine import events as e
-from hai_flow.engine.endings import ABORTED
+from hai_flow.engine.calls import ABORTED
 from hai_flow.engine.ids import pending_of, tool_call_id
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.wire import agent_input

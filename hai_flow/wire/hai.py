@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from hai_flow import values
 from hai_flow.engine import events as e
-from hai_flow.engine.endings import ABORTED
+from hai_flow.engine.calls import ABORTED
 from hai_flow.engine.ids import turn_id
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.errors import Rejected

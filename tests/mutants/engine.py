@@ -165,76 +165,70 @@ approval.bug(
 
 # --- steps ------------------------------------------------------------------------------------------------------------
 
-endings = Room("hai_flow/engine/endings.py", f"{_T}undo.py", f"{_T}failing.py", f"{_T}stopping.py", f"{_T}blocks.py")
-endings.bug(
+_ENDS: Final = (f"{_T}undo.py", f"{_T}failing.py", f"{_T}stopping.py", f"{_T}blocks.py")
+undo_scopes = Room("hai_flow/engine/undo_scopes.py", *_ENDS)
+undo_scopes.bug(
     "what finished first is undone first",
-    (
-        "for p, seq in undoables.items() if p != owner.path",
-        "for p, seq in ((p, -n) for p, n in undoables.items()) if p != owner.path",
-    ),
+    ("(ends[path], path) for path in undoables", "(-ends[path], path) for path in undoables"),
 )
-endings.bug(
+undo_scopes.bug(
     "an error undoes what a `finally` has done",
     ("(is_inside(path, scope) and not in_cleanup(path, scope))", "is_inside(path, scope)"),
 )
-endings.bug(
+failing = Room("hai_flow/engine/failing.py", *_ENDS)
+failing.bug(
     "a `finally` does not run behind a failure",
-    ("    elif step.finally_ is not None and not cleaned:\n", "    elif False:\n"),
+    ('return (None, "") if step.finally_ is None or cleaned else (FINALLY, step.finally_)', 'return None, ""'),
 )
-endings.bug(
+failing.bug(
     "a `finally` runs twice",
-    ("    elif step.finally_ is not None and not cleaned:\n", "    elif step.finally_ is not None:\n"),
+    ("if step.finally_ is None or cleaned else", "if step.finally_ is None else"),
 )
-endings.bug(
+failing.bug(
     "a `catch` catches what it has raised itself",
-    ("caught = None if over else catching(step.catch, error.code)", "caught = catching(step.catch, error.code)"),
+    ("None if cleaned or (known is not None and known.caught) else catching", "catching"),
 )
-endings.bug(
+failing.bug(
     "an error in a `finally` hides the one before it",
-    (
-        "            _raise_from(draft, owner, known.error)  # an earlier error stands\n",
-        "            _raise_from(draft, owner, error)\n",
-    ),
+    ("        return Raise(owner, known.error)  # an earlier error stands\n", "        return Raise(owner, error)\n"),
 )
-endings.bug(
+failing.bug(
     "an error inside a handler forgets what it handled",
     ("cause = draft.state.steps[path].error if error.cause is None else", "cause = None if error.cause is None else"),
 )
-endings.bug(
+attempts = Room("hai_flow/engine/attempts.py", *_ENDS)
+attempts.bug(
     "an effect that may happen only once is tried again",
     ('        if step.delivery == "at_most_once":\n            return None\n', ""),
 )
-endings.bug(
-    "a race is over with the first branch that fails",
-    ("        if finished + joined.left - joined.dropped >= wanted:\n            return\n", ""),
-)
-endings.bug(
-    "the other branches go on when one has failed",
-    (
-        '    end(draft, parallel, Ending("failed", error=error, reason=f"branch {branch} failed"))',
-        "    fail(draft, parallel, error)",
-    ),
-)
-endings.bug(
+attempts.bug(
     "a message that an attempt was streaming stays open when it fails",
-    ("    close_message(draft, step.path, aborted=True)\n    if _left_to_the_stop", "    if _left_to_the_stop"),
+    ("    close_message(draft, step.path, aborted=True)\n    if is_left_to_the_stop", "    if is_left_to_the_stop"),
     by=(f"{_T}failing.py", "tests/wire/test_hai_encoder.py", f"{_T}values.py"),
 )
-endings.bug(
+parallel = Room("hai_flow/engine/blocks/parallel.py", *_ENDS)
+parallel.bug(
+    "a race is over with the first branch that fails",
+    ("        if finished + joined.left - joined.dropped >= wanted:\n            return None\n", ""),
+)
+parallel.bug(
+    "the other branches go on when one has failed",
+    ("import Consequence, End, Finish", "import Consequence, End, Fail, Finish"),
+    ('return End(step, Ending("failed", error=error, reason=f"branch {branch} failed"))', "return Fail(step, error)"),
+)
+calls = Room("hai_flow/engine/calls.py", f"{_T}growing_calls.py")
+calls.bug(
     "a call that was shown stays open behind a doubt",
     ("for n in reversed(range(asked)):", "for n in range(asked)[-1:]:"),
     by=f"{_T}approvals_in_runs.py",
 )
-
-endings.bug(
+calls.bug(
     "a call that was growing stays open when its attempt is over",
     ("        _close_growing_call(draft, path, aborted)\n", "        pass\n"),
-    by=f"{_T}growing_calls.py",
 )
-endings.bug(
+calls.bug(
     "a call that broke off is told as one that was shown",
     ("result = ABORTED if aborted else SHOWN", "result = SHOWN"),
-    by=f"{_T}growing_calls.py",
 )
 
 # --- shared state -----------------------------------------------------------------------------------------------------
@@ -259,10 +253,10 @@ decide.bug(
     "the result of an attempt that is closed is recorded",
     ("    elif draft.state.attempts.get(path) != attempt:\n        raise", "    elif False:\n        raise"),
 )
-decide.bug("a lost attempt does not cut off its late chunks", ("    draft.cut = True\n    stopping", "    stopping"))
+decide.bug("a lost attempt does not cut off its late chunks", ("    draft.cut = True\n    in_stop", "    in_stop"))
 decide.bug(
     "what timed out does not cut off its late chunks",
-    ("        draft.cut = True\n        endings.attempt_failed", "        endings.attempt_failed"),
+    ("        draft.cut = True\n        attempt_failed", "        attempt_failed"),
     by=(f"{_T}failing.py", f"{_T}time.py"),
 )
 decide.bug(
@@ -444,7 +438,9 @@ signals.bug(
     ('awaits = tuple(dict.fromkeys(left)) if verb.mode == "all" else ()', "awaits = ()"),
 )
 
-ROOMS: Final = (people, approval, endings, shared, decide, children, signals)
+ROOMS: Final = (
+    people, approval, undo_scopes, failing, attempts, parallel, calls, shared, decide, children, signals,
+)  # fmt: skip
 
 _APPROVALS: Final = ("tests/engine/test_approvals.py", "tests/engine/test_approvals_time.py")
 

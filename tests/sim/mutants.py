@@ -8,10 +8,24 @@ from typing import Any, Final
 
 import pytest
 
-from hai_flow.engine import beginnings, endings, forking, people, resumption
+from hai_flow.engine import (
+    attempts,
+    completing,
+    cutting,
+    endings,
+    failing,
+    forking,
+    people,
+    resumption,
+    starting_steps,
+    stopping,
+    undoing,
+)
 from hai_flow.engine import decide as engine
 from hai_flow.engine import events as e
 from hai_flow.engine import state as folds
+from hai_flow.engine.blocks import for_each
+from hai_flow.engine.consequences import Finish, ListDone
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 
@@ -49,14 +63,14 @@ def steps_begin_while_paused(patch: pytest.MonkeyPatch) -> None:
 
     def also_paused(draft: Any) -> None:
         if draft.state.status == "paused" and draft.state.ready and draft.state.ready[0]:
-            beginnings.begin(draft, draft.step(draft.state.ready[0]))
+            starting_steps.begin(draft, draft.step(draft.state.ready[0]))
         go_on(draft)
 
     patch.setattr(engine, "_go_on", also_paused)
 
 
 def losers_of_a_race_go_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(endings, "cut", lambda draft, scope, reason, **more: None)
+    patch.setattr(cutting, "cut", lambda draft, scope, reason, **more: None)
 
 
 def what_began_stays_ready(patch: pytest.MonkeyPatch) -> None:
@@ -87,7 +101,7 @@ def attempts_are_counted_anew_after_a_retry(patch: pytest.MonkeyPatch) -> None:
 
 
 def effects_are_tried_for_ever(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(endings, "delay", lambda *args: 1_000)
+    patch.setattr(attempts, "delay", lambda *args: 1_000)
 
 
 def timers_fire_early(patch: pytest.MonkeyPatch) -> None:
@@ -106,15 +120,12 @@ def deadlines_stand_while_paused(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_rejection_falls_through(patch: pytest.MonkeyPatch) -> None:
-    list_ended = endings._list_ended
+    list_done = completing.list_done
 
-    def forgiving(draft: Any, last: Any) -> None:
-        if last.body == "~reject":
-            endings.finish(draft, draft.step(last.parent), None)
-        else:
-            list_ended(draft, last)
+    def forgiving(draft: Any, due: ListDone) -> Any:
+        return Finish(draft.step(due.last.parent)) if due.last.body == "~reject" else list_done(draft, due)
 
-    patch.setattr(endings, "_list_ended", forgiving)
+    patch.setitem(endings._RULES, ListDone, forgiving)
 
 
 def a_parallel_step_ends_with_its_first_branch(patch: pytest.MonkeyPatch) -> None:
@@ -128,13 +139,13 @@ def a_parallel_step_ends_with_its_first_branch(patch: pytest.MonkeyPatch) -> Non
 
 
 def chance_is_drawn_again_at_replay(patch: pytest.MonkeyPatch) -> None:
-    delay = endings.delay
+    delay = attempts.delay
 
     def moody(*args: Any) -> int | None:
         wait = delay(*args)
         return None if wait is None else wait + random.randint(0, 1_000_000)
 
-    patch.setattr(endings, "delay", moody)
+    patch.setattr(attempts, "delay", moody)
 
 
 def a_snapshot_forgets_what_began(patch: pytest.MonkeyPatch) -> None:
@@ -167,22 +178,26 @@ def the_oldest_is_undone_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_undo_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(endings, "_following_undo", lambda draft, owner: None)
+    patch.setattr(undoing, "following_undo", lambda draft, owner: None)
 
 
 def a_stop_runs_no_finally(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(endings, "note_finally", lambda draft, step: None)
+    for room in (completing, stopping):
+        patch.setattr(room, "note_finally", lambda draft, step: None)
 
 
 def a_stop_undoes_nothing(patch: pytest.MonkeyPatch) -> None:
-    undo = endings.next_undo
-    patch.setattr(
-        endings, "next_undo", lambda draft, scope: None if draft.state.status == "stopping" else undo(draft, scope)
-    )
+    undo = stopping.next_undo
+
+    def none_in_a_stop(draft: Any, scope: str) -> str | None:
+        return None if draft.state.status == "stopping" else undo(draft, scope)
+
+    for room in (stopping, cutting, failing, undoing):
+        patch.setattr(room, "next_undo", none_in_a_stop)
 
 
 def one_item_too_many_is_open(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(beginnings, "first_iterations", lambda path, keys, verb: tuple(f"{path}[{key}]" for key in keys))
+    patch.setattr(for_each, "first_iterations", lambda path, keys, verb: tuple(f"{path}[{key}]" for key in keys))
 
 
 def an_iteration_is_left_out(patch: pytest.MonkeyPatch) -> None:
@@ -192,7 +207,7 @@ def an_iteration_is_left_out(patch: pytest.MonkeyPatch) -> None:
         following = loops.next_iteration(path, loop)
         return following if loop.begun != 2 else ()
 
-    patch.setattr(endings, "next_iteration", hasty)
+    patch.setattr(for_each, "next_iteration", hasty)
 
 
 def a_run_that_is_left_undoes_everything(patch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hai_flow.engine import events as e
-from hai_flow.engine.endings import ABORTED
+from hai_flow.engine.calls import ABORTED
 from hai_flow.engine.state import RunState
 from hai_flow.wire.agui import AguiEncoder
 from hai_flow.wire.dialect import entries_of, readdressed

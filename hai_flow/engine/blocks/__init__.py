@@ -1,0 +1,25 @@
+"""The block verbs, one module each: how they begin, what an end inside them means, how they resume and migrate.
+
+A module names its verb and its rules as `BLOCKS`; what stands in this package is found by itself. So a new block is one
+file here. What all blocks share is elsewhere: `completing`, `failing`, `undoing`, `cutting`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Final
+
+from hai_flow.definition.plan import Step
+from hai_flow.engine.blocks.block import Block, Lists
+
+__all__ = ["BLOCKS", "Block", "Lists", "block_of"]
+
+BLOCKS: Final[dict[type, Block]] = {}
+for _module in iter_modules(__path__):
+    BLOCKS.update(getattr(import_module(f"{__name__}.{_module.name}"), "BLOCKS", {}))
+
+
+def block_of(step: Step) -> Block:
+    """The rules of the block `step`."""
+    return BLOCKS[type(step.verb)]

@@ -1,0 +1,79 @@
+"""What a block verb is to the engine: one value of `Block` holds all that is particular to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from hai_flow.definition.plan import Step
+from hai_flow.engine.consequences import Consequence, Fail
+from hai_flow.engine.draft import Draft
+from hai_flow.engine.events import Error
+from hai_flow.engine.state import StepState
+
+Json: TypeAlias = Any
+
+
+class Lists(msgspec.Struct, frozen=True):
+    """What a Retry looks at inside a block: its `lists` by their first steps, and its `iterations` in their order.
+
+    Each iteration comes with whether it is done; so many as `at_once` go on at the same time. `counted`: the block
+    counts how many of its lists go on.
+    """
+
+    lists: tuple[str, ...] = ()
+    counted: bool = False
+    iterations: Iterable[tuple[str, bool]] = ()
+    at_once: int | None = None
+
+
+class Hindrance(msgspec.Struct, frozen=True):
+    """Why an open block can't go on under another version; `code` is that of the finding, without "step."."""
+
+    code: str
+    message: str
+
+
+def _raise_further(draft: Draft, step: Step, child: Step, error: Error) -> Consequence | None:
+    return Fail(step, error)
+
+
+def _nothing(draft: Draft, step: Step, child: Step, error: Error) -> Consequence | None:
+    return None
+
+
+def _no_obstacle(was: Step, now: Step) -> Hindrance | None:
+    return None
+
+
+def _no_iteration(draft: Draft, step: Step, *more: Any) -> Consequence | None:
+    raise AssertionError(f"{step.path} is no loop")
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules of one block verb. `step` is the block, as it stands in the run; each rule names what follows.
+
+    begin           the block begins
+    list_done       its list `body` has ended
+    child_failed    the step `child` of one of its lists has failed for good
+    child_failing   the same, while what finished inside `child` is being undone
+    iteration_done  of a loop: an iteration has finished with an output
+    loop_left       of a loop: a `break` has ended an iteration
+    resume          where a Retry goes on inside it
+    may_move        why an open block can't go on as the step `now` of another version, or None
+    undoes          whether an error that leaves it undoes what has finished inside it
+    undoes_items    of a loop: the same of one of its iterations
+    """
+
+    begin: Callable[[Draft, Step], Consequence | None]
+    list_done: Callable[[Draft, Step, str], Consequence | None]
+    resume: Callable[[Step, StepState], Lists]
+    child_failed: Callable[[Draft, Step, Step, Error], Consequence | None] = _raise_further
+    child_failing: Callable[[Draft, Step, Step, Error], Consequence | None] = _nothing
+    iteration_done: Callable[[Draft, Step, Step, Json], Consequence | None] = _no_iteration
+    loop_left: Callable[[Draft, Step, Step], Consequence | None] = _no_iteration
+    may_move: Callable[[Step, Step], Hindrance | None] = _no_obstacle
+    undoes: Callable[[Step], bool] = lambda step: False
+    undoes_items: Callable[[Step], bool] = lambda step: False

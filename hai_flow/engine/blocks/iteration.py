@@ -1,0 +1,45 @@
+"""The body of a loop: an instance for each iteration. What its end means to the loop is the loop's own rule."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hai_flow.definition import paths
+from hai_flow.definition.plan import Iteration, Step
+from hai_flow.engine import events as e
+from hai_flow.engine.blocks.block import Block, Lists
+from hai_flow.engine.consequences import Consequence, Fail, IterationDone
+from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.loops import index_of
+from hai_flow.engine.state import StepState
+
+
+def begin(draft: Draft, step: Step) -> None:
+    draft.pure_steps += 1
+    key = paths.key_of(step.path)
+    loop = draft.state.steps[step.parent].loop
+    assert loop is not None
+    index = index_of(loop, key) if loop.keys else int(key)
+    draft.emit(e.IterationStarted, path=step.path, index=index, ready=(_verb(step).first,))
+
+
+def list_done(draft: Draft, step: Step, body: str) -> Consequence:
+    output = _verb(step).output
+    if output is None:
+        return IterationDone(step)
+    try:
+        return IterationDone(step, draft.render(output, step))
+    except Raised as raised:
+        return Fail(step, draft.error(raised.code, raised.message, step.path))
+
+
+def resume(step: Step, known: StepState) -> Lists:
+    return Lists((_verb(step).first,)) if known.verb else Lists()
+
+
+def _verb(step: Step) -> Iteration:
+    assert isinstance(step.verb, Iteration)
+    return step.verb
+
+
+BLOCKS: Final = {Iteration: Block(begin=begin, list_done=list_done, resume=resume)}

@@ -1,0 +1,78 @@
+"""`parallel`: branches side by side, of which all have to finish, or the first, or some: a race."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hai_flow.definition import paths
+from hai_flow.definition.plan import Parallel, Step
+from hai_flow.engine import events as e
+from hai_flow.engine.blocks.block import Block, Hindrance, Lists
+from hai_flow.engine.consequences import Consequence, End, Finish
+from hai_flow.engine.draft import Draft
+from hai_flow.engine.open_steps import is_open_inside
+from hai_flow.engine.retry import UNDO_FAILED
+from hai_flow.engine.state import Ending, StepState
+
+
+def begin(draft: Draft, step: Step) -> None:
+    branches = _verb(step).branches
+    draft.pure_steps += 1
+    draft.started(step, branches=len(branches), ready=tuple(first for _, first in branches))
+
+
+def list_done(draft: Draft, step: Step, body: str) -> Consequence | None:
+    draft.emit(e.BranchEnded, path=step.path, branch=body)
+    joined, verb = draft.state.steps[step.path], _verb(step)
+    won = _finished(draft, step, joined)[: verb.wanted]
+    if verb.wanted is not None and len(won) >= verb.wanted:
+        output = {"winner": won[0]} if verb.join == "any" else {"winners": won}
+        return End(step, Ending("finished", output, reason=f"branch {', '.join(won)} won"))
+    return Finish(step, {"winner": None}) if joined.left == 0 else None
+
+
+def child_failed(draft: Draft, step: Step, child: Step, error: e.Error) -> Consequence | None:
+    joined, wanted, branch = draft.state.steps[step.path], _verb(step).wanted, child.body
+    if wanted is not None and len(joined.winners) < wanted and error.code != UNDO_FAILED:
+        draft.emit(e.BranchEnded, path=step.path, branch=branch, failed=True)
+        joined = draft.state.steps[step.path]
+        finished = len(_finished(draft, step, joined))
+        if finished + joined.left - joined.dropped >= wanted:
+            return None
+    return End(step, Ending("failed", error=error, reason=f"branch {branch} failed"))
+
+
+def _finished(draft: Draft, step: Step, joined: StepState) -> list[str]:
+    """The branches that have finished, the first first; not those that run again since a Retry."""
+    return [name for name in joined.winners if not is_open_inside(draft, paths.inside(step.path, name))]
+
+
+def winners(step: Step, known: StepState) -> tuple[str, ...]:
+    """The branches that have won the race; none where it goes on, or is none."""
+    wanted = step.verb.wanted if isinstance(step.verb, Parallel) else None
+    return () if wanted is None or len(known.winners) < wanted else known.winners[:wanted]
+
+
+def resume(step: Step, known: StepState) -> Lists:
+    """A race that is over goes on in the branches that won."""
+    if not known.verb:
+        return Lists()
+    won = winners(step, known)
+    return Lists(tuple(first for name, first in _verb(step).branches if not won or name in won), counted=True)
+
+
+def may_move(was: Step, now: Step) -> Hindrance | None:
+    before, after = _verb(was).join, _verb(now).join
+    if before == after:
+        return None
+    return Hindrance("join", f"{was.path} is open and has `join: {before}`, there {after}.")
+
+
+def _verb(step: Step) -> Parallel:
+    assert isinstance(step.verb, Parallel)
+    return step.verb
+
+
+BLOCKS: Final = {
+    Parallel: Block(begin=begin, list_done=list_done, child_failed=child_failed, resume=resume, may_move=may_move)
+}

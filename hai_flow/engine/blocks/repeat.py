@@ -1,0 +1,104 @@
+"""`repeat`: one iteration behind the other, as long as its condition asks for more."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+from hai_flow.definition import paths
+from hai_flow.definition.plan import Repeat, Step
+from hai_flow.engine import events as e
+from hai_flow.engine.blocks.block import Block, Lists
+from hai_flow.engine.consequences import Consequence, End, Fail, Finish, Settle
+from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.open_steps import is_ending
+from hai_flow.engine.state import Ending, LoopState, StepState
+
+Json: TypeAlias = Any
+
+
+def begin(draft: Draft, step: Step) -> Consequence | None:
+    draft.pure_steps += 1
+    known = draft.state.steps.get(step.path)
+    first = 0 if known is None or known.loop is None else known.loop.last + 1
+    if _wants_more(draft, step, step, 0):
+        draft.started(step, ready=(paths.iteration(step.path, first),))
+        return None
+    draft.started(step)
+    return Finish(step, {"count": 0})
+
+
+def list_done(draft: Draft, step: Step, body: str) -> Consequence:
+    raise AssertionError(f"{step.path} has iterations, and no list of its own")
+
+
+def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> Consequence | None:
+    """The next iteration, or the end of the loop."""
+    known, verb = _loop(draft, step), _verb(step)
+    count = _count(known)
+    try:
+        again = _wants_more(draft, step, iteration, count)
+    except Raised as raised:
+        return Fail(iteration, draft.error(raised.code, raised.message, step.path))
+    exhausted = again and count >= verb.max
+    ready = (paths.iteration(step.path, known.last + 1),) if again and not exhausted else ()
+    draft.emit(e.IterationEnded, path=iteration.path, status="finished", ready=ready)
+    if exhausted and (verb.while_ is not None or verb.until is not None):
+        message = f"After {count} iterations its condition still asks for more."
+        return Fail(step, draft.error("repeat.exhausted", message, step.path))
+    return None if ready else Finish(step, {"count": count})
+
+
+def loop_left(draft: Draft, step: Step, iteration: Step) -> Consequence:
+    draft.emit(e.IterationEnded, path=iteration.path, status="finished")
+    if is_ending(draft, step.path):  # the loop is being cut off as a whole
+        return Settle(step)
+    count = _count(_loop(draft, step))
+    return End(step, Ending("finished", {"count": count}, reason=f"{iteration.path} left the loop"))
+
+
+def child_failed(draft: Draft, step: Step, child: Step, error: e.Error) -> Consequence:
+    draft.emit(e.IterationEnded, path=child.path, status="failed", error=error)
+    return Settle(step) if is_ending(draft, step.path) else Fail(step, error)
+
+
+def _wants_more(draft: Draft, step: Step, reader: Step, count: int) -> bool:
+    """Whether it asks for a further iteration after `count` of them. Raises `Raised`."""
+    verb = _verb(step)
+    if verb.while_ is not None:
+        return draft.truth(verb.while_, reader, index=count)
+    if verb.until is not None and count:
+        return not draft.truth(verb.until, reader)
+    return count < verb.max
+
+
+def _count(loop: LoopState) -> int:
+    return loop.last + 1 - loop.begun
+
+
+def resume(step: Step, known: StepState) -> Lists:
+    if known.loop is None or known.loop.last < 0:
+        return Lists()
+    return Lists(iterations=((paths.iteration(step.path, known.loop.last), False),))
+
+
+def _loop(draft: Draft, step: Step) -> LoopState:
+    loop = draft.state.steps[step.path].loop
+    assert loop is not None
+    return loop
+
+
+def _verb(step: Step) -> Repeat:
+    assert isinstance(step.verb, Repeat)
+    return step.verb
+
+
+BLOCKS: Final = {
+    Repeat: Block(
+        begin=begin,
+        list_done=list_done,
+        child_failed=child_failed,
+        iteration_done=iteration_done,
+        loop_left=loop_left,
+        resume=resume,
+    )
+}

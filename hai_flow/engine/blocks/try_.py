@@ -1,0 +1,29 @@
+"""`try`: a list with handlers around it. The document is one, too."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hai_flow.definition.plan import Step, Try
+from hai_flow.engine.blocks.block import Block, Lists
+from hai_flow.engine.consequences import Consequence, Finish
+from hai_flow.engine.draft import Draft
+from hai_flow.engine.state import StepState
+
+
+def begin(draft: Draft, step: Step) -> None:
+    assert isinstance(step.verb, Try)
+    draft.pure_steps += 1
+    draft.started(step, ready=(step.verb.first,))
+
+
+def list_done(draft: Draft, step: Step, body: str) -> Consequence:
+    return Finish(step)
+
+
+def resume(step: Step, known: StepState) -> Lists:
+    assert isinstance(step.verb, Try)
+    return Lists((step.verb.first,)) if known.verb or not step.path else Lists()
+
+
+BLOCKS: Final = {Try: Block(begin=begin, list_done=list_done, resume=resume, undoes=lambda step: True)}

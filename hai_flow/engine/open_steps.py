@@ -1,0 +1,59 @@
+"""Which steps are open, and which are being ended: questions that the rules of all ends ask. Emits nothing."""
+
+from __future__ import annotations
+
+from hai_flow.definition.paths import in_cleanup, is_inside
+from hai_flow.definition.plan import Step
+from hai_flow.engine.draft import Draft
+
+
+def open_leaves(draft: Draft) -> list[str]:
+    """The steps that do, wait for, or may begin something."""
+    state = draft.state
+    found = dict.fromkeys((*state.attempts, *state.open_pendings, *(t.path for t in state.timers), *state.ready))
+    found.update(dict.fromkeys(draft.waiting_elsewhere()))
+    found.pop("", None)
+    return sorted(found)
+
+
+def is_open_inside(draft: Draft, scope: str) -> bool:
+    """Whether anything inside the step still does, waits for, or may begin something."""
+    state = draft.state
+    return (
+        any(is_inside(path, scope) for path in state.attempts)
+        or any(is_inside(path, scope) for path in state.ready if path)
+        or any(is_inside(path, scope) for path in state.open_pendings)
+        or any(is_inside(timer.path, scope) for timer in state.timers if timer.path)
+        or any(is_inside(path, scope) for path in draft.waiting_elsewhere())
+    )
+
+
+def is_ending(draft: Draft, path: str) -> bool:
+    """Whether the step ends as soon as nothing is open inside it."""
+    known = draft.state.steps.get(path)
+    return known is not None and known.ending is not None
+
+
+def is_left_to_the_stop(draft: Draft, path: str) -> bool:
+    """Whether the run is being stopped, and looks for itself what comes behind the step (`stopping`)."""
+    return draft.state.status == "stopping" and not in_cleanup(path)
+
+
+def has_begun(draft: Draft, path: str) -> bool:
+    """Whether the step has begun, and since the last Retry, if it is to begin again."""
+    known = draft.state.steps.get(path)
+    return known is not None and (known.is_open or path not in draft.state.ready)
+
+
+def has_undone_inside(draft: Draft, step: Step) -> bool:
+    """Whether something inside the step was undone, and has to run again since the last Retry."""
+    return any(is_inside(each, step.path) for each in draft.state.redo)
+
+
+def iteration_around(draft: Draft, step: Step) -> Step:
+    """The innermost iteration that the step is part of."""
+    around = step
+    while around.path and not around.is_iteration:
+        around = draft.step(around.parent)
+    assert around.path, "only what stands in a loop leaves an iteration"
+    return around

@@ -1,0 +1,99 @@
+"""Stopping a run: what is in flight ends by itself, what is done is undone, every begun `finally` runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hai_flow.definition.paths import FINALLY, UNDO, depth, in_cleanup
+from hai_flow.definition.plan import Step
+from hai_flow.engine import events as e
+from hai_flow.engine.cutting import drop_work, note_stopped
+from hai_flow.engine.draft import Draft
+from hai_flow.engine.open_steps import has_begun, open_leaves
+from hai_flow.engine.undo_scopes import next_undo, undo_error
+
+
+def begin_stop(draft: Draft, reason: str) -> None:
+    """Cut off what people, timers and signals could still move. Effects in flight report their own end; what cleans up
+    goes on, unless a fork goes on with it."""
+    leaves = [
+        path
+        for path in open_leaves(draft)
+        if path not in draft.state.attempts and (not in_cleanup(path) or _is_inherited(draft, path))
+    ]
+    for path in leaves:
+        drop_work(draft, path, reason)
+    for path in leaves:
+        stop_leaf(draft, draft.step(path), reason)
+
+
+def stop_leaf(draft: Draft, step: Step, reason: str) -> None:
+    """In a run that is being stopped: an effect, a question or a timer is over; its `finally` comes in its turn."""
+    begun = has_begun(draft, step.path)
+    note_stopped(draft, step, reason)
+    if begun:
+        note_finally(draft, step)
+
+
+def note_finally(draft: Draft, step: Step) -> None:
+    """In a run that is being stopped: the step has ended, its `finally` comes when its turn has come."""
+    if step.finally_ is not None:
+        draft.emit(e.StepEnding, path=step.path, outcome="stopped")
+
+
+def cut_attempts(draft: Draft, reason: str) -> None:
+    """The grace period is over: effects that were told to cancel and have not ended are cut off."""
+    for path in sorted(draft.state.attempts):
+        if not in_cleanup(path):
+            drop_work(draft, path, reason)
+            stop_leaf(draft, draft.step(path), reason)
+
+
+def stop_on(draft: Draft) -> None:
+    """Nothing is in flight in a run that is being stopped: the next undo, then the next `finally`, inside out; then
+    its end."""
+    undo = next_undo(draft, "")
+    if undo is not None:
+        draft.emit(e.StepStopped, path="", reason=draft.state.stop_reason, handler=UNDO, ready=(undo,))
+        return
+    due = sorted(_open_steps(draft), key=lambda path: (-depth(path), path))
+    for path in due:
+        step, known = draft.step(path), draft.state.steps[path]
+        if step.finally_ is not None and known.handler != FINALLY and not _is_inherited(draft, path):
+            draft.emit(e.HandlerStarted, path=path, handler=FINALLY, ready=(step.finally_,))
+            return
+        if known.is_open or known.ending is not None:
+            note_stopped(draft, step, "the run is being stopped")
+    root = draft.state.steps.get("")
+    if draft.plan.finally_ is not None and (root is None or not root.cleaned) and not _is_inherited(draft, ""):
+        draft.emit(
+            e.StepStopped, path="", reason=draft.state.stop_reason, handler=FINALLY, ready=(draft.plan.finally_,)
+        )
+        return
+    end_stop(draft)
+
+
+def _open_steps(draft: Draft) -> Iterator[str]:
+    """The steps that are open, and those in which a handler was at work behind which their `finally` comes."""
+    for path, known in draft.state.steps.items():
+        if not path:
+            continue
+        owes_finally = known.handler is not None and not known.cleaned and draft.step(path).finally_ is not None
+        if known.is_open or known.ending is not None or owes_finally:
+            yield path
+
+
+def end_stop(draft: Draft) -> None:
+    """The stop is over: the run is stopped; or it has failed, if something could not be undone."""
+    if draft.state.undo_failed:
+        draft.end_turn("failed")
+        draft.emit(e.RunFailed, error=undo_error(draft, "", None))
+    else:
+        draft.end_turn("stopped")
+        draft.emit(e.RunStopped, by=draft.state.stop_by, reason=draft.state.stop_reason)
+
+
+def _is_inherited(draft: Draft, path: str) -> bool:
+    """Whether the step ("" = the document) was begun before a fork of the run went on with it, whose it is now."""
+    known = draft.state.steps.get(path)
+    return bool(draft.state.inherited) and (not path or (known is not None and known.turn <= draft.state.inherited))

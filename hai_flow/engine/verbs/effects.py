@@ -1,0 +1,91 @@
+"""`call`, `http`, `llm`, `agent` and `run`: what something outside of the run performs, attempt by attempt.
+
+The order (docs/design/engine.md#effects): arguments rendered once, `approval.when`, the gate, attempts.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hai_flow.definition.paths import UNDO
+from hai_flow.definition.plan import EFFECTS, Agent, Call, FrontendTool, Http, Llm, Run, Step
+from hai_flow.engine import children, people
+from hai_flow.engine import events as e
+from hai_flow.engine.calls import begin_growing_call, show_call
+from hai_flow.engine.consequences import Consequence
+from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.ids import tool_call_id
+from hai_flow.engine.state import StepState
+
+KEY_CHARS_MAX: Final = 255
+
+
+def begin(draft: Draft, step: Step) -> Consequence | None:
+    """The effect's arguments, its gate, its first attempt."""
+    verb = step.verb
+    assert isinstance(verb, Call | Http | Llm | Agent | Run)
+    known = draft.state.steps.get(step.path)
+    args = _arguments(draft, step, verb, known)
+    if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool):
+        return people.begin_frontend_call(draft, step, verb.tool, args)
+    gate = step.approval
+    if gate is not None and people.is_approved(draft.state, step, args):
+        gate = None
+    if gate is not None and people.needs_gate(draft, step, gate, args):
+        draft.started(step, timed=False, args=args, key=_idempotency_key(draft, step))
+        people.open_gate(draft, step, gate, args)
+        return None
+    attempt = known.next_attempt if known else 1
+    draft.started(step, args=args, key=_idempotency_key(draft, step), attempt=attempt)
+    _attempt_begun(draft, step, args)
+    return None
+
+
+def _arguments(draft: Draft, step: Step, verb: Call | Http | Llm | Agent | Run, known: StepState | None) -> str:
+    """The arguments as JSON text. Every attempt uses those first rendered, except behind an undo: what they were
+    rendered from may have been undone as well."""
+    if known is not None and known.args is not None and not draft.state.redone:
+        return known.args
+    return draft.json_text(draft.render(verb.arguments, step))
+
+
+def _idempotency_key(draft: Draft, step: Step) -> str | None:
+    """What the effect's performer tells the world, so that it happens once; None for the default, `run.id/path`."""
+    owner = draft.state.steps.get(step.parent if step.body == UNDO else step.path)
+    again = 0 if owner is None else owner.rounds
+    if step.idempotency_key is None:
+        return f"{draft.state.run_id}/{step.path}#{again + 1}" if again else None
+    key = draft.text(step.idempotency_key, step)
+    if not key or len(key) > KEY_CHARS_MAX:
+        raise Raised(
+            "expression.too_large", f"idempotency_key: expected 1 to {KEY_CHARS_MAX} characters, found {len(key)}."
+        )
+    return f"{key}#{again + 1}" if again else key
+
+
+def begin_attempt(draft: Draft, step: Step, known: StepState) -> None:
+    """A further attempt; or the first one, behind the gate: it starts with the arguments that people have seen."""
+    args = known.args
+    assert args is not None, f"{step.path} is no effect"
+    if not known.attempt:
+        args = people.check_gate(draft, step)
+    timeout = None if step.timeout is None else draft.milliseconds(step.timeout, step)
+    draft.emit(e.AttemptStarted, path=step.path, attempt=known.next_attempt, timeout=timeout)
+    _attempt_begun(draft, step, args)
+
+
+def _attempt_begun(draft: Draft, step: Step, args: str) -> None:
+    known, verb = draft.state.steps[step.path], step.verb
+    if isinstance(verb, Call) and verb.into is not None:
+        begin_growing_call(draft, step, verb.into)
+    if isinstance(verb, Run):
+        children.start(draft, step, verb, args)
+    elif step.expose and isinstance(verb, Call) and not (known.failures or known.lost):
+        name = f"{verb.tool.name}.{verb.function}" if verb.function else verb.tool.name
+        gate = people.approved_gate(draft.state, step)
+        behind = None if gate is None else gate.opened.id
+        id = tool_call_id(draft.state.run_id, step.path, known.asked, behind=behind)
+        show_call(draft, step, id, name, args, "server")
+
+
+VERBS: Final = dict.fromkeys(EFFECTS, begin)

@@ -1,0 +1,32 @@
+"""`emit`: an event for whatever follows the run: custom, raw, or of a collaboration."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hai_flow import values
+from hai_flow.definition.plan import Emit, Step
+from hai_flow.engine import events as e
+from hai_flow.engine.consequences import Consequence, Finish
+from hai_flow.engine.draft import Draft
+
+
+def begin(draft: Draft, step: Step) -> Consequence | None:
+    verb = step.verb
+    assert isinstance(verb, Emit)
+    content = draft.render(verb.content, step)
+    draft.take(len(values.dumps(content)))
+    draft.started(step)
+    draft.pure_steps += 1
+    if verb.kind == "custom":
+        draft.emit(e.CustomEmitted, path=step.path, name=content["name"], value=content.get("value"))
+    elif verb.kind == "raw":
+        draft.emit(e.RawEmitted, path=step.path, event=content["event"], source=content.get("source"))
+    else:
+        between = {"from_": content["from"], "to": content["to"], "task": content["task"]}
+        draft.emit(e.CollaborationStarted, path=step.path, **between)
+        draft.emit(e.CollaborationEnded, path=step.path, **between)
+    return Finish(step)
+
+
+VERBS: Final = {Emit: begin}

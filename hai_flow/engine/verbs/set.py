@@ -1,0 +1,82 @@
+"""`set`: the run changes its own state, as one change that fits the types of its variables."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+from hai_flow import values
+from hai_flow.definition.plan import Set, Step
+from hai_flow.engine import events as e
+from hai_flow.engine.consequences import Consequence, Finish
+from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.patch import PatchError, apply_patch, parse_pointer, pointer_of
+from hai_flow.engine.shared import STATE_BYTES_MAX
+
+Json: TypeAlias = Any
+
+
+def begin(draft: Draft, step: Step) -> Consequence | None:
+    verb = step.verb
+    assert isinstance(verb, Set)
+    ops = _operations(draft, step, verb)
+    try:
+        after = apply_patch(draft.state.state, ops)
+    except PatchError as error:
+        raise Raised("state.invalid", f"The change of state does not apply: {error}.") from None
+    findings = draft.plan.state_schema.findings(after)
+    if findings:
+        faults = "; ".join(f"{f['path'] or '/'}: {f['message']}" for f in findings)
+        raise Raised("state.invalid", f"The state would not fit its types: {faults}.", findings)
+    if len(values.dumps(after)) > STATE_BYTES_MAX:
+        raise Raised("state.invalid", f"The state would be larger than {STATE_BYTES_MAX} bytes.")
+    draft.started(step)
+    draft.pure_steps += 1
+    draft.rendered_bytes += len(values.dumps(ops))
+    draft.emit(e.StateChanged, path=step.path, ops=tuple(ops))
+    return Finish(step)
+
+
+def _operations(draft: Draft, step: Step, verb: Set) -> list[dict[str, Json]]:
+    if verb.ops is not None:
+        return draft.render(verb.ops, step)
+    document, ops = draft.state.state, []
+    for key, template in verb.assign:
+        value = draft.render(template, step)
+        op = _pointer_operation(document, key, value) if key.startswith("/") else None
+        ops.append(op or _variable_operation(draft, document, key, value))
+        try:
+            document = apply_patch(document, ops[-1:])
+        except PatchError as error:
+            raise Raised("state.invalid", f"{key} can't be set: {error}.") from None
+    return ops
+
+
+def _pointer_operation(document: Json, pointer: str, value: Json) -> dict[str, Json]:
+    try:
+        parts = parse_pointer(pointer)
+        apply_patch(document, [{"op": "replace", "path": pointer, "value": value}])
+    except PatchError:
+        return {"op": "add", "path": pointer, "value": value}
+    return {"op": "replace", "path": pointer_of(*parts), "value": value}
+
+
+def _variable_operation(draft: Draft, document: Json, name: str, value: Json) -> dict[str, Json]:
+    reduce, before = draft.plan.state[name].reduce, document.get(name)
+    path = pointer_of(name)
+    if reduce == "append":
+        if isinstance(before, list):
+            return {"op": "add", "path": path + "/-", "value": value}
+        value = [value]
+    elif reduce == "merge" and isinstance(before, dict):
+        if not isinstance(value, dict):
+            raise Raised("state.invalid", f"{name} is merged: expected a map, found {type(value).__name__}.")
+        value = {**before, **value}
+    elif reduce == "max" and before is not None:
+        try:
+            value = max(before, value)
+        except TypeError:
+            raise Raised("state.invalid", f"{name} keeps the larger number; found {value!r}.") from None
+    return {"op": "replace" if name in document else "add", "path": path, "value": value}
+
+
+VERBS: Final = {Set: begin}

@@ -1,0 +1,46 @@
+"""`wait`: time, until an instant or for a while."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from hai_flow.definition.plan import Step, Wait
+from hai_flow.engine import events as e
+from hai_flow.engine.bounds import demand_wait
+from hai_flow.engine.consequences import Consequence, Finish
+from hai_flow.engine.draft import Draft, Raised
+
+
+def begin(draft: Draft, step: Step) -> Consequence | None:
+    verb = step.verb
+    assert isinstance(verb, Wait)
+    due = _due(draft, step, verb)
+    if due > draft.now:
+        demand_wait(draft, step)
+    draft.pure_steps += 1
+    draft.started(step)
+    if due <= draft.now:
+        return Finish(step)
+    draft.emit(e.TimerSet, path=step.path, kind="wait", due=due)
+    return None
+
+
+def _due(draft: Draft, step: Step, verb: Wait) -> int:
+    if verb.for_ is not None:
+        return draft.now + draft.milliseconds(verb.for_, step)
+    assert verb.until is not None
+    text = draft.text(verb.until, step)
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        instant = None
+    if instant is None or instant.tzinfo is None:
+        raise Raised(
+            "expression.error",
+            f"wait.until: expected a timestamp with offset such as 2026-03-02T09:00:00Z, found {text!r}.",
+        )
+    return int(instant.timestamp() * 1000)
+
+
+VERBS: Final = {Wait: begin}
