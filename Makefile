@@ -1,6 +1,6 @@
 # The same words everywhere: here, in CI and in the documentation. Everything but `help` makes .venv first if needed.
 
-.PHONY: help check quick test test-browsers mutants bench bench-scale soak docs site lock
+.PHONY: help check quick test test-browsers mutants bench bench-scale soak docs generate site lock
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -38,6 +38,10 @@ docs: ## Write the pages that are generated
 	.venv/bin/python -m hai_flow.engine.states_doc > docs/run-states.md
 	.venv/bin/python -m docs.settings_page > docs/settings.md
 	.venv/bin/python -m docs.language_page
+
+generate: ## Write what clients repeat of the server, and of each other
+	python3 cli.py install
+	.venv/bin/python -m clients.generate
 
 site: ## The documentation as a searchable site, in site/ (docs/site.py)
 	python3 cli.py install

@@ -1,11 +1,13 @@
 """`Client`: the effects of `effects.py`, performed by a thread that waits. Nothing is decided here."""
 
+# Written by `make generate` from client/awaiting.py: change that, or clients/generate.py.
+
 from __future__ import annotations
 
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from functools import update_wrapper
+from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from hai_flow.client import operations as o
@@ -69,12 +71,9 @@ class Client(_Group):
         patience: Patience | None = None,
         http: httpx2.Client | None = None,
     ) -> None:
-        import httpx2
-
         super().__init__(self)
         self.link = Link.to(url, act_as=act_as, headers=headers, patience=patience)
-        self.http = http or httpx2.Client(trust_env=self.link.trusts_environment)
-        self._owns_http = http is None
+        self._given = http
         self.workflows = Workflows(self)
         self.runs = Runs(self)
         self.pendings = Pendings(self)
@@ -82,6 +81,7 @@ class Client(_Group):
         self.feedback = Feedback(self)
         self.events = Events(self)
         self.schedules = Schedules(self)
+        _ = self.http  # made before threads could make one each
 
     request = _does(o.send_request)
     items = _gives(o.list_items)
@@ -94,12 +94,23 @@ class Client(_Group):
 
     def close(self) -> None:
         """Close the connections."""
-        if self._owns_http:
+        if self._given is None and "http" in vars(self):
             self.http.close()
+
+    @cached_property
+    def http(self) -> httpx2.Client:
+        """What sends the requests."""
+        import httpx2
+
+        return self._given or httpx2.Client(trust_env=self.link.trusts_environment)
+
+    def hands(self) -> Hands:
+        """What performs the effects of one script."""
+        return Hands(self)
 
     def perform(self, script: Script[T]) -> T:
         """Perform a script to its end."""
-        hands = _Hands(self)
+        hands = self.hands()
         reply: Any = None
         try:
             while True:
@@ -110,13 +121,13 @@ class Client(_Group):
             hands.close()
 
 
-class _Hands:
+class Hands:
     """Performs the effects of one script, and holds the stream that it has opened."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._response: httpx2.Response | None = None
-        self._chunks: Iterator[bytes] = iter(())
+        self._chunks: Iterator[bytes] | None = None
 
     def do(self, effect: Effect) -> Any:
         match effect:
@@ -147,11 +158,13 @@ class _Hands:
 
     def _read(self) -> bytes | Lost:
         try:
+            assert self._chunks is not None, "a stream was opened"
             return next(self._chunks, b"")
         except faults() as error:
             return self._client.link.lost(error)
 
     def close(self) -> None:
+        self._chunks = None
         if self._response is not None:
             self._response.close()
             self._response = None
@@ -161,7 +174,7 @@ class Items(Iterator[T]):
     """Items as they come. Closed at its end, by `close`, or by leaving its `with`."""
 
     def __init__(self, client: Client, feed: Feed[T]) -> None:
-        self._hands = _Hands(client)
+        self._hands = client.hands()
         self._feed = feed
 
     def __next__(self) -> T:

@@ -1,14 +1,15 @@
 """What happens in a run, as the server tells it: `{seq, type, at, turn, path?, ...}`, one record for each type.
 
-Made from the vocabulary of the log (`engine/events.py`), which it does not import: a test holds the two together. Times
-are aware datetimes; texts that hold JSON there (`args`, `evidence`) are the values that they hold. What this release
-does not know, or a newer server says otherwise, becomes an `UnknownEvent`: read on. Words of a closed list are `str`
-here, because a newer server may know more of them. Durations are in milliseconds.
+The vocabulary of the log. Times are aware datetimes; texts that hold JSON there (`args`, `evidence`) are the values
+that they hold. What this release does not know, or a newer server says otherwise, becomes an `UnknownEvent`: read on.
+Words of a closed list are `str` here, because a newer server may know more of them. Durations are in milliseconds.
 
 Rules that every reader may rely on: `seq` counts from 1 without a gap; `at` never decreases; whatever is started
 (message, tool call) is ended before its turn ends; a terminal event (`run_finished`, `run_failed`, `run_stopped`) is
 last unless `run_retried` follows it. `ready` lists the paths that may begin because of the event ("" is the end).
 """
+
+# Written by `make generate` from engine/events.py: change that, or clients/generate.py.
 
 from __future__ import annotations
 
@@ -154,8 +155,8 @@ class Inherited(msgspec.Struct, frozen=True):
 
 
 class RunStopping(Event, frozen=True):
-    """A cooperative stop began; `in_flight` attempts were told to cancel. What had finished, and what was begun, when
-    a fork `inherited` it is the fork's to undo and to clean up."""
+    """A cooperative stop began; `in_flight` attempts were told to cancel. What had finished, and what was begun, when a
+    fork `inherited` it is the fork's to undo and to clean up."""
 
     by: str
     reason: str = ""
@@ -329,11 +330,13 @@ class StepFailed(Event, frozen=True):
 
 
 class StepEnding(Event, frozen=True):
-    """The step is about to end as `outcome` says (finished, failed, stopped), once what is still open inside it has
-    ended: `finally` lists that have to run, effects that were told to cancel. Nothing else inside it begins. Path "" is
-    the document.
+    """The step is about to end as `outcome` says, once what is still open inside it has ended: `finally` lists that
+    have to run, effects that were told to cancel. Nothing else inside it begins. Path "" is the document.
 
-    `outcome` "next" ends an iteration of a `repeat`, whose rest is skipped.
+    `outcome` "next" ends an iteration, whose rest is skipped, "left" the loop around it as well; "abandoned" is stopped
+    without undo: a branch that lost its race, or what was open when the run returned.
+
+    `outcome`: finished, failed, stopped, abandoned, next or left.
     """
 
     path: str
@@ -353,8 +356,8 @@ class HandlerStarted(Event, frozen=True):
 
 
 class StepReopened(Event, frozen=True):
-    """After a Retry the flow has come by a block that had finished, or an iteration, with steps in it that were
-    undone. Fields as in `run_retried`."""
+    """After a Retry the flow has come by a block that had finished, or an iteration, with steps in it that were undone.
+    Fields as in `run_retried`."""
 
     path: str
     reopened: tuple[str, ...] = ()
@@ -421,8 +424,10 @@ class BranchEnded(Event, frozen=True):
 
 
 class MessageStarted(Event, frozen=True):
-    """`kind` is text, thinking, or data: a structured HAI output; its one chunk is the JSON text of
-    `{type, data|content}`."""
+    """`kind` data is a structured HAI output; its one chunk is the JSON text of `{type, data|content}`.
+
+    `kind`: text, thinking or data.
+    """
 
     message_id: str
     path: str
@@ -610,13 +615,16 @@ class TimerSet(Event, frozen=True):
 
 
 class TimerFired(Event, frozen=True):
+    """`kind`: wait, retry, deadline, halting_deadline, remind, grace or limit."""
+
     path: str
     kind: str
 
 
 class TimeJumped(Event, frozen=True):
     """Somebody who tries the workflow out let `ms` pass at once: whatever runs on a clock, and is not halted by a
-    pause, is due so much earlier. Nothing else has aged: `at`, `now` and the time that was worked are the real ones."""
+    pause, is due so much earlier. Nothing else has aged: `at`, `now` and the time that was worked are the real
+    ones."""
 
     by: str
     ms: int
@@ -633,8 +641,8 @@ class SignalReceived(Event, frozen=True):
     """The step `path` (a `wait_for`) has taken a signal. `sent_at` is when it was stored, ms since 1970.
 
     `subscription` is the place of what it fits in the step's list, from 0; `awaits` are the types still waited for.
-    `place` is its own among the stored signals of its type, `own` says that it was for this run alone; `heard` is how
-    far the run has heard that type from now on.
+    `place` is the signal's own among the stored ones of its type (0: unknown), `own` says that it was for this run
+    alone; `heard` how far the run has heard that type from now on, with what is newly left.
     """
 
     id: str
@@ -689,7 +697,7 @@ class ChildMoved(Event, frozen=True):
 class ChildAsked(Event, frozen=True):
     """A question of the child run `run_id` of the step `path`, or of one below it, as it is now: so that the log of the
     outermost run has all that its thread is asked. `opened.path` begins with `path`; who answers, answers the run that
-    the question's id names. `known`: it was told before. `opened` and `votes` as in the events of that run."""
+    the question's id names. `known`: it was told before."""
 
     path: str
     run_id: str
@@ -704,7 +712,8 @@ class ChildAsked(Event, frozen=True):
 
 
 class ChildSaid(Event, frozen=True):
-    """A whole message of a child run of the step with which `path` begins, or of one below it."""
+    """A whole message of a child run of the step with which `path` begins, or of one below it. If it was streamed, its
+    text up to some point may be in the log before, as `message_started` and `message_chunk` of the same id."""
 
     path: str
     message_id: str
@@ -719,7 +728,10 @@ class ChildSaid(Event, frozen=True):
 
 class ChildStepped(Event, frozen=True):
     """A step of a child run of the step with which `path` begins, or of one below it, begins (`status` running), or is
-    over. Steps without an effect that anybody could watch are not told."""
+    over. Steps without an effect that anybody could watch are not told.
+
+    `status`: running, finished, failed, stopped or skipped.
+    """
 
     path: str
     status: str
@@ -741,16 +753,13 @@ class WarningRaised(Event, frozen=True):
 AnyEvent: TypeAlias = (
     RunStarted | RunQueued | RunPaused | RunResumed | RunStopping | RunStopped | RunFinished | RunFailed
     | RunNeedsAttention | RunRetried | Migrated | Forked | TurnStarted | TurnEnded | MessagesChanged | StepStarted
-    | AttemptStarted | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding | StepReopened
-    | StepUndone | HandlerStarted | BranchEnded | IterationStarted | IterationEnded | MessageStarted | MessageChunk
-    | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded | ToolCallResolved
-    | PendingOpened | VoteCast | PendingEdited | PendingEscalated | PendingReminded
-    | PendingRestamped | PendingDecided | PendingVoided
-    | StateChanged | TimerSet | TimerFired | TimeJumped
-    | SignalsAwaited | SignalReceived | ChildMoved | CustomEmitted | RawEmitted
-    | CollaborationStarted | CollaborationEnded | ChildAsked | ChildSaid | ChildStepped
-    | ChildShared
-    | WarningRaised | UnknownEvent
+    | AttemptStarted | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding
+    | StepReopened | StepUndone | HandlerStarted | BranchEnded | IterationStarted | IterationEnded | MessageStarted
+    | MessageChunk | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded | ToolCallResolved
+    | PendingOpened | VoteCast | PendingEdited | PendingEscalated | PendingReminded | PendingRestamped
+    | PendingDecided | PendingVoided | StateChanged | TimerSet | TimerFired | TimeJumped | SignalsAwaited
+    | SignalReceived | ChildMoved | CustomEmitted | RawEmitted | CollaborationStarted | CollaborationEnded
+    | ChildAsked | ChildSaid | ChildStepped | ChildShared | WarningRaised | UnknownEvent
 )  # fmt: skip
 
 EVENT_TYPES: Final[dict[str, type[Event]]] = {

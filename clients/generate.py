@@ -1,0 +1,278 @@
+"""Writes what clients repeat of the server, anew from where it is said first: `make generate`. A test holds it fresh.
+
+The Python client imports nothing of the server, so it repeats the vocabulary of the log; and it is there twice, for
+asyncio and for threads. This module is beside the clients and not in the package, since nobody who installs that needs
+it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+PACKAGE: Final = ROOT / "hai_flow"
+_NOTE: Final = "# Written by `make generate` from {source}: change that, or clients/generate.py.\n"
+
+
+def generated() -> dict[Path, str]:
+    """The text of each file that is written, formatted."""
+    log = (PACKAGE / "engine" / "events.py").read_text()
+    awaiting = (PACKAGE / "client" / "awaiting.py").read_text()
+    files = {PACKAGE / "client" / "events.py": events(log), PACKAGE / "client" / "blocking.py": blocking(awaiting)}
+    return {path: _formatted(text) for path, text in files.items()}
+
+
+def _formatted(text: str) -> str:
+    command = [sys.executable, "-m", "ruff", "format", "--config", str(ROOT / "pyproject.toml"), "-"]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+
+
+# --- the events ---------------------------------------------------------------------------------------------------
+
+_HEAD: Final = '''\
+"""What happens in a run, as the server tells it: `{seq, type, at, turn, path?, ...}`, one record for each type.
+
+The vocabulary of the log. Times are aware datetimes; texts that hold JSON there (`args`, `evidence`) are the values
+that they hold. What this release does not know, or a newer server says otherwise, becomes an `UnknownEvent`: read on.
+Words of a closed list are `str` here, because a newer server may know more of them. Durations are in milliseconds.
+
+Rules that every reader may rely on: `seq` counts from 1 without a gap; `at` never decreases; whatever is started
+(message, tool call) is ended before its turn ends; a terminal event (`run_finished`, `run_failed`, `run_stopped`) is
+last unless `run_retried` follows it. `ready` lists the paths that may begin because of the event ("" is the end).
+"""
+
+@@NOTE@@
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+Json: TypeAlias = Any
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+'''
+_EVENT: Final = '''\
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=_snake):
+    """What every event has. `turn` is 0 before the first turn opens."""
+
+    seq: int
+    at: datetime
+    turn: int = 0
+
+    @property
+    def type(self) -> str:
+        return str(self.__struct_config__.tag)
+
+
+class UnknownEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that this release of the client does not know: all that was said of it is in `fields`."""
+
+    seq: int
+    type: str
+    at: datetime
+    turn: int = 0
+    fields: dict[str, Json] = {}
+'''
+_TAIL: Final = '''
+EVENT_TYPES: Final[dict[str, type[Event]]] = {
+    _snake(kind.__name__): kind for kind in Event.__subclasses__() if kind.__module__ == __name__
+}
+TERMINAL: Final = (@@TERMINAL@@)
+
+
+def read_event(shown: dict[str, Json]) -> AnyEvent:
+    """The event that REST shows as `shown`. Raises `msgspec.ValidationError` for what is no event at all."""
+    name = shown.get("type")
+    kind = EVENT_TYPES.get(name) if isinstance(name, str) else None
+    if kind is not None:
+        try:
+            return msgspec.convert(shown, kind)  # type: ignore[return-value]
+        except msgspec.ValidationError:
+            pass  # a newer server means something else by it
+    common = ("seq", "type", "at", "turn")
+    fields = {name: value for name, value in shown.items() if name not in common}
+    return msgspec.convert({**{name: shown[name] for name in common if name in shown}, "fields": fields}, UnknownEvent)
+'''
+_TIMES: Final = frozenset(("at", "due", "deadline", "since"))
+_JSON_TEXTS: Final = frozenset(("args", "evidence"))
+_LOG_ALONE: Final = frozenset(("Heard",))  # how a run remembers signals is nothing to follow
+# What REST says otherwise than the log.
+_PHRASES: Final = (
+    (
+        "`args` is the JSON text of the rendered arguments: the very text that is hashed, shown and executed.",
+        "`args` are the rendered arguments: what is hashed, shown and executed.",
+    ),
+    (" (ms since 1970)", ""),
+    (" `due` is in ms since 1970.", ""),
+)
+
+
+def events(log: str) -> str:
+    """`client/events.py` from the text of `engine/events.py`."""
+    for phrase, _ in _PHRASES:
+        assert phrase in re.sub(r"\s+", " ", log), f"`{phrase}` is said no more: take it out of _PHRASES"
+    tree = ast.parse(log)
+    note = _NOTE.format(source="engine/events.py")
+    return _HEAD.replace("@@NOTE@@", note) + "\n\n".join(_records(tree, log)) + _tail(tree)
+
+
+def _records(tree: ast.Module, log: str) -> Iterator[str]:
+    """Each class, behind the headings that stand before it."""
+    lines = log.splitlines()
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    words = dict(_closed_lists(tree))
+    kinds = {each.name for each in classes if any(ast.unparse(base) == "Event" for base in each.bases)}
+    before = 0
+    for node in classes:
+        headings = [line for line in lines[before : node.lineno] if line.startswith("# --- ")]
+        before = node.end_lineno or node.lineno
+        text = "\n\n\n".join([*headings, _EVENT if node.name == "Event" else _record(node, words, kinds)])
+        if node.name not in _LOG_ALONE:
+            yield text
+
+
+def _closed_lists(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The names of `X: TypeAlias = Literal[...]`, with what they stand for."""
+    for node in tree.body:
+        if isinstance(node, ast.AnnAssign) and node.value and ast.unparse(node.value).startswith("Literal["):
+            yield ast.unparse(node.target), ast.unparse(node.value)
+
+
+def _record(node: ast.ClassDef, words: dict[str, str], kinds: set[str]) -> str:
+    dropped = ("gc", "forbid_unknown_fields")
+    given = [f"{each.arg}={ast.unparse(each.value)}" for each in node.keywords if each.arg not in dropped]
+    head = f"class {node.name}({', '.join([*map(ast.unparse, node.bases), *given])}):"
+    fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+    written = {ast.unparse(each.target): words.get(ast.unparse(each.annotation)) or ast.unparse(each.annotation)
+               for each in fields}  # fmt: skip
+    closed = {name: ast.literal_eval(annotation.removeprefix("Literal"))
+              for name, annotation in written.items() if annotation.startswith("Literal[")}  # fmt: skip
+    lines = [_field(each, written[ast.unparse(each.target)], kinds) for each in fields]
+    about = _about(ast.get_docstring(node) or "", closed)
+    body = "\n".join([*([f'"""{about}"""', ""] if about else []), *lines])
+    return head + "\n" + textwrap.indent(body, "    ") + "\n"
+
+
+def _field(field: ast.AnnAssign, annotation: str, kinds: set[str]) -> str:
+    name, default = ast.unparse(field.target), "" if field.value is None else f" = {ast.unparse(field.value)}"
+    if annotation.startswith("Literal["):
+        annotation = "str"
+    elif name in _TIMES and annotation == "int" and default:  # 0 is no time
+        annotation, default = "datetime | None", " = None"
+    elif name in _TIMES:
+        annotation = annotation.replace("int", "datetime")
+    elif name in _JSON_TEXTS or annotation.split(" | ")[0] in _LOG_ALONE:
+        annotation = "Json"
+    for kind in kinds:
+        annotation = re.sub(rf"\b{kind}\b", "dict[str, Json]", annotation)
+    return f"{name}: {annotation}{default}"
+
+
+def _about(docstring: str, closed: dict[str, list[str]]) -> str:
+    """The docstring as REST has it, with the words of closed lists that it does not say itself."""
+    paragraphs = [re.sub(r"\s+", " ", each) for each in docstring.split("\n\n") if each]
+    for phrase, other in _PHRASES:
+        paragraphs = [each.replace(phrase, other) for each in paragraphs]
+    untold = {name: known for name, known in closed.items() if not all(word in docstring for word in known)}
+    lists = [f"`{name}`: {', '.join(known[:-1])} or {known[-1]}." for name, known in untold.items()]
+    if lists:
+        paragraphs.append(" ".join(lists))
+    marks = ('"""', *[""] * len(paragraphs))
+    text = "\n\n".join(textwrap.fill(mark + each, 116) for mark, each in zip(marks, paragraphs, strict=False))
+    text = text.removeprefix('"""')
+    last = text.splitlines()[-1] if text else ""
+    return text + "\n" if "\n\n" in text else text if len(last) <= 110 else textwrap.fill(text, 110)
+
+
+def _tail(tree: ast.Module) -> str:
+    (union,) = (node.value for node in tree.body if isinstance(node, ast.AnnAssign) and _is(node.target, "AnyEvent"))
+    (terminal,) = (
+        node.value for node in tree.body if isinstance(node, ast.Assign) and _is(node.targets[0], "TERMINAL")
+    )
+    assert union is not None
+    names = [*ast.unparse(union).split(" | "), "UnknownEvent"]
+    listed = textwrap.fill(" | ".join(names), 114, initial_indent="    ", subsequent_indent="    ")
+    listed = re.sub(r" \|\n    ", "\n    | ", listed)
+    assert isinstance(terminal, ast.Tuple)
+    ends = ", ".join(f'"{_snake(ast.unparse(each))}"' for each in terminal.elts)
+    return f"\n\nAnyEvent: TypeAlias = (\n{listed}\n)  # fmt: skip\n" + _TAIL.replace("@@TERMINAL@@", ends)
+
+
+def _is(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+# --- the client for threads ---------------------------------------------------------------------------------------
+
+# What stands in `awaiting.py`, and for threads in its place. Each is there; the order is that of the replacements.
+_FOR_THREADS: Final = (
+    ("performed in an event loop", "performed by a thread that waits"),
+    ('"""`AsyncClient`:', '"""`Client`:'),
+    ("for asyncio. `Client` is the same for threads.", "for threads. `AsyncClient` is the same for asyncio."),
+    (
+        "Its methods are those of `Client`, to be awaited, or\n    iterated over with `async for`.",
+        "May be shared by threads; an iterator may not.",
+    ),
+    ("import asyncio\n", ""),
+    ("AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping", "Callable, Iterator, Mapping"),
+    ("Callable[P, Coroutine[Any, Any, T]]", "Callable[P, T]"),
+    (
+        "        self.schedules = AsyncSchedules(self)\n",
+        "        self.schedules = Schedules(self)\n        _ = self.http  # made before threads could make one each\n",
+    ),
+    ("AsyncGenerator[bytes] | None = None", "Iterator[bytes] | None = None"),
+    (
+        "        if self._chunks is not None:\n"
+        "            await self._chunks.aclose()  # left to the garbage, it would end in a loop that may be gone\n"
+        "            self._chunks = None\n",
+        "        self._chunks = None\n",
+    ),
+    ("            await self.aclose()\n            raise StopAsyncIteration from None\n", ""),
+    ("        except StopIteration:\n        except BaseException:", "        except BaseException:"),
+    ("asyncio.sleep", "time.sleep"),
+    ("httpx2.AsyncClient", "httpx2.Client"),
+)
+_WORDS: Final = (
+    (r"\bawait ", ""),
+    (r"\basync (def|with|for)\b", r"\1"),
+    (r"\bAsync(?=[A-Z])", ""),
+    (r"\b(__)a(enter|exit|next|iter)__", r"\1\2__"),
+    (r"\ba(close|next|read)\b", r"\1"),
+    (r"\baiter_bytes\b", "iter_bytes"),
+)
+
+
+def blocking(awaiting: str) -> str:
+    """`client/blocking.py` from the text of `client/awaiting.py`."""
+    head, _, rest = awaiting.partition("from __future__")
+    for there, here in _FOR_THREADS:
+        assert there in head + rest, f"`{there}` is in awaiting.py no more"
+        head, rest = head.replace(there, here), rest.replace(there, here)
+    doc = "for threads. `AsyncClient` is the same for asyncio."
+    first, second = rest.split(doc)
+    for pattern, word in _WORDS:
+        first, second = re.sub(pattern, word, first), re.sub(pattern, word, second)
+    return f"{head}{_NOTE.format(source='client/awaiting.py')}\nfrom __future__{first}{doc}{second}"
+
+
+if __name__ == "__main__":
+    for path, text in generated().items():
+        path.write_text(text)
