@@ -313,6 +313,8 @@ class Conversation:
             begin, plan, branch = await self._fork(base, there, now, answers, messages)
         elif over and messages:
             begin, plan = await self._beginning(base, messages)
+            kept = await self.access.runtime.keeping.left_by(self.access.tenant, plan, base)
+            begin = msgspec.structs.replace(begin, kept=kept)
             branch = Branch(base.id, base.id)
         elif messages:
             raise self._busy_with(base.id, there)
@@ -403,7 +405,6 @@ class Conversation:
             requester=self.access.principal.id,
             input=posted.input,
             state=posted.state,
-            kept=await self.access.kept_state(plan, last),
             message=_text(messages[-1].content),
             messages=messages,
             dev=stored.dev,

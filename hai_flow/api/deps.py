@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from uuid import UUID
 
 from fastapi import Depends, Header, Path, Request
@@ -22,7 +22,6 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.decide import as_of
 from hai_flow.engine.jobs import next_due
 from hai_flow.engine.selectors import NotASelector, acting_as
-from hai_flow.engine.shared import keeps_state
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
@@ -30,7 +29,7 @@ from hai_flow.runtime.committer import Begin, Outcome
 from hai_flow.runtime.fanout import Following, Piece
 from hai_flow.settings import Settings, is_loopback, variable
 from hai_flow.store import runs
-from hai_flow.store.runs import Branch, RunSummary
+from hai_flow.store.runs import Branch
 from hai_flow.wire.dialect import Dialect, Profile
 
 if TYPE_CHECKING:
@@ -129,14 +128,6 @@ class Access:
         state = await self.find_state(run_id, seq)
         assert state is not None
         return state
-
-    async def kept_state(self, plan: Plan, last: RunSummary | None) -> dict[str, Any]:
-        """What a run of `plan` may go on with behind the `last` run of its thread: that one's state, if it was of the
-        same workflow."""
-        if last is None or last.workflow_name != plan.name or not keeps_state(plan):
-            return {}
-        state = (await self.state(last.id)).state
-        return state if isinstance(state, dict) else {}
 
     def require_publishing(self) -> None:
         """Raises Rejected 403 where this server takes no workflows over the network."""

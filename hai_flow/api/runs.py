@@ -19,7 +19,6 @@ from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.views import run_view, snapshot_view
 from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.engine import commands as c
-from hai_flow.engine.shared import keeps_state
 from hai_flow.errors import Rejected
 from hai_flow.runtime.starts import derived_run_id
 from hai_flow.store import runs, threads
@@ -61,15 +60,11 @@ async def start_run(body: StartBody, access: CurrentAccess, key: CommandKey, res
     if key is not None:
         run_id = derived_run_id("rest", str(access.tenant), access.principal.id, key)
     thread_id = body.thread_id or str(run_id)
-    last = None
-    if body.thread_id is not None and keeps_state(plan):
-        last = await threads.last_run(access.pool, access.tenant, thread_id)
     start = c.Start(
         run_id=run_id,
         thread_id=thread_id,
         requester=access.principal.id,
         input=body.input,
-        kept=await access.kept_state(plan, last),
         dev=stored.dev,
     )
     try:

@@ -26,6 +26,7 @@ from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.courier import Courier, CourierConfig
 from hai_flow.runtime.fanout import Fanout, FanoutConfig
+from hai_flow.runtime.keeping import Keeping
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.slots import Slots
 from hai_flow.runtime.starts import Starts
@@ -59,6 +60,7 @@ class Runtime(Service):
     catalog: Catalog
     courier: Courier
     slots: Slots
+    keeping: Keeping
     starts: Starts
     triggers: Triggers
     webhooks: Webhooks
@@ -121,7 +123,8 @@ class Runtime(Service):
         self.threads = Threads(self.database, settings.poll_seconds)
         self.branches = Branches(self.database, self.committer, self.catalog, self.threads)
         self.slots = Slots(self.database, self.committer)
-        self.starts = Starts(self.committer, self.slots, self.catalog.pins)
+        self.keeping = Keeping(self.database)
+        self.starts = Starts(self.committer, self.slots, self.keeping, self.catalog.pins)
         config = CourierConfig(poll_seconds=settings.poll_seconds)
         self.courier = Courier(
             self.database, self.committer, self.catalog, self.starts, config, handlers=self.slots.handlers

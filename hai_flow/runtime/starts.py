@@ -6,6 +6,7 @@ order to be stored is found here:
 * its id (`new_id`, or `derived_run_id` where the same start may come twice);
 * the workflows of its children, pinned to the versions that their names mean now (a child has its parent's pins);
 * the slot of its thread, which keeps a thread at one active run. A child shares its parent's thread and needs none;
+* what it begins with of the run before it in its thread (`keeping`);
 * a slot of its concurrency key, or a place in the queue (`slots`).
 """
 
@@ -24,6 +25,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.errors import Rejected
 from hai_flow.runtime.committer import SEAT_LOST, Begin, Birth, Committer, Outcome
+from hai_flow.runtime.keeping import Keeping
 from hai_flow.runtime.slots import Slots
 from hai_flow.store.runs import Branch
 from hai_flow.store.slots import thread_slot
@@ -35,9 +37,10 @@ FindPins: TypeAlias = Callable[[UUID, Plan], Awaitable[dict[str, e.Pin]]]
 class Starts:
     """Starts runs of plans. `find_pins` gives the workflows that a run's children will be of."""
 
-    def __init__(self, committer: Committer, slots: Slots, find_pins: FindPins) -> None:
+    def __init__(self, committer: Committer, slots: Slots, keeping: Keeping, find_pins: FindPins) -> None:
         self._committer = committer
         self._slots = slots
+        self._keeping = keeping
         self._find_pins = find_pins
 
     def new_id(self) -> UUID:
@@ -56,13 +59,28 @@ class Starts:
     ) -> Outcome:
         """Store the run `begin.run_id`; return after the commit. The same run again is the same outcome again.
 
-        `command_id` and `body_sha` as in `Committer.submit`. `branch`: where the run leaves its thread's line.
+        `command_id` and `body_sha` as in `Committer.submit`. `branch`: where the run leaves its thread's line; who asks
+        for one says what is kept of it.
 
         Raises `Rejected`: 404 where a child's workflow does not exist, 409 `thread_busy` where the thread has an active
         run, 409 `concurrency_busy` where the workflow queues no run, and what the engine refuses.
         """
         if isinstance(begin, c.Start) and begin.parent is None:
             begin = msgspec.structs.replace(begin, pins=await self._find_pins(tenant, plan))
+            if branch is None:
+                async with self._keeping.kept(tenant, plan, begin) as start:
+                    return await self._store(tenant, plan, start, command_id, body_sha, None)
+        return await self._store(tenant, plan, begin, command_id, body_sha, branch)
+
+    async def _store(
+        self,
+        tenant: UUID,
+        plan: Plan,
+        begin: Begin,
+        command_id: str | None,
+        body_sha: bytes,
+        branch: Branch | None,
+    ) -> Outcome:
         birth = Birth(plan, slot=_thread_slot_of(begin), branch=branch)
         while True:
             async with self._slots.seated(tenant, plan, begin) as (start, seat):

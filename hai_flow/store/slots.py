@@ -118,6 +118,28 @@ async def held_above(pool: Pool, tenant: UUID, key: str, seats: int, parent_id: 
     return bool(await pool.fetchval(query, tenant, parent_id, seats_of(key, seats)))
 
 
+async def promise_slot(pool: Pool, tenant: UUID, slot: str, run_id: UUID) -> bool:
+    """Promise the slot to a run that is about to be stored; whether the run has it now, promised or for good."""
+    query = """
+    INSERT INTO slots (tenant, slot, run_id, promised_until) VALUES ($1, $2, $3, now() + $4::interval)
+    ON CONFLICT (tenant, slot) DO UPDATE
+      SET promised_until = CASE WHEN slots.promised_until IS NOT NULL THEN excluded.promised_until END
+      WHERE slots.run_id = excluded.run_id
+    RETURNING true
+    """
+    return bool(await pool.fetchval(query, tenant, slot, run_id, PROMISE))
+
+
+async def settle_slot(pool: Pool, tenant: UUID, slot: str, run_id: UUID) -> None:
+    """The slot is the run's for good, if it has begun; else nobody's."""
+    promised = "s.tenant = $1 AND s.slot = $2 AND s.run_id = $3 AND s.promised_until IS NOT NULL"
+    query = f"""
+    WITH kept AS (UPDATE slots s SET promised_until = NULL WHERE {promised} AND {_BEGAN})
+    DELETE FROM slots s WHERE {promised} AND NOT {_BEGAN}
+    """
+    await pool.execute(query, tenant, slot, run_id)
+
+
 # --- the queue ----------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,59 @@
+"""What a run begins with of the run before it in its thread (`keep: thread`).
+
+It is read while the slot of the thread is promised to the run that begins. So nothing of the thread is active then,
+what is read is how the last run has ended, and nobody else begins with it: who comes at the same time is refused, as by
+an active run. The commit that stores the run takes the slot for good; where its outcome is unknown, the sweep sees what
+has become of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator
+from uuid import UUID
+
+import msgspec
+
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine.shared import keeps_state
+from hai_flow.errors import Rejected
+from hai_flow.runtime.fanout import state_at
+from hai_flow.store import runs, slots, threads
+from hai_flow.store.database import Database
+from hai_flow.store.runs import RunSummary
+
+
+class Keeping:
+    """Gives a Start what its thread has kept."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    @contextlib.asynccontextmanager
+    async def kept(self, tenant: UUID, plan: Plan, start: c.Start) -> AsyncGenerator[c.Start]:
+        """The Start with what it may go on with. Inside, it is submitted. Raises `Rejected` 409 `thread_busy` where
+        another run of the thread is active, or begins."""
+        if not keeps_state(plan) or start.thread_id == str(start.run_id):  # a thread that begins with this run
+            yield start
+            return
+        pool, slot = self.database.api, slots.thread_slot(start.thread_id)
+        if not await slots.promise_slot(pool, tenant, slot, start.run_id):
+            if await runs.get_run(pool, tenant, start.run_id) is None:
+                raise Rejected(409, "thread_busy", f"another run is active in thread {start.thread_id}.")
+            yield start  # it is there: the same outcome again
+            return
+        try:
+            last = await threads.last_run(pool, tenant, start.thread_id)
+            yield msgspec.structs.replace(start, kept=await self.left_by(tenant, plan, last))
+        except Rejected:
+            await slots.settle_slot(pool, tenant, slot, start.run_id)
+            raise
+        await slots.settle_slot(pool, tenant, slot, start.run_id)
+
+    async def left_by(self, tenant: UUID, plan: Plan, last: RunSummary | None) -> dict[str, object]:
+        """What the run `last` of a thread has left for a run of `plan`: its state, if it was of the same workflow."""
+        if last is None or last.workflow_name != plan.name or not keeps_state(plan):
+            return {}
+        found = await state_at(self.database, tenant, last.id, last.seq)
+        return found.state if found is not None and isinstance(found.state, dict) else {}
