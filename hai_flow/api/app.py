@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Final
 
 import structlog
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Request
 from fastapi.routing import APIRoute
 
 import hai_flow
@@ -36,6 +36,7 @@ from hai_flow.api.admission import Admission
 from hai_flow.api.bodies import Bodies
 from hai_flow.api.deps import Access, CurrentAccess, is_development, known_parameters
 from hai_flow.api.guard import Guard
+from hai_flow.api.recent import Recent
 from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
 from hai_flow.settings import Settings
@@ -45,6 +46,7 @@ from hai_flow.store import runs as runs_store
 log = structlog.get_logger(__name__)
 
 ATTENDANCE_SECONDS: Final = 1.0
+SCHEMA_SECONDS: Final = 1.0  # a look at the schema opens a connection: one answers all who ask within this time
 
 
 class _Application(FastAPI):
@@ -76,6 +78,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     app.state.admission = Admission.of(settings)
     app.state.development = is_development(settings, act_as=act_as)
     app.state.publishing = settings.publish or app.state.development
+    app.state.schema_behind = Recent(lambda: migrations.is_behind(runtime.dsn, runtime.deadlines), SCHEMA_SECONDS)
     problems.install(app)
     for module in (runs, events, pendings, threads, feedback, signals, triggers, hooks, schedules, versions, workflows):
         app.include_router(module.router)
@@ -103,7 +106,7 @@ async def healthz(access: CurrentAccess) -> dict[str, Any]:
     return {"status": "ok", "version": hai_flow.__version__, "streams": access.admission.streams}
 
 
-async def readyz(access: CurrentAccess) -> dict[str, Any]:
+async def readyz(access: CurrentAccess, request: Request) -> dict[str, Any]:
     """The process can serve: the database answers, its schema is ours, and all that must run does. 503 otherwise.
 
     That nobody performs runs is told, and makes no process less ready: requests are taken and kept until somebody does.
@@ -112,7 +115,7 @@ async def readyz(access: CurrentAccess) -> dict[str, Any]:
     if runtime.fanout.closing.is_set():
         raise Rejected(503, "closing", "the server is shutting down.")
     try:
-        behind = await migrations.is_behind(runtime.dsn, runtime.deadlines)
+        behind = await request.app.state.schema_behind.get()
     except Exception as error:
         if problems.out_of_files(error):
             log.warning("too_many_open_files", error=str(error), remedy=problems.MORE_FILES)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import httpx2
 import pytest
 
 from hai_flow.api.app import create_app
+from hai_flow.api.recent import Recent
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
+from hai_flow.store import migrations
 from hai_flow.store.database import Deadlines
 from tests.support.proxy import Proxy
 from tests.support.waiting import until
@@ -61,6 +66,49 @@ async def test_every_request_ends_with_a_sentence_and_the_server_is_not_ready(
                 return (await client.get("/readyz")).status_code == 200
 
             await until(ready)
+
+
+async def test_however_many_ask_whether_it_is_ready_one_connection_is_opened(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, looks, go_on = migrations.is_behind, 0, asyncio.Event()
+
+    async def counted(*given: Any) -> bool:
+        nonlocal looks
+        looks += 1
+        await go_on.wait()
+        return await real(*given)
+
+    monkeypatch.setattr(migrations, "is_behind", counted)
+    monkeypatch.setattr("hai_flow.api.app.SCHEMA_SECONDS", 3600.0)
+    settings = Settings()
+    runtime = Runtime(database_url, settings, performs=False)
+    transport = httpx2.ASGITransport(app=create_app(settings, runtime))
+    async with runtime.lifespan(), httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as client:
+        impatient = asyncio.create_task(client.get("/readyz"))
+        await until(lambda: looks)
+        impatient.cancel()
+        asking = [asyncio.create_task(client.get("/readyz")) for _ in range(20)]
+        go_on.set()
+        assert {response.status_code for response in await asyncio.gather(*asking)} == {200}
+        assert (await client.get("/readyz")).status_code == 200
+        assert looks == 1
+
+
+async def test_an_answer_is_looked_for_again_when_it_is_old_and_a_failure_is_told_to_all() -> None:
+    found = iter([1, ZeroDivisionError(), 3])
+
+    async def find() -> int:
+        answer = next(found)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    recent = Recent(find, seconds=-1.0)
+    assert await recent.get() == 1
+    told = await asyncio.gather(recent.get(), recent.get(), return_exceptions=True)
+    assert [type(each) for each in told] == [ZeroDivisionError] * 2
+    assert await recent.get() == 3
 
 
 async def test_a_process_whose_loops_do_not_run_is_not_ready(database_url: str) -> None:
