@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
@@ -42,6 +43,7 @@ class Catalog:
         self.registry = registry
         self._plans: OrderedDict[bytes, Plan] = OrderedDict()
         self._runs: dict[bytes, tuple[Run, ...]] = {}
+        self._webhooks = asyncio.Lock()  # so that those who wait for one lock take one connection
         self.on_published: Callable[[UUID, str], Awaitable[None]] | None = None
 
     async def plan(self, tenant: UUID, digest: bytes) -> Plan:
@@ -106,6 +108,16 @@ class Catalog:
         Raises as `check` does; and Rejected 409 if other bytes have its name and version.
         """
         plan = await self.check(tenant, source, file, from_disk=from_disk)
+        if not any(isinstance(trigger, WebhookTrigger) for trigger in plan.triggers):
+            return await self._publish(tenant, plan, source, dev=dev, from_disk=from_disk)
+        async with self._webhooks, triggers.webhook_publication(self.database.api, tenant):
+            if taken := await self._taken_paths(tenant, plan, file):  # since it was checked
+                raise DefinitionError(_in_place(taken, source))
+            return await self._publish(tenant, plan, source, dev=dev, from_disk=from_disk)
+
+    async def _publish(
+        self, tenant: UUID, plan: Plan, source: bytes, *, dev: bool, from_disk: bool
+    ) -> tuple[Workflow, Plan]:
         stored = await workflows.publish_workflow(
             self.database.api,
             tenant,

@@ -92,6 +92,14 @@ async def publication(pool: Pool, tenant: UUID, workflow_name: str) -> AsyncGene
         yield connection
 
 
+@contextlib.asynccontextmanager
+async def webhook_publication(pool: Pool, tenant: UUID) -> AsyncGenerator[None]:
+    """Inside, nobody else publishes webhooks: a path that is free when it is looked at is free when it is taken."""
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"webhooks:{tenant}")
+        yield
+
+
 _PUT_SCHEDULE: Final = """
 INSERT INTO schedules AS s (id, tenant, workflow_name, position, workflow, dev, cron, timezone, every_ms, missed,
   overlap, input, next_fire_at, wake_at)

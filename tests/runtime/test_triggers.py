@@ -15,11 +15,12 @@ import pytest
 
 from hai_flow import values
 from hai_flow.engine import commands as c
-from hai_flow.errors import Rejected, StoreError
+from hai_flow.errors import DefinitionError, Rejected, StoreError
 from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.starts import derived_run_id
 from hai_flow.runtime.triggers import EVENT_LEASE, Started
-from hai_flow.store import signals, triggers
+from hai_flow.store import signals, triggers, workflows
 from hai_flow.store.triggers import ScheduleRow
 from tests.runtime.conftest import ASKING, Make, is_now, start, state_of, status_of
 from tests.support.waiting import until
@@ -335,6 +336,36 @@ async def test_a_version_that_can_not_be_published_leaves_the_triggers_alone(mak
 
 
 # --- events ---------------------------------------------------------------------------------------------------------
+
+
+async def test_of_two_who_publish_one_webhooks_path_at_once_one_is_told_that_it_is_taken(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have found the path free before either has taken it."""
+    one, other = await make(), await make()
+    hook = '  - webhook: {path: pay, secret: "${{ secrets.PAY }}"}\n'
+    real, checked, is_checked = workflows.publish_workflow, Catalog.check, asyncio.Event()
+
+    async def check(self: Catalog, *given: Any, **more: Any) -> Any:
+        plan = await checked(self, *given, **more)
+        if self is other.catalog:
+            is_checked.set()
+        return plan
+
+    async def store(*given: Any, **more: Any) -> Any:
+        await is_checked.wait()
+        return await real(*given, **more)
+
+    monkeypatch.setattr(Catalog, "check", check)
+    monkeypatch.setattr(workflows, "publish_workflow", store)
+    publishing = [publish(runtime, hook, name=name) for runtime, name in ((one, "first"), (other, "second"))]
+    done = await asyncio.gather(*publishing, return_exceptions=True)
+    (refused,) = [each for each in done if isinstance(each, DefinitionError)]
+    assert [each.code for each in refused.findings] == ["webhook.path_taken"]
+    (row,) = await triggers.event_triggers_of(one.database.api, LOCAL_TENANT, "pay", "webhook")
+    stored = await workflows.list_workflows(one.database.api, LOCAL_TENANT)
+    assert [each.name for each in stored] == [row.workflow_name]
+
 
 PAID = """  - event:
       type: order.paid
