@@ -122,6 +122,12 @@ def _webhook(parts: Parts, body: Json, at: Path, names: Names, paths: set[str | 
         if scheme == "standard":
             message = "the headers of `scheme: standard` have fixed names; leave `header` out"
         parts.reader.error((*at, "header"), "webhook.header", message, key=scheme == "standard")
+    if scheme in ("github", "stripe") and "event.headers" in fields.get("dedupe", ""):
+        message = (
+            "no header is signed: who has recorded a request may send it again with another one, and starts another "
+            "run; take `dedupe` from `event.data`, or leave it out: the same request is the same event by itself"
+        )
+        parts.reader.warning((*at, "dedupe"), "webhook.dedupe", message)
     if path is None or secret is None:
         return None
     return plan.WebhookTrigger(path, secret, scheme, header, match, dedupe, given)

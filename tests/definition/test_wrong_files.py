@@ -127,6 +127,8 @@ TRIGGERS: Final[list[Case]] = [
     ("triggers: [{webhook: {path: «/a, secret: '${{ secrets.A }}'}}]\nsteps: [{say: hi}]\n", "webhook.path", "shop/orders"),
     ("triggers: [{webhook: {path: a, secret: '${{ secrets.A }}', scheme: standard, «header: X}}]\nsteps: [{say: hi}]\n",
      "webhook.header", "fixed names"),
+    ("triggers: [{webhook: {path: a, secret: '${{ secrets.A }}', dedupe: «'${{ event.headers[\"x-github-delivery\"] }}'}}]\n"
+     "steps: [{say: hi}]\n", "?webhook.dedupe", "no header is signed"),
     ("triggers: [{webhook: {path: a, secret: '${{ secrets.A }}'}}, {webhook: {path: «a, secret: '${{ secrets.A }}'}}]\n"
      "steps: [{say: hi}]\n", "webhook.path", "already"),
     ("triggers: [{webhook: {path: a, secret: '${{ secrets.A }}', match: event.«hedders.x == 'a'}}]\nsteps: [{say: hi}]\n",
