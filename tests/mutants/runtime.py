@@ -270,7 +270,7 @@ courier.bug(
 courier.bug(
     "only the first page of what was stored is offered",
     ("            if last:\n                break\n", "            break\n"),
-    by=_SIGNALS,
+    by=f"{_SIGNALS}::test_a_signal_that_was_sent_before_the_step_began_is_found_behind_many_that_it_does_not_want",
 )
 courier.bug(
     "a run is offered what it does not wait for any more",
@@ -327,12 +327,12 @@ courier.bug(
 courier.bug(
     "a newer signal overtakes an older one that another process is about to offer",
     ("self._offer_in_order(each, [*before, signal])", "self._offer_in_order(each, [signal])"),
-    by=_SIGNALS,
+    by=f"{_SIGNALS}::test_a_signal_is_offered_behind_older_ones_that_another_process_is_about_to_offer",
 )
 courier.bug(
     "older signals for another run are offered to this one",
     ("            if signal.run_id in (None, run_id):\n", "            if True:\n"),
-    by=_SIGNALS,
+    by=f"{_SIGNALS}::test_an_older_signal_that_another_process_is_about_to_offer_is_offered_only_to_the_run_it_is_for",
 )
 courier.bug(
     "a run that waits no more stays subscribed",
@@ -383,6 +383,7 @@ slots.bug(
 slots.bug(
     "a start that is made again is refused because of itself",
     ("        if await runs.get_run(self.database.api, tenant, run_id) is not None:\n            return\n", ""),
+    by=f"{_SLOTS}::test_the_same_start_again_is_not_refused_where_its_run_has_ended_and_another_has_the_key",
 )
 slots.bug(
     "a child waits for the key that its parent holds",
@@ -410,6 +411,7 @@ slots.bug(
 slots.bug(
     "who waits is not admitted if a slot became free meanwhile",
     ("        await self.admit(tenant, wanted.key)\n", ""),
+    by=f"{_SLOTS}::test_a_run_whose_wait_is_heard_of_when_the_slot_is_free_again_begins_at_once",
 )
 slots.bug(
     "a run that ends in the queue stays in it",
@@ -419,6 +421,7 @@ slots.bug(
 slots.bug(
     "who can't be admitted keeps the slot",
     ("given_on |= await slots.give_back(pool, tenant, key, seat.slot, seat.run_id)", "pass"),
+    by=f"{_SLOTS}::test_a_run_that_is_paused_while_it_is_being_admitted_gives_the_slot_on_and_keeps_its_place",
 )
 slots.bug(
     "a run that was paused in the queue loses its place",
@@ -427,10 +430,12 @@ slots.bug(
         "                        continue\n",
         "",
     ),
+    by=f"{_SLOTS}::test_a_run_that_is_paused_while_it_is_being_admitted_gives_the_slot_on_and_keeps_its_place",
 )
 slots.bug(
     "an admitted run stays in the queue",
     ("                await slots.leave_queue(pool, tenant, key, seat.run_id)\n", ""),
+    by=f"{_SLOTS}::test_a_run_that_is_paused_while_it_is_being_admitted_gives_the_slot_on_and_keeps_its_place",
 )
 slots.bug(
     "slots that were taken for nobody stay taken, and whom a dead process left seated is never admitted",

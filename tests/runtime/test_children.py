@@ -240,7 +240,7 @@ async def test_a_restart_in_the_middle_changes_nothing(make: Make, eye: Connecti
 
 
 async def test_what_a_process_that_performs_nothing_has_committed_is_delivered_by_itself(make: Make) -> None:
-    serving = await make(performs=False)
+    serving = await make(performs=False, poll_seconds=60.0)  # longer than the test waits
     parent = await begin(serving, "asking")
     await until(lambda: is_there(serving, child_of(parent), "waiting"))
 

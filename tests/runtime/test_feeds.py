@@ -269,6 +269,7 @@ async def test_who_follows_a_run_that_had_ended_sees_what_a_retry_brought(make: 
     assert seen == list(range(ended.seq + 1, (await state_of(runtime, run_id)).seq + 1))
 
 
+@pytest.mark.usefixtures("unpolled")
 async def test_a_follower_that_has_seen_more_than_its_feed_makes_it_read(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,8 +10,9 @@ from uuid import UUID, uuid4
 import msgspec
 import pytest
 
+from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.runtime import Runtime, committer
+from hai_flow.runtime import LOCAL_TENANT, Runtime, committer
 from hai_flow.store import outbox, runs
 from tests.runtime.conftest import ASKING, Connection, Make, is_now, start, status_of
 from tests.support.ledger import log_of
@@ -80,6 +81,7 @@ async def test_who_dies_between_the_receivers_commit_and_the_delete_is_finished_
         if died.is_set():
             return await real(connection, message)
         died.set()
+        await a.committer.submit(target, LOCAL_TENANT, c.Resume(by="user:op"))  # else a second pause changes nothing
         await connection.execute("UPDATE outbox SET due_at = now()")
         raise ConnectionError("the process died")
 
@@ -90,6 +92,7 @@ async def test_who_dies_between_the_receivers_commit_and_the_delete_is_finished_
     await until(lambda: nothing_left(eye))
     assert died.is_set()
     assert await pauses_of(eye, target) == ["once"]
+    assert await status_of(a, target) == "waiting"
 
 
 async def test_a_run_is_paused_resumed_and_stopped_by_messages(
@@ -128,26 +131,31 @@ async def test_a_quick_message_does_not_wait_for_a_slow_one_but_for_the_one_befo
 ) -> None:
     runtime = await make(performs=True)
     slow, quick = [(await start(runtime, ASKING)).run_id for _ in range(2)]
-    begun, done = asyncio.Event(), asyncio.Event()
+    begun: list[str] = []
+    done = asyncio.Event()
 
     async def dawdle(message: outbox.OutboxMessage) -> None:
-        begun.set()
+        begun.append(message.kind)
         await done.wait()
 
-    runtime.courier.handlers["dawdle"] = dawdle
-    await send(runtime, letters, runs.OutboxRow("dawdle", str(slow), b"{}"), control("pause", slow, "behind"))
-    await until(begun.is_set)
-    await send(runtime, letters, control("pause", quick, "quick"))
+    runtime.courier.handlers |= {"dawdle": dawdle, "follow": dawdle}
+    await send(runtime, letters, *(runs.OutboxRow(kind, str(slow), b"{}") for kind in ("dawdle", "follow")))
+    await until(lambda: begun)
+    await send(runtime, letters, control("pause", quick))
     await until(lambda: is_now(runtime, quick, "paused"))
-    assert await pauses_of(eye, slow) == []
+    assert begun == ["dawdle"]
     await eye.execute("UPDATE outbox SET due_at = now() WHERE kind = 'dawdle'")  # its lease is over: not twice at once
-    begun.clear()
     await send(runtime, letters, control("resume", quick))
     await until(lambda: is_now(runtime, quick, "waiting"))
-    assert not begun.is_set()
+    assert begun == ["dawdle"]
+    await eye.execute("DELETE FROM outbox WHERE kind = 'dawdle'")  # another process, which had the lease, has done it
+    await until(lambda: eye.fetchval("SELECT due_at > now() FROM outbox WHERE kind = 'follow'"))
+    await send(runtime, letters, control("pause", quick))  # is given out later, and so begins later
+    await until(lambda: is_now(runtime, quick, "paused"))
+    assert begun == ["dawdle"]
     done.set()
-    await until(lambda: is_now(runtime, slow, "paused"))
     await until(lambda: nothing_left(eye))
+    assert begun == ["dawdle", "follow"]
 
 
 async def test_no_more_messages_are_under_way_at_once_than_there_is_room_for_and_all_get_their_turn(

@@ -93,6 +93,55 @@ async def test_a_signal_that_was_sent_before_the_step_began_is_there_when_it_beg
     assert (await state_of(runtime, run_id)).output == "first"
 
 
+async def test_a_signal_that_was_sent_before_the_step_began_is_found_behind_many_that_it_does_not_want(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make(performs=True)
+    runtime.courier.config = replace(runtime.courier.config, page_max=2)
+    run_id = (await start(runtime, ASKING + WAITING.removeprefix("steps:\n"))).run_id
+    for number in range(5):  # more than two pages, as is looked twice
+        await send(runtime, f"other {number}", data={"for": 2})
+    await send(runtime, "ours", data={"for": 1})
+    await until(lambda: settled(eye))
+    await runtime.committer.submit(run_id, LOCAL_TENANT, answer(await open_pending(runtime, run_id)))
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    assert await taken_by(eye, run_id) == ["ours"]
+
+
+async def about_to_offer(runtime: Runtime, id: str, run_id: UUID | None = None) -> None:
+    """Another process has stored a signal, and is about to offer it."""
+    await store.store_signal(
+        runtime.database.api, LOCAL_TENANT, id, "payment", b"1", run_id, due_after=timedelta(days=1)
+    )
+
+
+async def test_a_signal_is_offered_behind_older_ones_that_another_process_is_about_to_offer(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, THREE)).run_id
+    await until(lambda: subscribed(eye, run_id))
+    await until(lambda: settled(eye))
+    await about_to_offer(runtime, "older")
+    await send(runtime, "newer")
+    await until(lambda: taken(eye, run_id, "newer"))
+    assert await taken_by(eye, run_id) == ["older", "newer"]
+
+
+async def test_an_older_signal_that_another_process_is_about_to_offer_is_offered_only_to_the_run_it_is_for(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make(performs=True)
+    a, b = [(await start(runtime, ANY)).run_id for _ in range(2)]
+    await until(lambda: subscribed(eye, a, b))
+    await until(lambda: settled(eye))
+    await about_to_offer(runtime, "older, for b", b)
+    await send(runtime, "newer, for all")
+    for run_id, id in ((a, "newer, for all"), (b, "older, for b")):
+        await until(lambda run_id=run_id: is_now(runtime, run_id, "finished"))
+        assert await taken_by(eye, run_id) == [id]
+
+
 async def test_two_runs_take_the_same_signal_and_one_that_is_addressed_only_its_addressee(
     make: Make, eye: Connection
 ) -> None:

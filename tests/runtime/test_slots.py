@@ -11,6 +11,7 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine.ids import child_run_id
+from hai_flow.engine.slots import AWAIT, FREED
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.slots import CANCELLED
@@ -55,8 +56,8 @@ async def test_a_second_run_of_the_key_waits_until_the_first_has_ended(make: Mak
     assert names == [f"{workflow}:c1#1", f"{workflow}:c2#1"]
     await settle(runtime, first)
     await until(lambda: is_now(runtime, second, "waiting"))
-    await settle(runtime, second)
     await until(lambda: waiters_gone(eye))
+    await settle(runtime, second)
 
 
 async def waiters_gone(eye: Connection) -> bool:
@@ -136,6 +137,64 @@ async def test_the_same_start_again_finds_its_run_and_takes_no_second_slot(make:
         )
         assert sorted(outcome.already for outcome in outcomes) == [False, True, True]
         assert await eye.fetchval("SELECT count(*) FROM slots WHERE run_id = $1", run_id) == 2, "its thread, its key"
+
+
+async def test_the_same_start_again_is_not_refused_where_its_run_has_ended_and_another_has_the_key(make: Make) -> None:
+    runtime, run_id = await make(), uuid4()
+
+    async def begin_first() -> bool:
+        begun = await start(
+            runtime, keyed("reject"), run_id=run_id, input={"customer": "c1"}, command_id="s", body_sha=b"s"
+        )
+        return begun.already
+
+    assert not await begin_first()
+    await settle(runtime, run_id)
+    assert await begin_first()
+    assert await status_of(runtime, await begin(runtime, keyed("reject"))) == "waiting"
+    assert await begin_first()
+
+
+async def test_a_run_whose_wait_is_heard_of_when_the_slot_is_free_again_begins_at_once(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make()
+    first = await begin(runtime, keyed())
+    await runtime.courier.stop()
+    second = await begin(runtime, keyed())
+    assert await status_of(runtime, second) == "queued"
+    await settle(runtime, first)
+    assert {row[0] for row in await eye.fetch("SELECT kind FROM outbox")} == {AWAIT, FREED}
+    await eye.execute("UPDATE outbox SET due_at = now() + interval '1 day' WHERE kind = $1", AWAIT)
+    await runtime.courier.start()
+    await until(lambda: eye.fetchval("SELECT NOT EXISTS (SELECT FROM outbox WHERE kind = $1)", FREED))
+    assert await status_of(runtime, second) == "queued"
+    await eye.execute("UPDATE outbox SET due_at = now()")
+    await until(lambda: is_now(runtime, second, "waiting"))
+
+
+async def test_a_run_that_is_paused_while_it_is_being_admitted_gives_the_slot_on_and_keeps_its_place(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make()
+    first, second, third = [await begin(runtime, keyed()) for _ in range(3)]
+    await until(lambda: two_wait(eye))
+    key = f"{(await state_of(runtime, first)).workflow}:c1"
+    await runtime.courier.stop()
+    await settle(runtime, first)
+    seated = await slots.seat_waiters(runtime.database.api, LOCAL_TENANT, key)
+    assert [seat.run_id for seat in seated] == [second]
+    await runtime.committer.submit(second, LOCAL_TENANT, c.Pause(by="user:op"))
+    await runtime.slots.admit(LOCAL_TENANT, key)
+    assert [await status_of(runtime, run) for run in (second, third)] == ["paused", "waiting"]
+    assert [row[0] for row in await eye.fetch("SELECT run_id FROM slot_waiters")] == [second]
+    await runtime.committer.submit(second, LOCAL_TENANT, c.Resume(by="user:op"))
+    await settle(runtime, third)
+    fourth = await begin(runtime, keyed())
+    assert [await status_of(runtime, run) for run in (second, fourth)] == ["queued", "queued"]
+    await runtime.courier.start()
+    await until(lambda: is_now(runtime, second, "waiting"))
+    assert await status_of(runtime, fourth) == "queued"
 
 
 async def test_a_start_that_is_refused_leaves_no_slot_behind(make: Make, eye: Connection) -> None:
