@@ -744,6 +744,34 @@ class ChildShared(Event, frozen=True):
     values: dict[str, Json]
 
 
+class ModelUse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One answer of a model, or what came of it: tokens, and what they cost in US dollars (None: nobody knows).
+
+    `model` is its name in the workflow, `served` its name at the `provider`. `cached` tokens are part of the `input`,
+    `reasoning` ones of the `output`. `estimated`: nobody has counted them. `repair`: the model was asked once more,
+    because its answer did not fit.
+    """
+
+    model: str
+    provider: str = ""
+    served: str = ""
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    reasoning: int = 0
+    cost: float | None = None
+    estimated: bool = False
+    repair: bool = False
+
+
+class ModelUsed(Event, frozen=True):
+    """Attempt `attempt` of the step `path` has asked a model, whatever became of it."""
+
+    path: str
+    attempt: int
+    use: ModelUse
+
+
 class WarningRaised(Event, frozen=True):
     code: str
     message: str
@@ -759,7 +787,7 @@ AnyEvent: TypeAlias = (
     | PendingOpened | VoteCast | PendingEdited | PendingEscalated | PendingReminded | PendingRestamped
     | PendingDecided | PendingVoided | StateChanged | TimerSet | TimerFired | TimeJumped | SignalsAwaited
     | SignalReceived | ChildMoved | CustomEmitted | RawEmitted | CollaborationStarted | CollaborationEnded
-    | ChildAsked | ChildSaid | ChildStepped | ChildShared | WarningRaised | UnknownEvent
+    | ChildAsked | ChildSaid | ChildStepped | ChildShared | ModelUsed | WarningRaised | UnknownEvent
 )  # fmt: skip
 
 EVENT_TYPES: Final[dict[str, type[Event]]] = {

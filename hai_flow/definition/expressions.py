@@ -51,7 +51,7 @@ ELSEWHERE: Final[dict[str, str]] = {
 }
 # No loop variable but `item` may have one of these names; outside of their places they keep their own sentence.
 ROOTS: Final = ALWAYS | frozenset(ELSEWHERE)
-STEP_MEMBERS: Final = ("status", "output", "error", "approval")
+STEP_MEMBERS: Final = ("status", "output", "error", "approval", "usage")
 _MEMBER_HINTS: Final = {
     "decision": "; write steps.X.approval.decision",
     "result": "; did you mean `output`?",
@@ -86,6 +86,12 @@ REQUEST: Final[Json] = _closed_object(
     id={"type": "string"}, type={"type": "string"}, data={}, at={}, headers={"additionalProperties": {"type": "string"}}
 )
 
+# `usage` of a step that asks a model.
+USAGE: Final[dict[str, Json]] = _closed_object(
+    **{name: {"type": "integer"} for name in ("calls", "input_tokens", "output_tokens", "cached_tokens")},
+    reasoning_tokens={"type": "integer"},
+    cost_usd={"type": ["number", "null"]},
+)
 ENVELOPE: Final[dict[str, Json]] = _closed_object(
     decision={}, reason={"type": ["string", "null"]}, values={}, edits={}, votes={}, expired={}, escalations={}
 )
@@ -104,6 +110,7 @@ class Types:
     approvals: Mapping[str, Json] = field(default_factory=dict)  # id -> schema of steps.ID.approval; else ENVELOPE
     roots: Mapping[str, Json] = field(default_factory=dict)  # of roots that exist at some places only: item, args, ...
     ungated: Container[str] = ()  # ids of steps that nobody approves: they have no `approval`
+    mindless: Container[str] = ()  # ids of steps that ask no model: they have no `usage`
     _looks: dict[tuple[Segment, ...], Look] = field(default_factory=dict, init=False, repr=False, compare=False)
     holes: dict[str, _PathHole] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Sound holes that are paths, by their source: most documents name few things often."""
@@ -132,6 +139,8 @@ class Types:
             return _look(self.approvals.get(str(path[1]), ENVELOPE), path[3:], 3, path)
         if member == "error":
             return _look(_FIXED["error"], path[3:], 3, path)
+        if member == "usage":
+            return _look(USAGE, path[3:], 3, path)
         return Look(_STATUS if path[2:] == ("status",) else {})
 
     def kind(self, path: Sequence[Segment]) -> Kind:
@@ -356,7 +365,7 @@ class Names:
             return Fault(_segment_offset(source, chain, 1), *explained) if explained else None
         member = chain.path[2] if len(chain.path) > 2 else chain.field
         if member is None:
-            message = f"expected steps.{name}.output (or .status, .error, .approval), found the step itself"
+            message = f"expected steps.{name}.output (or .status, .error, .approval, .usage), found the step itself"
             return Fault(_segment_offset(source, chain, 1), "expression.step", message)
         if member not in STEP_MEMBERS:
             hint = (
@@ -369,10 +378,13 @@ class Names:
         if member == "approval" and name in self.types.ungated:
             message = f"nobody approves the step `{name}`: only `approve` steps and steps with an `approval` have one"
             return Fault(_segment_offset(source, chain, 2), "expression.step_member", message)
+        if member == "usage" and name in self.types.mindless:
+            message = f"the step `{name}` asks no model: only `llm` and `agent` have `usage`"
+            return Fault(_segment_offset(source, chain, 2), "expression.step_member", message)
         return None
 
 
-_MAY_BE_ABSENT: Final = ("output", "error", "approval")
+_MAY_BE_ABSENT: Final = ("output", "error", "approval", "usage")
 
 
 def _absent_step(path: Sequence[Segment], reason: str) -> str:
@@ -559,7 +571,7 @@ def _shown(tree: cel.Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards
             return frozenset()
 
 
-_SHOWN_BY_STATUS: Final = {"finished": ("output", "approval"), "failed": ("error",)}
+_SHOWN_BY_STATUS: Final = {"finished": ("output", "approval", "usage"), "failed": ("error",)}
 
 
 def _shown_by_status(one: cel.Tree, other: cel.Tree, chains: Mapping[int, Chain]) -> Guards:

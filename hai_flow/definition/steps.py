@@ -118,8 +118,11 @@ def types_of(context: Context) -> Types:
     outputs: dict[str, Json] = {}
     approvals: dict[str, Json] = {}
     ungated: set[str] = set()
+    mindless: set[str] = set()
     for name, draft in context.outline.ids.items():
         outputs[name] = _output_type(context, draft)
+        if draft.verb not in ("llm", "agent"):
+            mindless.add(name)
         gate = draft.fields.get("approve" if draft.verb == "approve" else "approval")
         if isinstance(gate, Mapping):
             approvals[name] = _envelope(gate)
@@ -128,7 +131,7 @@ def types_of(context: Context) -> Types:
         elif draft.verb:
             ungated.add(name)
     declared = context.declared
-    return Types(declared.input.raw, state_raw(declared.state), outputs, approvals, {}, ungated)
+    return Types(declared.input.raw, state_raw(declared.state), outputs, approvals, {}, ungated, mindless)
 
 
 def _output_type(context: Context, draft: Draft) -> Json:

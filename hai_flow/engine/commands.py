@@ -21,6 +21,7 @@ from hai_flow.engine.events import (
     Error,
     Event,
     Inherited,
+    ModelUse,
     Origin,
     Parent,
     Pin,
@@ -94,12 +95,13 @@ class Admit(Command, frozen=True):
 
 class StepSucceeded(Command, frozen=True):
     """`output` is plain JSON (checked where it entered). `ended_at`: when the attempt ended (ms since 1970), if its
-    outcome took a while to get here."""
+    outcome took a while to get here. `used`: the answers of models that it took."""
 
     path: str
     attempt: int
     output: Json
     ended_at: int | None = None
+    used: tuple[ModelUse, ...] = ()
 
 
 class StepFailed(Command, frozen=True):
@@ -115,6 +117,7 @@ class StepFailed(Command, frozen=True):
     retry_after: int | None = None
     ended_at: int | None = None
     trace: str | None = None
+    used: tuple[ModelUse, ...] = ()
 
 
 class StepLost(Command, frozen=True):

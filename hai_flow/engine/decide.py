@@ -137,6 +137,7 @@ def _admit(draft: Draft, command: c.Admit) -> Json:
 
 def _step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
     step = _outcome_of(draft, command.path, command.attempt)
+    _note_models(draft, command)
     close_message(draft, step.path)
     resolve_call(draft, step, command.output, None)
     endings.finish(draft, step, command.output)
@@ -144,10 +145,16 @@ def _step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
     return None
 
 
+def _note_models(draft: Draft, command: c.StepSucceeded | c.StepFailed) -> None:
+    for use in command.used:
+        draft.emit(e.ModelUsed, path=command.path, attempt=command.attempt, use=use)
+
+
 def _step_failed(draft: Draft, command: c.StepFailed) -> Json:
     step = _outcome_of(draft, command.path, command.attempt)
     retriable = command.code in RETRIABLE if command.retriable is None else command.retriable
     error = draft.error(command.code, command.message, step.path, command.data, retriable=retriable)
+    _note_models(draft, command)
     bounds.keep_trace(draft, step, command.trace)
     if step.path in draft.state.attempts:
         attempt_failed(draft, step, error, command.retry_after)

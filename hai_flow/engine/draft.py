@@ -263,6 +263,8 @@ class Draft:
             value["error"] = msgspec.to_builtins(known.error)
         if known.approval is not None:
             value["approval"] = known.approval
+        if known.spent is not None:
+            value["usage"] = known.spent.shown
         return value
 
     def _loop_value(self, name: str, step: Step | None) -> Json:

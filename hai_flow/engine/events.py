@@ -24,7 +24,7 @@ from hai_flow.errors import Unreadable
 # no cycle (their values are JSON). Looking through them was a quarter of all the time of a step.
 Json: TypeAlias = Any
 
-ABI: Final = 6
+ABI: Final = 7
 """The vocabulary of the log that this release writes. Raise it with every change of it, in form or in meaning, that the
 release before can't read: a new type, a new field. A run keeps the highest under which it was written; processes of a
 release that has a lower one pass it over."""
@@ -756,6 +756,34 @@ class ChildShared(Event, frozen=True):
     values: dict[str, Json]
 
 
+class ModelUse(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One answer of a model, or what came of it: tokens, and what they cost in US dollars (None: nobody knows).
+
+    `model` is its name in the workflow, `served` its name at the `provider`. `cached` tokens are part of the `input`,
+    `reasoning` ones of the `output`. `estimated`: nobody has counted them. `repair`: the model was asked once more,
+    because its answer did not fit.
+    """
+
+    model: str
+    provider: str = ""
+    served: str = ""
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    reasoning: int = 0
+    cost: float | None = None
+    estimated: bool = False
+    repair: bool = False
+
+
+class ModelUsed(Event, frozen=True):
+    """Attempt `attempt` of the step `path` has asked a model, whatever became of it."""
+
+    path: str
+    attempt: int
+    use: ModelUse
+
+
 class WarningRaised(Event, frozen=True):
     code: str
     message: str
@@ -774,7 +802,7 @@ AnyEvent: TypeAlias = (
     | SignalsAwaited | SignalReceived | ChildMoved | CustomEmitted | RawEmitted
     | CollaborationStarted | CollaborationEnded | ChildAsked | ChildSaid | ChildStepped
     | ChildShared
-    | WarningRaised
+    | ModelUsed | WarningRaised
 )  # fmt: skip
 
 EVENT_TYPES: tuple[type[Event], ...] = AnyEvent.__args__  # type: ignore[attr-defined]

@@ -5,16 +5,21 @@ What its verb does then is in `verbs` and `blocks`. Not here: whether it may beg
 
 from __future__ import annotations
 
+from typing import Final
+
 from hai_flow.definition.paths import in_cleanup
-from hai_flow.definition.plan import Call, Step
+from hai_flow.definition.plan import Agent, Call, Limits, Llm, Step
 from hai_flow.engine import consequences, resumption
 from hai_flow.engine import events as e
 from hai_flow.engine.blocks import BLOCKS, block_of
 from hai_flow.engine.consequences import Consequence
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.endings import draw
+from hai_flow.engine.state import RunState
 from hai_flow.engine.verbs import VERBS
 from hai_flow.engine.verbs.effects import begin_attempt
+
+NO_LIMITS: Final = Limits()
 
 
 def begin(draft: Draft, step: Step) -> None:
@@ -49,7 +54,7 @@ def _begin_first(draft: Draft, step: Step) -> Consequence | None:
 def _demand_room(draft: Draft, step: Step) -> None:
     """Raises `Raised` where the run's limits have no room for a further step. What cleans up is not counted."""
     limits, state = draft.plan.limits, draft.state
-    if (limits.steps is None and limits.tool_calls is None) or not step.is_written or in_cleanup(step.path):
+    if limits == NO_LIMITS or not step.is_written or in_cleanup(step.path):
         return
     if limits.steps is not None and state.begun_steps >= limits.steps:
         raise Raised("limit.steps", f"The run has begun {state.begun_steps} steps; its limit is {limits.steps}.")
@@ -57,6 +62,19 @@ def _demand_room(draft: Draft, step: Step) -> None:
         raise Raised(
             "limit.tool_calls", f"The run has made {state.begun_calls} tool calls; its limit is {limits.tool_calls}."
         )
+    if isinstance(step.verb, (Llm, Agent)):
+        _demand_tokens(state, limits)
+
+
+def _demand_tokens(state: RunState, limits: Limits) -> None:
+    """Raises `Raised` where no model may be asked any more. What an answer takes is known behind it, so the last one
+    may exceed the limit, and so may those that are asked at the same time."""
+    tokens = state.spent.input + state.spent.output
+    if limits.tokens is not None and tokens >= limits.tokens:
+        raise Raised("limit.tokens", f"The run has used {tokens} tokens; its limit is {limits.tokens}.")
+    cost = state.spent.cost or 0.0
+    if limits.cost_usd is not None and cost >= limits.cost_usd:
+        raise Raised("limit.cost", f"The run's models have cost {cost:.4f} USD; its limit is {limits.cost_usd:g}.")
 
 
 def _begin_again(draft: Draft, step: Step) -> Consequence | None:

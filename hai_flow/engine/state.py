@@ -185,6 +185,40 @@ class LoopState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     last: int = -1
 
 
+class Spent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
+    """What answers of models took, as in `events.ModelUse`. `cost` is of those whose price is known; None: of none."""
+
+    calls: int = 0
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    reasoning: int = 0
+    cost: float | None = None
+
+    def plus(self, use: e.ModelUse) -> Spent:
+        known = self.cost if use.cost is None else round((self.cost or 0.0) + use.cost, 10)
+        return Spent(
+            self.calls + 1,
+            self.input + use.input,
+            self.output + use.output,
+            self.cached + use.cached,
+            self.reasoning + use.reasoning,
+            known,
+        )
+
+    @property
+    def shown(self) -> dict[str, Json]:
+        """As expressions and clients see it."""
+        return {
+            "calls": self.calls,
+            "input_tokens": self.input,
+            "output_tokens": self.output,
+            "cached_tokens": self.cached,
+            "reasoning_tokens": self.reasoning,
+            "cost_usd": self.cost,
+        }
+
+
 class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
     """One step instance: `phase` is where it stands in its life, `outcome` what it has come to, if it has.
 
@@ -199,7 +233,8 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     once more after a Retry); `key` is its idempotency key where it is not the default.
     `timeout` is that of a block, kept so that a Retry can start its clock anew. Of a parallel step: `left` counts
     the branches that have not finished, `dropped` those of them that failed out of a race, `winners` those
-    that finished, the first first. `received`: the signals that a `wait_for` has taken.
+    that finished, the first first. `received`: the signals that a `wait_for` has taken. `spent`: what its
+    attempts took of models.
     """
 
     phase: Phase
@@ -229,6 +264,7 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     left: int = 0
     dropped: int = 0
     winners: tuple[str, ...] = ()
+    spent: Spent | None = None
 
     @property
     def status(self) -> StepStatus:
@@ -439,6 +475,8 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     inherited: int = 0  # turns up to this one are gone on with in a fork: what was begun in them is its to clean up
     near: bool = False  # its log is nearly full, and it was said so
     forked: int = 0  # turns up to this one are those of the run that this one was forked from
+    spent: Spent = Spent()
+    turn_spent: Map[str, Spent] = Map()  # in this turn: provider/model -> what was spent on it
 
     @property
     def ended(self) -> bool:
@@ -952,7 +990,7 @@ def _turn_started(state: RunState, event: e.TurnStarted) -> RunState:
         event.at,
     )
     slot = None if state.status == "queued" else state.slot  # `slot` is what the run still waits for
-    return _next(state, event, **_moved(state, event), turn=turn, last_message=Map(), slot=slot)
+    return _next(state, event, **_moved(state, event), turn=turn, last_message=Map(), slot=slot, turn_spent=Map())
 
 
 def _turn_ended(state: RunState, event: e.TurnEnded) -> RunState:
@@ -1588,6 +1626,18 @@ def _taken(state: RunState, event: e.SignalReceived) -> dict[str, Any]:
 def is_heard(heard: e.Heard, signal: Any) -> bool:
     """Whether a signal of the type, one with a `place`, stands where the run has heard all."""
     return 0 < signal.place <= (heard.own if signal.own else heard.to_all)
+
+
+def _model_used(state: RunState, event: e.ModelUsed) -> RunState:
+    use, step = event.use, state.steps[event.path]
+    label = f"{use.provider}/{use.served}"
+    return _next(
+        state,
+        event,
+        steps=_step(state, event.path, spent=(step.spent or Spent()).plus(use)),
+        spent=state.spent.plus(use),
+        turn_spent=state.turn_spent.set(label, state.turn_spent.get(label, Spent()).plus(use)),
+    )
 
 
 def _warning_raised(state: RunState, event: e.WarningRaised) -> RunState:

@@ -106,6 +106,13 @@ class Message:
     thinking: str = ""
     opaque: Json = None
 
+    @property
+    def chars(self) -> int:
+        """How long its text is."""
+        if isinstance(self.content, str):
+            return len(self.content)
+        return sum(len(part.get("text", "")) for part in self.content)
+
 
 @dataclass(frozen=True, slots=True)
 class Request:

@@ -7,7 +7,7 @@ other runs want of them and what is sent to them, `slots` lets runs of one concu
 `triggers` starts what schedules, events and the ends of runs start, `webhooks` what other systems ask for,
 `fanout` shows what was committed, `threads` tells who follows a
 thread of its next run, `service` is the contract of everything that starts and stops; `catalog` turns stored workflows
-into plans.
+into plans; `world` says what performs which effect.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from hai_flow.runtime.threads import Threads
 from hai_flow.runtime.triggers import Triggers, TriggersConfig
 from hai_flow.runtime.webhooks import Webhooks
 from hai_flow.runtime.worker import Worker, WorkerConfig
+from hai_flow.runtime.world import runners_of
 from hai_flow.settings import Settings
-from hai_flow.steps.python import PythonRunner
 from hai_flow.steps.runner import Registry
 from hai_flow.steps.toolbox import Toolbox
 from hai_flow.store.database import Database, Deadlines
@@ -84,7 +84,7 @@ class Runtime(Service):
         self.performs = performs
         self.deadlines = deadlines or Deadlines()
         self.toolbox = Toolbox.of(settings.tools, Path.cwd(), project=project)
-        self.registry = Registry({"python": PythonRunner(self.toolbox)})
+        self.registry = Registry(runners_of(settings, self.toolbox))
 
     async def _start(self) -> None:
         settings = self.settings
@@ -156,7 +156,7 @@ class Runtime(Service):
         try:
             await _stop_all(self._services)
         finally:
-            self.registry.close()
+            await self.registry.close()
             await self.database.close()
 
     def faults(self) -> list[str]:

@@ -152,7 +152,11 @@ class Catalog:
             raise DefinitionError(_in_place([*missing, *faults], source))
         if missing:
             raise RunnersMissing(_in_place(missing, source), lacking(plan, self.registry.kinds))
-        return plan
+        doubts = [
+            Finding(file, step.line, 1, "warning", "step.unavailable", f"step {step.path}: {doubt}")
+            for step, doubt in self.registry.doubts(plan)
+        ]
+        return replace(plan, warnings=(*plan.warnings, *_in_place(doubts, source))) if doubts else plan
 
     def plan_of(self, stored: Workflow) -> Plan:
         """The plan of a stored workflow."""

@@ -23,7 +23,7 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -82,7 +82,8 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """A piece of a streamed message: the n-th (from 0) of `message_id`, by an attempt that the process performs.
+    """A piece of a streamed message: the n-th (from 0) of `message_id`, by an attempt that the process performs. The
+    message before it of the same attempt is over then.
 
     `is_call`: a piece of the arguments of the call `message_id`, behind their first `n` characters.
     """
@@ -93,6 +94,7 @@ class Chunk(msgspec.Struct, frozen=True):
     n: int
     text: str
     is_call: bool = False
+    kind: Literal["text", "thinking"] = "text"
 
 
 SEAT_LOST: Final = "seat_lost"  # a refusal that no client sees: it is decided again
@@ -1244,7 +1246,12 @@ def _events_of(chunk: Chunk, state: RunState, at: int) -> list[e.Event]:
     id, message = chunk.message_id, state.messages.get(chunk.message_id)
     piece = e.MessageChunk(at=at, turn=turn, message_id=id, n=chunk.n, content=chunk.text)
     if message is None:
-        return [e.MessageStarted(at=at, turn=turn, message_id=id, path=chunk.path), piece]
+        over = [open for open, path in state.open_messages.items() if path == chunk.path]
+        return [
+            *(e.MessageEnded(at=at, turn=turn, message_id=each) for each in over),
+            e.MessageStarted(at=at, turn=turn, message_id=id, path=chunk.path, kind=chunk.kind),
+            piece,
+        ]
     return [] if not message.open or message.chunks > chunk.n else [piece]
 
 

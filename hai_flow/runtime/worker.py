@@ -32,6 +32,7 @@ from hai_flow import values
 from hai_flow.definition.paths import in_cleanup
 from hai_flow.definition.plan import Call
 from hai_flow.engine import commands as c
+from hai_flow.engine.events import ModelUse
 from hai_flow.engine.growing import grown_before, grown_piece
 from hai_flow.engine.ids import message_id, shown_call_id
 from hai_flow.engine.instances import standing_at
@@ -40,7 +41,7 @@ from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.committer import Chunk, Committer, Hot
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.runtime.takeover import worker_name
-from hai_flow.steps.runner import Attempt, Registry
+from hai_flow.steps.runner import Attempt, Kind, Registry
 from hai_flow.steps.trace import trace_of
 from hai_flow.store import runs
 from hai_flow.store.database import SETTINGS, Database, Session
@@ -96,10 +97,13 @@ class Performing:
 
 @dataclass(slots=True, eq=False)
 class _Message:
-    """The text that an attempt streamed and that is not with the committer yet. `written` counts what is there: chunks
-    of a message, characters of a call's arguments (`grows`). `flushed`: when that was, in the loop's time."""
+    """The text that an attempt streamed and that is not with the committer yet, all of one `kind`. `written` counts
+    what is there: chunks of its message `number`, characters of a call's arguments (`grows`). `flushed`: when that was,
+    in the loop's time."""
 
     texts: list[str] = field(default_factory=list)
+    kind: Kind = "text"
+    number: int = 0
     written: int = 0
     grows: bool = False
     timer: asyncio.TimerHandle | None = None
@@ -506,14 +510,9 @@ class Worker(Service):
         self.committer.tell(hot, report)
 
     async def _perform(self, hot: Hot, path: str, number: int, message: _Message) -> c.StepSucceeded | c.StepFailed:
-        async def stream(text: str) -> None:
-            message.texts.append(text)
-            if message.timer is None:
-                wait, loop = self.config.chunk_seconds, asyncio.get_running_loop()
-                if hot.state.parent is not None:
-                    wait = max(wait, message.flushed + self.config.told_seconds - loop.time())
-                message.timer = loop.call_later(wait, self._flush, hot, path, number, message)
-
+        told = None if hot.state.parent is None else self.config.told_seconds
+        flush = partial(self._flush, hot, path, number, message)
+        stream = _Stream(message, flush, self.config.chunk_seconds, told)
         try:
             assert hot.plan is not None
             step, known = standing_at(hot.plan, path), hot.state.steps[path]
@@ -521,7 +520,7 @@ class Worker(Service):
                 message.grows, message.written = True, len(grown_before(step.verb.into))
             attempt = Attempt(hot.state.run_id, path, number, known.args or "{}", step, known.key, hot.plan.from_disk)
             output = await self._registry.runner_of(step).perform(attempt, stream)
-            return c.StepSucceeded(path=path, attempt=number, output=output)
+            return c.StepSucceeded(path=path, attempt=number, output=output, used=tuple(stream.uses))
         except asyncio.CancelledError:
             task = asyncio.current_task()
             assert task is not None
@@ -529,15 +528,16 @@ class Worker(Service):
                 return _failed(path, number, StepError("The tool was cancelled by something that it waited for."))
             if hot.state.status != "stopping" or in_cleanup(path) or self._stopping:
                 raise
-            return _failed(path, number, StepError("The run is being stopped.", code=CANCELLED, retriable=False))
+            stopped = StepError("The run is being stopped.", code=CANCELLED, retriable=False)
+            return _failed(path, number, stopped, uses=stream.uses)
         except StepError as error:
             cause = error.__cause__
             if cause is not None:
                 log.warning("tool_failed", run_id=str(hot.id), path=path, exc_info=cause)
-            return _failed(path, number, error, cause)
+            return _failed(path, number, error, cause, stream.uses)
         except Exception as error:
             log.warning("tool_raised", run_id=str(hot.id), path=path, exc_info=error)
-            return _failed(path, number, StepError(f"{type(error).__name__}: {error}"), error)
+            return _failed(path, number, StepError(f"{type(error).__name__}: {error}"), error, stream.uses)
 
     def _flush(self, hot: Hot, path: str, attempt: int, message: _Message) -> None:
         """Hand what was streamed since the last time to the committer, in chunks of bounded size."""
@@ -551,10 +551,40 @@ class Worker(Service):
         if pieces and message.grows:
             self.committer.stream(hot, _growing(hot, path, attempt, message, pieces))
         elif pieces:
-            id = message_id(hot.state.run_id, path, attempt, 0)
-            chunks = [Chunk(id, path, attempt, n, piece) for n, piece in enumerate(pieces, message.written)]
+            id, kind = message_id(hot.state.run_id, path, attempt, message.number), message.kind
+            chunks = [Chunk(id, path, attempt, n, piece, kind=kind) for n, piece in enumerate(pieces, message.written)]
             self.committer.stream(hot, chunks)
             message.written += len(chunks)
+
+
+class _Stream:
+    """What one attempt tells. `flush` hands on what it has said, `seconds` after the first of it; at most every `told`
+    seconds, if that is given."""
+
+    def __init__(self, message: _Message, flush: Callable[[], None], seconds: float, told: float | None) -> None:
+        self._message = message
+        self._flush = flush
+        self._seconds = seconds
+        self._told = told
+        self.uses: list[ModelUse] = []
+
+    async def __call__(self, text: str, kind: Kind = "text") -> None:
+        message = self._message
+        if kind != message.kind and not message.grows:
+            if message.texts or message.written:
+                self._flush()
+                message.number += 1
+                message.written = 0
+            message.kind = kind
+        message.texts.append(text)
+        if message.timer is None:
+            wait, loop = self._seconds, asyncio.get_running_loop()
+            if self._told is not None:
+                wait = max(wait, message.flushed + self._told - loop.time())
+            message.timer = loop.call_later(wait, self._flush)
+
+    def used(self, use: ModelUse) -> None:
+        self.uses.append(use)
 
 
 def _growing(hot: Hot, path: str, attempt: int, message: _Message, pieces: Iterable[str]) -> list[Chunk]:
@@ -566,9 +596,11 @@ def _growing(hot: Hot, path: str, attempt: int, message: _Message, pieces: Itera
     return chunks
 
 
-def _failed(path: str, attempt: int, error: StepError, raised: BaseException | None = None) -> c.StepFailed:
+def _failed(
+    path: str, attempt: int, error: StepError, raised: BaseException | None = None, uses: Iterable[ModelUse] = ()
+) -> c.StepFailed:
     """What is reported of a failed attempt. `raised`: what the tool raised where it did not mean to, whose place in the
-    code is told."""
+    code is told. `uses`: the answers of models that it took all the same."""
     return c.StepFailed(
         path=path,
         attempt=attempt,
@@ -578,6 +610,7 @@ def _failed(path: str, attempt: int, error: StepError, raised: BaseException | N
         data=error.data,
         retry_after=None if error.retry_after is None else int(error.retry_after * 1000),
         trace=None if raised is None else trace_of(raised),
+        used=tuple(uses),
     )
 
 

@@ -46,7 +46,10 @@ class PythonRunner:
             raise StepError(f"the tool tried to end its process: SystemExit: {error}", retriable=False) from error
         return _checked(output)
 
-    def close(self) -> None:
+    def doubt(self, step: Step, *, from_disk: bool = False) -> str | None:
+        return None
+
+    async def close(self) -> None:
         """Tools that still run in threads can't be stopped; they are left to themselves."""
         if self._threads is not None:
             self._threads.close()

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from hai_flow.definition.plan import Plan, Step
 from hai_flow.definition.readiness import runner_kind
+from hai_flow.engine.events import ModelUse
 from hai_flow.errors import StepError
 
 Json: TypeAlias = Any
-Stream: TypeAlias = Callable[[str], Awaitable[None]]
+Kind: TypeAlias = Literal["text", "thinking"]
+
+
+class Stream(Protocol):
+    """What an attempt tells while it goes on.
+
+    `await stream(text)` appends to the attempt's message; of another `kind` than before, it begins another one.
+    """
+
+    async def __call__(self, text: str, kind: Kind = "text") -> None: ...
+
+    def used(self, use: ModelUse) -> None:
+        """Note an answer of a model: it is recorded with whatever becomes of the attempt."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +54,7 @@ class Runner(Protocol):
     """Performs one kind of effect."""
 
     async def perform(self, attempt: Attempt, stream: Stream) -> Json:
-        """The output, as plain JSON. `await stream(text)` appends to the attempt's message, if the step streams.
+        """The output, as plain JSON. What it says meanwhile goes to `stream`, if the step streams.
 
         Raises StepError. Being cancelled is being told to stop: clean up within the grace period and let it pass.
         """
@@ -50,7 +64,11 @@ class Runner(Protocol):
         """Why this runner could never perform the step (asked when a workflow is published), or None."""
         ...
 
-    def close(self) -> None:
+    def doubt(self, step: Step, *, from_disk: bool = False) -> str | None:
+        """Why it could not perform the step as things are now, though they may change, or None."""
+        ...
+
+    async def close(self) -> None:
         """Give back what is kept between attempts; the next attempt takes it anew."""
         ...
 
@@ -74,16 +92,19 @@ class Registry:
             raise StepError(f"this server performs no {kind or step.verb_name!r} steps", code="tool.unavailable")
         return runner
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """The process performs nothing any more."""
         for runner in self._runners.values():
-            runner.close()
+            await runner.close()
 
     def faults(self, plan: Plan) -> list[tuple[Step, str]]:
         """Every effect of the plan that this server has a runner for and yet could not perform, with the reason."""
-        found = []
-        for step in plan.steps.values():
-            runner = self._runners.get(runner_kind(step) or "")
-            if runner is not None and (fault := runner.fault(step, from_disk=plan.from_disk)) is not None:
-                found.append((step, fault))
-        return found
+        return self._said(plan, lambda runner, step: runner.fault(step, from_disk=plan.from_disk))
+
+    def doubts(self, plan: Plan) -> list[tuple[Step, str]]:
+        """Every effect of the plan that this server could not perform as things are now, with the reason."""
+        return self._said(plan, lambda runner, step: runner.doubt(step, from_disk=plan.from_disk))
+
+    def _said(self, plan: Plan, ask: Callable[[Runner, Step], str | None]) -> list[tuple[Step, str]]:
+        asked = ((step, self._runners.get(runner_kind(step) or "")) for step in plan.steps.values())
+        return [(step, said) for step, runner in asked if runner is not None and (said := ask(runner, step))]

@@ -249,7 +249,15 @@ class AgentApiEncoder(TurnEncoder):
         shown: RunStatus = (
             _STATUSES[status] if status else "incomplete" if self.state.status == "waiting" else "completed"
         )
-        return [_frame(response.completed(at=at // 1000, status=shown), terminal=True)]
+        return [_frame(response.completed(at=at // 1000, status=shown, usage=self._usage()), terminal=True)]
+
+    def _usage(self) -> Json:
+        """What the turn has taken of models; null where it asked none."""
+        spent = list(self.state.turn_spent.values())
+        if not spent:
+            return None
+        taken, given = sum(each.input for each in spent), sum(each.output for each in spent)
+        return {"input_tokens": taken, "output_tokens": given, "total_tokens": taken + given}
 
     def run_failed(self, at: int, error: e.Error) -> list[Frame]:
         return [

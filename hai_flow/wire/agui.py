@@ -22,7 +22,7 @@ from hai_flow import values
 from hai_flow.engine import events as e
 from hai_flow.engine.calls import ABORTED
 from hai_flow.engine.ids import pending_of, tool_call_id
-from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
+from hai_flow.engine.state import MessageState, PendingState, RunState, Spent, ToolCallState
 from hai_flow.wire import agent_input
 from hai_flow.wire.agui_interrupts import interrupt, told
 from hai_flow.wire.agui_protobuf import PROTOBUF
@@ -159,13 +159,19 @@ class AguiEncoder(TurnEncoder):
         if self._old and outcome is not None:  # frontends of before interrupts wait for this, the others prefer those
             frames += [_custom(ON_INTERRUPT, each, at) for each in outcome["interrupts"]]
         ids = {"threadId": self.state.thread_id, "runId": run_id}
-        return [*frames, _frame("RUN_FINISHED", at, terminal=True, **ids, outcome=outcome)]
+        return [*frames, _frame("RUN_FINISHED", at, terminal=True, **ids, outcome=outcome, usage=self._usage())]
+
+    def _usage(self) -> list[Json] | None:
+        """What the turn has taken of models, an entry for each; a client of before has no words for it."""
+        if self._old or not self.state.turn_spent:
+            return None
+        return [_usage(label, spent) for label, spent in sorted(self.state.turn_spent.items())]
 
     def _status(self, at: int, status: str, reason: str) -> list[Frame]:
         return self.custom(at, "hai.status", without_none({"status": status, "reason": reason or None}))
 
     def run_failed(self, at: int, error: e.Error) -> list[Frame]:
-        return [_error(at, error_message(error), error.code)]
+        return [_error(at, error_message(error), error.code, usage=self._usage())]
 
     def broken_off(self, at: int, reason: str) -> list[Frame]:
         return [_error(at, reason, "server_closing")]
@@ -506,8 +512,22 @@ def _raw(event: Json, source: str | None, at: int) -> Frame:
     return Frame("RAW", dump({**fields, **without_none({"source": source}), "timestamp": at}))
 
 
-def _error(at: int, message: str, code: str) -> Frame:
-    return _frame("RUN_ERROR", at, terminal=True, message=message, code=code)
+def _error(at: int, message: str, code: str, usage: Json = None) -> Frame:
+    return _frame("RUN_ERROR", at, terminal=True, message=message, code=code, usage=usage)
+
+
+def _usage(label: str, spent: Spent) -> dict[str, Json]:
+    """AG-UI's TokenUsage of one provider's model."""
+    provider, _, model = label.partition("/")
+    return {
+        "provider": provider,
+        "model": model,
+        "inputTokens": spent.input,
+        "outputTokens": spent.output,
+        "totalTokens": spent.input + spent.output,
+        "reasoningTokens": spent.reasoning,
+        "cachedInputTokens": spent.cached,
+    }
 
 
 def _placed(message: MessageState) -> Json:

@@ -491,6 +491,7 @@ IGNORED: Final[frozenset[type[e.Event]]] = frozenset(
         e.SignalsAwaited,
         e.SignalReceived,
         e.ChildMoved,
+        e.ModelUsed,  # told with the end of the turn, by those that have words for it
         e.WarningRaised,
     }
 )

@@ -21,7 +21,6 @@ from tests.support.server import YAML
 
 BEGIN: Final = "hai: flow/v1\nname: not_there_yet\nversion: 1\n"
 MODEL: Final = BEGIN + "models: {small: {provider: openai, model: small}}\n"
-LLM: Final = MODEL + "steps: [{llm: {model: small, prompt: Hello}}]\n"
 AGENT: Final = (
     MODEL + "tools: {files: {python: hai_flow.examples}}\n"
     "steps: [{agent: {model: small, prompt: Hello, tools: [files.delete_files]}}]\n"
@@ -45,8 +44,8 @@ def has_no_runner(http: httpx2.Client, *documents: str) -> None:
         assert {each["code"] for each in refused.json()["findings"]} == {"step.no_runner"}
 
 
-def no_models(http: httpx2.Client) -> None:
-    has_no_runner(http, LLM, AGENT)
+def no_agents(http: httpx2.Client) -> None:
+    has_no_runner(http, AGENT)
 
 
 def no_services(http: httpx2.Client) -> None:
@@ -101,7 +100,7 @@ def no_a2a(http: httpx2.Client) -> None:
 
 
 LOOKED_FOR: Final[dict[str, Callable[[httpx2.Client], None]]] = {
-    "models": no_models,
+    "agents": no_agents,
     "tools over `mcp` and `http`": no_services,
     "identity": no_identity,
     "a web console": no_console,

@@ -42,7 +42,7 @@ def test_an_event_has_the_fields_of_the_log_and_its_seq(name: str) -> None:
     assert fields_of(client.EVENT_TYPES[name]) == {"seq": (True, None), **fields_of(ENGINE[name])}
 
 
-@pytest.mark.parametrize("name", ["Error", "Pin", "Parent", "UserMessage"])
+@pytest.mark.parametrize("name", ["Error", "Pin", "Parent", "UserMessage", "ModelUse"])
 def test_a_part_of_an_event_has_the_fields_of_the_logs(name: str) -> None:
     ours, theirs = fields_of(getattr(client, name)), fields_of(getattr(engine, name))
     if name == "Error":
@@ -78,7 +78,7 @@ def some(kind: Any, name: str) -> st.SearchStrategy[Any]:
         return st.sampled_from(inner)
     if inner and (origin is Union or str(origin) == "<class 'types.UnionType'>"):
         return st.one_of(st.none() if each is type(None) else some(each, name) for each in inner)
-    return {str: TEXT, int: st.integers(0, 1000), bool: st.booleans()}[kind]
+    return {str: TEXT, int: st.integers(0, 1000), float: st.floats(0, 9), bool: st.booleans()}[kind]
 
 
 def instances(kind: type[Any]) -> st.SearchStrategy[Any]:

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,10 +39,10 @@ def plan_of(call: str, declared: str = OURS) -> Plan:
 
 
 @pytest.fixture
-def runner() -> Iterator[PythonRunner]:
+async def runner() -> AsyncIterator[PythonRunner]:
     made = PythonRunner(HERE)
     yield made
-    made.close()
+    await made.close()
 
 
 async def perform(runner: PythonRunner, function: str, stream: bool = False, **arguments: Any) -> tuple[Any, list[str]]:
@@ -204,7 +204,7 @@ async def test_a_tool_that_exits_does_not_take_the_process_along(runner: PythonR
 
 async def test_a_closed_runner_has_no_threads_and_works_again(runner: PythonRunner) -> None:
     await perform(runner, "where")
-    runner.close()
+    await runner.close()
     assert (await perform(runner, "where"))[0]["thread"]
 
 
@@ -227,14 +227,14 @@ def breaks_late() -> None:
 
 
 @pytest.fixture
-def tight() -> Iterator[PythonRunner]:
+async def tight() -> AsyncIterator[PythonRunner]:
     """A runner with few threads; whatever hangs in them is released at the end."""
     released.clear()
     hanging.clear()
     made = PythonRunner(HERE, lambda: ToolThreads(calls_max=2, left_behind_max=3))
     yield made
     released.set()
-    made.close()
+    await made.close()
 
 
 async def given_up(runner: PythonRunner, function: str, times: int) -> None:
@@ -322,7 +322,7 @@ async def test_threads_are_used_again_and_end_with_their_runner(tight: PythonRun
         await perform(tight, "where")
     assert len(ours()) == 1
     await given_up(tight, "hangs", 1)
-    tight.close()
+    await tight.close()
     await until(lambda: len(ours()) == 1)
     released.set()
     await until(lambda: not ours())

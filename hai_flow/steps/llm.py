@@ -1,0 +1,132 @@
+"""`llm`: one question to a model, its answer streamed, counted and held against the schema that it was asked for.
+
+What was said in part never gets into a prompt, and an answer that is not complete counts for nothing: the attempt fails
+with the code of what happened, and the run decides whether it is asked again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from hai_flow import values
+from hai_flow.definition.plan import Llm, Schema, Step
+from hai_flow.engine.events import ModelUse
+from hai_flow.errors import StepError
+from hai_flow.models.asking import ask
+from hai_flow.models.catalogue import Catalogue
+from hai_flow.models.conversation import conversation
+from hai_flow.models.endpoints import Providers
+from hai_flow.models.structured import read_answer, received, repair_prompt
+from hai_flow.models.turn import Turn, cost_of
+from hai_flow.models.vocabulary import Endpoint, Message, Piece, Request, Text, Thinking
+from hai_flow.steps.runner import Attempt, Stream
+
+Json: TypeAlias = Any
+
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+
+
+class LlmRunner:
+    """Performs `llm` with the models of `catalogue`, which `providers` serve."""
+
+    def __init__(self, catalogue: Catalogue, providers: Providers) -> None:
+        self._catalogue = catalogue
+        self._providers = providers
+
+    async def perform(self, attempt: Attempt, stream: Stream) -> Json:
+        llm = attempt.step.verb
+        assert isinstance(llm, Llm)
+        endpoints = self._catalogue.endpoints(llm.models, from_disk=attempt.from_disk)
+        question = _Question(self._providers, llm, stream)
+        messages = conversation(values.loads(attempt.args))
+        answer, endpoint = await question.ask(endpoints, messages)
+        if llm.output is None:
+            return _storable(answer.text)
+        output, faults = read_answer(answer.text, llm.output)
+        if faults:
+            wrong = (*messages, Message("assistant", answer.text), Message("user", repair_prompt(faults)))
+            answer, _ = await question.ask([endpoint], wrong, repair=True)
+            output, faults = read_answer(answer.text, llm.output)
+        if faults:
+            raise _invalid(faults, answer.text)
+        return output
+
+    def fault(self, step: Step, *, from_disk: bool = False) -> str | None:
+        return None
+
+    def doubt(self, step: Step, *, from_disk: bool = False) -> str | None:
+        llm = step.verb
+        return self._catalogue.fault(llm.models, from_disk=from_disk) if isinstance(llm, Llm) else None
+
+    async def close(self) -> None:
+        await self._providers.close()
+
+
+class _Question:
+    """What one attempt asks, and tells of the answers."""
+
+    def __init__(self, providers: Providers, llm: Llm, stream: Stream) -> None:
+        self._providers = providers
+        self._llm = llm
+        self._stream = stream
+
+    async def ask(
+        self, endpoints: list[Endpoint], messages: tuple[Message, ...], *, repair: bool = False
+    ) -> tuple[Turn, Endpoint]:
+        """The complete answer, and whose it is. Raises StepError."""
+        output = None if self._llm.output is None else _raw(self._llm.output)
+
+        def spent(endpoint: Endpoint, turn: Turn) -> None:
+            self._stream.used(_use(endpoint, turn, messages, repair=repair))
+
+        return await ask(
+            self._providers.of,
+            endpoints,
+            lambda endpoint: Request(endpoint, messages, output=output),
+            self._hear,
+            spent,
+        )
+
+    async def _hear(self, piece: Piece) -> None:
+        if self._llm.stream == "none":
+            return
+        if isinstance(piece, Text):
+            await self._stream(_storable(piece.text))
+        elif isinstance(piece, Thinking):
+            await self._stream(_storable(piece.text), "thinking")
+
+
+def _use(endpoint: Endpoint, turn: Turn, messages: tuple[Message, ...], *, repair: bool) -> ModelUse:
+    tokens, estimated = turn.spent(sum(message.chars for message in messages))
+    return ModelUse(
+        endpoint.name,
+        endpoint.provider,
+        endpoint.model,
+        tokens.input,
+        tokens.output,
+        tokens.cached,
+        tokens.reasoning,
+        cost_of(tokens, endpoint.price),
+        estimated,
+        repair,
+    )
+
+
+def _raw(schema: Schema) -> Mapping[str, Json]:
+    raw = schema.raw
+    return raw if isinstance(raw, Mapping) else {}
+
+
+def _invalid(faults: str, text: str) -> StepError:
+    return StepError(
+        f"The model's answer does not fit `output`, also after it was told why: {faults}.",
+        code="llm.invalid_output",
+        data={"received": _storable(received(text))},
+    )
+
+
+def _storable(text: str) -> str:
+    """What can't be stored is replaced, not refused (docs/design/promises.md#bounds)."""
+    return _UNSTORABLE.sub("\ufffd", text)
