@@ -144,9 +144,11 @@ async def settle_slot(pool: Pool, tenant: UUID, slot: str, run_id: UUID) -> None
 
 
 async def wait_for_slot(pool: Pool, tenant: UUID, key: str, run_id: UUID, seats: int, since: datetime) -> None:
-    """The run waits behind those that have waited longer. Saying so twice is harmless."""
+    """The run waits behind those that have waited longer. Saying so twice is harmless, and so is saying so late: a run
+    that has begun or ended meanwhile waits for nothing, and nobody would take it out of the queue again."""
     query = """
-    INSERT INTO slot_waiters (tenant, key, run_id, seats, queued_at) VALUES ($1, $2, $3, $4, $5)
+    INSERT INTO slot_waiters (tenant, key, run_id, seats, queued_at)
+    SELECT $1, $2, id, $4, $5 FROM runs WHERE id = $3 AND status IN ('queued', 'paused') FOR SHARE
     ON CONFLICT (tenant, key, run_id) DO UPDATE SET seats = excluded.seats
     """
     await pool.execute(query, tenant, key, run_id, seats, since)

@@ -597,6 +597,16 @@ slots.bug(
     ),
 )
 slots.bug(
+    "a run that has ended is put into the queue, and stays there",
+    ("WHERE id = $3 AND status IN ('queued', 'paused') FOR SHARE", "WHERE id = $3"),
+    by="tests/store/test_slots.py",
+)
+slots.bug(
+    "a run that ends while it is put into the queue stays there",
+    ("status IN ('queued', 'paused') FOR SHARE", "status IN ('queued', 'paused')"),
+    by="tests/store/test_slots.py::test_a_run_that_is_ending_while_its_wait_is_heard_of_does_not_stay_in_the_queue",
+)
+slots.bug(
     "a start that is made again takes a second slot",
     ("slot: str | None = taken or await", "slot: str | None = await"),
     by="tests/store/test_slots.py",

@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
-from hai_flow.store import slots
+from hai_flow.store import runs, slots
 from hai_flow.store.database import Database
 from tests.store.conftest import TENANT, birth, commit, decision
 from tests.support.waiting import until
@@ -26,6 +26,26 @@ async def test_nobody_who_starts_passes_one_who_waits(db: Database) -> None:
     assert await slots.take_slot(db.api, TENANT, KEY, 1, uuid4()) is None
     await slots.seat_waiters(db.api, TENANT, KEY)
     assert await holders(db) == [waiting.run_id]
+
+
+async def test_a_run_that_has_begun_or_ended_before_its_wait_is_heard_of_keeps_nobody_from_a_slot(db: Database) -> None:
+    for status in ("running", "finished"):
+        entry = birth(status=status, busy=False)
+        await commit(db, entry)
+        await slots.wait_for_slot(db.api, TENANT, KEY, entry.run_id, 1, LONG_AGO)
+    assert await slots.take_slot(db.api, TENANT, KEY, 1, uuid4()) is not None
+
+
+async def test_a_run_that_is_ending_while_its_wait_is_heard_of_does_not_stay_in_the_queue(db: Database) -> None:
+    waiting = birth(status="queued", busy=False)
+    await commit(db, waiting)
+    end = decision(waiting.run_id, 1, status="stopped", busy=False)
+    async with db.lane() as connection, connection.transaction():
+        await runs.commit(connection, [end], None, datetime.now(UTC))
+        late = asyncio.create_task(slots.wait_for_slot(db.api, TENANT, KEY, waiting.run_id, 1, LONG_AGO))
+        await until(lambda: db.api.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"))
+    await late
+    assert await slots.take_slot(db.api, TENANT, KEY, 1, uuid4()) is not None
 
 
 async def test_a_start_that_is_made_again_has_the_slot_that_it_had(db: Database) -> None:
