@@ -24,9 +24,6 @@ SHOWN: Final = "shown"
 ABORTED: Final = "aborted"
 """The same of one whose arguments broke off."""
 
-PREDICTED: Final = "PredictState"
-"""The custom event that frontends know by this name: which state they may take from the arguments of which tool."""
-
 
 def show_call(draft: Draft, step: Step, id: str, name: str, args: str, executor: str) -> None:
     """Show the frontend a call that it answers (executor frontend), or that a server tool does (server)."""
@@ -61,7 +58,7 @@ def foretell(draft: Draft, step: Step, tool: FrontendTool) -> None:
     """Tell the frontend which state it may take from the arguments of the call that follows."""
     if tool.predict:
         told = [{"state_key": name, "tool": tool.name, "tool_argument": argument} for name, argument in tool.predict]
-        draft.emit(e.CustomEmitted, path=step.path, name=PREDICTED, value=told)
+        draft.emit(e.CustomEmitted, path=step.path, name=e.PREDICTED, value=told)
 
 
 def resolve_call(draft: Draft, step: Step, output: Json, error: e.Error | None) -> None:

@@ -246,7 +246,10 @@ def told(draft: Draft, command: c.ChildTold) -> None:
     opening = {"waiting"} if all(isinstance(each, _QUIET) for each in told) else _TURNLESS
     if command.state:
         shared.write_above(draft, command.state)
-    if told and not draft.state.turn_open and draft.state.status in opening:
+    over = any(not call.open for call in command.calls)
+    if over:
+        opening = _TURNLESS
+    if (told or over) and not draft.state.turn_open and draft.state.status in opening:
         draft.open_turn(c.Turn() if command.turn is None or draft.state.parent is not None else command.turn)
     for event in told:
         path = inside(step.path, event.path)
@@ -259,6 +262,8 @@ def told(draft: Draft, command: c.ChildTold) -> None:
         opened = msgspec.structs.replace(event.opened, path=inside(step.path, event.opened.path))
         known, child = opened.id in draft.state.relayed, draft.state.children[step.path]
         _emit(draft, event, path=step.path, run_id=child, opened=opened, known=known)
+    for call in command.calls:
+        _called(draft, call, inside(step.path, call.path))
     for message in command.growing:
         _grown(draft, message, inside(step.path, message.path))
     if command.working is not None and (step.path in draft.state.idle) == command.working:
@@ -286,6 +291,26 @@ def _grown(draft: Draft, message: e.ChildSaid, path: str) -> None:
         draft.emit(e.MessageStarted, message_id=message.message_id, path=path, **words)
     n = 0 if known is None else known.chunks
     draft.emit(e.MessageChunk, message_id=message.message_id, n=n, content=rest)
+
+
+def _called(draft: Draft, call: c.ShownCall, path: str) -> None:
+    """A call that a run below shows has come as far as this, under the rules of its messages."""
+    state = draft.state
+    known = state.tool_calls.get(call.id)
+    full = used(state, draft.log_bytes, draft.limits) >= STEPS_UNTIL
+    if not state.turn_open or (known is None and full) or (known is not None and not known.open):
+        return
+    if known is None:
+        if call.predicted is not None:
+            draft.emit(e.CustomEmitted, path=path, name=e.PREDICTED, value=call.predicted)
+        shown = {"tool_call_id": call.id, "name": call.name, "path": path, "message_id": call.id}
+        draft.emit(e.ToolCallStarted, executor="frontend", **shown)
+    rest = call.args[0 if known is None else len(known.args) :]
+    if rest and not (call.open and full):
+        draft.emit(e.ToolCallArgsChunk, tool_call_id=call.id, content=rest)
+    if not call.open:
+        draft.emit(e.ToolCallEnded, tool_call_id=call.id)
+        draft.emit(e.ToolCallResolved, tool_call_id=call.id, content=call.result, error=call.error)
 
 
 def _told_quietly(draft: Draft, event: e.ChildStepped | e.ChildShared, step: str) -> None:
@@ -362,9 +387,9 @@ def tell_parent(draft: Draft, before: RunState) -> None:
     news = _news(draft, before)
     ends = [each for each in draft.events if isinstance(each, e.MessageEnded)]
     streamed = [_said(state, each, "") for each in ends if each.message_id in before.open_messages]
-    grown = _growing(state, draft.events)
-    last = news if state.ended and not streamed and all(isinstance(each, _QUIET) for each in news) else []
-    if (news or streamed or grown) and not last:
+    grown, calls = _growing(state, draft.events), _calls(state, draft.events)
+    last = news if state.ended and not streamed and not calls and all(isinstance(each, _QUIET) for each in news) else []
+    if (news or streamed or grown or calls) and not last:
         # Who has ended goes on, to its parent: what that makes of the end is of the same turn.
         working = True if state.ended and not was else None if state.ended or was == works else works
         turn = None if draft.posted is None else msgspec.to_builtins(draft.posted)
@@ -375,6 +400,8 @@ def tell_parent(draft: Draft, before: RunState) -> None:
             body["state"] = draft.posted_state
         if grown:
             body["growing"] = msgspec.to_builtins(grown)
+        if calls:
+            body["calls"] = msgspec.to_builtins(calls)
         draft.send(TOLD, parent.run_id, body)
     if state.status == before.status:
         return
@@ -385,17 +412,19 @@ def tell_parent(draft: Draft, before: RunState) -> None:
         if last:
             outcome["told"] = msgspec.to_builtins(last)
         draft.send(ENDED, parent.run_id, {**place, **outcome})
-    elif works != was and not (news or streamed or grown):
+    elif works != was and not (news or streamed or grown or calls):
         draft.send(MOVED, parent.run_id, {**place, "working": works})
 
 
 def grown(state: RunState, events: Sequence[e.Event]) -> Message | None:
     """What the run's parent is told of these `events`, with which the holder has written what an attempt streams: which
-    messages grow. The others are told when they are over."""
-    told = [] if state.parent is None else _growing(state, events)
-    if state.parent is None or not told:
+    messages, and which calls, grow. The others are told when they are over."""
+    if state.parent is None:
         return None
-    return Message(TOLD, state.parent.run_id, {**_place(state.parent), "growing": msgspec.to_builtins(told)})
+    told = {"growing": _growing(state, events), "calls": [each for each in _calls(state, events) if each.open]}
+    if not any(told.values()):
+        return None
+    return Message(TOLD, state.parent.run_id, {**_place(state.parent), **msgspec.to_builtins(told)})
 
 
 def _place(parent: e.Parent) -> dict[str, Json]:
@@ -456,6 +485,19 @@ def _stepping(event: _OfStep, status: e.StatusBelow) -> e.ChildStepped:
     return e.ChildStepped(at=event.at, turn=event.turn, path=event.path, status=status)
 
 
+def _calls(state: RunState, events: Sequence[e.Event]) -> list[c.ShownCall]:
+    """The calls of frontend tools to which the events have added something and that nobody answers; without their text.
+    Those that are answered are questions."""
+    ids = dict.fromkeys(each.tool_call_id for each in events if isinstance(each, _OF_CALLS))
+    calls = [state.tool_calls[id] for id in ids if id not in state.pendings and id not in state.relayed]
+    return [
+        c.ShownCall(each.id, each.name, each.path, open=each.open, predicted=state.predicted.get(each.path))
+        for each in calls
+        if each.executor == "frontend"
+    ]
+
+
+_OF_CALLS: Final = (e.ToolCallStarted, e.ToolCallArgsChunk, e.ToolCallEnded, e.ToolCallResolved)
 _OfStep: TypeAlias = e.StepStarted | e.StepFinished | e.StepFailed | e.StepStopped | e.StepSkipped
 _ENDS_OF_STEPS: Final[dict[type[e.Event], e.StatusBelow]] = {
     e.StepFinished: "finished",

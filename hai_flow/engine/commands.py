@@ -215,13 +215,28 @@ class ChildMoved(Command, frozen=True):
     working: bool
 
 
+class ShownCall(msgspec.Struct, frozen=True):
+    """A call of a frontend's tool that a child only shows, or lets grow, as it is: `args` is the JSON text of its
+    arguments, as far as it has come. `predicted`: the state that frontends may take from them."""
+
+    id: str
+    name: str
+    path: str
+    args: str = ""
+    open: bool = True
+    result: str = ""
+    error: str | None = None
+    predicted: Json = None
+
+
 class ChildTold(Command, frozen=True):
     """What the child run of attempt `attempt` of the step `path`, or one below it, asks and says, with its own paths.
 
     `working` as in `ChildMoved`, None: as before. `turn`: what the POST that led to it says of the turn that it would
-    open in the outermost run. `streamed` are the messages that have grown over several commits, told before the others,
-    `growing` those that have grown and do so yet: no decision reads what was streamed, so it is who delivers this that
-    puts their text in, as far as it has come. `state` is that which a client posted with the answer that led to it.
+    open in the outermost run; `state` is the state that came with it. `streamed` are the messages that have grown over
+    several commits, told before the others, `growing` those that have grown and do so yet, `calls` what the child shows
+    of frontends' tools: no decision reads what was streamed, so it is who delivers this that puts the texts in, as far
+    as they have come.
     """
 
     path: str
@@ -229,6 +244,7 @@ class ChildTold(Command, frozen=True):
     told: tuple[ChildAsked | ChildSaid | ChildStepped | ChildShared, ...] = ()
     streamed: tuple[ChildSaid, ...] = ()
     growing: tuple[ChildSaid, ...] = ()
+    calls: tuple[ShownCall, ...] = ()
     working: bool | None = None
     turn: Turn | None = None
     state: dict[str, Json] = {}

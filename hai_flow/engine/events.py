@@ -669,6 +669,10 @@ class SignalReceived(Event, frozen=True):
     heard: Heard | None = None
 
 
+PREDICTED: Final = "PredictState"
+"""The custom event that frontends know by this name: which state they may take from the arguments of which tool."""
+
+
 class CustomEmitted(Event, frozen=True):
     path: str
     name: str

@@ -443,6 +443,7 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     open_pendings: Map[str, str] = Map()  # path -> pending id
     messages: Map[str, MessageState] = Map()
     open_messages: Map[str, str] = Map()  # message id -> path
+    predicted: Map[str, Json] = Map()  # path -> the state that frontends may take from the call that the step shows
     tool_calls: Map[str, ToolCallState] = Map()
     entries: int = 0  # messages and tool calls so far: the next one's n
     last_message: Map[str, str] = Map()  # step list -> last assistant message ended in this turn
@@ -996,7 +997,7 @@ def _turn_started(state: RunState, event: e.TurnStarted) -> RunState:
 def _turn_ended(state: RunState, event: e.TurnEnded) -> RunState:
     changes = _moved(state, event) if event.reason == "waiting" else {}
     assert state.turn is not None
-    return _next(state, event, turn=_set(state.turn, open=False), **changes)
+    return _next(state, event, turn=_set(state.turn, open=False), predicted=Map(), **changes)
 
 
 def _messages_changed(state: RunState, event: e.MessagesChanged) -> RunState:
@@ -1473,7 +1474,9 @@ def _timer_fired(state: RunState, event: e.TimerFired) -> RunState:
 
 
 def _custom_emitted(state: RunState, event: e.CustomEmitted) -> RunState:
-    return _next(state, event)
+    if event.name != e.PREDICTED:
+        return _next(state, event)
+    return _next(state, event, predicted=state.predicted.set(event.path, event.value))
 
 
 def _raw_emitted(state: RunState, event: e.RawEmitted) -> RunState:

@@ -32,6 +32,7 @@ from hai_flow.engine import children
 from hai_flow.engine import commands as c
 from hai_flow.engine.events import Error, Heard
 from hai_flow.engine.signals import LEFT_MAX, SUBSCRIBE
+from hai_flow.engine.state import ToolCallState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Committer
@@ -208,7 +209,7 @@ class Courier(Service):
         command = children.command_of(message.kind, message.target, msgspec.json.decode(message.body))
         if command is None:
             raise ValueError(f"no release of ours sends messages of the kind {message.kind!r}")
-        if isinstance(command, c.ChildTold) and (command.streamed or command.growing):
+        if isinstance(command, c.ChildTold) and (command.streamed or command.growing or command.calls):
             command = await self._with_text(message, command)
         await self.committer.submit(
             UUID(message.target),
@@ -239,7 +240,8 @@ class Courier(Service):
             tuple(replace(each, content=state.messages[each.message_id].content) for each in said)
             for said in (told.streamed, told.growing)
         )
-        return replace(told, streamed=streamed, growing=growing)
+        calls = tuple(_as_it_is(each, state.tool_calls[each.id]) for each in told.calls)
+        return replace(told, streamed=streamed, growing=growing, calls=calls)
 
     async def _start_child(self, message: OutboxMessage) -> None:
         """Start a child run; if it can't be started, its parent hears of that as of a child that has failed."""
@@ -441,6 +443,10 @@ class Courier(Service):
                 if signal.type not in outcome["awaits"]:
                     await signals.unsubscribe(self.database.api, run_id, signal.type, subscriber.opened_seq)
                     return
+
+
+def _as_it_is(told: c.ShownCall, call: ToolCallState) -> c.ShownCall:
+    return replace(told, args=call.args, open=call.open, result=call.result or "", error=call.error)
 
 
 def _reading(heard: Heard | None) -> _Reading:

@@ -12,6 +12,7 @@ import msgspec
 
 from hai_flow import values
 from hai_flow.engine import events as e
+from hai_flow.engine.ids import call_prefix
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.store.runs import MessageRow, PendingRow, TurnRow, VoteRow
 
@@ -72,6 +73,8 @@ class _Rows:
         self.messages[entry.n] = MessageRow(entry.n, entry.id, entry.role, _encode(entry), position)
 
     def call(self, event: e.ToolCallEnded | e.ToolCallResolved, position: int) -> None:
+        if not event.tool_call_id.startswith(call_prefix(self.state.run_id)):
+            return  # a run below shows it, and has the row
         call = self.state.tool_calls[event.tool_call_id]
         self.messages[call.n] = MessageRow(call.n, call.id, CALL_ROLE, _encode(call), position)
 

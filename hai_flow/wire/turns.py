@@ -264,6 +264,8 @@ class TurnEncoder(ABC):
             frames += self.message_started(at, message)
             frames += self._content(at, message, message.content)
         for call in self.open_calls():
+            if (foretold := self.state.predicted.get(call.path)) is not None:
+                frames += self.custom(at, e.PREDICTED, foretold)
             frames += [*self.call_started(at, call), *self._args(at, call, call.args)]
         return frames
 

@@ -21,6 +21,7 @@ from hai_flow.engine.ids import child_run_id
 from hai_flow.engine.jobs import Perform, is_busy, open_jobs
 from hai_flow.engine.state import fold
 from hai_flow.errors import Rejected
+from hai_flow.store.projection import rows_of
 from tests.support.runs import HOUR, MINUTE, RUN, Play, plan_of
 
 PARENT = """
@@ -605,7 +606,13 @@ def read_from(play: Play, message: Message) -> c.ChildTold:
         )
         for name in ("streamed", "growing")
     }
-    return msgspec.structs.replace(told, **with_text)
+    known = play.state.tool_calls
+    calls = tuple(
+        msgspec.structs.replace(each, args=call.args, open=call.open, result=call.result or "", error=call.error)
+        for each in told.calls
+        if (call := known[each.id])
+    )
+    return msgspec.structs.replace(told, calls=calls, **with_text)
 
 
 def heard(play: Play) -> list[tuple[str, str]]:
@@ -793,3 +800,84 @@ def test_state_of_a_child_takes_no_room_from_a_log_that_is_half_full() -> None:
     for log_bytes, expected in ((most, 0), (most - 1, 1)):
         decision = decide(family.parent.plan, family.parent.state, told, family.parent.now, log_bytes=log_bytes)
         assert len(decision.events) == expected
+
+
+PAGE = """
+    input: {type: object, properties: {amount: {type: number}}}
+    state: {doc: {type: string, default: "", show: thread}}
+    tools:
+      t: {python: registered}
+      page:
+        frontend:
+          description: P
+          parameters: {type: object, properties: {doc: {type: string}}}
+          answer: none
+          predict: {doc: doc}
+    steps:
+"""
+WRITING = PAGE + "      - {id: look, call: t.f, stream: {to: page, argument: doc}}\n"
+SHOWING = PAGE + "      - {id: look, call: page, with: {doc: so}}\n      - {id: again, call: t.f}\n"
+
+
+def called(play: Play) -> list[str]:
+    """What a run's log says of the calls of a run below, in order."""
+    kinds = {e.CustomEmitted: "foretold", e.ToolCallStarted: "started", e.ToolCallEnded: "ended"}
+    found = []
+    for event in play.events:
+        if isinstance(event, e.ToolCallArgsChunk):
+            found.append(event.content)
+        elif isinstance(event, e.ToolCallResolved):
+            found.append(f"{event.content} {event.error}")
+        elif type(event) in kinds:
+            found.append(kinds[type(event)])
+    return found
+
+
+def deliver_all(family: Family) -> None:
+    """As `deliver`, with the texts that are read from the log of the child."""
+    while family.mail:
+        message = family.mail.popleft()
+        command = children.command_of(message.kind, message.target, message.body)
+        told = isinstance(command, c.ChildTold)
+        family.do(family.parent, read_from(family.child, message) if told else command)
+
+
+def test_a_call_that_a_child_only_shows_is_shown_by_its_parent() -> None:
+    family = Family(PARENT, SHOWING)
+    family.deliver_one()
+    deliver_all(family)
+    assert called(family.parent) == ["foretold", "started", '{"doc":"so"}', "ended", "shown None"]
+    (call,) = family.parent.state.tool_calls.values()
+    assert (call.path, call.executor, call.open, call.result) == ("sub/look", "frontend", False, "shown")
+    assert rows_of(family.parent.events, family.parent.state)["messages"] == [], "the child has the row"
+    family.parent.replayed()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_call_that_grows_in_a_child_grows_in_its_parent(fails: bool) -> None:
+    family = Family(PARENT, WRITING)
+    family.deliver_one()
+    deliver_all(family)
+    child = family.child
+    (id,) = child.state.tool_calls
+    for piece in ("so ", "it grows"):
+        event = e.ToolCallArgsChunk(at=child.now, turn=1, tool_call_id=id, content=piece)
+        child.state = fold(child.state, [event])
+        told = children.grown(child.state, [event])
+        assert told is not None
+        assert piece not in str(told.body)
+        for _ in range(2):  # the second time it brings nothing
+            family.do(family.parent, read_from(child, told))
+    assert called(family.parent) == ["foretold", "started", '{"doc":"', "so ", "it grows"]
+    family.fail("look") if fails else family.succeed("look")
+    deliver_all(family)
+    end = "aborted aborted" if fails else "shown None"
+    assert called(family.parent)[5:] == ['"}', "ended", end]
+    assert family.parent.state.tool_calls[id].args == '{"doc":"so it grows"}'
+    family.parent.replayed()
+
+
+def test_a_question_that_is_a_frontends_call_is_told_once_and_as_a_question() -> None:
+    family = Family(PARENT, SHOWING.replace("answer: none\n          predict: {doc: doc}", "answer: required"))
+    family.deliver_one()
+    assert not any(message.body.get("calls") for message in family.mail)

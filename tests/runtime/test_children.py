@@ -188,6 +188,28 @@ async def test_what_a_grandchild_streams_is_heard_above_before_it_is_over(make: 
     await check_all(eye)
 
 
+async def test_a_call_that_grows_in_a_grandchild_is_shown_above_as_it_grows_and_is_the_threads_once(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make(performs=True)
+    page = "{frontend: {description: P, parameters: {type: object, properties: {doc: {type: string}}}, answer: none}}"
+    body = TOOLS + f"  page: {page}\nsteps:\n  - {{id: look, call: fx.hesitant, stream: {{to: page, argument: doc}}}}\n"
+    await publish(runtime, "hesitant", body)
+    root = await begin(runtime, "below_hesitant", body="steps:\n  - {id: sub, run: below_hesitant}\n")
+
+    async def shown(text: str) -> bool:
+        calls = (await state_of(runtime, root)).tool_calls.values()
+        return any(text in call.args for call in calls)
+
+    await until(lambda: shown("attempt 1 begins"))
+    effects.gate.set()
+    await until(lambda: is_now(runtime, root, "finished"))
+    (call,) = (await state_of(runtime, root)).tool_calls.values()
+    assert (call.path, call.args) == ("sub/inner/look", '{"doc":"attempt 1 begins and ends"}')
+    assert (call.open, call.result) == (False, "shown")
+    assert await eye.fetchval("SELECT count(*) FROM messages WHERE thread_id = $1", str(root)) == 1
+
+
 async def test_what_a_grandchild_streams_is_heard_once_though_it_is_delivered_twice(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -488,7 +488,9 @@ def check_state(plan: Plan, state: RunState) -> None:
         assert all(timer.path != path for timer in state.timers)
     open_ids = {id for id, pending in state.pendings.items() if pending.status == "open"}
     assert open_ids == set(state.open_pendings.values()), "open pendings and their index differ"
-    assert {run_of_pending(id) for id in (*state.pendings, *state.tool_calls)} <= {UUID(state.run_id)}
+    below = {path for path, step in steps.items() if step.verb == "run"}
+    own = [id for id, call in state.tool_calls.items() if not any(is_inside(call.path, path) for path in below)]
+    assert {run_of_pending(id) for id in (*state.pendings, *own)} <= {UUID(state.run_id)}
     for path, id in state.open_pendings.items():
         opened = state.pendings[id].opened
         assert opened.path == path

@@ -16,6 +16,8 @@ from hai_flow.wire.dialect import Dialect, Frame, Profile
 from hai_flow.wire.hai import HAI
 from hai_flow.wire.social import SOCIAL
 from tests.engine.test_children import CHILD, PARENT, TALKING, Family, read_from, sharing, stream
+from tests.engine.test_growing_calls import WRITE, yielded
+from tests.support.runs import Play
 from tests.wire.stories import read
 
 
@@ -92,3 +94,19 @@ def test_what_a_run_below_shows_of_its_state_is_in_the_snapshot_and_in_the_delta
     assert seen[-1] == (["KL1", "KL2"], "written", "of the parent")
     attached = dialect.encoder(Profile(dialect=dialect.name), family.parent.state)
     assert "KL2" in str([frame.data for frame in attached.preface(None, ())])
+
+
+@pytest.mark.parametrize("dialect", [HAI, AGUI], ids=lambda dialect: dialect.name)
+def test_who_attaches_while_a_call_grows_is_foretold_the_state_that_it_may_take_from_it(dialect: Dialect) -> None:
+    play = Play(WRITE)
+    yielded(play, "so far")
+    encoder = dialect.encoder(Profile(dialect=dialect.name), play.state)
+    attached = read(encoder.preface(None, ()))
+    kinds = [event["type"] for event in attached]
+    assert kinds.index("CUSTOM") < kinds.index("TOOL_CALL_START")
+    foretold = attached[kinds.index("CUSTOM")]
+    assert "PredictState" in str(foretold)
+    assert "tool_argument" in str(foretold)
+    play.succeed("a", "all")
+    ended = dialect.encoder(Profile(dialect=dialect.name), play.state).preface(None, ())
+    assert "PredictState" not in str(ended)
