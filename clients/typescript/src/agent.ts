@@ -16,12 +16,13 @@ import {
 } from "./events.js";
 import { Hearing, resultOf, type Telling } from "./hearing.js";
 import { newId } from "./ids.js";
+import type { Listener, ParamsOfChange } from "./listener.js";
 import type { Pending } from "./pendings.js";
 import { RECONNECT, STABLE_MS, delayOf, sleep, type ReconnectOptions } from "./reconnect.js";
-import type { AgentSubscriber, ChangeParams } from "./subscriber.js";
 import { SERVER_CLOSING, callOf, emptyThread, pendingsOf, reduce, type ThreadView } from "./thread.js";
 import { BINARY, ConnectionBroken, SSE, eventsOf, send } from "./transport.js";
 
+type AgentSubscriber = Listener<HttpAgent>;
 export type HttpAgentFetchFn = (url: string, requestInit: RequestInit) => Promise<Response>;
 
 export interface HttpAgentConfig {
@@ -73,7 +74,7 @@ export interface RunAgentResult {
 interface ActiveRun {
   input: RunAgentInput;
   subscriber: AgentSubscriber | undefined;
-  hearing: Hearing;
+  hearing: Hearing<HttpAgent>;
   /** The server has taken the request. */
   accepted: boolean;
   /** Since when the present connection stands. */
@@ -250,7 +251,7 @@ export class HttpAgent {
     const run: ActiveRun = {
       input,
       subscriber,
-      hearing: new Hearing(),
+      hearing: new Hearing<HttpAgent>(),
       accepted: false,
       connectedAt: undefined,
       result: undefined,
@@ -392,7 +393,7 @@ export class HttpAgent {
   // --- subscribers --------------------------------------------------------------------------------------------------
 
   /** Tells all subscribers, one after the other, and does what they return. True: one of them stopped it. */
-  async #tell(run: ActiveRun, telling: Telling): Promise<boolean> {
+  async #tell(run: ActiveRun, telling: Telling<HttpAgent>): Promise<boolean> {
     for (const subscriber of this.#listening(run)) {
       const { messages, state } = this.#view;
       const mutation = await guarded(() => telling(subscriber, { messages, state, agent: this, input: run.input }));
@@ -421,7 +422,7 @@ export class HttpAgent {
     }
   }
 
-  async #each(telling: (to: AgentSubscriber, params: ChangeParams) => unknown): Promise<void> {
+  async #each(telling: (to: AgentSubscriber, params: ParamsOfChange<HttpAgent>) => unknown): Promise<void> {
     for (const subscriber of this.#listening(this.#run)) {
       const { messages, state } = this.#view;
       const input = this.#run && { input: this.#run.input };

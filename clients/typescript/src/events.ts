@@ -5,7 +5,6 @@
  */
 
 import type * as agui from "@ag-ui/core";
-import type { PatchOperation } from "./patch.js";
 
 /** An AG-UI type with its discriminator as plain text, as it stands in JSON. */
 type OnWire<Event extends { type: agui.EventType }> = Omit<Event, "type"> & { type: `${Event["type"]}` };
@@ -13,6 +12,15 @@ type OnWire<Event extends { type: agui.EventType }> = Omit<Event, "type"> & { ty
 interface Timed {
   /** Milliseconds since 1970. */
   timestamp?: number;
+}
+
+/** One operation of a JSON Patch (RFC 6902). */
+export interface PatchOperation {
+  op: "add" | "remove" | "replace" | "move" | "copy" | "test";
+  path: string;
+  value?: unknown;
+  /** Read by `move` and `copy` only: HAI writes `""` for all others. */
+  from?: string;
 }
 
 // --- messages -------------------------------------------------------------------------------------------------------

@@ -2,23 +2,23 @@
 
 import { DocumentReader, documentsOf } from "./documents.js";
 import type { HaiEvent, RunFinishedEvent } from "./events.js";
+import type { AgentStateMutation, Collaboration, Listener, Params } from "./listener.js";
 import { parsePartialJson } from "./partial.js";
-import type { AgentStateMutation, AgentSubscriber, AgentSubscriberParams, Collaboration } from "./subscriber.js";
 import { callOf, contentOf, pendingsOf, reduce, type ThreadView } from "./thread.js";
 
 /** Tells one subscriber. */
-export type Telling = (
-  subscriber: AgentSubscriber,
-  params: AgentSubscriberParams,
+export type Telling<Agent> = (
+  subscriber: Listener<Agent>,
+  params: Params<Agent>,
 ) => Promise<AgentStateMutation | void> | AgentStateMutation | void;
 
 /** What is open on one stream. */
-export class Hearing {
+export class Hearing<Agent> {
   #documents = new Map<string, DocumentReader>();
   #collaborations = new Map<string, { from: string; to: string; text: string }>();
 
   /** How to tell of `event`, which comes next; `view` is the thread before it. To be called once for each event. */
-  hear(event: HaiEvent, view: ThreadView): Telling {
+  hear(event: HaiEvent, view: ThreadView): Telling<Agent> {
     switch (event.type) {
       case "RUN_STARTED":
         this.#documents.clear();

@@ -6,7 +6,6 @@ export type { Problem } from "./errors.js";
 export { isKnownOutput } from "./events.js";
 export type * from "./events.js";
 export { applyPatch } from "./patch.js";
-export type { PatchOperation } from "./patch.js";
 export type { Pending } from "./pendings.js";
 export type { ReconnectOptions } from "./reconnect.js";
 export type {

@@ -6,14 +6,7 @@
  */
 
 import { PatchError } from "./errors.js";
-
-export interface PatchOperation {
-  op: "add" | "remove" | "replace" | "move" | "copy" | "test";
-  path: string;
-  value?: unknown;
-  /** Read by `move` and `copy` only: HAI writes `""` for all others. */
-  from?: string;
-}
+import type { PatchOperation } from "./events.js";
 
 /** `document` after all of `operations`. Throws `PatchError` if one of them does not apply. */
 export function applyPatch(document: unknown, operations: readonly PatchOperation[]): unknown {

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { PatchError } from "../dist/errors.js";
-import { applyPatch, type PatchOperation } from "../dist/patch.js";
+import type { PatchOperation } from "../dist/events.js";
+import { applyPatch } from "../dist/patch.js";
 
 const freeze = <T>(value: T): T => {
   if (typeof value === "object" && value !== null) Object.values(Object.freeze(value)).forEach(freeze);

@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 
 const root = new URL("../", import.meta.url);
 const readme = await readFile(new URL("README.md", root), "utf8");
-const subscriber = await readFile(new URL("src/subscriber.ts", root), "utf8");
+const subscriber = await readFile(new URL("src/listener.ts", root), "utf8");
 
 test("the example in README.md is one that the compiler accepts", async () => {
   const [, example = ""] = /```ts\n([^]*?)```/.exec(readme) ?? [];
