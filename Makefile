@@ -35,7 +35,7 @@ soak: ## 100,000 short runs in one process, which must not keep anything of them
 
 docs: ## Write the pages that are generated
 	python3 cli.py install
-	.venv/bin/python -m hai_flow.engine.states_doc > docs/run-states.md
+	.venv/bin/python -m docs.states_page > docs/run-states.md
 	.venv/bin/python -m docs.settings_page > docs/settings.md
 	.venv/bin/python -m docs.language_page
 

@@ -12,17 +12,17 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
+
+from hai_flow.protobuf import BYTES, FIXED_32, FIXED_64, VARINT, Field, Malformed, fields
+
+__all__ = ["NESTED_MAX", "Malformed", "decoded"]
 
 Json: TypeAlias = Any
 
 NESTED_MAX: Final = 300
 """Messages within messages; one level of JSON is three of them."""
-
-
-class Malformed(Exception):
-    """What is wrong with a frame."""
 
 
 # --- the schema ---------------------------------------------------------------------------------------------------
@@ -105,21 +105,21 @@ _TYPES: Final = {field: type for type, (field, _) in _EVENTS.items()}
 _OPERATIONS: Final = ("add", "remove", "replace", "move", "copy", "test")
 
 
-class _Field(NamedTuple):
+class _Known(NamedTuple):
     name: str
     kind: str
     mark: str
 
 
-def _schema(text: str) -> dict[str, dict[int, _Field]]:
-    found: dict[str, dict[int, _Field]] = {}
+def _schema(text: str) -> dict[str, dict[int, _Known]]:
+    found: dict[str, dict[int, _Known]] = {}
     for line in text.strip().splitlines():
         message, _, fields = line.partition(": ")
-        found[message] = {1: _Field("base", "BaseEvent", "")} if message in _EVENTS else {}
+        found[message] = {1: _Known("base", "BaseEvent", "")} if message in _EVENTS else {}
         for field in fields.split(", "):
             parsed = re.fullmatch(r"(\d+) (\w+)(?: (\w+))?([!*]?)", field)
             assert parsed is not None, field
-            found[message][int(parsed[1])] = _Field(parsed[2], parsed[3] or "text", parsed[4])
+            found[message][int(parsed[1])] = _Known(parsed[2], parsed[3] or "text", parsed[4])
     return found
 
 
@@ -127,46 +127,15 @@ _MESSAGES: Final = _schema(_SCHEMA)
 
 # --- the wire format ----------------------------------------------------------------------------------------------
 
-_VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
-_WIRE_TYPES: Final = {"int": _VARINT, "bool": _VARINT, "double": _FIXED_64}
-_WORDS: Final = {_VARINT: "a number", _FIXED_64: "eight bytes", _BYTES: "a length and bytes", _FIXED_32: "four bytes"}
+_WIRE_TYPES: Final = {"int": VARINT, "bool": VARINT, "double": FIXED_64}
+_WORDS: Final = {VARINT: "a number", FIXED_64: "eight bytes", BYTES: "a length and bytes", FIXED_32: "four bytes"}
 
 
-class _Raw(NamedTuple):
-    """A field as it stands in the bytes: its content is a number or bytes, as its wire type says."""
-
-    number: int
-    wire_type: int
-    content: Any
-
-
-def _fields(data: bytes, where: str) -> Iterator[_Raw]:
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at, where)
-        number, wire_type = tag >> 3, tag & 7
-        if number == 0 or wire_type not in _WORDS:
-            raise Malformed(f"{where}: {tag} begins no field")
-        if wire_type == _VARINT:
-            content, at = _varint(data, at, where)
-            yield _Raw(number, wire_type, content)
-            continue
-        length = {_FIXED_64: 8, _FIXED_32: 4}.get(wire_type)
-        if length is None:
-            length, at = _varint(data, at, where)
-        if at + length > len(data):
-            raise Malformed(f"{where}: field {number} has {length} bytes, of which {len(data) - at} are there")
-        yield _Raw(number, wire_type, data[at : at + length])
-        at += length
-
-
-def _varint(data: bytes, at: int, where: str) -> tuple[int, int]:
-    number = 0
-    for shift, byte in enumerate(data[at : at + 10]):
-        number |= (byte & 0x7F) << 7 * shift
-        if byte < 0x80:
-            return number & 0xFFFF_FFFF_FFFF_FFFF, at + shift + 1
-    raise Malformed(f"{where}: a number is cut off" if at + 10 > len(data) else f"{where}: a number of over ten bytes")
+def _fields(data: bytes, where: str) -> list[Field]:
+    try:
+        return fields(data)
+    except Malformed as error:
+        raise Malformed(f"{where}: {error}") from None
 
 
 # --- messages -----------------------------------------------------------------------------------------------------
@@ -182,7 +151,7 @@ def _message(kind: str, data: bytes, where: str, depth: int) -> dict[str, Json]:
         field = schema.get(raw.number)
         if field is None:
             continue
-        expected = _WIRE_TYPES.get(field.kind, _BYTES)
+        expected = _WIRE_TYPES.get(field.kind, BYTES)
         if raw.wire_type != expected:
             raise Malformed(f"{where}.{field.name}: expected {_WORDS[expected]}, found {_WORDS[raw.wire_type]}")
         found.setdefault(raw.number, []).append(raw.content)
@@ -323,7 +292,7 @@ def decoded(frame: bytes) -> dict[str, Json]:
     a type. Raises `Malformed`."""
     arms: dict[int, bytes] = {}
     for raw in _fields(frame, "the event"):
-        if raw.wire_type == _BYTES:
+        if raw.wire_type == BYTES:
             arms[raw.number] = arms.get(raw.number, b"") + raw.content
         elif raw.number in _TYPES:
             raise Malformed(f"{_TYPES[raw.number]}: expected a message, found {_WORDS[raw.wire_type]}")

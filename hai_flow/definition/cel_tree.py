@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
+from hai_flow import protobuf
+
 Json: TypeAlias = Any
 
 
@@ -102,47 +104,7 @@ def children(tree: Tree) -> tuple[Tree, ...]:
 
 
 def _fields(data: bytes) -> list[tuple[int, Any]]:
-    """The fields of a protobuf message: (number, varint or bytes). Fixed 64-bit values come as their eight bytes."""
-    found: list[tuple[int, Any]] = []
-    at, end = 0, len(data)
-    while at < end:
-        tag = data[at]
-        at += 1
-        if tag >= 0x80:  # rare: a field number beyond 15
-            tag, at = _varint(data, at - 1)
-        wire = tag & 7
-        if wire in (0, 2):
-            size = data[at]
-            at += 1
-            if size >= 0x80:
-                size, at = _varint(data, at - 1)
-            if wire == 0:
-                found.append((tag >> 3, size))
-                continue
-        else:
-            size = 8 if wire == 1 else 4
-        found.append((tag >> 3, data[at : at + size]))
-        at += size
-    return found
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    result = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return result, at
-        shift += 7
-
-
-def _varints(data: bytes) -> Iterator[int]:
-    """The numbers of a packed field."""
-    at = 0
-    while at < len(data):
-        number, at = _varint(data, at)
-        yield number
+    return [(number, content) for number, content, _ in protobuf.fields(data)]
 
 
 class _Reader:
@@ -211,7 +173,7 @@ class _Reader:
     def _list(self, offset: int, data: bytes) -> Tree:
         fields = _fields(data)
         elements = tuple(self.tree(value) for number, value in fields if number == 1)
-        optional = frozenset(at for number, value in fields if number == 2 for at in _varints(value))
+        optional = frozenset(at for number, value in fields if number == 2 for at in protobuf.varints(value))
         return Listing(offset, elements, optional)
 
     def _struct(self, offset: int, data: bytes) -> Tree:

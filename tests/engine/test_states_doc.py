@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hai_flow.engine.states_doc import document
+from docs.states_page import document
 
 
 def test_docs_run_states_is_up_to_date() -> None:

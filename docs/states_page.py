@@ -1,4 +1,4 @@
-"""docs/run-states.md from the tables of transitions: `python -m hai_flow.engine.states_doc > docs/run-states.md`."""
+"""docs/run-states.md from the tables of transitions: `python -m docs.states_page > docs/run-states.md`."""
 
 from __future__ import annotations
 

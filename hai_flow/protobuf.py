@@ -1,0 +1,63 @@
+"""The wire format of Protocol Buffers, read: the fields of a message by number. What they mean, its reader knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+VARINT, FIXED_64, BYTES, FIXED_32 = 0, 1, 2, 5
+_SIZES: Final = {FIXED_64: 8, FIXED_32: 4}
+
+
+class Malformed(Exception):
+    """What is wrong with the bytes."""
+
+
+class Field(NamedTuple):
+    """A field as it stands in the bytes: its content is a number of 64 bits or bytes, as its wire type says."""
+
+    number: int
+    content: Any
+    wire_type: int
+
+
+def fields(data: bytes) -> list[Field]:
+    """The fields of a message, in their order. Raises `Malformed`."""
+    found: list[Field] = []
+    at, end = 0, len(data)
+    while at < end:
+        tag, at = (data[at], at + 1) if data[at] < 0x80 else varint(data, at)
+        number, wire_type = tag >> 3, tag & 7
+        if wire_type == BYTES:
+            size, at = varint(data, at)
+        elif wire_type == VARINT and number:
+            content, at = varint(data, at)
+            found.append(Field(number, content, wire_type))
+            continue
+        else:
+            size = _SIZES.get(wire_type, -1)
+        if number == 0 or size < 0:
+            raise Malformed(f"{tag} begins no field")
+        if at + size > end:
+            raise Malformed(f"field {number} has {size} bytes, of which {end - at} are there")
+        found.append(Field(number, data[at : at + size], wire_type))
+        at += size
+    return found
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number that begins at `at`, and the index behind it: seven bits a byte, the lowest first."""
+    number = 0
+    for shift, byte in enumerate(data[at : at + 10]):
+        number |= (byte & 0x7F) << 7 * shift
+        if byte < 0x80:
+            return number & 0xFFFF_FFFF_FFFF_FFFF, at + shift + 1
+    raise Malformed("a number is cut off" if at + 10 > len(data) else "a number of over ten bytes")
+
+
+def varints(data: bytes) -> Iterator[int]:
+    """Numbers that stand one behind the other."""
+    at = 0
+    while at < len(data):
+        number, at = varint(data, at)
+        yield number
