@@ -14,7 +14,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.committer import Hot
+from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.service import relax_collector
 from hai_flow.settings import Settings
 
@@ -30,8 +30,7 @@ class Engine:
         self.runtime = runtime
         self.plan = plan
         self._ended: dict[UUID, asyncio.Future[None]] = {}
-        self._publish = runtime.committer.on_commit
-        runtime.committer.on_commit = self._committed
+        runtime.committer.listeners.committed.append(self._committed)
 
     async def published(self, source: bytes) -> Plan:
         """A further workflow, which `finish_runs` may be told to run."""
@@ -61,10 +60,9 @@ class Engine:
 
         await asyncio.gather(*(run_some() for _ in range(min(count, concurrency))))
 
-    def _committed(self, hot: Hot, first_seq: int, events: Sequence[e.Event]) -> None:
+    def _committed(self, run: CachedRun, first_seq: int, events: Sequence[e.Event]) -> None:
         """A run's end wakes who waits for it."""
-        self._publish(hot, first_seq, events)
-        if isinstance(events[-1], e.TERMINAL) and (ended := self._ended.pop(hot.id, None)) is not None:
+        if isinstance(events[-1], e.TERMINAL) and (ended := self._ended.pop(run.id, None)) is not None:
             ended.set_result(None)
 
 

@@ -36,7 +36,7 @@ from bench.server import durable_server
 from bench.workflows import QUESTION
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
-from hai_flow.store import pendings, runs, signals, slots, thread_lists, threads
+from hai_flow.store import claims, logs, pendings, run_lists, signals, slots, thread_lists, threads
 from hai_flow.store.database import Database
 
 LATEST: Final = Path(__file__).parent / "latest-scale.json"
@@ -201,11 +201,11 @@ async def _now_and_then(runtime: Runtime) -> None:
     await runtime.triggers._tidy()
     await runtime.slots.sweep()
     ids = [row[0] for row in await pool.fetch("SELECT id FROM runs ORDER BY id LIMIT $1", FOLLOWED)]
-    await runs.poll_versions(pool, ids)
+    await logs.poll_versions(pool, ids)
     await threads.newest_places(pool, [(LOCAL_TENANT, str(id)) for id in ids])
     assert runtime.worker is not None, "the runtime performs"
     assert runtime.worker.id is not None, "it has just idled"
-    await runs.heartbeat(engine, runtime.worker.id, timedelta(seconds=30))
+    await claims.heartbeat(engine, runtime.worker.id, timedelta(seconds=30))
     key = await pool.fetchrow("SELECT tenant, key FROM slot_waiters ORDER BY tenant, key LIMIT 1")
     if key is not None:
         await slots.seat_waiters(pool, key[0], key[1])
@@ -216,11 +216,11 @@ async def _lists(runtime: Runtime) -> None:
     pool = runtime.database.api
     statuses = [*signals.LIVING, "finished", "failed", "stopped"]
     for wanted in (*([status] for status in statuses), ["failed", "stopped"], ["running", "waiting"], statuses):
-        newest = await runs.list_runs(pool, LOCAL_TENANT, limit=100, statuses=wanted)
+        newest = await run_lists.list_runs(pool, LOCAL_TENANT, limit=100, statuses=wanted)
         if newest:
             before = (newest[-1].created_at, newest[-1].id)
-            await runs.list_runs(pool, LOCAL_TENANT, limit=100, statuses=wanted, before=before)
-    await runs.list_runs(pool, LOCAL_TENANT, limit=100)
+            await run_lists.list_runs(pool, LOCAL_TENANT, limit=100, statuses=wanted, before=before)
+    await run_lists.list_runs(pool, LOCAL_TENANT, limit=100)
     await pendings.open_pendings(pool, LOCAL_TENANT, limit=100)
     await thread_lists.list_threads(pool, LOCAL_TENANT, limit=100)
 
@@ -286,7 +286,7 @@ async def _claim_seconds(database: Database) -> float:
     """A claim of fifty runs that are due, undone again."""
     took: list[float] = []
     async with database.engine.acquire() as connection:
-        worker = await runs.register_worker(connection, "bench", timedelta(minutes=1))
+        worker = await claims.register_worker(connection, "bench", timedelta(minutes=1))
         for _ in range(7):
             transaction = connection.transaction()
             await transaction.start()
@@ -294,10 +294,10 @@ async def _claim_seconds(database: Database) -> float:
                 "UPDATE runs SET wake_at = now() WHERE id IN (SELECT id FROM runs WHERE worker IS NULL LIMIT 60)"
             )
             began = time.perf_counter()
-            assert len(await runs.claim_runs(connection, worker, 50, ["default"])) == 50
+            assert len(await claims.claim_runs(connection, worker, 50, ["default"])) == 50
             took.append(time.perf_counter() - began)
             await transaction.rollback()
-        await runs.retire_worker(connection, worker)
+        await claims.retire_worker(connection, worker)
     return statistics.median(took)
 
 

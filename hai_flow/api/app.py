@@ -40,8 +40,7 @@ from hai_flow.api.recent import Recent
 from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
 from hai_flow.settings import Settings
-from hai_flow.store import migrations
-from hai_flow.store import runs as runs_store
+from hai_flow.store import claims, migrations
 
 log = structlog.get_logger(__name__)
 
@@ -137,11 +136,11 @@ async def readyz(access: CurrentAccess, request: Request) -> dict[str, Any]:
     }
 
 
-async def _attendance(access: Access) -> runs_store.Attendance | None:
+async def _attendance(access: Access) -> claims.Attendance | None:
     """Who performs runs. None: the database does not say so at once, and readiness waits for nothing."""
     try:
         async with asyncio.timeout(ATTENDANCE_SECONDS):
-            return await runs_store.attendance(access.pool)
+            return await claims.attendance(access.pool)
     except Exception as error:
         log.warning("attendance_unknown", error=str(error) or type(error).__name__)
         return None

@@ -29,7 +29,7 @@ from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.fanout import Lagging
 from hai_flow.store import threads
-from hai_flow.store.runs import RunSummary
+from hai_flow.store.run_lists import RunSummary
 from hai_flow.store.threads import Place
 from hai_flow.wire import agent_input, aui
 from hai_flow.wire.aui import AUI, AuiEncoder

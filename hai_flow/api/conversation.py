@@ -32,11 +32,12 @@ from hai_flow.engine.shared import may_write, posted_changes
 from hai_flow.engine.state import TERMINAL_STATUSES, PendingState, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog import named_version
-from hai_flow.runtime.committer import Begin, Outcome
 from hai_flow.runtime.fanout import Piece, numbered, unnumbered
 from hai_flow.runtime.starts import derived_run_id
-from hai_flow.store import posts, runs, threads
-from hai_flow.store.runs import Branch, RunSummary
+from hai_flow.runtime.submissions import Begin, Outcome
+from hai_flow.store import posts, run_lists, threads
+from hai_flow.store.entries import Branch
+from hai_flow.store.run_lists import RunSummary
 from hai_flow.store.workflows import WorkflowSummary
 from hai_flow.wire.dialect import Dialect, Entry, Posted, Profile, ResumeEntry, ToolMessage
 from hai_flow.wire.transcript import result_id
@@ -249,7 +250,7 @@ class Conversation:
     async def _refuse_foreign(self, message: ToolMessage) -> None:
         """404 for an answer to a pending of another thread; one of this thread's earlier runs is only history."""
         run_id = run_of_pending(message.tool_call_id)
-        row = None if run_id is None else await runs.get_run(self.access.pool, self.access.tenant, run_id)
+        row = None if run_id is None else await run_lists.get_run(self.access.pool, self.access.tenant, run_id)
         if row is None or row.thread_id != self.posted.thread_id:
             raise Rejected(404, "pending_unknown", f"there is no pending {message.tool_call_id!r} in this thread.")
 

@@ -25,11 +25,12 @@ from hai_flow.engine.selectors import NotASelector, acting_as
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.committer import Begin, Outcome
 from hai_flow.runtime.fanout import Following, Piece
+from hai_flow.runtime.submissions import Begin, Outcome
 from hai_flow.settings import Settings, is_loopback, variable
-from hai_flow.store import runs
-from hai_flow.store.runs import Branch
+from hai_flow.store import run_lists
+from hai_flow.store.entries import Branch
+from hai_flow.store.run_lists import RunRow
 from hai_flow.wire.dialect import Dialect, Profile
 
 if TYPE_CHECKING:
@@ -110,11 +111,11 @@ class Access:
         """The connections that requests read with."""
         return self.runtime.database.api
 
-    async def run(self, run_id: str | UUID) -> runs.RunRow:
+    async def run(self, run_id: str | UUID) -> RunRow:
         """The one loader of runs for requests: tenant and id together. Raises Rejected 404."""
         row = None
         if isinstance(run_id, UUID) or is_run_id(run_id):
-            row = await runs.get_run(self.pool, self.tenant, UUID(str(run_id)))
+            row = await run_lists.get_run(self.pool, self.tenant, UUID(str(run_id)))
         if row is None:
             raise Rejected(404, "run_unknown", f"there is no run {str(run_id)[:60]!r}.")
         return row

@@ -26,7 +26,8 @@ from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.fanout import Piece, numbered, unnumbered
-from hai_flow.store import runs
+from hai_flow.store import logs
+from hai_flow.store.run_lists import RunRow
 from hai_flow.wire import DIALECTS, sse
 from hai_flow.wire.dialect import Dialect, Frame, Profile, dump
 from hai_flow.wire.log import LOG, event_json
@@ -81,11 +82,11 @@ def _seq(text: str | None) -> int:
     return int(text)
 
 
-async def _page(access: Access, row: runs.RunRow, after: int, limit: int) -> Response:
+async def _page(access: Access, row: RunRow, after: int, limit: int) -> Response:
     if after > row.seq:
         return JSONResponse({"items": [], "next_cursor": None, RESET: {"seq": row.seq}})
     items: list[dict[str, Any]] = []
-    for stored in await runs.read_log(access.pool, row.id, after, limit):
+    for stored in await logs.read_log(access.pool, row.id, after, limit):
         for seq, event in enumerate(e.decode_events(stored.events), stored.first_seq):
             if seq > after and len(items) < limit:
                 items.append(event_json(seq, event))
@@ -93,7 +94,7 @@ async def _page(access: Access, row: runs.RunRow, after: int, limit: int) -> Res
     return JSONResponse({"items": items, "next_cursor": str(items[-1]["seq"]) if more else None})
 
 
-async def _log(access: Access, row: runs.RunRow, seq: int) -> Pieces:
+async def _log(access: Access, row: RunRow, seq: int) -> Pieces:
     if seq > row.seq:
         state = await access.state(row.id)
         reset = [Frame(RESET, dump({"seq": state.seq}))]
@@ -115,7 +116,7 @@ class _Shown:
     """A run as a dialect shows it to those who come without a POST."""
 
     access: Access
-    row: runs.RunRow
+    row: RunRow
     dialect: Dialect
 
     async def after(self, cursor: str | None) -> Pieces:
@@ -148,7 +149,7 @@ class _Shown:
         here = await self.access.state(self.row.id, place.seq)
         head = await self.access.state(self.row.id)
         profile = self._profile(here)
-        stored = (await runs.read_log(self.access.pool, self.row.id, place.seq - 1, 1))[0]
+        stored = (await logs.read_log(self.access.pool, self.row.id, place.seq - 1, 1))[0]
         event = e.decode_events(stored.events)[place.seq - stored.first_seq]
         frames = self.dialect.encoder(profile, before).encode(event)
         whole = numbered(self.dialect, frames, place.seq, self.row.id)

@@ -21,7 +21,7 @@ from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from hai_flow.runtime.starts import derived_run_id
-from hai_flow.store import runs, threads
+from hai_flow.store import run_lists, threads
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
 
@@ -104,7 +104,7 @@ async def list_runs(
     place = decode_cursor(cursor)
     if place is not None and not is_run_id(place[1]):
         raise bad_cursor()
-    found = await runs.list_runs(
+    found = await run_lists.list_runs(
         access.pool,
         access.tenant,
         limit=limit + 1,

@@ -22,7 +22,8 @@ from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.fanout import Piece, numbered, unnumbered
-from hai_flow.store import runs, threads
+from hai_flow.store import logs, run_lists, threads
+from hai_flow.store.run_lists import RunRow, RunSummary
 from hai_flow.store.threads import Place
 from hai_flow.wire import sse
 from hai_flow.wire.dialect import Profile
@@ -106,12 +107,12 @@ class _Thread:
             return await self._reset()
         return await self._rest(place, row)
 
-    async def _place(self, cursor: str) -> tuple[sse.Cursor, runs.RunRow]:
+    async def _place(self, cursor: str) -> tuple[sse.Cursor, RunRow]:
         try:
             place = sse.parse_cursor(cursor)
         except ValueError as error:
             raise Rejected(400, "cursor.invalid", f"{error}.") from None
-        row = await runs.get_run(self.access.pool, self.access.tenant, UUID(place.run_id))
+        row = await run_lists.get_run(self.access.pool, self.access.tenant, UUID(place.run_id))
         ours = place.encoding.rpartition("-")[0] == SOCIAL.name
         if row is None or row.thread_id != self.thread_id or not ours:
             raise Rejected(400, "cursor.invalid", "expected a cursor of this thread's own stream.")
@@ -134,11 +135,11 @@ class _Thread:
         last = await threads.last_run(self.access.pool, self.access.tenant, self.thread_id)
         return None if last is None else last.id
 
-    async def _rest(self, place: sse.Cursor, row: runs.RunRow) -> Pieces:
+    async def _rest(self, place: sse.Cursor, row: RunRow) -> Pieces:
         """The event's frames after the cursor's, then what follows."""
         before = await self.access.state(row.id, place.seq - 1)
         here = await self.access.state(row.id, place.seq)
-        stored = (await runs.read_log(self.access.pool, row.id, place.seq - 1, 1))[0]
+        stored = (await logs.read_log(self.access.pool, row.id, place.seq - 1, 1))[0]
         event = e.decode_events(stored.events)[place.seq - stored.first_seq]
         frames = SocialEncoder(self._profile(row), before).encode(event)
         whole = numbered(SOCIAL, frames, place.seq, row.id)
@@ -146,7 +147,7 @@ class _Thread:
         rest = Piece(place.seq, frames[place.frame + 1 :], whole.data[len(shown.data) :])
         return self._from(here, rest)
 
-    def _profile(self, run: runs.RunSummary) -> Profile:
+    def _profile(self, run: RunSummary) -> Profile:
         return read_by(profile(), self.access, run.started_by)
 
     async def _reset(self) -> Pieces:
@@ -202,7 +203,7 @@ class _Thread:
         with something else than what was followed so far: what that is comes first."""
         pool, tenant = self.access.pool, self.access.tenant
         if place is not None:
-            row = await runs.get_run(pool, tenant, place.run_id)
+            row = await run_lists.get_run(pool, tenant, place.run_id)
             if row is not None and row.seq > place.seq:
                 return await self.access.state(place.run_id, place.seq), None
         following = await threads.next_run(pool, tenant, self.thread_id, None if place is None else place.run_id)

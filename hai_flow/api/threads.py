@@ -23,7 +23,7 @@ from hai_flow.api.pages import (
 from hai_flow.api.problems import documented
 from hai_flow.api.views import run_view, thread_message_view, thread_view
 from hai_flow.errors import Rejected
-from hai_flow.store import runs, thread_lists, threads
+from hai_flow.store import run_lists, thread_lists, threads
 from hai_flow.store.thread_lists import ThreadSummary
 
 router = APIRouter(prefix="/v1/threads", tags=["threads"], route_class=CheckedRoute)
@@ -58,7 +58,7 @@ async def list_threads(access: CurrentAccess, limit: PageLimit = 50, cursor: Pag
 async def get_thread(thread_id: ThreadId, access: CurrentAccess) -> dict[str, Any]:
     """One thread, with its newest runs."""
     thread = await find_thread(access, thread_id)
-    newest = await runs.list_runs(access.pool, access.tenant, limit=RUNS_SHOWN, thread_id=thread_id)
+    newest = await run_lists.list_runs(access.pool, access.tenant, limit=RUNS_SHOWN, thread_id=thread_id)
     return {**thread_view(thread), "runs": [run_view(run) for run in newest]}
 
 

@@ -21,7 +21,8 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import migration
 from hai_flow.errors import Rejected
-from hai_flow.store import runs
+from hai_flow.store import run_lists
+from hai_flow.store.run_lists import RunSummary
 from hai_flow.store.workflows import Workflow
 
 router = APIRouter(prefix="/v1/workflows", tags=["workflows"], route_class=CheckedRoute)
@@ -95,7 +96,7 @@ async def _versions(access: Access, name: str, old: str, new: str) -> list[tuple
     return [await access.runtime.catalog.resolve(access.tenant, f"{name}@{version}") for version in (old, new)]
 
 
-async def _chosen(access: Access, name: str, ids: list[str] | None) -> AsyncIterator[runs.RunSummary]:
+async def _chosen(access: Access, name: str, ids: list[str] | None) -> AsyncIterator[RunSummary]:
     """The runs that were named, or every active one of the workflow, newest first."""
     if ids is not None:
         for id in dict.fromkeys(ids):
@@ -103,7 +104,7 @@ async def _chosen(access: Access, name: str, ids: list[str] | None) -> AsyncIter
         return
     before = None
     while True:
-        page = await runs.list_runs(
+        page = await run_lists.list_runs(
             access.pool, access.tenant, limit=_PAGE, statuses=_ACTIVE, workflow=name, before=before
         )
         for run in page:
@@ -113,9 +114,7 @@ async def _chosen(access: Access, name: str, ids: list[str] | None) -> AsyncIter
         before = (page[-1].created_at, page[-1].id)
 
 
-async def _examined(
-    access: Access, run: runs.RunSummary, old: Plan, new: Plan, mapping: dict[str, str]
-) -> dict[str, Any]:
+async def _examined(access: Access, run: RunSummary, old: Plan, new: Plan, mapping: dict[str, str]) -> dict[str, Any]:
     state = await access.state(run.id)
     if state.sha256 == new.sha256.hex():
         return _view(run.id, state.status, [], moved=True)
@@ -124,7 +123,7 @@ async def _examined(
 
 
 async def _migrated(
-    access: Access, run: runs.RunSummary, stored: Workflow, plan: Plan, mapping: dict[str, str], key: str | None
+    access: Access, run: RunSummary, stored: Workflow, plan: Plan, mapping: dict[str, str], key: str | None
 ) -> dict[str, Any]:
     pins = await access.runtime.catalog.pins(access.tenant, plan)
     command = c.Migrate(to=plan, by=access.principal.id, paths=mapping, dev=stored.dev, pins=pins)

@@ -16,7 +16,7 @@ from hai_flow.schedule import explain
 from hai_flow.store.feedback import Feedback
 from hai_flow.store.pendings import Listed
 from hai_flow.store.projection import thread_entry
-from hai_flow.store.runs import RunRow
+from hai_flow.store.run_lists import RunRow
 from hai_flow.store.thread_lists import ThreadSummary
 from hai_flow.store.threads import Message
 from hai_flow.store.triggers import ScheduleRow

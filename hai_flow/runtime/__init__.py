@@ -33,6 +33,7 @@ from hai_flow.runtime.starts import Starts
 from hai_flow.runtime.sweeper import Sweeper, SweeperConfig
 from hai_flow.runtime.threads import Threads
 from hai_flow.runtime.triggers import Triggers, TriggersConfig
+from hai_flow.runtime.watched import Watched
 from hai_flow.runtime.webhooks import Webhooks
 from hai_flow.runtime.worker import Worker, WorkerConfig
 from hai_flow.runtime.world import runners_of
@@ -40,7 +41,7 @@ from hai_flow.settings import Settings
 from hai_flow.steps.runner import Registry
 from hai_flow.steps.toolbox import Toolbox
 from hai_flow.store.database import Database, Deadlines
-from hai_flow.store.runs import HINT_CHANNEL
+from hai_flow.store.hints import HINT_CHANNEL
 
 log = structlog.get_logger(__name__)
 
@@ -104,9 +105,11 @@ class Runtime(Service):
 
     async def _start_services(self, settings: Settings) -> None:
         self.catalog = Catalog(self.database, self.registry)
+        watched = Watched(self.database)
         self.committer = Committer(
             self.database,
             find_plan=self.catalog.plan,
+            wants_ends=watched.wants,
             lanes=settings.lanes,
             entries_max=settings.batch_entries_max,
             bytes_max=settings.batch_bytes_max,
@@ -131,7 +134,7 @@ class Runtime(Service):
         )
         ticking = TriggersConfig(ticks=self.performs, poll_seconds=settings.poll_seconds)
         self.triggers = Triggers(
-            self.database, self.committer, self.catalog, self.courier, self.starts, self.slots, ticking
+            self.database, self.committer, self.catalog, self.courier, self.starts, self.slots, watched, ticking
         )
         self.webhooks = Webhooks(self.triggers, settings.secrets)
         self._services: list[Service] = [self.committer, self.fanout, self.threads, self.courier, self.triggers]

@@ -22,9 +22,9 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.threads import Threads
-from hai_flow.store import runs
+from hai_flow.store import logs, run_lists
 from hai_flow.store.database import Database
-from hai_flow.store.runs import RunSummary
+from hai_flow.store.run_lists import RunSummary
 from hai_flow.store.threads import Place
 
 STOP_SECONDS: Final = 30.0  # so long a request waits for the run that its branch leaves
@@ -56,7 +56,7 @@ class Branches:
         events: list[e.Event] = []
         size = 0
         while len(events) < seq:
-            rows = await runs.read_log(self._database.api, run_id, len(events), _PAGE)
+            rows = await logs.read_log(self._database.api, run_id, len(events), _PAGE)
             size += sum(len(row.events) for row in rows)
             if size > BYTES_MAX:
                 raise Rejected(
@@ -86,7 +86,7 @@ class Branches:
 
     async def _ended(self, run: RunSummary) -> None:
         while True:
-            row = await runs.get_run(self._database.api, run.tenant, run.id)
+            row = await run_lists.get_run(self._database.api, run.tenant, run.id)
             if row is None or row.status in TERMINAL_STATUSES:
                 return
             await self._threads.news(run.tenant, run.thread_id, Place(run.id, row.seq))

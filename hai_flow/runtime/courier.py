@@ -141,7 +141,7 @@ class Courier(Service):
         self._unreached: dict[str, str] = {}  # of whom the log has said it
 
     async def _start(self) -> None:
-        self.committer.on_outbox = self._mail.set
+        self.committer.listeners.outbox.append(self._mail.set)
         most = self.config.batch_max
         self._messages = Lines[OutboxMessage](most, self._deliver, lambda work: self._spawn(work, "a message"))
         self._offers = Lines[Signal](most, self._spread, lambda work: self._spawn(work, "signals of a type"))
@@ -151,7 +151,7 @@ class Courier(Service):
         self._keep(take_signals, "signals")
 
     async def _stop(self) -> None:
-        self.committer.on_outbox = lambda: None
+        self.committer.listeners.outbox.remove(self._mail.set)
 
     async def _run(self, woken: asyncio.Event, take: Callable[[], Awaitable[int]], failure: str) -> None:
         while True:
@@ -230,8 +230,8 @@ class Courier(Service):
     async def _with_text(self, message: OutboxMessage, told: c.ChildTold) -> c.ChildTold:
         """`told` with the text of what was streamed, as the sender's log has it: nothing is added to a message behind
         its end. Of what grows yet it may have more by now; then the next such message brings nothing new."""
-        hot = self.committer.peek(message.run_id)
-        state = None if hot is None or hot.state.seq < message.last_seq else hot.state
+        run = self.committer.peek(message.run_id)
+        state = None if run is None or run.state.seq < message.last_seq else run.state
         if state is None:
             state = await state_at(self.database, message.tenant, message.run_id, message.last_seq)
         if state is None:
@@ -335,8 +335,8 @@ class Courier(Service):
 
     async def _offer_unless_taken(self, run_id: UUID, signal: Signal, since: int, offered: c.Offered | None) -> Json:
         """Offer the run a stored signal. None: it has taken it before, or it was sent before the run started."""
-        hot = self.committer.peek(run_id)
-        if hot is not None and signal.id in hot.state.signals:
+        run = self.committer.peek(run_id)
+        if run is not None and signal.id in run.state.signals:
             return None
         if signal.run_id is None and values.milliseconds(signal.sent_at) < since:
             return None

@@ -31,9 +31,10 @@ from hai_flow.engine import events as e
 from hai_flow.engine.snapshot import ABI, decode_state
 from hai_flow.engine.state import RunState, fold
 from hai_flow.errors import Unreadable
-from hai_flow.runtime.committer import Committer, Hot
+from hai_flow.runtime.cache import CachedRun
+from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.service import Service, wait_at_most
-from hai_flow.store import runs
+from hai_flow.store import logs
 from hai_flow.store.database import EVERYTHING, Database
 from hai_flow.wire.dialect import Dialect, Encoder, Frame, Profile
 
@@ -294,12 +295,12 @@ class Fanout(Service):
 
     async def _start(self) -> None:
         self.closing.clear()
-        self.committer.on_commit = self.committed
+        self.committer.listeners.committed.append(self.committed)
         self._keep(self._run_polls, "followed runs")
 
     async def _stop(self) -> None:
         self.close_streams()
-        self.committer.on_commit = lambda hot, first, events: None
+        self.committer.listeners.committed.remove(self.committed)
 
     def close_streams(self) -> None:
         """Every open stream says its farewell and ends: the server is about to close."""
@@ -311,9 +312,9 @@ class Fanout(Service):
 
     # --- in: commits and hints ------------------------------------------------------------------------------------
 
-    def committed(self, hot: Hot, first_seq: int, events: Sequence[e.Event]) -> None:
+    def committed(self, run: CachedRun, first_seq: int, events: Sequence[e.Event]) -> None:
         """A piece of a log that is committed: by this process, or found by one of its loads."""
-        feed = self._feeds.get(hot.id) if self._feeds else None
+        feed = self._feeds.get(run.id) if self._feeds else None
         if feed is not None:
             self._accept(feed, first_seq, events)
 
@@ -403,7 +404,7 @@ class Fanout(Service):
                 continue
             try:
                 async with self.database.api.acquire() as connection:
-                    found = await runs.poll_versions(connection, ids)
+                    found = await logs.poll_versions(connection, ids)
             except Exception as error:
                 log.warning("poll_failed", error=str(error))
                 await asyncio.sleep(0.1)
@@ -478,9 +479,9 @@ class Fanout(Service):
                         await moved.wait()
             following.place = Place(self, self._ring(feed, dialect, profile, encoder, seq), seq, last)
 
-    async def _log_behind(self, run_id: UUID, seq: int) -> list[runs.LogRow]:
+    async def _log_behind(self, run_id: UUID, seq: int) -> list[logs.LogRow]:
         async with self.database.api.acquire() as connection:
-            return await runs.read_log(connection, run_id, seq, READ_ROWS)
+            return await logs.read_log(connection, run_id, seq, READ_ROWS)
 
     @contextlib.contextmanager
     def _attached(self, run_id: UUID) -> Iterator[_Feed]:
@@ -527,7 +528,7 @@ async def state_at(database: Database, tenant: UUID, run_id: UUID, seq: int) -> 
     Raises `Unreadable`.
     """
     async with database.api.acquire() as connection:
-        loaded = await runs.load_run_at(connection, tenant, run_id, seq, ABI)
+        loaded = await logs.load_run_at(connection, tenant, run_id, seq, ABI)
     if loaded is None:
         return None
     e.check_readable(loaded.abi)

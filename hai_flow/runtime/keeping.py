@@ -19,9 +19,9 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.shared import keeps_state
 from hai_flow.errors import Rejected
 from hai_flow.runtime.fanout import state_at
-from hai_flow.store import runs, slots, threads
+from hai_flow.store import run_lists, slots, threads
 from hai_flow.store.database import Database
-from hai_flow.store.runs import RunSummary
+from hai_flow.store.run_lists import RunSummary
 
 
 class Keeping:
@@ -39,7 +39,7 @@ class Keeping:
             return
         pool, slot = self.database.api, slots.thread_slot(start.thread_id)
         if not await slots.promise_slot(pool, tenant, slot, start.run_id):
-            if await runs.get_run(pool, tenant, start.run_id) is None:
+            if await run_lists.get_run(pool, tenant, start.run_id) is None:
                 raise Rejected(409, "thread_busy", f"another run is active in thread {start.thread_id}.")
             yield start  # it is there: the same outcome again
             return

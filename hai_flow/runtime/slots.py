@@ -23,8 +23,9 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.slots import AWAIT, FREED
 from hai_flow.engine.starting import key_of
 from hai_flow.errors import Rejected
-from hai_flow.runtime.committer import SEAT_LOST, Begin, Committer
-from hai_flow.store import runs, slots, sweeps
+from hai_flow.runtime.committer import Committer
+from hai_flow.runtime.submissions import SEAT_LOST, Begin
+from hai_flow.store import run_lists, slots, sweeps
 from hai_flow.store.database import Database
 from hai_flow.store.outbox import OutboxMessage
 
@@ -95,7 +96,7 @@ class Slots:
 
     async def _refuse(self, tenant: UUID, plan: Plan, concurrency: Concurrency, key: str, run_id: UUID) -> None:
         """Refuse a start that finds no slot, unless its run is there already."""
-        if await runs.get_run(self.database.api, tenant, run_id) is not None:
+        if await run_lists.get_run(self.database.api, tenant, run_id) is not None:
             return
         found = await slots.holders(self.database.api, tenant, key, concurrency.limit)
         winner = {"run_id": str(found[0].run_id), "status": found[0].status} if found else None

@@ -24,10 +24,11 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.errors import Rejected
-from hai_flow.runtime.committer import SEAT_LOST, Begin, Birth, Committer, Outcome
+from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.keeping import Keeping
 from hai_flow.runtime.slots import Slots
-from hai_flow.store.runs import Branch
+from hai_flow.runtime.submissions import SEAT_LOST, Begin, Birth, Outcome
+from hai_flow.store.entries import Branch
 from hai_flow.store.slots import thread_slot
 
 FindPins: TypeAlias = Callable[[UUID, Plan], Awaitable[dict[str, e.Pin]]]

@@ -18,7 +18,7 @@ from hai_flow import values
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.runtime.worker import Worker
-from hai_flow.store import runs, signals, sweeps
+from hai_flow.store import claims, hints, signals, sweeps
 from hai_flow.store.database import EVERYTHING, Database
 
 log = structlog.get_logger(__name__)
@@ -61,7 +61,7 @@ class Sweeper(Service):
 
     def hint(self, payload: str) -> None:
         """Somebody committed a run that nobody holds and that has something to perform."""
-        if payload in (runs.DUE, EVERYTHING):
+        if payload in (hints.DUE, EVERYTHING):
             self._hinted.set()
 
     async def _run_claims(self) -> None:
@@ -82,7 +82,7 @@ class Sweeper(Service):
         if len(claimed) >= self.config.claims_max:
             return 0.0
         async with self.database.engine.acquire() as connection:
-            due = await runs.next_wake(connection, self.config.queues)
+            due = await claims.next_wake(connection, self.config.queues)
         if due is None:
             return self.config.poll_seconds
         wait = (values.milliseconds(due) - self.committer.now_ms()) / 1000
@@ -99,8 +99,8 @@ class Sweeper(Service):
     async def tidy(self) -> None:
         """Clear away a little of what is left behind, unless another process just did."""
         pool, every = self.database.api, timedelta(seconds=self.config.tidy_seconds)
-        await runs.forget_workers(pool, timedelta(hours=1))
+        await claims.forget_workers(pool, timedelta(hours=1))
         await sweeps.sweep(pool, "subscriptions", every, partial(signals.forget_subscriptions, pool))
         await sweeps.sweep(pool, "signals", every, partial(signals.forget_signals, pool))
-        if named := await runs.name_newer(pool, self.config.queues, every):
+        if named := await claims.name_newer(pool, self.config.queues, every):
             log.error("runs_of_a_newer_release", runs=named, remedy="start its workers again, or upgrade")

@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from hai_flow.store import runs
+from hai_flow.store import claims
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
@@ -35,9 +35,9 @@ async def take_over(connection: Connection | Pool, *, unused: bool) -> list[Doub
     `unused`: the database was started by this process while no other used it.
     """
     doubtful = []
-    for id, name, seconds in await runs.living_workers(connection):
+    for id, name, seconds in await claims.living_workers(connection):
         if unused and is_gone(name):
-            await runs.retire_worker(connection, id)
+            await claims.retire_worker(connection, id)
         else:
             doubtful.append(Doubtful(name, seconds))
     return doubtful

@@ -18,8 +18,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import math
-import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -44,11 +42,13 @@ from hai_flow.engine.signals import event_value
 from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog import Catalog
-from hai_flow.runtime.committer import Committer, Outcome
+from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.courier import Courier, Unreached
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.slots import Slots
 from hai_flow.runtime.starts import Starts, derived_run_id
+from hai_flow.runtime.submissions import Outcome
+from hai_flow.runtime.watched import Watched
 from hai_flow.store import signals, sweeps, triggers, workflows
 from hai_flow.store.database import Database
 from hai_flow.store.outbox import OutboxMessage
@@ -61,7 +61,6 @@ log = structlog.get_logger(__name__)
 
 SYSTEM: Final = "system"
 OVERLAPPED: Final = "the next run of its schedule is due"
-WATCHED_SECONDS: Final = 10.0  # what was read so long ago says nothing of which ends are wanted
 EVENT_LEASE: Final = timedelta(seconds=5)  # so long nobody else delivers what a request is delivering
 
 logging.getLogger("apscheduler").setLevel(logging.WARNING)  # it tells of every wake-up
@@ -113,6 +112,7 @@ class Triggers(Service):
         courier: Courier,
         starts: Starts,
         slots: Slots,
+        watched: Watched,
         config: TriggersConfig | None = None,
     ) -> None:
         super().__init__()
@@ -122,14 +122,12 @@ class Triggers(Service):
         self.courier = courier
         self.starts = starts
         self.slots = slots
+        self.watched = watched
         self.config = config or TriggersConfig()
         catalog.on_published = self.sync
         courier.listeners.append(self._hear)
         courier.handlers[chains.ENDED] = self._run_ended
-        committer.wants_ends = self._wants_ends
         self._due = asyncio.Event()
-        self._watched: frozenset[tuple[UUID, str]] = frozenset()
-        self._watched_at = -math.inf  # monotonic: when they were asked for
 
     # --- the ticker -----------------------------------------------------------------------------------------------
 
@@ -414,22 +412,13 @@ class Triggers(Service):
 
     # --- ends of runs ---------------------------------------------------------------------------------------------
 
-    def _wants_ends(self, tenant: UUID, workflow: str) -> bool:
-        """Whether the end of a run of the workflow has to be told; of all, where nobody knows."""
-        return (tenant, workflow) in self._watched or time.monotonic() - self._watched_at > WATCHED_SECONDS
-
     async def _run_watching(self) -> None:
         while True:
             try:
-                await self._watch()
+                await self.watched.read()
             except Exception as error:  # every end is told meanwhile
                 log.debug("watched_not_read", error=str(error) or repr(error))
             await asyncio.sleep(self.config.poll_seconds)
-
-    async def _watch(self) -> None:
-        asked_at = time.monotonic()
-        self._watched = await triggers.watched_workflows(self.database.api)
-        self._watched_at = asked_at
 
     async def _run_ended(self, message: OutboxMessage) -> None:
         """Start what the end of a run starts. Raises what kept a workflow from being told, when all others were: the
@@ -491,7 +480,7 @@ class Triggers(Service):
             ]
             await triggers.replace_triggers(connection, tenant, name, schedules, events)
         self._due.set()
-        await self._watch()
+        await self.watched.read()
 
 
 class _Work(Protocol):

@@ -19,8 +19,8 @@ from hai_flow.definition.names import PATH_CHARS_MAX, WEBHOOK_PATH
 from hai_flow.definition.plan import WebhookTrigger
 from hai_flow.engine.signals import event_value
 from hai_flow.errors import Rejected
-from hai_flow.runtime.committer import Outcome
 from hai_flow.runtime.starts import derived_run_id, new_run_id
+from hai_flow.runtime.submissions import Outcome
 from hai_flow.runtime.triggers import Triggers, dedupe_key, used
 from hai_flow.store import triggers as store
 from hai_flow.store.triggers import EventTriggerRow

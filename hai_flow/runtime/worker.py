@@ -38,12 +38,15 @@ from hai_flow.engine.ids import message_id, shown_call_id
 from hai_flow.engine.instances import standing_at
 from hai_flow.engine.jobs import next_ready, performed, wake_at
 from hai_flow.errors import Rejected, StepError
-from hai_flow.runtime.committer import Chunk, Committer, Hot
+from hai_flow.runtime.cache import CachedRun
+from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.service import Service, wait_at_most
+from hai_flow.runtime.submissions import Chunk
 from hai_flow.runtime.takeover import worker_name
 from hai_flow.steps.runner import Attempt, Kind, Registry
 from hai_flow.steps.trace import trace_of
-from hai_flow.store import runs
+from hai_flow.store import claims, hints
+from hai_flow.store.claims import Claimed, Heartbeat
 from hai_flow.store.database import SETTINGS, Database, Session
 
 log = structlog.get_logger(__name__)
@@ -93,6 +96,21 @@ class Performing:
     attempt: int
     task: asyncio.Task[Any] | None = None
     begun: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class HeldRun:
+    """A run that this process holds, and the attempts at its steps that it deals with, by their paths."""
+
+    run: CachedRun
+    attempts: dict[str, Performing] = field(default_factory=dict)
+
+    def cancel(self) -> None:
+        """Let none of the attempts go on."""
+        for performing in self.attempts.values():
+            if performing.task is not None:
+                performing.task.cancel()
+        self.attempts.clear()
 
 
 @dataclass(slots=True, eq=False)
@@ -180,7 +198,7 @@ class Worker(Service):
         self.committer = committer
         self.config = config or WorkerConfig()
         self._registry = registry
-        self._held: dict[UUID, Hot] = {}
+        self._held: dict[UUID, HeldRun] = {}
         self._claims: dict[UUID, bool] = {}  # claimed by an answered statement: whether it was a dead worker's
         self._wakes = Wakes()
         self._woken = asyncio.Event()
@@ -206,8 +224,8 @@ class Worker(Service):
 
     async def _start(self) -> None:
         self._stopping = False
-        self.committer.on_state = self.sync
-        self.committer.on_unusable = self._unusable
+        self.committer.listeners.changed.append(self.sync)
+        self.committer.listeners.unusable.append(self._unusable)
         try:
             await self._register()
         except BaseException:
@@ -234,19 +252,19 @@ class Worker(Service):
         """Until every attempt that was begun here is reported or declared lost, and that is committed."""
         if self._attempts:
             await asyncio.wait(self._attempts, timeout=self.config.shutdown_seconds)
-        await asyncio.gather(*(self._lose_begun(hot) for hot in list(self._held.values())))
-        await self.committer.settled(list(self._held.values()))
+        await asyncio.gather(*(self._lose_begun(held) for held in list(self._held.values())))
+        await self.committer.settled([held.run for held in self._held.values()])
 
     async def _hand_back(self) -> None:
         worker, self.committer.worker_id = self.id, None  # no commit takes a claim from here on
         if worker is None:
             return
-        held = [hot.id for hot in self._held.values() if hot.mine]
+        held = [run_id for run_id, held in self._held.items() if held.run.mine]
         async with self.database.engine.acquire() as connection:
-            await runs.release_runs(connection, worker, held, self.committer.now())
-            await runs.retire_worker(connection, worker)
+            await claims.release_runs(connection, worker, held, self.committer.now())
+            await claims.retire_worker(connection, worker)
         async with self.database.api.acquire() as connection:
-            await runs.notify_due(connection)
+            await hints.notify_due(connection)
 
     async def _let_go(self) -> None:
         """Hold nothing any more, and let nothing go on."""
@@ -255,10 +273,8 @@ class Worker(Service):
             heart, self._heart = self._heart, None
             await heart.stop()
         self.committer.forget_claims()
-        self.committer.on_state = lambda hot: None
-        self.committer.on_unusable = lambda hot, fence, error: None
-        for hot in self._held.values():
-            hot.held = False
+        self.committer.listeners.changed.remove(self.sync)
+        self.committer.listeners.unusable.remove(self._unusable)
         self._held.clear()
         self._claims.clear()
         self._waiting.clear()
@@ -275,29 +291,30 @@ class Worker(Service):
         lease = timedelta(seconds=self.config.lease_seconds)
         asked = time.monotonic()
         async with self.database.api.acquire() as connection:
-            worker = await runs.register_worker(connection, name, lease)
+            worker = await claims.register_worker(connection, name, lease)
         self.committer.worker_id = worker
         connect = partial(self.database.connect, HEART_SETTINGS)
         self._heart = Heart(connect, worker, self.config, asked, self.committer.worked_at, self._beat)
 
-    async def _lose_begun(self, hot: Hot) -> None:
+    async def _lose_begun(self, held: HeldRun) -> None:
         """Declare lost what was begun. What still waits for a place is handed back with the run, as it is."""
-        for path, performing in list(hot.tasks.items()):
+        run = held.run
+        for path, performing in list(held.attempts.items()):
             if performing.task is None or performing.task.done():
                 continue
             performing.task.cancel()
             if not performing.begun:
-                hot.tasks.pop(path, None)
+                held.attempts.pop(path, None)
                 continue
             try:
                 lost = c.StepLost(path=path, attempt=performing.attempt)
-                await self.committer.submit(hot.id, hot.tenant, lost)
+                await self.committer.submit(run.id, run.tenant, lost)
             except Rejected as rejected:  # its result was in time, or the run has moved on: nothing is left behind
-                log.info("not_lost", run_id=str(hot.id), path=path, reason=rejected.detail)
+                log.info("not_lost", run_id=str(run.id), path=path, reason=rejected.detail)
 
     # --- the lease ------------------------------------------------------------------------------------------------
 
-    def _beat(self, heart: Heart, beat: runs.Heartbeat | None) -> None:
+    def _beat(self, heart: Heart, beat: Heartbeat | None) -> None:
         """What the database said to a heartbeat. None: the lease could not be renewed in time."""
         if heart is not self._heart:
             return
@@ -307,17 +324,16 @@ class Worker(Service):
             return
         held = {each.run_id: each for each in beat.held}
         for run_id, each in held.items():
-            hot = self._held.get(run_id)
-            if hot is None or hot.version != each.version or hot.fence != each.fence:
+            ours = self._held.get(run_id)
+            if ours is None or ours.run.version != each.version or ours.run.fence != each.fence:
                 self.committer.refresh(run_id)
-        for run_id, hot in list(self._held.items()):
-            if run_id not in held and not hot.queued:
+        for run_id, ours in list(self._held.items()):
+            if run_id not in held and not ours.run.queued:
                 self.committer.refresh(run_id)
         waiting, self._waiting = self._waiting, set()
         for run_id in waiting:
-            hot = self._held.get(run_id)
-            if hot is not None:
-                self.sync(hot)
+            if (ours := self._held.get(run_id)) is not None:
+                self.sync(ours.run)
 
     async def _start_over(self) -> None:
         """Drop everything and take a new id: others may perform what we held."""
@@ -343,7 +359,7 @@ class Worker(Service):
 
     # --- holding --------------------------------------------------------------------------------------------------
 
-    async def claim(self, limit: int, queues: Sequence[str]) -> list[runs.Claimed]:
+    async def claim(self, limit: int, queues: Sequence[str]) -> list[Claimed]:
         """Claim up to `limit` runs that are due, or whose worker is dead, and go on with them."""
         worker = self.id
         if worker is None or self._stopping or not self._works:
@@ -352,7 +368,7 @@ class Worker(Service):
         try:
             async with self.database.engine.acquire() as connection:
                 sent = time.monotonic()
-                claimed = await runs.claim_runs(connection, worker, limit, queues)
+                claimed = await claims.claim_runs(connection, worker, limit, queues)
             if claimed:
                 self.committer.clock.read(values.milliseconds(claimed[0].db_now), sent, time.monotonic())
                 self.adopt(claimed)
@@ -363,98 +379,97 @@ class Worker(Service):
             for run_id in undecided:
                 self.committer.refresh(run_id)
 
-    def adopt(self, claimed: Iterable[runs.Claimed]) -> None:
+    def adopt(self, claimed: Iterable[Claimed]) -> None:
         """Runs that a claim of ours returned. Those of a dead worker first lose what it had begun."""
         for claim in claimed:
             self._claims[claim.run_id] = claim.lost
             self.committer.refresh(claim.run_id)
 
-    def sync(self, hot: Hot) -> None:
+    def sync(self, run: CachedRun) -> None:
         """Make what we perform equal to what the run's state says is open. Called after every commit and load."""
-        if not hot.mine:
-            self._drop(hot)
+        if not run.mine:
+            self._drop(run)
             return
-        if not hot.held:
-            hot.held, self._held[hot.id] = True, hot
-        state = hot.state
-        for path, performing in list(hot.tasks.items()):
+        held = self._held.get(run.id)
+        if held is None or held.run is not run:
+            held = self._held[run.id] = HeldRun(run)
+        state = run.state
+        for path, performing in list(held.attempts.items()):
             if state.attempts.get(path) != performing.attempt:
-                del hot.tasks[path]
+                del held.attempts[path]
                 if performing.task is not None:
                     performing.task.cancel()
-        if hot.suspect and self._claiming and hot.id not in self._claims:
-            self._undecided.add(hot.id)  # the claim that is on its way will say whether it was a dead worker's
+        if run.suspect and self._claiming and run.id not in self._claims:
+            self._undecided.add(run.id)  # the claim that is on its way will say whether it was a dead worker's
             return
-        suspect, hot.suspect = hot.suspect, False
+        suspect, run.suspect = run.suspect, False
         if self._claims:
-            suspect = self._claims.pop(hot.id, suspect)
-        if suspect and self._declare_lost(hot):
+            suspect = self._claims.pop(run.id, suspect)
+        if suspect and self._declare_lost(held):
             return
         for path, attempt in performed(state).items():
-            if path not in hot.tasks:
-                self._begin(hot, path, attempt)
+            if path not in held.attempts:
+                self._begin(held, path, attempt)
         if state.status == "stopping":
-            self._cancel_what_is_stopped(hot)
-        if state.status in ("running", "stopping") and not hot.asks and next_ready(state) is not None:
-            self.committer.tell(hot, c.Continue())
-        self._set_timer(hot)
+            self._cancel_what_is_stopped(held)
+        if state.status in ("running", "stopping") and not run.submissions and next_ready(state) is not None:
+            self.committer.report(run, c.Continue())
+        self._set_timer(run)
 
-    def _drop(self, hot: Hot) -> None:
-        hot.held = False
-        self._held.pop(hot.id, None)
-        self._claims.pop(hot.id, None)
-        self._wakes.set(hot.id, None)
-        for performing in hot.tasks.values():
-            if performing.task is not None:
-                performing.task.cancel()
-        hot.tasks.clear()
+    def _drop(self, run: CachedRun) -> None:
+        held = self._held.pop(run.id, None)
+        self._claims.pop(run.id, None)
+        self._wakes.set(run.id, None)
+        if held is not None:
+            held.cancel()
 
-    def _unusable(self, hot: Hot, fence: int | None, error: Exception) -> None:
+    def _unusable(self, run: CachedRun, fence: int | None, error: Exception) -> None:
         """Give back a run that may be ours and that this process can't go on with: held any longer, nobody could."""
-        worker, fresh = self.id, hot.id in self._claims
-        if worker is None or self._stopping or (self._claiming and not hot.held and not fresh):
+        worker, fresh, held = self.id, run.id in self._claims, self._held.get(run.id)
+        if worker is None or self._stopping or (self._claiming and held is None and not fresh):
             return  # a claim is on its way that says whether anything was begun; the next heartbeat names the run again
-        begun = bool(hot.tasks) or hot.suspect if hot.held else self._claims.get(hot.id, True)
-        self._drop(hot)
+        begun = self._claims.get(run.id, True) if held is None else bool(held.attempts) or run.suspect
+        self._drop(run)
         reason = (str(error) or repr(error)).replace("\0", "")[:REASON_CHARS_MAX]
-        self._spawn(self._give_back(worker, hot.id, fence, reason, begun=begun), "give a run back")
+        self._spawn(self._give_back(worker, run.id, fence, reason, begun=begun), "give a run back")
 
     async def _give_back(self, worker: int, run_id: UUID, fence: int | None, reason: str, *, begun: bool) -> None:
         try:
             async with self.database.engine.acquire() as connection:
-                pause = await runs.give_back(connection, worker, run_id, fence, begun=begun, reason=reason)
+                pause = await claims.give_back(connection, worker, run_id, fence, begun=begun, reason=reason)
         except Exception as error:  # the next heartbeat names it again
             log.warning("not_given_back", run_id=str(run_id), error=str(error) or repr(error))
             return
         if pause is not None:
             log.warning("given_back", run_id=str(run_id), reason=reason, for_seconds=pause.total_seconds())
 
-    def _declare_lost(self, hot: Hot) -> bool:
-        """The open attempts may have been begun by somebody who is gone; ours are known and stay."""
-        lost = [(path, attempt) for path, attempt in performed(hot.state).items() if path not in hot.tasks]
+    def _declare_lost(self, held: HeldRun) -> bool:
+        """The open attempts may have been begun by a process that is gone; ours are known and stay."""
+        open_ = performed(held.run.state)
+        lost = [(path, attempt) for path, attempt in open_.items() if path not in held.attempts]
         for path, attempt in lost:
-            hot.tasks[path] = Performing(attempt)
-            self.committer.tell(hot, c.StepLost(path=path, attempt=attempt))
+            held.attempts[path] = Performing(attempt)
+            self.committer.report(held.run, c.StepLost(path=path, attempt=attempt))
         return bool(lost)
 
-    def _cancel_what_is_stopped(self, hot: Hot) -> None:
+    def _cancel_what_is_stopped(self, held: HeldRun) -> None:
         """Tell every attempt to stop, once: told again, it would be torn out of its own cleaning up. What the workflow
         does to clean up goes on. What has not begun is over at once."""
-        for path, performing in list(hot.tasks.items()):
+        for path, performing in list(held.attempts.items()):
             task = performing.task
             if task is None or task.cancelling() or in_cleanup(path):
                 continue
             task.cancel()
             if not performing.begun:
-                self._never_begin(hot, path, performing.attempt)
+                self._never_begin(held, path, performing.attempt)
 
-    def _never_begin(self, hot: Hot, path: str, attempt: int) -> None:
-        hot.tasks[path] = Performing(attempt)
+    def _never_begin(self, held: HeldRun, path: str, attempt: int) -> None:
+        held.attempts[path] = Performing(attempt)
         error = StepError("The run was stopped before the step had begun.", code=CANCELLED, retriable=False)
-        self.committer.tell(hot, _failed(path, attempt, error))
+        self.committer.report(held.run, _failed(path, attempt, error))
 
-    def _set_timer(self, hot: Hot) -> None:
-        if self._wakes.set(hot.id, wake_at(hot.state)):
+    def _set_timer(self, run: CachedRun) -> None:
+        if self._wakes.set(run.id, wake_at(run.state)):
             self._woken.set()
 
     async def _run_timers(self) -> None:
@@ -462,9 +477,11 @@ class Worker(Service):
         while True:
             now = self.committer.now_ms()
             for run_id in self._wakes.take(now):
-                hot = self._held.get(run_id)
-                if hot is not None and not any(isinstance(ask.command, c.TimerFired) for ask in hot.asks):
-                    self.committer.tell(hot, c.TimerFired())
+                held = self._held.get(run_id)
+                if held is not None and not any(
+                    isinstance(each.command, c.TimerFired) for each in held.run.submissions
+                ):
+                    self.committer.report(held.run, c.TimerFired())
             self._woken.clear()
             first = self._wakes.first
             # No longer than that in one piece: the database's clock may have been set forward meanwhile.
@@ -477,48 +494,50 @@ class Worker(Service):
         """Nothing is begun by a process that stops, or whose lease may be over."""
         return not self._stopping and self._heart is not None and self._heart.safe
 
-    def _begin(self, hot: Hot, path: str, attempt: int) -> None:
-        if hot.state.status == "stopping" and not in_cleanup(path):
-            self._never_begin(hot, path, attempt)
+    def _begin(self, held: HeldRun, path: str, attempt: int) -> None:
+        run = held.run
+        if run.state.status == "stopping" and not in_cleanup(path):
+            self._never_begin(held, path, attempt)
             return
         if not self._may_begin:
-            self._waiting.add(hot.id)
+            self._waiting.add(run.id)
             return
-        performing = hot.tasks[path] = Performing(attempt)
-        work = self._attempt(hot, path, performing)
-        performing.task = asyncio.create_task(work, name=f"attempt {hot.state.run_id}/{path}")
+        performing = held.attempts[path] = Performing(attempt)
+        work = self._attempt(held, path, performing)
+        performing.task = asyncio.create_task(work, name=f"attempt {run.state.run_id}/{path}")
         self._attempts.add(performing.task)
         performing.task.add_done_callback(self._attempts.discard)
 
-    async def _attempt(self, hot: Hot, path: str, performing: Performing) -> None:
+    async def _attempt(self, held: HeldRun, path: str, performing: Performing) -> None:
         """Run one attempt and report what became of it. One that was closed meanwhile reports nothing."""
+        run = held.run
         message, number = _Message(), performing.attempt
         try:
             async with self._slots:
                 if not self._may_begin:
-                    hot.tasks.pop(path, None)
-                    self._waiting.add(hot.id)
+                    held.attempts.pop(path, None)
+                    self._waiting.add(run.id)
                     return
                 performing.begun = True
-                report = await self._perform(hot, path, number, message)
+                report = await self._perform(run, path, number, message)
                 report = msgspec.structs.replace(report, ended_at=self.committer.now_ms())
             if message.texts:
-                self._flush(hot, path, number, message)
+                self._flush(run, path, number, message)
         finally:
             if message.timer is not None:
                 message.timer.cancel()
-        self.committer.tell(hot, report)
+        self.committer.report(run, report)
 
-    async def _perform(self, hot: Hot, path: str, number: int, message: _Message) -> c.StepSucceeded | c.StepFailed:
-        told = None if hot.state.parent is None else self.config.told_seconds
-        flush = partial(self._flush, hot, path, number, message)
+    async def _perform(self, run: CachedRun, path: str, number: int, message: _Message) -> c.StepSucceeded | c.StepFailed:
+        told = None if run.state.parent is None else self.config.told_seconds
+        flush = partial(self._flush, run, path, number, message)
         stream = _Stream(message, flush, self.config.chunk_seconds, told)
         try:
-            assert hot.plan is not None
-            step, known = standing_at(hot.plan, path), hot.state.steps[path]
+            assert run.plan is not None
+            step, known = standing_at(run.plan, path), run.state.steps[path]
             if isinstance(step.verb, Call) and step.verb.into is not None:
                 message.grows, message.written = True, len(grown_before(step.verb.into))
-            attempt = Attempt(hot.state.run_id, path, number, known.args or "{}", step, known.key, hot.plan.from_disk)
+            attempt = Attempt(run.state.run_id, path, number, known.args or "{}", step, known.key, run.plan.from_disk)
             output = await self._registry.runner_of(step).perform(attempt, stream)
             return c.StepSucceeded(path=path, attempt=number, output=output, used=tuple(stream.uses))
         except asyncio.CancelledError:
@@ -526,20 +545,20 @@ class Worker(Service):
             assert task is not None
             if not task.cancelling():  # nobody cancelled us: something that the tool waited for was cancelled
                 return _failed(path, number, StepError("The tool was cancelled by something that it waited for."))
-            if hot.state.status != "stopping" or in_cleanup(path) or self._stopping:
+            if run.state.status != "stopping" or in_cleanup(path) or self._stopping:
                 raise
             stopped = StepError("The run is being stopped.", code=CANCELLED, retriable=False)
             return _failed(path, number, stopped, uses=stream.uses)
         except StepError as error:
             cause = error.__cause__
             if cause is not None:
-                log.warning("tool_failed", run_id=str(hot.id), path=path, exc_info=cause)
+                log.warning("tool_failed", run_id=str(run.id), path=path, exc_info=cause)
             return _failed(path, number, error, cause, stream.uses)
         except Exception as error:
-            log.warning("tool_raised", run_id=str(hot.id), path=path, exc_info=error)
+            log.warning("tool_raised", run_id=str(run.id), path=path, exc_info=error)
             return _failed(path, number, StepError(f"{type(error).__name__}: {error}"), error, stream.uses)
 
-    def _flush(self, hot: Hot, path: str, attempt: int, message: _Message) -> None:
+    def _flush(self, run: CachedRun, path: str, attempt: int, message: _Message) -> None:
         """Hand what was streamed since the last time to the committer, in chunks of bounded size."""
         if message.timer is not None:
             message.timer.cancel()
@@ -549,11 +568,11 @@ class Worker(Service):
         message.texts.clear()
         pieces = [text[start : start + CHUNK_CHARS_MAX] for start in range(0, len(text), CHUNK_CHARS_MAX)]
         if pieces and message.grows:
-            self.committer.stream(hot, _growing(hot, path, attempt, message, pieces))
+            self.committer.stream(run, _growing(run, path, attempt, message, pieces))
         elif pieces:
-            id, kind = message_id(hot.state.run_id, path, attempt, message.number), message.kind
+            id, kind = message_id(run.state.run_id, path, attempt, message.number), message.kind
             chunks = [Chunk(id, path, attempt, n, piece, kind=kind) for n, piece in enumerate(pieces, message.written)]
-            self.committer.stream(hot, chunks)
+            self.committer.stream(run, chunks)
             message.written += len(chunks)
 
 
@@ -587,9 +606,9 @@ class _Stream:
         self.uses.append(use)
 
 
-def _growing(hot: Hot, path: str, attempt: int, message: _Message, pieces: Iterable[str]) -> list[Chunk]:
+def _growing(run: CachedRun, path: str, attempt: int, message: _Message, pieces: Iterable[str]) -> list[Chunk]:
     """The pieces of the arguments of a call that grows, each at its place in them."""
-    id, chunks = shown_call_id(hot.state.run_id, path, attempt), []
+    id, chunks = shown_call_id(run.state.run_id, path, attempt), []
     for piece in map(grown_piece, pieces):
         chunks.append(Chunk(id, path, attempt, message.written, piece, is_call=True))
         message.written += len(piece)
@@ -631,7 +650,7 @@ class Heart:
         config: WorkerConfig,
         registered: float,
         worked_at: Callable[[], float],
-        tell: Callable[[Heart, runs.Heartbeat | None], None],
+        tell: Callable[[Heart, Heartbeat | None], None],
     ) -> None:
         self._connect = connect
         self._worker = worker
@@ -691,7 +710,7 @@ class Heart:
         finally:
             self._hang_up()
 
-    async def _beat(self) -> runs.Heartbeat | None:
+    async def _beat(self) -> Heartbeat | None:
         """One renewal. None: it failed, and the next one takes a new connection."""
         limit = self._config.lease_seconds / 3
         try:
@@ -700,7 +719,7 @@ class Heart:
                     self._connection = await self._connect()
             lease = timedelta(seconds=self._config.lease_seconds)
             async with asyncio.timeout(limit):
-                return await runs.heartbeat(self._connection, self._worker, lease)
+                return await claims.heartbeat(self._connection, self._worker, lease)
         except Exception as error:  # whatever it is: this thread must go on, or nobody learns that the lease is over
             log.warning("heartbeat_failed", error=str(error) or repr(error))
             self._hang_up()

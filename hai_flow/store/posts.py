@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from hai_flow.store.runs import RunSummary
+from hai_flow.store.run_lists import RunSummary
 from hai_flow.store.threads import LAST_RUN, TURN_OF_WIRE_RUN, Turn
 from hai_flow.store.workflows import LATEST_FIRST, SUMMARY_COLUMNS, NamedVersion, WorkflowSummary
 

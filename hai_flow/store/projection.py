@@ -14,7 +14,7 @@ from hai_flow import values
 from hai_flow.engine import events as e
 from hai_flow.engine.ids import call_prefix
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
-from hai_flow.store.runs import MessageRow, PendingRow, TurnRow, VoteRow
+from hai_flow.store.entries import MessageRow, PendingRow, TurnRow, VoteRow
 
 ThreadEntry: TypeAlias = MessageState | ToolCallState
 _OfPending: TypeAlias = (

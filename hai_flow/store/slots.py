@@ -14,7 +14,7 @@ waiting runs. Who takes a slot from a run gives it to the next one in the same t
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -138,6 +138,42 @@ async def settle_slot(pool: Pool, tenant: UUID, slot: str, run_id: UUID) -> None
     DELETE FROM slots s WHERE {promised} AND NOT {_BEGAN}
     """
     await pool.execute(query, tenant, slot, run_id)
+
+
+# --- slots of any kind ----------------------------------------------------------------------------------------------
+
+
+async def slot_holder(connection: Connection | Pool, tenant: UUID, slot: str) -> UUID | None:
+    """The run that holds the slot."""
+    return (await slot_holders(connection, [(tenant, slot)])).get((tenant, slot))
+
+
+_SLOT_HOLDERS: Final = f"""
+WITH found AS MATERIALIZED (
+  SELECT s.tenant, s.slot, s.run_id FROM unnest($1::uuid[], $2::text[]) AS k(tenant, slot)
+  JOIN slots s ON s.tenant = k.tenant AND s.slot = k.slot
+), ended AS MATERIALIZED (
+  SELECT f.tenant, f.slot, f.run_id FROM found f JOIN runs r ON r.id = f.run_id WHERE r.status IN {_ENDED}
+  ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
+), freed AS (
+  DELETE FROM slots s USING ended e WHERE s.tenant = e.tenant AND s.slot = e.slot AND s.run_id = e.run_id
+  RETURNING s.tenant, s.slot
+)
+SELECT tenant, slot, run_id FROM found WHERE NOT ((tenant, slot) IN (SELECT tenant, slot FROM freed))
+"""
+
+
+async def slot_holders(
+    connection: Connection | Pool, slots: Collection[tuple[UUID, str]]
+) -> dict[tuple[UUID, str], UUID]:
+    """The runs that hold these slots, or were promised them, by (tenant, slot); a slot that nobody holds is not in the
+    result. A run that has ended holds none: its slot is freed by who asks.
+
+    There is one way to such a slot: the same Start twice at once with two different free slots, the second's slot
+    committed after the run had already ended. It harms nobody until somebody wants it, who then asks.
+    """
+    rows = await connection.fetch(_SLOT_HOLDERS, [tenant for tenant, _ in slots], [slot for _, slot in slots])
+    return {(row[0], row[1]): row[2] for row in rows}
 
 
 # --- the queue ----------------------------------------------------------------------------------------------------

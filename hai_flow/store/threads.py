@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from hai_flow.store.runs import SUMMARY_COLUMNS, RunSummary
+from hai_flow.store.run_lists import SUMMARY_COLUMNS, RunSummary
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool

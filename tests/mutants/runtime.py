@@ -349,7 +349,7 @@ courier.bug(
 )
 courier.bug(
     "what a process has written is delivered only by the poll",
-    ("        self.committer.on_outbox = self._mail.set\n", ""),
+    ("        self.committer.listeners.outbox.append(self._mail.set)\n", ""),
     by=f"{_CHILDREN}::test_what_a_process_that_performs_nothing_has_committed_is_delivered_by_itself",
 )
 courier.bug(
@@ -382,7 +382,7 @@ slots.bug(
 )
 slots.bug(
     "a start that is made again is refused because of itself",
-    ("        if await runs.get_run(self.database.api, tenant, run_id) is not None:\n            return\n", ""),
+    ("        if await run_lists.get_run(self.database.api, tenant, run_id) is not None:\n            return\n", ""),
     by=f"{_SLOTS}::test_the_same_start_again_is_not_refused_where_its_run_has_ended_and_another_has_the_key",
 )
 slots.bug(
@@ -447,244 +447,9 @@ slots.bug(
 
 committer = Room("hai_flow/runtime/committer.py", _COMMITTER)
 committer.bug(
-    "a batch is published before it is committed",
-    (
-        "            began = time.monotonic()\n"
-        "            try:\n"
-        "                done = await runs.commit(connection, batch.entries",
-        "            began = time.monotonic()\n"
-        "            for draft in batch.drafts:\n"
-        "                self._tell_commit(draft.hot, draft.hot.state.seq + 1, draft.events)\n"
-        "            try:\n                done = await runs.commit(connection, batch.entries",
-    ),
-    (
-        "            self._tell_commit(hot, first_seq, draft.events)\n            self._snapshot",
-        "            self._snapshot",
-    ),
-    by=f"{_COMMITTER}::test_nothing_is_published_before_its_commit_has_returned",
-)
-committer.bug(
-    "who asked is answered before the commit",
-    (
-        "                draft.entry = self._entry(draft)\n",
-        "                draft.entry = self._entry(draft)\n                self._settle(draft)\n",
-    ),
-    by=f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
-)
-committer.bug(
-    "what others wrote in between is skipped",
-    (
-        "        if first_seq == hot.state.seq + 1:\n            hot.state, hot.loaded_at",
-        "        if True:\n            hot.state, hot.loaded_at",
-    ),
-    by=f"{_COMMITTER}::test_chunks_that_others_wrote_in_between_are_folded_before_a_decision",
-)
-committer.bug(
-    "after an unknown outcome the fence is not raised",
-    ("                draft.hot.refence = draft.hot.mine\n", ""),
-    by=f"{_COMMITTER}::test_after_a_commit_of_unknown_outcome_the_fence_is_raised_before_the_run_is_loaded",
-)
-committer.bug(
-    "a commit of unknown outcome is taken for one that did not happen",
-    ("        if _away(error) or (fault is Fault.RETRY", "        if (fault is Fault.RETRY"),
-    by=f"{_COMMITTER}::test_after_a_commit_of_unknown_outcome_the_answer_is_the_first_outcome",
-)
-committer.bug(
-    "a data error condemns the whole batch",
-    (
-        "            middle = len(drafts) // 2\n"
-        "            return [_Batch(drafts[:middle]), _Batch(drafts[middle:])]\n",
-        "            for draft in drafts:\n                self._condemn(draft, error)\n            return []\n",
-    ),
-    by=f"{_COMMITTER}::test_a_run_that_the_database_refuses_is_alone_in_it",
-)
-committer.bug(
-    "half of a batch that was refused is forgotten",
-    ("return [_Batch(drafts[:middle]), _Batch(drafts[middle:])]", "return [_Batch(drafts[:middle])]"),
-    by=f"{_COMMITTER}::test_a_run_that_the_database_refuses_is_alone_in_it",
-)
-committer.bug(
-    "a run that has lost three times is never taken alone",
-    ("        if hot.losses >= LOSSES_BEFORE_ALONE:\n", "        if False:\n"),
-    by=f"{_COMMITTER}::test_who_lost_three_times_takes_the_run_alone_and_wins",
-)
-committer.bug(
-    "a decision is taken alone as if it were fresh for ever",
-    ("                hot.loaded_at = min(hot.loaded_at, began)\n", ""),
-    by="tests/runtime/test_freshness.py::test_commands_that_lost_come_again_in_their_order_and_what_was_taken_alone_grows_old",
-)
-committer.bug(
-    "who lost decides again on the state that lost",
-    (
-        "        hot.losses += 1\n        self._give_back(draft)\n        self._load_again(hot)",
-        "        hot.losses += 1\n        self._give_back(draft)\n        self._lane(hot).add(hot)",
-    ),
-    by=f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
-)
-committer.bug(
-    "the commands of an entry that lost are forgotten",
-    ("        hot.asks.extendleft(reversed(draft.asks))\n", ""),
-    by=f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
-)
-committer.bug(
-    "the commands of an entry that lost come back in the other order",
-    ("        hot.asks.extendleft(reversed(draft.asks))\n", "        hot.asks.extendleft(draft.asks)\n"),
-    by="tests/runtime/test_freshness.py::test_commands_that_lost_come_again_in_their_order_and_what_was_taken_alone_grows_old",
-)
-committer.bug(
-    "the chunks of an entry that lost are forgotten",
-    ("        hot.chunks.extendleft(reversed(draft.chunks))\n", ""),
-    by="tests/runtime/test_streaming.py::test_pieces_that_lost_by_an_old_fence_are_sent_again_under_the_new_one",
-)
-committer.bug(
-    "a refusal is given from a state that may be stale",
-    ("            return rejected if fresh else None\n", "            return rejected\n"),
-    by="tests/runtime/test_freshness.py::test_an_answer_to_what_another_process_has_just_asked_is_taken",
-)
-committer.bug(
-    "already so is said from a state that may be stale",
-    (
-        "return self._outcome(hot, decision, draft.state, True) if fresh else None",
-        "return self._outcome(hot, decision, draft.state, True)",
-    ),
-    by="tests/runtime/test_freshness.py::test_what_another_process_has_undone_is_not_so_already",
-)
-committer.bug(
-    "a state proves fresh what came after it was loaded",
-    ("fresh = draft.decides or hot.loaded_at >= ask.arrived or not hot.exists", "fresh = True"),
-    by="tests/runtime/test_freshness.py::test_an_answer_to_what_another_process_has_just_asked_is_taken",
-)
-committer.bug(
-    "a run that was not looked for is unknown",
-    ("return _unknown_run(hot) if hot.loaded_at >= ask.arrived else None", "return _unknown_run(hot)"),
-    by="tests/runtime/test_streaming.py::test_a_run_is_unknown_only_to_what_was_asked_before_it_was_looked_for",
-)
-committer.bug(
-    "another tenant's command is carried out",
-    ("        elif ask.tenant not in (None, hot.tenant):\n", "        elif False:\n"),
-    by=f"{_COMMITTER}::test_another_tenant_is_told_that_there_is_no_such_run",
-)
-committer.bug(
-    "a command id with another body gets the first outcome",
-    ("        if known.body_sha != ask.body_sha:\n", "        if False:\n"),
-    by=f"{_COMMITTER}::test_a_command_id_gets_the_first_outcome_in_every_process_and_another_body_is_409",
-)
-committer.bug(
-    "chunks of an attempt that is over are written",
-    (
-        "if not hot.mine or draft.state.attempts.get(chunk.path) != chunk.attempt:",
-        "if not hot.mine:",
-    ),
-    by="tests/runtime/test_streaming.py::test_pieces_of_an_attempt_that_is_not_open_are_dropped",
-)
-committer.bug(
-    "chunks of a run that others hold are sent",
-    (
-        "if not hot.mine or draft.state.attempts.get(chunk.path) != chunk.attempt:",
-        "if draft.state.attempts.get(chunk.path) != chunk.attempt:",
-    ),
-    by="tests/runtime/test_streaming.py::test_pieces_of_a_run_that_was_lost_meanwhile_are_dropped",
-)
-committer.bug(
-    "chunks that have landed are written again",
-    ("if not message.open or message.chunks > chunk.n else [piece]", "if not message.open else [piece]"),
-    by="tests/runtime/test_streaming.py::test_a_piece_is_written_once_however_often_it_is_sent",
-)
-committer.bug(
-    "pieces of a call that have landed are written again",
-    ("not call.open or len(call.args) > chunk.n:", "not call.open:"),
-    by="tests/runtime/test_streaming.py::test_a_piece_of_a_call_is_written_once_at_its_place",
-)
-committer.bug(
-    "a chunk that is older than the state goes back in time",
-    ("draft.state, max(self.now_ms(), draft.state.at))\n", "draft.state, self.now_ms())\n"),
-    by="tests/runtime/test_clock.py",
-)
-committer.bug(
-    "every claim counts as fresh",
-    (
-        "            hot.suspect = hot.worker is not None or fence != hot.fence + 1\n",
-        "            hot.suspect = False\n",
-    ),
-    by=(
-        "tests/runtime/test_worker.py::test_a_dead_workers_run_claimed_by_a_lost_answer_is_declared_lost_before_it_begins_again",
-        f"{_COMMITTER}::test_a_birth_of_unknown_outcome_is_held_and_performed",
-    ),
-)
-committer.bug(
-    "a claim that was free before counts as fresh whatever its fence",
-    ("hot.suspect = hot.worker is not None or fence != hot.fence + 1", "hot.suspect = hot.worker is not None"),
-    by=("tests/runtime/test_worker.py", f"{_COMMITTER}::test_a_birth_of_unknown_outcome_is_held_and_performed"),
-)
-committer.bug(
-    "who looks on stops who writes",
-    ('            log.error("publishing_failed", run_id=str(hot.id), exc_info=error)\n', "            raise\n"),
-    by="tests/runtime/test_promises.py::test_who_looks_on_stops_nobody_who_writes",
-)
-committer.bug(
-    "a run that others have moved while a batch was in flight is not loaded",
-    ("            hot.stale = True\n", "            pass\n"),
-    by=(
-        f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
-        f"{_WORKER}::test_a_run_that_a_heartbeat_does_not_name_any_more_is_dropped_and_its_attempts_end",
-    ),
-)
-committer.bug(
-    "a run that somebody has moved is not loaded again",
-    ("        elif hot.loaded_at < 0:\n            self.refresh(hot.id)\n", ""),
-    by=(
-        f"{_COMMITTER}::test_chunks_that_others_wrote_in_between_are_folded_before_a_decision",
-        f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
-    ),
-)
-committer.bug(
-    "a result that can't be stored is tried for ever",
-    (
-        '        hot.asks.appendleft(Ask(c.NeedAttention(reason="what the run would store can\'t be stored"), now))\n',
-        "",
-    ),
-    by=f"{_COMMITTER}::test_a_result_that_the_database_refuses_needs_attention_while_all_others_go_on",
-)
-committer.bug(
-    "who asked for what can't be stored waits for ever",
-    ('            _fail(ask, StoreError(f"the command of run {hot.id} could not be carried out: {error}"))\n', ""),
-    by=f"{_COMMITTER}::test_a_command_that_the_database_refuses_is_an_error_for_who_sent_it_and_for_nobody_else",
-)
-committer.bug(
-    "a command that can't be stored takes those of its entry along",
-    (
-        "            hot.singly = len(draft.asks)\n            self._give_back(draft)\n",
-        "            for ask in draft.asks:\n                self._undecidable(hot, ask, error)\n",
-    ),
-    by=f"{_COMMITTER}::test_a_command_that_the_database_refuses_is_an_error_for_who_sent_it_and_for_nobody_else",
-)
-committer.bug(
-    "a retry takes the slot that it needs from nobody",
-    ('                fields["take_slot"] = _slot_of(hot)\n', "                pass\n"),
-    by="tests/runtime/test_freshness.py::test_a_run_that_is_retried_has_its_thread_for_itself_again",
-)
-committer.bug(
-    "a run that is busy is due by its timers too",
-    ("due = None if busy or ended else wake_at(state)", "due = None if ended else wake_at(state)"),
-    by=(f"{_WORKER}::test_streaming_under_a_timer_does_not_pile_up_wakes", "tests/runtime/test_memory.py"),
-)
-committer.bug(
-    "what a decision cuts off may still be written",
-    ("            cut=draft.cut,\n", ""),
-    by="tests/runtime/test_promises.py::test_a_decision_that_cuts_an_attempt_off_raises_the_fence",
-)
-committer.bug(
-    "a run that waits for time is never due",
-    ("wake_at=None if due is None else values.instant(due),", "wake_at=None,"),
-    by="tests/runtime/test_promises.py::test_a_run_that_waits_for_time_is_due_then",
-)
-committer.bug(
     "a stop forgets what was asked before it",
     (
-        "                while self._queued:\n"
-        "                    self._released.clear()\n"
-        "                    await self._released.wait()\n"
-        "        except TimeoutError:",
+        "                await self.queues.emptied()\n        except TimeoutError:",
         "                pass\n        except TimeoutError:",
     ),
     by="tests/runtime/test_promises.py::test_what_was_asked_before_a_stop_is_committed_and_answered",
@@ -697,23 +462,267 @@ committer.bug(
     ),
     by="tests/runtime/test_promises.py::test_who_can_not_be_answered_before_a_stop_ends_is_told_so",
 )
-committer.bug(
+decider = Room("hai_flow/runtime/decider.py", _COMMITTER)
+decider.bug(
+    "who asked is answered before the commit",
+    (
+        "                entry.row = self._row(entry)\n",
+        "                entry.row = self._row(entry)\n                entry.settle()\n",
+    ),
+    by=f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
+)
+decider.bug(
+    "a refusal is given from a state that may be stale",
+    ("            return rejected if fresh else None\n", "            return rejected\n"),
+    by="tests/runtime/test_freshness.py::test_an_answer_to_what_another_process_has_just_asked_is_taken",
+)
+decider.bug(
+    "already so is said from a state that may be stale",
+    (
+        "return _outcome(run, decision, entry.state, True) if fresh else None",
+        "return _outcome(run, decision, entry.state, True)",
+    ),
+    by="tests/runtime/test_freshness.py::test_what_another_process_has_undone_is_not_so_already",
+)
+decider.bug(
+    "a state proves fresh what came after it was loaded",
+    ("fresh = entry.decides or run.loaded_at >= submission.arrived or not run.exists", "fresh = True"),
+    by="tests/runtime/test_freshness.py::test_an_answer_to_what_another_process_has_just_asked_is_taken",
+)
+decider.bug(
+    "a run that was not looked for is unknown",
+    ("return _unknown_run(run) if run.loaded_at >= submission.arrived else None", "return _unknown_run(run)"),
+    by="tests/runtime/test_streaming.py::test_a_run_is_unknown_only_to_what_was_asked_before_it_was_looked_for",
+)
+decider.bug(
+    "another tenant's command is carried out",
+    ("        elif submission.tenant not in (None, run.tenant):\n", "        elif False:\n"),
+    by=f"{_COMMITTER}::test_another_tenant_is_told_that_there_is_no_such_run",
+)
+decider.bug(
+    "a command id with another body gets the first outcome",
+    ("    if known.body_sha != submission.body_sha:\n", "    if False:\n"),
+    by=f"{_COMMITTER}::test_a_command_id_gets_the_first_outcome_in_every_process_and_another_body_is_409",
+)
+decider.bug(
+    "chunks of an attempt that is over are written",
+    (
+        "if not run.mine or entry.state.attempts.get(chunk.path) != chunk.attempt:",
+        "if not run.mine:",
+    ),
+    by="tests/runtime/test_streaming.py::test_pieces_of_an_attempt_that_is_not_open_are_dropped",
+)
+decider.bug(
+    "chunks of a run that others hold are sent",
+    (
+        "if not run.mine or entry.state.attempts.get(chunk.path) != chunk.attempt:",
+        "if entry.state.attempts.get(chunk.path) != chunk.attempt:",
+    ),
+    by="tests/runtime/test_streaming.py::test_pieces_of_a_run_that_was_lost_meanwhile_are_dropped",
+)
+decider.bug(
+    "chunks that have landed are written again",
+    ("if not message.open or message.chunks > chunk.n else [piece]", "if not message.open else [piece]"),
+    by="tests/runtime/test_streaming.py::test_a_piece_is_written_once_however_often_it_is_sent",
+)
+decider.bug(
+    "pieces of a call that have landed are written again",
+    ("not call.open or len(call.args) > chunk.n:", "not call.open:"),
+    by="tests/runtime/test_streaming.py::test_a_piece_of_a_call_is_written_once_at_its_place",
+)
+decider.bug(
+    "a chunk that is older than the state goes back in time",
+    ("entry.state, max(self._now_ms(), entry.state.at))\n", "entry.state, self._now_ms())\n"),
+    by="tests/runtime/test_clock.py",
+)
+decider.bug(
+    "a retry takes the slot that it needs from nobody",
+    ('                fields["take_slot"] = _slot_of(run)\n', "                pass\n"),
+    by="tests/runtime/test_freshness.py::test_a_run_that_is_retried_has_its_thread_for_itself_again",
+)
+decider.bug(
+    "a run that is busy is due by its timers too",
+    ("due = None if busy or ended else wake_at(state)", "due = None if ended else wake_at(state)"),
+    by=(f"{_WORKER}::test_streaming_under_a_timer_does_not_pile_up_wakes", "tests/runtime/test_memory.py"),
+)
+decider.bug(
+    "what a decision cuts off may still be written",
+    ("            cut=entry.cut,\n", ""),
+    by="tests/runtime/test_promises.py::test_a_decision_that_cuts_an_attempt_off_raises_the_fence",
+)
+decider.bug(
+    "a run that waits for time is never due",
+    ("wake_at=None if due is None else values.instant(due),", "wake_at=None,"),
+    by="tests/runtime/test_promises.py::test_a_run_that_waits_for_time_is_due_then",
+)
+batches = Room("hai_flow/runtime/batches.py", _COMMITTER)
+batches.bug(
+    "the commands of an entry that lost are forgotten",
+    ("        self.run.submissions.extendleft(reversed(self.submissions))\n", ""),
+    by=f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
+)
+batches.bug(
+    "the commands of an entry that lost come back in the other order",
+    (
+        "        self.run.submissions.extendleft(reversed(self.submissions))\n",
+        "        self.run.submissions.extendleft(self.submissions)\n",
+    ),
+    by="tests/runtime/test_freshness.py::test_commands_that_lost_come_again_in_their_order_and_what_was_taken_alone_grows_old",
+)
+batches.bug(
+    "the chunks of an entry that lost are forgotten",
+    ("        self.run.chunks.extendleft(reversed(self.chunks))\n", ""),
+    by="tests/runtime/test_streaming.py::test_pieces_that_lost_by_an_old_fence_are_sent_again_under_the_new_one",
+)
+lanes = Room("hai_flow/runtime/lanes.py", _COMMITTER)
+lanes.bug(
+    "a batch is published before it is committed",
+    (
+        "            began = time.monotonic()\n"
+        "            try:\n"
+        "                done = await self._send(connection, batch)",
+        "            began = time.monotonic()\n"
+        "            for entry in batch.entries:\n"
+        "                self._listeners.notify_committed(entry.run, entry.run.state.seq + 1, entry.events)\n"
+        "            try:\n                done = await self._send(connection, batch)",
+    ),
+    (
+        "            self._listeners.notify_committed(run, first_seq, entry.events)\n            self._snapshots",
+        "            self._snapshots",
+    ),
+    by=f"{_COMMITTER}::test_nothing_is_published_before_its_commit_has_returned",
+)
+lanes.bug(
+    "what others wrote in between is skipped",
+    (
+        "        if first_seq == run.state.seq + 1:\n            run.state, run.loaded_at",
+        "        if True:\n            run.state, run.loaded_at",
+    ),
+    by=f"{_COMMITTER}::test_chunks_that_others_wrote_in_between_are_folded_before_a_decision",
+)
+lanes.bug(
+    "a run that has lost three times is never taken alone",
+    ("        if run.losses >= LOSSES_BEFORE_ALONE:\n", "        if False:\n"),
+    by=f"{_COMMITTER}::test_who_lost_three_times_takes_the_run_alone_and_wins",
+)
+lanes.bug(
+    "a decision is taken alone as if it were fresh for ever",
+    ("                run.loaded_at = min(run.loaded_at, began)\n", ""),
+    by="tests/runtime/test_freshness.py::test_commands_that_lost_come_again_in_their_order_and_what_was_taken_alone_grows_old",
+)
+lanes.bug(
+    "who lost decides again on the state that lost",
+    (
+        "        run.losses += 1\n        entry.give_back()\n        self._queues.load_again(run)",
+        "        run.losses += 1\n        entry.give_back()\n        self._queues.lane_of(run).add(run)",
+    ),
+    by=f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
+)
+failures = Room("hai_flow/runtime/failures.py", _COMMITTER)
+failures.bug(
+    "after an unknown outcome the fence is not raised",
+    ("                entry.run.refence = entry.run.mine\n", ""),
+    by=f"{_COMMITTER}::test_after_a_commit_of_unknown_outcome_the_fence_is_raised_before_the_run_is_loaded",
+)
+failures.bug(
+    "a commit of unknown outcome is taken for one that did not happen",
+    ("        if away(error) or (fault is Fault.RETRY", "        if (fault is Fault.RETRY"),
+    by=f"{_COMMITTER}::test_after_a_commit_of_unknown_outcome_the_answer_is_the_first_outcome",
+)
+failures.bug(
+    "a data error condemns the whole batch",
+    (
+        "            middle = len(entries) // 2\n"
+        "            return [Batch(entries[:middle]), Batch(entries[middle:])]\n",
+        "            for entry in entries:\n                self.condemn(entry, error)\n            return []\n",
+    ),
+    by=f"{_COMMITTER}::test_a_run_that_the_database_refuses_is_alone_in_it",
+)
+failures.bug(
+    "half of a batch that was refused is forgotten",
+    ("return [Batch(entries[:middle]), Batch(entries[middle:])]", "return [Batch(entries[:middle])]"),
+    by=f"{_COMMITTER}::test_a_run_that_the_database_refuses_is_alone_in_it",
+)
+failures.bug(
+    "a result that can't be stored is tried for ever",
+    (
+        "        run.submissions.appendleft("
+        'Submission(c.NeedAttention(reason="what the run would store can\'t be stored"), now))\n',
+        "",
+    ),
+    by=f"{_COMMITTER}::test_a_result_that_the_database_refuses_needs_attention_while_all_others_go_on",
+)
+failures.bug(
+    "who asked for what can't be stored waits for ever",
+    ('            submission.fail(StoreError(f"the command of run {run.id} could not be carried out: {error}"))\n', ""),
+    by=f"{_COMMITTER}::test_a_command_that_the_database_refuses_is_an_error_for_who_sent_it_and_for_nobody_else",
+)
+failures.bug(
+    "a command that can't be stored takes those of its entry along",
+    (
+        "            run.singly = len(entry.submissions)\n            entry.give_back()\n",
+        "            for submission in entry.submissions:\n                self.undecidable(run, submission, error)\n",
+    ),
+    by=f"{_COMMITTER}::test_a_command_that_the_database_refuses_is_an_error_for_who_sent_it_and_for_nobody_else",
+)
+claims = Room("hai_flow/runtime/claims.py", _COMMITTER)
+claims.bug(
+    "every claim counts as fresh",
+    (
+        "            run.suspect = run.worker is not None or fence != run.fence + 1\n",
+        "            run.suspect = False\n",
+    ),
+    by=(
+        "tests/runtime/test_worker.py::test_a_dead_workers_run_claimed_by_a_lost_answer_is_declared_lost_before_it_begins_again",
+        f"{_COMMITTER}::test_a_birth_of_unknown_outcome_is_held_and_performed",
+    ),
+)
+claims.bug(
+    "a claim that was free before counts as fresh whatever its fence",
+    ("run.suspect = run.worker is not None or fence != run.fence + 1", "run.suspect = run.worker is not None"),
+    by=("tests/runtime/test_worker.py", f"{_COMMITTER}::test_a_birth_of_unknown_outcome_is_held_and_performed"),
+)
+cache = Room("hai_flow/runtime/cache.py", _COMMITTER)
+cache.bug(
     "what this process holds is evicted from its cache",
     (
-        "if oldest is hot or oldest.queued or oldest.wants or oldest.mine:",
-        "if oldest is hot or oldest.queued or oldest.wants:",
+        "if oldest is run or oldest.queued or oldest.wants or oldest.mine:",
+        "if oldest is run or oldest.queued or oldest.wants:",
     ),
     by=f"{_COMMITTER}::test_the_cache_is_bounded_and_what_was_evicted_is_found_again",
 )
-committer.bug(
+cache.bug(
     "the cache has no bounds",
-    ("            if self._cache_bytes <= self._cache_bytes_max:\n", "            if True:\n"),
+    ("            if self.bytes <= self._bytes_max:\n", "            if True:\n"),
     by=f"{_COMMITTER}::test_the_cache_is_bounded_and_what_was_evicted_is_found_again",
 )
-committer.bug(
+queues = Room("hai_flow/runtime/queues.py", _COMMITTER)
+queues.bug(
+    "a run that others have moved while a batch was in flight is not loaded",
+    ("            run.stale = True\n", "            pass\n"),
+    by=(
+        f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
+        f"{_WORKER}::test_a_run_that_a_heartbeat_does_not_name_any_more_is_dropped_and_its_attempts_end",
+    ),
+)
+queues.bug(
+    "a run that somebody has moved is not loaded again",
+    ("        elif run.loaded_at < 0:\n            self.refresh(run)\n", ""),
+    by=(
+        f"{_COMMITTER}::test_chunks_that_others_wrote_in_between_are_folded_before_a_decision",
+        f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
+    ),
+)
+queues.bug(
     "a run that has ended stays in the cache",
-    ("        elif hot.missing or not hot.exists or hot.state.ended:\n            self._forget(hot)\n", ""),
+    ("        elif run.missing or not run.exists or run.state.ended:\n            self._cache.forget(run)\n", ""),
     by=("tests/runtime/test_memory.py", f"{_COMMITTER}::test_a_run_that_does_not_exist_is_404_and_may_start_later"),
+)
+listeners = Room("hai_flow/runtime/listeners.py", _COMMITTER)
+listeners.bug(
+    "who looks on stops who writes",
+    ('            log.error("publishing_failed", run_id=str(run.id), exc_info=error)\n', "            raise\n"),
+    by="tests/runtime/test_promises.py::test_who_looks_on_stops_nobody_who_writes",
 )
 starts = Room("hai_flow/runtime/starts.py", "tests/runtime/test_triggers.py")
 starts.bug(
@@ -739,14 +748,14 @@ worker.bug(
 worker.bug(
     "an attempt that waited for its place begins with a doubtful lease",
     (
-        "                if not self._may_begin:\n                    hot.tasks.pop(path, None)",
-        "                if False:\n                    hot.tasks.pop(path, None)",
+        "                if not self._may_begin:\n                    held.attempts.pop(path, None)",
+        "                if False:\n                    held.attempts.pop(path, None)",
     ),
     by=f"{_WORKER}::test_one_that_gets_its_place_while_the_lease_is_doubtful_does_not_begin_either",
 )
 worker.bug(
     "what could not begin with a doubtful lease never begins",
-    ("            if hot is not None:\n                self.sync(hot)\n", ""),
+    ("                self.sync(ours.run)\n", "                pass\n"),
     by=f"{_WORKER}::test_what_could_not_begin_while_the_lease_was_doubtful_begins_after_the_next_heartbeat",
 )
 worker.bug(
@@ -771,14 +780,14 @@ worker.bug(
 )
 worker.bug(
     "runs that are no longer held are kept",
-    ("            if run_id not in held and not hot.queued:\n", "            if False:\n"),
+    ("            if run_id not in held and not ours.run.queued:\n", "            if False:\n"),
     by=f"{_WORKER}::test_a_run_that_a_heartbeat_does_not_name_any_more_is_dropped_and_its_attempts_end",
 )
 worker.bug(
     "a run that turns out to be held is not looked at",
     (
-        "            if hot is None or hot.version != each.version or hot.fence != each.fence:\n",
-        "            if hot is not None and hot.version != each.version:\n",
+        "            if ours is None or ours.run.version != each.version or ours.run.fence != each.fence:\n",
+        "            if run is not None and run.version != each.version:\n",
     ),
     by=(f"{_WORKER}", f"{_COMMITTER}::test_a_birth_of_unknown_outcome_is_held_and_performed"),
 )
@@ -797,38 +806,38 @@ worker.bug(
 )
 worker.bug(
     "a dead worker's attempts are begun as if nobody had",
-    ("        if suspect and self._declare_lost(hot):\n            return\n", ""),
+    ("        if suspect and self._declare_lost(held):\n            return\n", ""),
     by=f"{_WORKER}::test_a_dead_workers_run_claimed_by_a_lost_answer_is_declared_lost_before_it_begins_again",
 )
 worker.bug(
     "an attempt is begun twice",
     (
-        "            if path not in hot.tasks:\n                self._begin(hot, path, attempt)",
-        "            if True:\n                self._begin(hot, path, attempt)",
+        "            if path not in held.attempts:\n                self._begin(held, path, attempt)",
+        "            if True:\n                self._begin(run, path, attempt)",
     ),
     by="tests/runtime/test_performing.py::test_the_timers_of_a_run_fire_while_it_is_held",
 )
 worker.bug(
     "an attempt that is closed goes on",
     (
-        "                del hot.tasks[path]\n"
+        "                del held.attempts[path]\n"
         "                if performing.task is not None:\n"
         "                    performing.task.cancel()",
-        "                del hot.tasks[path]",
+        "                del held.attempts[path]",
     ),
     by="tests/runtime/test_performing.py::test_an_attempt_that_is_closed_does_not_go_on",
 )
 worker.bug(
     "a run that others hold is performed on",
     (
-        "        if not hot.mine:\n            self._drop(hot)\n            return\n",
-        "        if not hot.mine:\n            return\n",
+        "        if not run.mine:\n            self._drop(run)\n            return\n",
+        "        if not run.mine:\n            return\n",
     ),
     by=f"{_WORKER}::test_a_run_that_a_heartbeat_does_not_name_any_more_is_dropped_and_its_attempts_end",
 )
 worker.bug(
     "a stop waits until effects have ended by themselves",
-    ('        if state.status == "stopping":\n            self._cancel_what_is_stopped(hot)\n', ""),
+    ('        if state.status == "stopping":\n            self._cancel_what_is_stopped(held)\n', ""),
     by=f"{_WORKER}::test_a_stop_cancels_what_is_in_flight",
 )
 worker.bug(
@@ -849,18 +858,18 @@ worker.bug(
 )
 worker.bug(
     "a long stretch of decisions is not gone on with",
-    ("            self.committer.tell(hot, c.Continue())\n", "            pass\n"),
+    ("            self.committer.report(run, c.Continue())\n", "            pass\n"),
     by="tests/runtime/test_performing.py::test_a_stretch_of_decisions_that_is_longer_than_one_commit_is_gone_on_with",
 )
 worker.bug(
     "timers of held runs do not fire",
-    ("                    self.committer.tell(hot, c.TimerFired())\n", "                    pass\n"),
+    ("                    self.committer.report(held.run, c.TimerFired())\n", "                    pass\n"),
     by="tests/runtime/test_performing.py::test_the_timers_of_a_run_fire_while_it_is_held",
 )
 worker.bug(
     "an effect that raises hangs its run",
     (
-        '            log.warning("tool_raised", run_id=str(hot.id), path=path, exc_info=error)\n            return',
+        '            log.warning("tool_raised", run_id=str(run.id), path=path, exc_info=error)\n            return',
         "            raise\n            return",
     ),
     by="tests/runtime/test_performing.py::test_a_fault_of_ours_fails_the_step_and_hangs_no_run",
@@ -868,7 +877,7 @@ worker.bug(
 worker.bug(
     "the text that was streamed last is not written",
     (
-        "            if message.texts:\n                self._flush(hot, path, number, message)\n        finally:",
+        "            if message.texts:\n                self._flush(run, path, number, message)\n        finally:",
         "        finally:",
     ),
 )
@@ -884,12 +893,12 @@ worker.bug(
 )
 worker.bug(
     "what is in flight at a stop is handed back as if it had not begun",
-    ("        await asyncio.gather(*(self._lose_begun(hot) for hot in list(self._held.values())))\n", ""),
+    ("        await asyncio.gather(*(self._lose_begun(held) for held in list(self._held.values())))\n", ""),
     by="tests/runtime/test_service.py::test_a_graceful_stop_declares_its_attempts_lost_and_another_goes_on_at_once",
 )
 worker.bug(
     "a stop hands nothing back",
-    ("            await runs.release_runs(connection, worker, held, self.committer.now())\n", ""),
+    ("            await claims.release_runs(connection, worker, held, self.committer.now())\n", ""),
     by="tests/runtime/test_service.py::test_a_graceful_stop_declares_its_attempts_lost_and_another_goes_on_at_once",
 )
 worker.bug(
@@ -922,6 +931,22 @@ service.bug(
     ("self._read_ms, self._read_at = database_ms, arrived", "self._read_ms, self._read_at = database_ms, sent"),
 )
 
-ROOMS: Final = (fanout, courier, slots, starts, committer, worker, service)
+ROOMS: Final = (
+    fanout,
+    courier,
+    slots,
+    committer,
+    decider,
+    batches,
+    lanes,
+    failures,
+    claims,
+    cache,
+    queues,
+    listeners,
+    starts,
+    worker,
+    service,
+)
 
 TARGETS: Final[tuple[Target, ...]] = ()

@@ -16,216 +16,246 @@ _OF_TRIGGERS: Final = "tests/runtime/test_triggers.py"
 
 # --- runs: the commit -------------------------------------------------------------------------------------------------
 
-runs = Room("hai_flow/store/runs.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
-runs.bug(
+statement = Room("hai_flow/store/commit_statement.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
+commits = Room("hai_flow/store/commits.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
+hints = Room("hai_flow/store/hints.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
+claims = Room("hai_flow/store/claims.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
+logs = Room("hai_flow/store/logs.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
+run_lists = Room("hai_flow/store/run_lists.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
+slots_read = Room("hai_flow/store/slots.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
+commits.bug(
     "entries go out unsorted",
     ("numbers = sorted(range(len(entries)), key=keys.__getitem__)", "numbers = list(range(len(entries)))"),
     by=f"{_COMMIT}::test_rows_are_locked_in_the_order_of_their_ids_whatever_the_order_of_the_entries",
 )
-runs.bug(
+commits.bug(
     "a run may be in a batch twice",
     ('    assert len(set(keys)) == len(keys), "a run is in a batch at most once"\n', ""),
     by=f"{_COMMIT}::test_a_run_twice_in_one_batch_is_refused_before_it_is_sent",
 )
-runs.bug(
+commits.bug(
     "winners are told each other's outcome",
     ("{numbers[place - 1]: each for place", "{place - 1: each for place"),
     by=f"{_COMMIT}::test_entries_in_any_order_are_told_their_own_outcome",
 )
-runs.bug(
+statement.bug(
     "a decision does not compare the version",
-    ("THEN r.version = b.version        -- a decision", "THEN true"),
+    ("THEN r.version = entries.version  -- a decision", "THEN true"),
     by=f"{_COMMIT}::test_of_two_decisions_on_one_version_one_wins",
 )
-runs.bug(
+statement.bug(
     "chunks do not compare the fence",
-    ("ELSE r.fence = b.fence AND r.worker = {me} END", "ELSE r.worker = {me} END"),
+    ("ELSE r.fence = entries.fence AND r.worker = {me} END", "ELSE r.worker = {me} END"),
     by=f"{_COMMIT}::test_chunks_neither_lose_to_decisions_nor_defeat_them",
 )
-runs.bug(
+statement.bug(
     "chunks of a process that does not hold the run are taken",
-    ("ELSE r.fence = b.fence AND r.worker = {me} END", "ELSE r.fence = b.fence END"),
+    ("ELSE r.fence = entries.fence AND r.worker = {me} END", "ELSE r.fence = entries.fence END"),
     by=f"{_COMMIT}::test_a_zombie_reports_what_it_began_but_does_not_get_the_claim_back",
 )
-runs.bug(
+statement.bug(
     "chunks move the version, so that decisions lose to them",
-    ("version = r.version + (b.version IS NOT NULL)::int", "version = r.version + 1"),
+    ("version = r.version + (entries.version IS NOT NULL)::int", "version = r.version + 1"),
     by=f"{_COMMIT}::test_chunks_neither_lose_to_decisions_nor_defeat_them",
 )
-runs.bug(
+statement.bug(
     "another tenant's entry wins",
-    ("WHERE r.id = b.id AND (r.tenant = b.tenant) IS TRUE\n    AND CASE", "WHERE r.id = b.id\n    AND CASE"),
+    (
+        "WHERE r.id = entries.id AND (r.tenant = entries.tenant) IS TRUE\n    AND CASE",
+        "WHERE r.id = entries.id\n    AND CASE",
+    ),
     by=f"{_COMMIT}::test_another_tenant_s_entry_loses_and_writes_nothing",
 )
-runs.bug(
+statement.bug(
     "a dead worker's commit takes the claim",
     ("WHERE id = {me} AND alive_until > now()", "WHERE id = {me}"),
     by=f"{_COMMIT}::test_a_dead_worker_s_commit_takes_no_claim_so_that_somebody_alive_can",
 )
-runs.bug(
+statement.bug(
     "a commit takes the claim that another worker holds",
-    ("WHEN b.busy THEN coalesce(r.worker, (SELECT id FROM me)) END", "WHEN b.busy THEN (SELECT id FROM me) END"),
+    (
+        "WHEN entries.busy THEN coalesce(r.worker, (SELECT id FROM claimant)) END",
+        "WHEN entries.busy THEN (SELECT id FROM claimant) END",
+    ),
 )
-runs.bug(
+statement.bug(
     "a run that rests keeps its claim",
-    ("worker = CASE WHEN b.busy IS NULL THEN r.worker", "worker = CASE WHEN b.busy IS NOT TRUE THEN r.worker"),
+    (
+        "worker = CASE WHEN entries.busy IS NULL THEN r.worker",
+        "worker = CASE WHEN entries.busy IS NOT TRUE THEN r.worker",
+    ),
 )
-runs.bug(
+statement.bug(
     "a cut raises no fence",
     (
-        "(coalesce(b.cut, false) OR (b.busy IS FALSE AND r.worker IS NOT NULL)",
-        "((b.busy IS FALSE AND r.worker IS NOT NULL)",
+        "(coalesce(entries.cut, false) OR (entries.busy IS FALSE AND r.worker IS NOT NULL)",
+        "((entries.busy IS FALSE AND r.worker IS NOT NULL)",
     ),
     by=f"{_COMMIT}::test_chunks_neither_lose_to_decisions_nor_defeat_them",
 )
-runs.bug(
+statement.bug(
     "a claim that is given back raises no fence",
-    ("(coalesce(b.cut, false) OR (b.busy IS FALSE AND r.worker IS NOT NULL)", "(coalesce(b.cut, false)"),
+    (
+        "(coalesce(entries.cut, false) OR (entries.busy IS FALSE AND r.worker IS NOT NULL)",
+        "(coalesce(entries.cut, false)",
+    ),
 )
-runs.bug(
+statement.bug(
     "a claim that is taken raises no fence",
-    ("\n                       OR (b.busy IS TRUE AND r.worker IS NULL))::int", ")::int"),
+    ("\n                       OR (entries.busy IS TRUE AND r.worker IS NULL))::int", ")::int"),
 )
-runs.bug(
+statement.bug(
     "a decision that nobody can perform is not due",
-    ("\n                   WHEN coalesce(r.worker, (SELECT id FROM me)) IS NULL THEN {at} END", " END"),
+    ("\n                   WHEN coalesce(r.worker, (SELECT id FROM claimant)) IS NULL THEN {at} END", " END"),
 )
-runs.bug(
+statement.bug(
     "a birth that nobody can perform is not due",
-    ("THEN wake_at WHEN (SELECT id FROM me) IS NULL THEN {at} END", "THEN wake_at END"),
+    ("THEN wake_at WHEN (SELECT id FROM claimant) IS NULL THEN {at} END", "THEN wake_at END"),
 )
-runs.bug(
+statement.bug(
     "a repeated command is carried out again",
     ("    AND {unrepeated}\n    AND ({seated})", "    AND ({seated})"),
     by=f"{_COMMIT}::test_a_command_id_is_carried_out_once_and_its_outcome_is_kept",
 )
-runs.bug(
+statement.bug(
     "command ids are those of all runs",
     (
-        "JOIN commands c ON c.run_id = k.run_id AND c.command_id = k.command_id\n)",
-        "JOIN commands c ON c.command_id = k.command_id\n)",
+        "JOIN commands known ON known.run_id = given.run_id AND known.command_id = given.command_id\n)",
+        "JOIN commands known ON known.command_id = given.command_id\n)",
     ),
     by=f"{_COMMIT}::test_a_command_id_is_carried_out_once_and_its_outcome_is_kept",
 )
-runs.bug(
+statement.bug(
     "the slot of a run that has ended stays taken",
-    ("WHERE won.ended AND x.run_id = won.id", "WHERE false AND x.run_id = won.id"),
+    ("WHERE won.ended AND slots.run_id = won.id", "WHERE false AND slots.run_id = won.id"),
     by=f"{_COMMIT}::test_a_finished_run_frees_its_slot_in_the_same_commit",
 )
-runs.bug(
+statement.bug(
     "any commit of a run frees its slot",
-    ("WHERE won.ended AND x.run_id = won.id", "WHERE x.run_id = won.id"),
+    ("WHERE won.ended AND slots.run_id = won.id", "WHERE slots.run_id = won.id"),
 )
-runs.bug(
+statement.bug(
     "the chain of hashes forgets what came before",
-    ("head = sha256(r.head || b.events)", "head = sha256(b.events)"),
+    ("head = sha256(r.head || entries.events)", "head = sha256(entries.events)"),
     by=f"{_COMMIT}::test_a_log_row_says_which_events_it_holds_and_the_chain_covers_them",
 )
-runs.bug(
+statement.bug(
     "the length of the log is that of its last row",
-    ("log_bytes = r.log_bytes + octet_length(b.events)", "log_bytes = octet_length(b.events)"),
+    ("log_bytes = r.log_bytes + octet_length(entries.events)", "log_bytes = octet_length(entries.events)"),
     by=f"{_COMMIT}::test_a_log_row_says_which_events_it_holds_and_the_chain_covers_them",
 )
-runs.bug(
+statement.bug(
     "a log row says that it begins one event before it does",
     ("SELECT id, seq, seq - n + 1, tenant", "SELECT id, seq, seq - n, tenant"),
     by=f"{_COMMIT}::test_a_log_row_says_which_events_it_holds_and_the_chain_covers_them",
 )
-runs.bug(
+statement.bug(
     "a run that has ended ends anew with each commit behind that",
-    ("WHEN b.status IN {_ENDED} THEN coalesce(r.ended_at, {at}) END", "WHEN b.status IN {_ENDED} THEN {at} END"),
+    (
+        "WHEN entries.status IN {_ENDED} THEN coalesce(r.ended_at, {at}) END",
+        "WHEN entries.status IN {_ENDED} THEN {at} END",
+    ),
 )
-runs.bug(
+statement.bug(
     "a run that goes on still says when it ended",
     (
-        "WHEN b.status IN {_ENDED} THEN coalesce(r.ended_at, {at}) END",
-        "WHEN b.status IN {_ENDED} THEN coalesce(r.ended_at, {at}) ELSE r.ended_at END",
+        "WHEN entries.status IN {_ENDED} THEN coalesce(r.ended_at, {at}) END",
+        "WHEN entries.status IN {_ENDED} THEN coalesce(r.ended_at, {at}) ELSE r.ended_at END",
     ),
     by=f"{_COMMIT}::test_a_reopened_run_takes_its_slot_again_or_loses",
 )
-runs.bug(
+statement.bug(
     "a run that goes on keeps its result",
-    ("THEN coalesce(b.result, r.result) END", "THEN coalesce(b.result, r.result) ELSE r.result END"),
+    ("THEN coalesce(entries.result, r.result) END", "THEN coalesce(entries.result, r.result) ELSE r.result END"),
     by=f"{_COMMIT}::test_a_reopened_run_takes_its_slot_again_or_loses",
 )
-runs.bug(
+statement.bug(
     "a start of a run that is there takes another slot",
     (
-        """\n  WHERE s.slot IS NOT NULL AND NOT (s.id IN (SELECT r.id FROM runs r WHERE r.id = ANY({arrays["id"]})))""",
-        "\n  WHERE s.slot IS NOT NULL",
+        """\n    AND NOT (births.id IN (SELECT r.id FROM runs r WHERE r.id = ANY({arrays["id"]})))""",
+        "",
     ),
     by=f"{_COMMIT}::test_a_start_repeated_with_another_slot_takes_none",
 )
-runs.bug(
+statement.bug(
     "a run that is opened again needs no slot",
-    ('seated = "b.slot IS NULL OR b.id = ANY', 'seated = "true OR b.id = ANY'),
+    ('seated = "entries.slot IS NULL OR entries.id = ANY', 'seated = "true OR entries.id = ANY'),
     by=f"{_COMMIT}::test_a_reopened_run_takes_its_slot_again_or_loses",
 )
-runs.bug(
+statement.bug(
     "who loses takes the slot all the same",
-    ("AND (r.tenant = b.tenant) IS TRUE AND r.version = b.version\n", "AND (r.tenant = b.tenant) IS TRUE\n"),
+    (
+        "AND (r.tenant = entries.tenant) IS TRUE AND r.version = entries.version\n",
+        "AND (r.tenant = entries.tenant) IS TRUE\n",
+    ),
     by=f"{_COMMIT}::test_a_reopened_run_takes_its_slot_again_or_loses",
 )
-runs.bug(
+statement.bug(
     "a run that ends in its first commit keeps its slot",
     ("FROM wanted WHERE NOT ended ORDER BY tenant, slot", "FROM wanted ORDER BY tenant, slot"),
     by=f"{_COMMIT}::test_a_run_that_ends_in_its_first_commit_needs_its_slot_but_leaves_it_free",
 )
-runs.bug(
+statement.bug(
     "a run that ends in its first commit needs no slot",
-    ("WHERE CASE WHEN x.run_id IS NULL THEN w.ended ELSE x.run_id = w.id END", "WHERE w.ended OR x.run_id = w.id"),
+    (
+        "WHERE CASE WHEN slots.run_id IS NULL THEN wanted.ended ELSE slots.run_id = wanted.id END",
+        "WHERE wanted.ended OR slots.run_id = wanted.id",
+    ),
     by=f"{_COMMIT}::test_a_run_that_ends_in_its_first_commit_needs_its_slot_but_leaves_it_free",
 )
-runs.bug(
+statement.bug(
     "slots are taken in the order of the runs",
     ("FROM wanted WHERE NOT ended ORDER BY tenant, slot", "FROM wanted WHERE NOT ended ORDER BY id"),
     by="tests/store/test_rows.py",
 )
-runs.bug(
+statement.bug(
     "a run is born without the slot that it needs",
-    ("FROM s WHERE (slot IS NULL OR id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])){", "FROM s WHERE true{"),
+    (
+        "FROM births WHERE (slot IS NULL OR id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])){",
+        "FROM births WHERE true{",
+    ),
     by=f"{_COMMIT}::test_a_finished_run_frees_its_slot_in_the_same_commit",
 )
-runs.bug(
+statement.bug(
     "a start that is made twice breaks the batch",
     ("  ON CONFLICT DO NOTHING           -- the same Start again: it loses\n", ""),
     by=f"{_COMMIT}::test_a_run_is_born_once",
 )
-runs.bug(
+statement.bug(
     "a turn begins one event late",
-    ("w.seq[k.p] - w.n[k.p] + k.first, w.seq[k.p]", "w.seq[k.p] - w.n[k.p] + k.first + 1, w.seq[k.p]"),
+    ("{before} + child.first, {before}", "{before} + child.first + 1, {before}"),
     by=f"{_COMMIT}::test_what_belongs_together_is_written_together_with_the_run_s_own_numbers",
 )
-runs.bug(
+statement.bug(
     "the end of a turn is not written",
-    ("WHERE turns.run_id = k.run_id AND turns.n = k.n", "WHERE turns.run_id = k.run_id AND turns.n = -1"),
+    ("WHERE turns.run_id = ended.run_id AND turns.n = ended.n", "WHERE turns.run_id = ended.run_id AND turns.n = -1"),
     by=f"{_COMMIT}::test_what_belongs_together_is_written_together_with_the_run_s_own_numbers",
 )
-runs.bug(
+statement.bug(
     "a turn's end ends all turns of the run",
-    ("WHERE turns.run_id = k.run_id AND turns.n = k.n", "WHERE turns.run_id = k.run_id"),
+    ("WHERE turns.run_id = ended.run_id AND turns.n = ended.n", "WHERE turns.run_id = ended.run_id"),
     by="tests/store/test_rows.py",
 )
-runs.bug(
+commits.bug(
     "messages of a commit for other runs are counted from one",
     ("for n, o in enumerate(e.outbox)", "for n, o in enumerate(e.outbox, 1)"),
     by=f"{_COMMIT}::test_what_belongs_together_is_written_together_with_the_run_s_own_numbers",
 )
-runs.bug(
+statement.bug(
     "a message that is said anew keeps its old text",
     ("DO UPDATE SET role = excluded.role, body = excluded.body", "DO NOTHING"),
     by=f"{_COMMIT}::test_what_belongs_together_is_written_together_with_the_run_s_own_numbers",
 )
-runs.bug(
+statement.bug(
     "an edited pending keeps its old digest",
     ("deadline = excluded.deadline, digest = excluded.digest,", "deadline = excluded.deadline,"),
     by=f"{_COMMIT}::test_what_belongs_together_is_written_together_with_the_run_s_own_numbers",
 )
-runs.bug(
+statement.bug(
     "a pending keeps its first deadline",
     ("SET status = excluded.status, deadline = excluded.deadline,", "SET status = excluded.status,"),
 )
-runs.bug(
+statement.bug(
     "a pending that changes is opened anew",
     (
         "SET status = excluded.status, deadline",
@@ -233,78 +263,78 @@ runs.bug(
     ),
     by=f"{_COMMIT}::test_what_belongs_together_is_written_together_with_the_run_s_own_numbers",
 )
-runs.bug(
+commits.bug(
     "big batches leave their births out",
     ("return (_ALL_WITH_BIRTHS if births else _ALL) | seldom", "return _ALL | seldom"),
     by=f"{_COMMIT}::test_entries_in_any_order_are_told_their_own_outcome",
 )
-runs.bug(
+commits.bug(
     "the fences of chunks are not sent",
     ("yield [entry.fence for entry in moved] if None in versions else _NO", "yield _NO"),
     by=f"{_COMMIT}::test_chunks_neither_lose_to_decisions_nor_defeat_them",
 )
-runs.bug(
+commits.bug(
     "a column is left out as soon as one entry does without it",
     ("return _NO if column.count(None) == len(column) else column", "return _NO if None in column else column"),
 )
-runs.bug(
+statement.bug(
     "a moved run keeps its old workflow in its row",
-    ("= coalesce(b.{column}, r.{column}),", "= r.{column},"),
+    ("= coalesce(entries.{column}, r.{column}),", "= r.{column},"),
     by="tests/runtime/test_migration.py::test_rows_say_the_version_and_the_digest_that_hold_now",
 )
 
 # --- runs: claims, leases, fences -------------------------------------------------------------------------------------
 
-runs.bug(
+claims.bug(
     "runs of workers that are alive are claimed as lost",
     ("alive_until < now() - interval '{DEAD_AFTER}'", "alive_until < now() + interval '1 hour'"),
 )
-runs.bug(
+claims.bug(
     "a dead worker's run is claimed as if nothing of it had begun",
     ("SELECT id, true AS lost FROM lost", "SELECT id, false AS lost FROM lost"),
     by=f"{_COMMIT}::test_a_zombie_reports_what_it_began_but_does_not_get_the_claim_back",
 )
-runs.bug(
+claims.bug(
     "what is not due is claimed",
     ("worker IS NULL AND wake_at <= now() AND abi", "worker IS NULL AND wake_at IS NOT NULL AND abi"),
     by=f"{_COMMIT}::test_claims_take_what_is_due_in_the_queues_asked_for",
 )
-runs.bug(
+claims.bug(
     "runs of other queues are claimed",
     ("SELECT id FROM runs WHERE queue = q.name AND worker IS NULL", "SELECT id FROM runs WHERE worker IS NULL"),
     by=f"{_COMMIT}::test_claims_take_what_is_due_in_the_queues_asked_for",
 )
-runs.bug(
+claims.bug(
     "a claim raises no fence",
     ("wake_at = NULL, fence = fence + 1, unreadable = NULL\nFROM", "wake_at = NULL, unreadable = NULL\nFROM"),
     by=f"{_COMMIT}::test_a_zombie_reports_what_it_began_but_does_not_get_the_claim_back",
 )
-runs.bug(
+claims.bug(
     "a worker whose lease is over claims",
     ("\n  AND EXISTS (SELECT 1 FROM workers WHERE id = $1 AND alive_until > now())", ""),
     by=f"{_COMMIT}::test_a_lease_that_is_over_is_not_renewed_even_when_nothing_is_held",
 )
-runs.bug(
+claims.bug(
     "a claim waits for runs that others are committing to",
     ("ORDER BY wake_at LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED) d", "ORDER BY wake_at LIMIT $2 FOR NO KEY UPDATE) d"),
 )
-runs.bug(
+claims.bug(
     "a lease that is over is renewed",
     ("WHERE id = $1 AND alive_until > now() RETURNING id)", "WHERE id = $1 RETURNING id)"),
     by=f"{_COMMIT}::test_a_lease_that_is_over_is_not_renewed_even_when_nothing_is_held",
 )
-runs.bug(
+claims.bug(
     "a heartbeat renews nothing",
     (
         "(UPDATE workers SET alive_until = now() + $2 WHERE",
         "(UPDATE workers SET alive_until = greatest(alive_until, now() - $2) WHERE",
     ),
 )
-runs.bug(
+claims.bug(
     "a heartbeat tells of what others hold",
     ("FROM runs r WHERE r.worker = $1\n", "FROM runs r WHERE r.worker IS NOT NULL\n"),
 )
-runs.bug(
+claims.bug(
     "the fence is raised of what others hold",
     (
         "UPDATE runs SET fence = fence + 1 WHERE worker = $1 AND id = ANY($2::uuid[]) RETURNING id, version",
@@ -312,7 +342,7 @@ runs.bug(
     ),
     by=f"{_COMMIT}::test_after_an_unknown_outcome_a_raised_fence_keeps_late_chunks_out",
 )
-runs.bug(
+claims.bug(
     "refencing raises no fence",
     (
         "UPDATE runs SET fence = fence + 1 WHERE worker = $1 AND id",
@@ -320,7 +350,7 @@ runs.bug(
     ),
     by=f"{_COMMIT}::test_after_an_unknown_outcome_a_raised_fence_keeps_late_chunks_out",
 )
-runs.bug(
+claims.bug(
     "a worker hands back what others hold",
     (
         "fence = fence + 1 WHERE worker = $1 AND id = ANY($2::uuid[]) RETURNING id\n",
@@ -328,100 +358,100 @@ runs.bug(
     ),
     by=f"{_COMMIT}::test_claims_take_what_is_due_in_the_queues_asked_for",
 )
-runs.bug(
+claims.bug(
     "what is handed back keeps its fence",
     ("SET worker = NULL, wake_at = $3, fence = fence + 1 WHERE", "SET worker = NULL, wake_at = $3 WHERE"),
 )
-runs.bug(
+claims.bug(
     "what is handed back is never due",
     ("SET worker = NULL, wake_at = $3, fence", "SET worker = NULL, wake_at = $3 + interval '1 year', fence"),
     by=f"{_COMMIT}::test_claims_take_what_is_due_in_the_queues_asked_for",
 )
-runs.bug(
+claims.bug(
     "the next wake is that of any queue",
     (
         "WHERE queue = q.name AND worker IS NULL AND wake_at IS NOT NULL AND abi",
         "WHERE worker IS NULL AND wake_at IS NOT NULL AND abi",
     ),
 )
-runs.bug(
+claims.bug(
     "workers that hold something are forgotten",
     ("\n      AND NOT EXISTS (SELECT FROM runs r WHERE r.worker = w.id)", ""),
     by=f"{_COMMIT}::test_workers_are_forgotten_only_when_they_hold_nothing",
 )
-runs.bug(
+claims.bug(
     "a retired worker counts as alive until its lease is over",
     ("SET alive_until = '-infinity' WHERE id = $1", "SET alive_until = alive_until WHERE id = $1"),
     by=f"{_COMMIT}::test_a_zombie_reports_what_it_began_but_does_not_get_the_claim_back",
 )
-runs.bug(
+logs.bug(
     "who takes a run alone does not lock it",
     ('            await connection.execute("SELECT FROM runs WHERE id = $1 FOR NO KEY UPDATE", run_id)\n', ""),
     by=f"{_COMMIT}::test_after_three_losses_a_run_is_taken_alone_and_wins",
 )
-runs.bug(
+slots_read.bug(
     "slots of runs that go on are freed by who asks for them",
     ("ON r.id = f.run_id WHERE r.status IN {_ENDED}\n", "ON r.id = f.run_id\n"),
     by=f"{_COMMIT}::test_whoever_asks_for_the_slot_of_an_ended_run_frees_it",
 )
-runs.bug(
+statement.bug(
     "a run is born with a slot that is another's by now",
-    ("""(_held("b", "s"), f" AND ({_holds('s')})")""", '(_held("b", "s"), "")'),
+    ("""(_held("entries", "births"), f" AND ({_holds('births')})")""", '(_held("entries", "births"), "")'),
     by=f"{_COMMIT}::test_a_birth_that_comes_too_late_loses_its_promised_slot_to_another",
 )
-runs.bug(
+statement.bug(
     "a run that was promised a slot loses it when the promise is over",
     ("        children += _KEEP_SEATS\n", ""),
     by=f"{_COMMIT}::test_a_run_that_is_born_with_the_slot_it_was_promised_holds_it",
 )
-runs.bug("a hint names more runs than fit into one", ("HINT_IDS_MAX: Final = 200 ", "HINT_IDS_MAX: Final = 256 "))
-runs.bug(
+hints.bug("a hint names more runs than fit into one", ("HINT_IDS_MAX: Final = 200 ", "HINT_IDS_MAX: Final = 256 "))
+hints.bug(
     "runs beyond the first two hundred are not hinted at",
     ("for start in range(0, len(ids), HINT_IDS_MAX)]", "for start in (0,)]"),
 )
 
 # --- runs: reading ----------------------------------------------------------------------------------------------------
 
-runs.bug(
+logs.bug(
     "a snapshot of another shape is read",
     ("WHERE s.run_id = r.id AND s.abi = w.abi AND s.seq > w.have_seq", "WHERE s.run_id = r.id AND s.seq > w.have_seq"),
     by=f"{_READS}::test_a_load_gives_the_snapshot_and_the_tail_and_a_tail_alone",
 )
-runs.bug(
+logs.bug(
     "a snapshot that is older than what is known is read",
     ("AND s.abi = w.abi AND s.seq > w.have_seq", "AND s.abi = w.abi"),
     by=f"{_READS}::test_a_load_gives_the_snapshot_and_the_tail_and_a_tail_alone",
 )
-runs.bug(
+logs.bug(
     "a load gives the log before the snapshot too",
     ("last_seq > greatest(w.have_seq, coalesce(s.seq, 0)) AND", "last_seq > w.have_seq AND"),
     by=f"{_READS}::test_a_load_gives_the_snapshot_and_the_tail_and_a_tail_alone",
 )
-runs.bug(
+logs.bug(
     "a state of the past is read of another tenant's run",
     ("WHERE r.tenant = $1 AND r.id = $2\n", "WHERE $1::uuid IS NOT NULL AND r.id = $2\n"),
     by=f"{_READS}::test_the_state_at_a_seq_needs_the_snapshot_before_it_and_the_rows_up_to_it",
 )
-runs.bug(
+logs.bug(
     "a state of the past is made of a snapshot behind it",
     ("AND s.abi = $4 AND s.seq <= $3", "AND s.abi = $4 AND $3 IS NOT NULL"),
     by=f"{_READS}::test_the_state_at_a_seq_needs_the_snapshot_before_it_and_the_rows_up_to_it",
 )
-runs.bug(
+logs.bug(
     "a state of the past needs the whole log",
     ("last_seq > coalesce(s.seq, 0) AND first_seq <= $3 AND last_seq", "last_seq > coalesce(s.seq, 0) AND last_seq"),
     by=f"{_READS}::test_the_state_at_a_seq_needs_the_snapshot_before_it_and_the_rows_up_to_it",
 )
-runs.bug(
+logs.bug(
     "a snapshot is kept of what is not in the log",
     ("FROM runs WHERE id = $1 AND seq >= $2\n", "FROM runs WHERE id = $1\n"),
     by=f"{_READS}::test_a_load_gives_the_snapshot_and_the_tail_and_a_tail_alone",
 )
-runs.bug(
+logs.bug(
     "a release before overwrites the snapshots of the one behind it",
     (" WHERE snapshots.abi < excluded.abi\n", "\n"),
 )
-runs.bug(
+logs.bug(
     "the log is read from the next commit on",
     (
         "WHERE run_id = $1 AND last_seq > $2 ORDER BY last_seq LIMIT $3",
@@ -429,27 +459,27 @@ runs.bug(
     ),
     by=f"{_READS}::test_the_log_is_read_from_any_seq",
 )
-runs.bug(
+logs.bug(
     "the log is read backwards",
     ("last_seq > $2 ORDER BY last_seq LIMIT $3", "last_seq > $2 ORDER BY last_seq DESC LIMIT $3"),
     by=f"{_READS}::test_the_log_is_read_from_any_seq",
 )
-runs.bug(
+run_lists.bug(
     "a run is shown to another tenant",
     ("result FROM runs WHERE id = $1 AND tenant = $2", "result FROM runs WHERE id = $1 AND $2::uuid IS NOT NULL"),
     by=f"{_COMMIT}::test_another_tenant_s_entry_loses_and_writes_nothing",
 )
-runs.bug(
+run_lists.bug(
     "the runs of all tenants are listed",
     ('conditions = ["r.tenant = $1"]', 'conditions = ["$1::uuid IS NOT NULL"]'),
     by=f"{_READS}::test_runs_are_listed_newest_first_in_pages_and_by_filter",
 )
-runs.bug(
+run_lists.bug(
     "a page begins with the last run of the page before",
     ('demand("(r.created_at, r.id) < ({}', 'demand("(r.created_at, r.id) <= ({}'),
     by=f"{_READS}::test_runs_are_listed_newest_first_in_pages_and_by_filter",
 )
-runs.bug(
+run_lists.bug(
     "the runs of all tenants are counted",
     ("WHERE $1::uuid IS NULL OR tenant = $1 GROUP", "WHERE $1::uuid IS NULL OR true GROUP"),
     by=f"{_READS}::test_runs_are_listed_newest_first_in_pages_and_by_filter",
@@ -915,7 +945,8 @@ triggers.bug(
 )
 
 ROOMS: Final = (
-    runs, outbox, pendings, signals, slots, threads, thread_lists, feedback, workflows, triggers,
+    statement, commits, hints, claims, logs, run_lists, slots_read, outbox, pendings, signals, slots, threads,
+    thread_lists, feedback, workflows, triggers,
 )  # fmt: skip
 
 TARGETS: Final = (

@@ -15,7 +15,7 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.engine.state import RunState
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.committer import Outcome
+from hai_flow.runtime.submissions import Outcome
 from hai_flow.settings import Settings
 from hai_flow.store.database import Deadlines
 from tests.support import effects

@@ -16,7 +16,7 @@ from hai_flow.engine.ids import child_run_id
 from hai_flow.errors import DefinitionError
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.committer import Committer
-from hai_flow.store import outbox, runs
+from hai_flow.store import commits, outbox, run_lists
 from tests.runtime.conftest import TOOLS, Connection, Make, answer, is_now, open_pending, state_of
 from tests.support import effects
 from tests.support.ledger import check_all, log_of
@@ -77,7 +77,7 @@ async def test_a_parent_gets_its_childs_output_and_the_child_knows_its_parent(ma
     parent = await begin(runtime, "echo", "{value: hello}")
     await until(lambda: is_now(runtime, parent, "finished"))
     assert (await state_of(runtime, parent)).output == "hello"
-    row = await runs.get_run(runtime.database.api, LOCAL_TENANT, child_of(parent))
+    row = await run_lists.get_run(runtime.database.api, LOCAL_TENANT, child_of(parent))
     assert row is not None
     assert (row.parent_id, row.parent_path, row.thread_id, row.slot) == (parent, "sub", str(parent), None)
     await until(lambda: nothing_on_its_way(eye))
@@ -370,7 +370,7 @@ async def test_a_run_that_runs_itself_for_ever_ends_at_the_eighth_generation(mak
 async def test_a_commit_of_unknown_outcome_starts_one_child(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, broken = runs.commit, asyncio.Event()
+    real, broken = commits.commit, asyncio.Event()
 
     async def commit(connection: Any, entries: Any, *rest: Any) -> Any:
         done = await real(connection, entries, *rest)
@@ -379,7 +379,7 @@ async def test_a_commit_of_unknown_outcome_starts_one_child(
             raise ConnectionResetError("the answer was lost")
         return done
 
-    monkeypatch.setattr(runs, "commit", commit)
+    monkeypatch.setattr(commits, "commit", commit)
     runtime = await make(performs=True)
     assert isinstance(runtime.committer, Committer)
     parent = await begin(runtime, "echo", "{value: hello}")
@@ -417,7 +417,7 @@ async def test_a_detached_run_outlives_the_run_that_started_it(make: Make, eye: 
     parent = await begin(runtime, "asking", body=detaching("asking"))
     await until(lambda: len(effects.begun) == 1)  # the step behind it
     child = child_of(parent)
-    row = await runs.get_run(runtime.database.api, LOCAL_TENANT, child)
+    row = await run_lists.get_run(runtime.database.api, LOCAL_TENANT, child)
     assert row is not None
     assert (row.parent_id, row.thread_id, row.started_by) == (None, str(child), "user:local")
     await ask(runtime, parent, c.Stop(by="user:op"))

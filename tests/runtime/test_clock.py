@@ -15,7 +15,7 @@ from hai_flow import values
 from hai_flow.engine import events as e
 from hai_flow.runtime import LOCAL_TENANT, Runtime, committer
 from hai_flow.runtime.service import Clock
-from hai_flow.store import runs
+from hai_flow.store import commits, logs
 from tests.runtime.conftest import ASKING, GATED, TEXT, Connection, Make, answer, is_now, open_pending, start
 from tests.support import effects
 from tests.support.ledger import check_log, log_of
@@ -163,7 +163,8 @@ async def test_an_answer_that_comes_late_does_not_put_the_clock_back(
 ) -> None:
     monkeypatch.setattr(committer, "CLOCK_SECONDS", 0.1)
     runtime = await make()
-    real, late = getattr(runs, statement), asyncio.Event()
+    module = {"commit": commits, "read_clock": logs}[statement]
+    real, late = getattr(module, statement), asyncio.Event()
 
     async def delayed(*given: Any) -> Any:
         done = await real(*given)
@@ -173,7 +174,7 @@ async def test_an_answer_that_comes_late_does_not_put_the_clock_back(
 
     moment = time.monotonic()
     before = runtime.committer.clock.at(moment)
-    monkeypatch.setattr(runs, statement, delayed)
+    monkeypatch.setattr(module, statement, delayed)
     if statement == "commit":
         await start(runtime, ASKING)
     await asyncio.wait_for(late.wait(), 20)

@@ -18,10 +18,11 @@ from hai_flow.engine import snapshot
 from hai_flow.engine.decide import Limits
 from hai_flow.engine.snapshot import encode_state
 from hai_flow.errors import Rejected, StoreError
-from hai_flow.runtime import LOCAL_TENANT, Runtime, committer
-from hai_flow.runtime.committer import Chunk, Outcome
-from hai_flow.store import runs
+from hai_flow.runtime import LOCAL_TENANT, Runtime, cache, decider, loader, snapshots
+from hai_flow.runtime.submissions import Chunk, Outcome
+from hai_flow.store import claims, commits, logs, slots
 from hai_flow.store.database import CommitUnknown
+from hai_flow.store.entries import CommandRow, Committed, Entry
 from tests.runtime.conftest import (
     ASKING,
     ECHO,
@@ -103,9 +104,9 @@ async def test_who_lost_three_times_takes_the_run_alone_and_wins(
 ) -> None:
     a, b = await make(), await make()
     run_id = (await start(a, LISTENING)).run_id
-    real, robbed = runs.commit, 0
+    real, robbed = commits.commit, 0
 
-    async def late(connection: Any, entries: Any, worker_id: Any, at: Any) -> runs.Committed:
+    async def late(connection: Any, entries: Any, worker_id: Any, at: Any) -> Committed:
         """B moves the run right before A's commit: as long as A does not lock it."""
         nonlocal robbed
         if robbed < 10 and not connection.is_in_transaction() and asyncio.current_task() in a.committer._tasks:
@@ -113,7 +114,7 @@ async def test_who_lost_three_times_takes_the_run_alone_and_wins(
             await submit(b, run_id, note(f"b{robbed}"))
         return await real(connection, entries, worker_id, at)
 
-    monkeypatch.setattr(runs, "commit", late)
+    monkeypatch.setattr(commits, "commit", late)
     outcome = await submit(a, run_id, note("a"))
     assert robbed == 3
     events = await log_of(eye, run_id)
@@ -318,7 +319,7 @@ async def test_an_id_that_was_used_before_our_load_gets_the_first_outcome_behind
 async def test_an_id_that_an_entry_used_after_it_was_looked_up_gets_the_outcome_of_that_entry(make: Make) -> None:
     a, b = await make(), await make()
     run_id = (await start(a, LISTENING)).run_id
-    b.committer._limits = Limits(events=1)  # one command an entry
+    b.committer._decider.limits = Limits(events=1)  # one command an entry
     terminate = c.Terminate(by="user:local")
     asked = (outcome_of(b, run_id, terminate, command_id="t", body_sha=body) for body in (b"1", b"1", b"2"))
     first, again, other = await asyncio.gather(*asked)
@@ -346,13 +347,13 @@ async def test_a_start_that_would_be_refused_gets_what_its_id_got_before(make: M
 async def test_an_id_is_looked_up_only_where_a_refusal_needs_it(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = await make()
     run_id = (await start(runtime, LISTENING, command_id="s")).run_id
-    real, looked_up = runs.commands_of, []
+    real, looked_up = logs.commands_of, []
 
     async def counted(connection: Any, commands: Any) -> Any:
         looked_up.extend(commands)
         return await real(connection, commands)
 
-    monkeypatch.setattr(runs, "commands_of", counted)
+    monkeypatch.setattr(logs, "commands_of", counted)
     await asyncio.gather(*(submit(runtime, run_id, note(f"n{n}"), command_id=f"c{n}") for n in range(20)))
     assert looked_up == []
     assert (await submit(runtime, run_id, c.Resume(by="user:local"), command_id="r")).already
@@ -364,19 +365,19 @@ async def test_an_id_is_looked_up_only_where_a_refusal_needs_it(make: Make, monk
 
 def spoil(monkeypatch: pytest.MonkeyPatch, marker: str) -> None:
     """Entries whose events hold `marker` get a command row that no database takes: a NUL in a text."""
-    real = runs.commit
+    real = commits.commit
 
-    async def spoilt(connection: Any, entries: Any, worker_id: Any, at: Any) -> runs.Committed:
-        bad = runs.CommandRow("nul\x00", b"", b"")
+    async def spoilt(connection: Any, entries: Any, worker_id: Any, at: Any) -> Committed:
+        bad = CommandRow("nul\x00", b"", b"")
         entries = [
-            runs.Entry(**{n: getattr(x, n) for n in x.__struct_fields__} | {"commands": [bad]})
+            Entry(**{n: getattr(x, n) for n in x.__struct_fields__} | {"commands": [bad]})
             if marker.encode() in x.events and b"step_finished" in x.events
             else x
             for x in entries
         ]
         return await real(connection, entries, worker_id, at)
 
-    monkeypatch.setattr(runs, "commit", spoilt)
+    monkeypatch.setattr(commits, "commit", spoilt)
 
 
 async def test_a_result_that_the_database_refuses_needs_attention_while_all_others_go_on(
@@ -398,14 +399,14 @@ async def test_a_result_that_the_database_refuses_needs_attention_while_all_othe
 async def test_a_run_that_the_database_refuses_is_alone_in_it(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = await make()
     bad, *others = [(await start(runtime, LISTENING)).run_id for _ in range(9)]
-    real = runs.commit
+    real = commits.commit
 
-    async def refused(connection: Any, entries: Any, *rest: Any) -> runs.Committed:
+    async def refused(connection: Any, entries: Any, *rest: Any) -> Committed:
         if any(entry.run_id == bad for entry in entries):
             raise asyncpg.DataError("a value that no column takes")
         return await real(connection, entries, *rest)
 
-    monkeypatch.setattr(runs, "commit", refused)
+    monkeypatch.setattr(commits, "commit", refused)
     asked = (submit(runtime, run_id, note("s")) for run_id in (*others[:4], bad, *others[4:]))
     got = await asyncio.gather(*asked, return_exceptions=True)
     assert isinstance(got.pop(4), StoreError)
@@ -415,16 +416,17 @@ async def test_a_run_that_the_database_refuses_is_alone_in_it(make: Make, monkey
 async def test_nothing_is_published_before_its_commit_has_returned(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = await make()
     run_id = (await start(runtime, LISTENING)).run_id
-    real, happened = runs.commit, []
+    real, happened = commits.commit, []
 
-    async def watched(*given: Any) -> runs.Committed:
+    async def watched(*given: Any) -> Committed:
         done = await real(*given)
         await asyncio.sleep(0)
         happened.append("committed")
         return done
 
-    monkeypatch.setattr(runs, "commit", watched)
-    monkeypatch.setattr(runtime.committer, "on_commit", lambda hot, first, events: happened.append("published"))
+    monkeypatch.setattr(commits, "commit", watched)
+    published = [lambda run, first, events: happened.append("published")]
+    monkeypatch.setattr(runtime.committer.listeners, "committed", published)
     await submit(runtime, run_id, note("s"))
     assert happened == ["committed", "published"]
 
@@ -451,23 +453,23 @@ async def test_after_a_commit_of_unknown_outcome_the_fence_is_raised_before_the_
     runtime = await make(performs=True)
     run_id = (await start(runtime, GATED)).run_id
     await until(lambda: effects.begun)
-    real, happened = runs.commit, []
+    real, happened = commits.commit, []
 
-    async def cut_off(connection: Any, entries: Any, *rest: Any) -> runs.Committed:
+    async def cut_off(connection: Any, entries: Any, *rest: Any) -> Committed:
         if not happened:
             happened.append("cut off")
             raise CommitUnknown("the connection broke")
         return await real(connection, entries, *rest)
 
-    monkeypatch.setattr(runs, "commit", cut_off)
-    for name in ("refence_runs", "load_runs"):
-        statement = getattr(runs, name)
+    monkeypatch.setattr(commits, "commit", cut_off)
+    for module, name in ((claims, "refence_runs"), (logs, "load_runs")):
+        statement = getattr(module, name)
 
         async def noted(*given: Any, name: str = name, statement: Any = statement) -> Any:
             happened.append(name)
             return await statement(*given)
 
-        monkeypatch.setattr(runs, name, noted)
+        monkeypatch.setattr(module, name, noted)
     await submit(runtime, run_id, c.Pause(by="user:local"))
     assert happened[:3] == ["cut off", "refence_runs", "load_runs"]
 
@@ -477,14 +479,14 @@ async def test_a_command_that_the_database_refuses_is_an_error_for_who_sent_it_a
 ) -> None:
     runtime = await make()
     run_id = (await start(runtime, LISTENING)).run_id
-    real = committer.Committer._entry
+    real = decider.Decider._row
 
-    def refused(self: Any, draft: Any) -> runs.Entry:
-        if any(getattr(ask.command, "id", "") == "bad" for ask in draft.asks):
+    def refused(self: Any, entry: Any) -> Entry:
+        if any(getattr(each.command, "id", "") == "bad" for each in entry.submissions):
             raise ValueError("no such thing can be stored")
-        return real(self, draft)
+        return real(self, entry)
 
-    monkeypatch.setattr(committer.Committer, "_entry", refused)
+    monkeypatch.setattr(decider.Decider, "_row", refused)
     got = await asyncio.gather(
         *(submit(runtime, run_id, note(name)) for name in ("one", "bad", "two")),
         return_exceptions=True,
@@ -497,18 +499,18 @@ async def test_a_command_that_the_database_refuses_is_an_error_for_who_sent_it_a
 async def test_a_fault_in_one_decision_does_not_stop_the_lane(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = await make()
     run_id = (await start(runtime, LISTENING)).run_id
-    real = committer.decide
+    real = decider.decide
 
     def faulty(plan: Any, state: Any, command: c.Command, *rest: Any) -> Any:
         assert not isinstance(command, c.Pause), "a bug of ours"
         return real(plan, state, command, *rest)
 
-    monkeypatch.setattr(committer, "decide", faulty)
+    monkeypatch.setattr(decider, "decide", faulty)
     with pytest.raises(StoreError):
         await submit(runtime, run_id, c.Pause(by="user:local"))
     assert (await submit(runtime, run_id, note("s"))).seq
-    monkeypatch.setattr(runtime.committer, "on_state", lambda hot: 1 / 0)
-    monkeypatch.setattr(runtime.committer, "on_commit", lambda hot, first, events: 1 / 0)
+    monkeypatch.setattr(runtime.committer.listeners, "changed", [lambda run: 1 / 0])
+    monkeypatch.setattr(runtime.committer.listeners, "committed", [lambda run, first, events: 1 / 0])
     assert (await submit(runtime, run_id, note("t"))).seq
 
 
@@ -530,7 +532,7 @@ async def test_a_run_whose_load_fails_keeps_no_other_from_being_loaded(
 ) -> None:
     a, b = await make(), await make()
     bad, *others = [(await start(a, LISTENING)).run_id for _ in range(24)]
-    real, broken, loads = runs.load_runs, True, 0
+    real, broken, loads = logs.load_runs, True, 0
 
     async def load(connection: Any, run_ids: Any, *rest: Any) -> Any:
         nonlocal loads
@@ -539,7 +541,7 @@ async def test_a_run_whose_load_fails_keeps_no_other_from_being_loaded(
             raise fault("the load of the bad run")
         return await real(connection, run_ids, *rest)
 
-    monkeypatch.setattr(runs, "load_runs", load)
+    monkeypatch.setattr(logs, "load_runs", load)
     for number in range(3):
         asked = asyncio.create_task(outcome_of(b, bad, note(f"bad {number}")))
         async with asyncio.timeout(30):
@@ -561,14 +563,14 @@ async def test_ids_and_slots_of_a_batch_of_loads_are_looked_up_in_one_statement_
     failed = [(await start(a, "steps:\n  - fail: no\n", thread=f"t{n}")).run_id for n in range(20)]
     busy = (await start(a, ASKING, thread="t0")).run_id
     statements: list[str] = []
-    for name in ("commands_of", "slot_holders", "load_runs"):
-        real = getattr(runs, name)
+    for module, name in ((logs, "commands_of"), (slots, "slot_holders"), (logs, "load_runs")):
+        real = getattr(module, name)
 
         async def counted(*given: Any, name: str = name, real: Any = real) -> Any:
             statements.append(name)
             return await real(*given)
 
-        monkeypatch.setattr(runs, name, counted)
+        monkeypatch.setattr(module, name, counted)
     retry = c.Retry(by="user:local")
     got = await asyncio.gather(*(outcome_of(b, run_id, retry, command_id="r") for run_id in failed))
     assert isinstance(got[0], Rejected)
@@ -584,9 +586,9 @@ async def test_after_a_commit_of_unknown_outcome_the_answer_is_the_first_outcome
 ) -> None:
     runtime = await make()
     run_id = (await start(runtime, LISTENING)).run_id
-    real, cut = runs.commit, 0
+    real, cut = commits.commit, 0
 
-    async def cut_off(connection: Any, entries: Any, worker_id: Any, at: Any) -> runs.Committed:
+    async def cut_off(connection: Any, entries: Any, worker_id: Any, at: Any) -> Committed:
         nonlocal cut
         cut += 1
         if cut > 1:
@@ -595,7 +597,7 @@ async def test_after_a_commit_of_unknown_outcome_the_answer_is_the_first_outcome
             await real(connection, entries, worker_id, at)
         raise CommitUnknown("the connection broke")
 
-    monkeypatch.setattr(runs, "commit", cut_off)
+    monkeypatch.setattr(commits, "commit", cut_off)
     outcome = await submit(runtime, run_id, note("s"), command_id="c", body_sha=b"b")
     assert outcome.already == happened
     events = await log_of(eye, run_id)
@@ -606,9 +608,9 @@ async def test_a_birth_of_unknown_outcome_is_held_and_performed(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = await make(performs=True)
-    real, cut = runs.commit, 0
+    real, cut = commits.commit, 0
 
-    async def cut_off(connection: Any, entries: Any, worker_id: Any, at: Any) -> runs.Committed:
+    async def cut_off(connection: Any, entries: Any, worker_id: Any, at: Any) -> Committed:
         nonlocal cut
         cut += 1
         done = await real(connection, entries, worker_id, at)
@@ -616,7 +618,7 @@ async def test_a_birth_of_unknown_outcome_is_held_and_performed(
             raise CommitUnknown("the connection broke")
         return done
 
-    monkeypatch.setattr(runs, "commit", cut_off)
+    monkeypatch.setattr(commits, "commit", cut_off)
     run_id = (await start(runtime, ECHO, input={"value": "v"})).run_id
     await until(lambda: is_now(runtime, run_id, "finished"))
     assert not any(isinstance(event, e.StepRetried) for event in await log_of(eye, run_id))
@@ -641,7 +643,7 @@ async def test_chunks_of_a_holder_that_was_fenced_off_are_dropped(make: Make, ey
 async def test_snapshots_change_nothing_and_deleting_them_changes_nothing(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committer, "SNAPSHOT_BYTES_MIN", 0)
+    monkeypatch.setattr(snapshots, "SNAPSHOT_BYTES_MIN", 0)
     a = await make(performs=True)
     run_ids = [(await start(a, TEXT)).run_id for _ in range(3)]
     run_ids.append((await start(a, LISTENING)).run_id)
@@ -685,18 +687,16 @@ async def test_a_cold_load_equals_the_hot_state(make: Make) -> None:
 async def test_a_run_weighs_as_much_as_its_state_however_long_it_lives(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committer, "SNAPSHOT_BYTES_MIN", 2_000)
+    monkeypatch.setattr(snapshots, "SNAPSHOT_BYTES_MIN", 2_000)
     a, b = await make(), await make()
     run_id = (await start(a, LISTENING)).run_id
     weights = []
     for number in range(60):
         await submit((a, b)[number // 20 % 2], run_id, note(str(number), "x" * 500))
         for process in (a, b):
-            hots = process.committer._hot.values()
-            assert process.committer._cache_bytes == sum(hot.bytes for hot in hots)
-            weights += [
-                (hot.bytes, committer.STATE_OVERHEAD_BYTES + hot.snapshot_bytes + hot.log_bytes) for hot in hots
-            ]
+            hots = list(process.committer.cache)
+            assert process.committer.cache.bytes == sum(hot.bytes for hot in hots)
+            weights += [(hot.bytes, cache.STATE_OVERHEAD_BYTES + hot.snapshot_bytes + hot.log_bytes) for hot in hots]
     assert all(counted == kept for counted, kept in weights)
     assert max(counted for counted, _ in weights) < 60 * 500
 
@@ -706,12 +706,12 @@ async def test_the_cache_is_bounded_and_what_was_evicted_is_found_again(make: Ma
     run_ids = [(await start(runtime, ASKING)).run_id for _ in range(40)]
     known = [run_id for run_id in run_ids if runtime.committer.peek(run_id) is not None]
     assert 0 < len(known) < 20
-    assert runtime.committer._cache_bytes <= 64 * 1024
+    assert runtime.committer.cache.bytes <= 64 * 1024
     outcome = await submit(runtime, run_ids[0], answer(await open_pending(runtime, run_ids[0])))
     assert outcome.status == "finished"
     for run_id in run_ids[1:]:
         await submit(runtime, run_id, c.Terminate(by="user:local"))
-    assert runtime.committer._cache_bytes == sum(hot.bytes for hot in runtime.committer._hot.values()) == 0
+    assert runtime.committer.cache.bytes == sum(hot.bytes for hot in runtime.committer.cache) == 0
 
 
 async def test_the_cache_counts_what_a_state_takes_and_not_what_its_log_has_become(make: Make) -> None:
@@ -723,7 +723,7 @@ async def test_the_cache_counts_what_a_state_takes_and_not_what_its_log_has_beco
     assert hot is not None
     assert sum([len(e.encode_events([event])) for event in (await log_of_run(a, run_id))]) > 600_000
     size = len(encode_state(hot.state))
-    assert size < hot.bytes < 2 * size + 2 * committer.SNAPSHOT_BYTES_MIN
+    assert size < hot.bytes < 2 * size + 2 * snapshots.SNAPSHOT_BYTES_MIN
     others = [(await start(b, ASKING)).run_id for _ in range(5)]
     assert all(b.committer.peek(each) is not None for each in (run_id, *others)), "nobody was evicted for it"
     await until(lambda: a.database.api.fetchval("SELECT count(*) FROM snapshots WHERE run_id = $1", run_id))
@@ -731,7 +731,7 @@ async def test_the_cache_counts_what_a_state_takes_and_not_what_its_log_has_beco
     cold = other.committer.peek(run_id)
     assert cold is not None
     await other.committer.settled([cold])
-    assert size < cold.bytes < 2 * size + 2 * committer.SNAPSHOT_BYTES_MIN
+    assert size < cold.bytes < 2 * size + 2 * snapshots.SNAPSHOT_BYTES_MIN
 
 
 async def log_of_run(runtime: Runtime, run_id: UUID) -> list[e.Event]:
@@ -748,9 +748,9 @@ async def test_a_long_log_is_loaded_in_pieces_apart_from_the_others_and_leaves_a
         await submit(a, long, note(str(number), "x" * 2000))
     await until(lambda: eye.fetchval("SELECT count(*) FROM snapshots"))
     await eye.execute("UPDATE snapshots SET abi = 0")  # as if another release had written them
-    monkeypatch.setattr(committer, "LOAD_ROWS_MAX", 7)
-    monkeypatch.setattr(committer, "FOLDED_AT_ONCE", 10)
-    real, read, answered = runs.read_log, [], asyncio.Event()
+    monkeypatch.setattr(loader, "LOAD_ROWS_MAX", 7)
+    monkeypatch.setattr(loader, "FOLDED_AT_ONCE", 10)
+    real, read, answered = logs.read_log, [], asyncio.Event()
 
     async def counted(connection: Any, run_id: UUID, *rest: Any) -> Any:
         rows = await real(connection, run_id, *rest)
@@ -758,7 +758,7 @@ async def test_a_long_log_is_loaded_in_pieces_apart_from_the_others_and_leaves_a
         await answered.wait()  # would last for ever if the short one waited for the long one
         return rows
 
-    monkeypatch.setattr(runs, "read_log", counted)
+    monkeypatch.setattr(logs, "read_log", counted)
     first = asyncio.create_task(submit(b, long, note("s")))
     await submit(b, short, note("s"))
     answered.set()
@@ -780,7 +780,7 @@ async def test_a_long_log_is_loaded_in_pieces_apart_from_the_others_and_leaves_a
 
 def counting_waits(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
     """The commits that waited for a row in vain, from now on."""
-    real, waited = runs.commit, []
+    real, waited = commits.commit, []
 
     async def noted(connection: Any, entries: Any, *rest: Any) -> Any:
         try:
@@ -789,7 +789,7 @@ def counting_waits(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
             waited.append(error)
             raise
 
-    monkeypatch.setattr(runs, "commit", noted)
+    monkeypatch.setattr(commits, "commit", noted)
     return waited
 
 
@@ -799,13 +799,13 @@ async def test_a_run_whose_row_is_locked_makes_its_batch_wait_once(
     runtime = await make()
     locked, *others = [(await start(runtime, LISTENING)).run_id for _ in range(16)]
     waited = counting_waits(monkeypatch)
-    alone, lock_run = [], runs.lock_run
+    alone, lock_run = [], logs.lock_run
 
     def taken_alone(connection: Any, run_id: UUID, *rest: Any) -> Any:
         alone.append(run_id)
         return lock_run(connection, run_id, *rest)
 
-    monkeypatch.setattr(runs, "lock_run", taken_alone)
+    monkeypatch.setattr(logs, "lock_run", taken_alone)
     async with eye.transaction():
         await eye.execute("SELECT FROM runs WHERE id = $1 FOR UPDATE", locked)
         asked = asyncio.create_task(submit(runtime, locked, note("s")))
@@ -822,7 +822,7 @@ async def test_a_run_whose_row_is_locked_makes_its_batch_wait_once(
 async def test_who_asks_a_run_whose_row_stays_locked_is_told_so(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("hai_flow.runtime.failures.ANSWER_SECONDS", 0.5)
     runtime = await make()
     run_id = (await start(runtime, LISTENING)).run_id
     waited = counting_waits(monkeypatch)
@@ -839,7 +839,7 @@ async def test_many_locked_rows_take_one_connection_of_those_that_others_need(
 ) -> None:
     runtime = await make(lanes=1)
     locked = [(await start(runtime, LISTENING)).run_id for _ in range(12)]
-    at_once, most, lock_run = 0, 0, runs.lock_run
+    at_once, most, lock_run = 0, 0, logs.lock_run
 
     @contextlib.asynccontextmanager
     async def counted(*given: Any) -> AsyncIterator[Any]:
@@ -852,7 +852,7 @@ async def test_many_locked_rows_take_one_connection_of_those_that_others_need(
         finally:
             at_once -= 1
 
-    monkeypatch.setattr(runs, "lock_run", counted)
+    monkeypatch.setattr(logs, "lock_run", counted)
     async with eye.transaction():
         await eye.execute("SELECT FROM runs WHERE id = ANY ($1) FOR UPDATE", locked)
         asked = [asyncio.create_task(submit(runtime, run_id, note("s"))) for run_id in locked]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -15,9 +14,11 @@ from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.state import RunState, evolve
 from hai_flow.errors import Rejected, Unreadable
-from hai_flow.runtime import LOCAL_TENANT, Runtime, committer, fanout
+from hai_flow.runtime import LOCAL_TENANT, Runtime, fanout, snapshots
+from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.fanout import FanoutConfig, Following, Lagging, Piece
-from hai_flow.store import runs
+from hai_flow.store import commits
+from hai_flow.store.entries import Entry
 from hai_flow.wire import DIALECTS
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.log import LOG, LogEncoder
@@ -296,14 +297,14 @@ async def test_the_snapshot_at_k_is_the_fold_of_k_events_for_every_k(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch, every_commit: bool
 ) -> None:
     if every_commit:
-        monkeypatch.setattr(committer, "SNAPSHOT_BYTES_MIN", 0)
-        real = committer.Committer._snapshot_if_due
+        monkeypatch.setattr(snapshots, "SNAPSHOT_BYTES_MIN", 0)
+        real = snapshots.Snapshots.save_if_due
 
-        def always(self: committer.Committer, hot: committer.Hot) -> None:
-            hot.snapshot_bytes = 0
-            real(self, hot)
+        def always(self: snapshots.Snapshots, run: CachedRun) -> None:
+            run.snapshot_bytes = 0
+            real(self, run)
 
-        monkeypatch.setattr(committer.Committer, "_snapshot_if_due", always)
+        monkeypatch.setattr(snapshots.Snapshots, "save_if_due", always)
     a, b = await make(performs=True), await make()
     run_ids = [(await start(a, body)).run_id for body in (TEXT, ASKING, effects.FLOW.decode().split("version: 1\n")[1])]
     await nudge(b, run_ids[1], 0)
@@ -312,7 +313,7 @@ async def test_the_snapshot_at_k_is_the_fold_of_k_events_for_every_k(
         await until(lambda run_id=run_id: is_now(a, run_id, "finished", "stopped"))
         events = await log_of(eye, run_id)
         if every_commit:
-            await until(lambda run_id=run_id: snapshots(eye, run_id))
+            await until(lambda run_id=run_id: has_snapshots(eye, run_id))
         state = RunState(str(run_id))
         assert await state_of(b, run_id, 0) == state
         for k, event in enumerate(events, 1):
@@ -320,20 +321,18 @@ async def test_the_snapshot_at_k_is_the_fold_of_k_events_for_every_k(
             assert await state_of(b, run_id, k) == state, f"snapshot at {k}"
 
 
-async def snapshots(eye: Connection, run_id: UUID) -> bool:
+async def has_snapshots(eye: Connection, run_id: UUID) -> bool:
     return await eye.fetchval("SELECT count(*) FROM snapshots WHERE run_id = $1", run_id) >= 2
 
 
 async def test_only_committed_events_are_published(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     published: list[tuple[int, list[e.Event]]] = []
-    real = runtime.committer.on_commit
 
-    def record(hot: Any, first: int, events: Sequence[e.Event]) -> None:
+    def record(run: CachedRun, first: int, events: Sequence[e.Event]) -> None:
         published.append((first, list(events)))
-        real(hot, first, events)
 
-    runtime.committer.on_commit = record
+    runtime.committer.listeners.committed.append(record)
     run_id = (await start(runtime, TEXT)).run_id
     await until(lambda: is_now(runtime, run_id, "finished"))
     events = await log_of(eye, run_id)
@@ -354,7 +353,7 @@ async def test_nobody_sees_a_commit_that_is_held_back_and_then_refused(make: Mak
     await until(lambda: following(runtime, run_id))
     ended = decide(hot.plan, here, c.Terminate(by="user:local"), runtime.committer.now_ms())
     events = e.encode_events(ended.events)
-    entry = runs.Entry(
+    entry = Entry(
         run_id=run_id, tenant=LOCAL_TENANT, n=len(ended.events), events=events, version=hot.version,
         status=ended.state.status, busy=False,
     )  # fmt: skip
@@ -365,7 +364,7 @@ async def test_nobody_sees_a_commit_that_is_held_back_and_then_refused(make: Mak
         for _ in range(100):  # whatever was published would have got there
             await asyncio.sleep(0)
         assert (seen, pausing.done()) == ([], False)
-        done = await runs.commit(holder, [entry], None, runtime.committer.now())
+        done = await commits.commit(holder, [entry], None, runtime.committer.now())
         assert done.won
     with pytest.raises(Rejected):
         await pausing

@@ -13,8 +13,9 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime import LOCAL_TENANT, Runtime, fanout
 from hai_flow.runtime.fanout import FanoutConfig, Following, Place
-from hai_flow.store import runs
+from hai_flow.store import logs
 from hai_flow.store.database import EVERYTHING
+from hai_flow.store.logs import LogRow
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.log import LOG
 from tests.runtime.conftest import ASKING, Connection, Make, start, state_of
@@ -175,9 +176,9 @@ async def test_what_is_asked_for_while_a_feed_reads_is_read_as_well(
     deaf(b, monkeypatch)
     run_id = (await start(a, ASKING)).run_id
     await place(b, run_id)
-    feed, real, reads = b.fanout._feeds[run_id], runs.read_log, 0
+    feed, real, reads = b.fanout._feeds[run_id], logs.read_log, 0
 
-    async def meanwhile(*given: Any) -> Sequence[runs.LogRow]:
+    async def meanwhile(*given: Any) -> Sequence[LogRow]:
         """Right behind the first read, there is more, and somebody says so."""
         nonlocal reads
         rows, reads = await real(*given), reads + 1
@@ -187,7 +188,7 @@ async def test_what_is_asked_for_while_a_feed_reads_is_read_as_well(
         return rows
 
     await pause(a, run_id, 0)
-    monkeypatch.setattr(runs, "read_log", meanwhile)
+    monkeypatch.setattr(logs, "read_log", meanwhile)
     b.fanout._read_later(feed)
     await until(lambda: not feed.reading)
     assert feed.head == (await state_of(a, run_id)).seq
@@ -201,7 +202,7 @@ async def test_a_read_or_a_poll_that_fails_is_followed_by_another(make: Make, mo
     failed = {"read_log": False, "poll_versions": False}
 
     def once(name: str) -> None:
-        real = getattr(runs, name)
+        real = getattr(logs, name)
 
         async def failing(*given: Any) -> Any:
             if not failed[name]:
@@ -209,7 +210,7 @@ async def test_a_read_or_a_poll_that_fails_is_followed_by_another(make: Make, mo
                 raise ConnectionError("the database is away")
             return await real(*given)
 
-        monkeypatch.setattr(runs, name, failing)
+        monkeypatch.setattr(logs, name, failing)
 
     once("read_log")
     once("poll_versions")

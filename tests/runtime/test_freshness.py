@@ -13,8 +13,9 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.committer import Outcome
-from hai_flow.store import runs
+from hai_flow.runtime.submissions import Outcome
+from hai_flow.store import commits
+from hai_flow.store.entries import Committed
 from tests.runtime.conftest import (
     ASKING,
     LISTENING,
@@ -58,9 +59,9 @@ async def test_commands_that_lost_come_again_in_their_order_and_what_was_taken_a
 ) -> None:
     a, b = await make(), await make()
     run_id = (await start(a, LISTENING)).run_id
-    real, robbed = runs.commit, 0
+    real, robbed = commits.commit, 0
 
-    async def late(connection: Any, entries: Any, *more: Any) -> runs.Committed:
+    async def late(connection: Any, entries: Any, *more: Any) -> Committed:
         """B moves the run right before A's commit: as long as A does not lock it."""
         nonlocal robbed
         if robbed < robberies and not connection.is_in_transaction() and asyncio.current_task() in a.committer._tasks:
@@ -68,7 +69,7 @@ async def test_commands_that_lost_come_again_in_their_order_and_what_was_taken_a
             await submit(b, run_id, note(f"b{robbed}"))
         return await real(connection, entries, *more)
 
-    monkeypatch.setattr(runs, "commit", late)
+    monkeypatch.setattr(commits, "commit", late)
     await asyncio.gather(*(submit(a, run_id, note(f"a{number}")) for number in range(3)))
     taken = [event.id for event in await log_of(eye, run_id) if isinstance(event, e.SignalReceived)]
     assert taken == [*(f"b{number + 1}" for number in range(robberies)), "a0", "a1", "a2"]

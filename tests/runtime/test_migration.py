@@ -12,8 +12,8 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.committer import Outcome
-from hai_flow.store import pendings, runs
+from hai_flow.runtime.submissions import Outcome
+from hai_flow.store import pendings, run_lists
 from tests.runtime.conftest import Connection, Make, answer, open_pending, state_of
 from tests.support.ledger import check_all
 
@@ -77,7 +77,7 @@ async def test_rows_say_the_version_and_the_digest_that_hold_now(make: Make) -> 
     run_id = await start(a, old)
     before = await state_of(a, run_id)
     await submit(a, run_id, c.Migrate(to=new, by="user:op", dev=True))
-    row = await runs.get_run(a.database.api, LOCAL_TENANT, run_id)
+    row = await run_lists.get_run(a.database.api, LOCAL_TENANT, run_id)
     assert row is not None
     assert (row.workflow, row.workflow_version, row.dev) == (new.sha256, 2, True)
     after = await state_of(a, run_id)

@@ -12,33 +12,34 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.runtime import LOCAL_TENANT, Runtime, committer
-from hai_flow.store import outbox, runs
+from hai_flow.runtime import LOCAL_TENANT, Runtime, decider
+from hai_flow.store import outbox
+from hai_flow.store.entries import Entry, OutboxRow
 from tests.runtime.conftest import ASKING, Connection, Make, is_now, start, status_of
 from tests.support.ledger import log_of
 from tests.support.waiting import until
 
 
 @pytest.fixture
-def letters(monkeypatch: pytest.MonkeyPatch) -> list[runs.OutboxRow]:
+def letters(monkeypatch: pytest.MonkeyPatch) -> list[OutboxRow]:
     """What the next births write into the outbox."""
-    rows: list[runs.OutboxRow] = []
-    real = committer.Committer._entry
+    rows: list[OutboxRow] = []
+    real = decider.Decider._row
 
-    def with_letters(self: Any, draft: Any) -> runs.Entry:
-        entry = real(self, draft)
-        if entry.born is None:
-            return entry
+    def with_letters(self: Any, entry: Any) -> Entry:
+        row = real(self, entry)
+        if row.born is None:
+            return row
         sent = tuple(rows)
         rows.clear()
-        return msgspec.structs.replace(entry, outbox=sent)
+        return msgspec.structs.replace(row, outbox=sent)
 
-    monkeypatch.setattr(committer.Committer, "_entry", with_letters)
+    monkeypatch.setattr(decider.Decider, "_row", with_letters)
     return rows
 
 
-def control(kind: str, target: UUID, reason: str = "") -> runs.OutboxRow:
-    return runs.OutboxRow(kind, str(target), b'{"by": "run:parent", "reason": "%s"}' % reason.encode())
+def control(kind: str, target: UUID, reason: str = "") -> OutboxRow:
+    return OutboxRow(kind, str(target), b'{"by": "run:parent", "reason": "%s"}' % reason.encode())
 
 
 async def left(eye: Connection) -> int:
@@ -54,13 +55,13 @@ async def pauses_of(eye: Connection, run_id: UUID) -> list[str]:
     return [event.reason for event in await log_of(eye, run_id) if isinstance(event, e.RunPaused)]
 
 
-async def send(runtime: Runtime, letters: list[runs.OutboxRow], *rows: runs.OutboxRow) -> None:
+async def send(runtime: Runtime, letters: list[OutboxRow], *rows: OutboxRow) -> None:
     letters.extend(rows)
     await start(runtime, ASKING)
 
 
 async def test_messages_are_delivered_in_order_and_only_once_by_two_sweepers_at_once(
-    make: Make, eye: Connection, letters: list[runs.OutboxRow]
+    make: Make, eye: Connection, letters: list[OutboxRow]
 ) -> None:
     a, _ = await make(performs=True), await make(performs=True)
     target = (await start(a, ASKING)).run_id
@@ -73,7 +74,7 @@ async def test_messages_are_delivered_in_order_and_only_once_by_two_sweepers_at_
 
 
 async def test_who_dies_between_the_receivers_commit_and_the_delete_is_finished_by_another(
-    make: Make, eye: Connection, letters: list[runs.OutboxRow], monkeypatch: pytest.MonkeyPatch
+    make: Make, eye: Connection, letters: list[OutboxRow], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, died = outbox.delete_message, asyncio.Event()
 
@@ -96,7 +97,7 @@ async def test_who_dies_between_the_receivers_commit_and_the_delete_is_finished_
 
 
 async def test_a_run_is_paused_resumed_and_stopped_by_messages(
-    make: Make, eye: Connection, letters: list[runs.OutboxRow]
+    make: Make, eye: Connection, letters: list[OutboxRow]
 ) -> None:
     runtime = await make(performs=True)
     target = (await start(runtime, ASKING)).run_id
@@ -110,12 +111,12 @@ async def test_a_run_is_paused_resumed_and_stopped_by_messages(
 
 
 async def test_what_is_refused_for_good_is_dropped_and_an_unknown_kind_is_left(
-    make: Make, eye: Connection, letters: list[runs.OutboxRow]
+    make: Make, eye: Connection, letters: list[OutboxRow]
 ) -> None:
     runtime = await make(performs=True)
     target = (await start(runtime, ASKING)).run_id
     stranger = control("pause", uuid4())
-    await send(runtime, letters, stranger, runs.OutboxRow("sing", str(target), b"{}"), control("pause", target))
+    await send(runtime, letters, stranger, OutboxRow("sing", str(target), b"{}"), control("pause", target))
     await until(lambda: one_left(eye))
     assert await eye.fetchval("SELECT kind FROM outbox WHERE kind = 'sing'") == "sing"
     assert await status_of(runtime, target) == "waiting"
@@ -127,7 +128,7 @@ async def one_left(eye: Connection) -> bool:
 
 
 async def test_a_quick_message_does_not_wait_for_a_slow_one_but_for_the_one_before_it_to_the_same_target(
-    make: Make, eye: Connection, letters: list[runs.OutboxRow]
+    make: Make, eye: Connection, letters: list[OutboxRow]
 ) -> None:
     runtime = await make(performs=True)
     slow, quick = [(await start(runtime, ASKING)).run_id for _ in range(2)]
@@ -139,7 +140,7 @@ async def test_a_quick_message_does_not_wait_for_a_slow_one_but_for_the_one_befo
         await done.wait()
 
     runtime.courier.handlers |= {"dawdle": dawdle, "follow": dawdle}
-    await send(runtime, letters, *(runs.OutboxRow(kind, str(slow), b"{}") for kind in ("dawdle", "follow")))
+    await send(runtime, letters, *(OutboxRow(kind, str(slow), b"{}") for kind in ("dawdle", "follow")))
     await until(lambda: begun)
     await send(runtime, letters, control("pause", quick))
     await until(lambda: is_now(runtime, quick, "paused"))
@@ -159,7 +160,7 @@ async def test_a_quick_message_does_not_wait_for_a_slow_one_but_for_the_one_befo
 
 
 async def test_no_more_messages_are_under_way_at_once_than_there_is_room_for_and_all_get_their_turn(
-    make: Make, eye: Connection, letters: list[runs.OutboxRow]
+    make: Make, eye: Connection, letters: list[OutboxRow]
 ) -> None:
     runtime = await make(performs=True)
     await runtime.courier.stop()
@@ -176,6 +177,6 @@ async def test_no_more_messages_are_under_way_at_once_than_there_is_room_for_and
         done += 1
 
     runtime.courier.handlers["count"] = count
-    await send(runtime, letters, *(runs.OutboxRow("count", str(uuid4()), b"{}") for _ in range(20)))
+    await send(runtime, letters, *(OutboxRow("count", str(uuid4()), b"{}") for _ in range(20)))
     await until(lambda: nothing_left(eye))
     assert (done, most) == (20, 3)

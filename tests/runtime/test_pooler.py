@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from hai_flow.errors import StoreError
-from hai_flow.store import migrations, runs
+from hai_flow.store import hints, migrations
 from hai_flow.store.database import Database
 from tests.runtime.conftest import ECHO, Connection, Make, is_now, start
 from tests.support.proxy import Proxy
@@ -38,16 +38,16 @@ async def test_hints_come_by_the_direct_way(database_url: str, eye: Connection) 
     heard: list[str] = []
     async with Proxy(database_url, pooler=True) as pooler:
         db = await Database.open(pooler.dsn, behind_pooler=True, listen_dsn=database_url)
-        assert await db.listen(runs.HINT_CHANNEL, heard.append)
+        assert await db.listen(hints.HINT_CHANNEL, heard.append)
         await until(lambda: heard)
-        await runs.notify(db.api, ["x"])
+        await hints.notify(db.api, ["x"])
         await until(lambda: "x" in heard)
         await db.close()
 
 
 async def test_without_a_direct_way_nothing_is_listened_to(database_url: str) -> None:
     db = await Database.open(database_url, behind_pooler=True)
-    assert await db.listen(runs.HINT_CHANNEL, lambda payload: None) is None
+    assert await db.listen(hints.HINT_CHANNEL, lambda payload: None) is None
     with pytest.raises(asyncpg.UndefinedTableError):
         await db.api.fetchval("SELECT 1 FROM nothing")
     await db.close()

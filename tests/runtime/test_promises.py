@@ -12,8 +12,10 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.errors import StoreError
 from hai_flow.runtime import LOCAL_TENANT, committer
-from hai_flow.runtime.committer import Hot, Outcome
-from hai_flow.store import runs
+from hai_flow.runtime.cache import CachedRun
+from hai_flow.runtime.submissions import Outcome
+from hai_flow.store import commits
+from hai_flow.store.entries import Committed
 from tests.runtime.conftest import GATED, LISTENING, Connection, Make, note, start
 from tests.support import effects
 from tests.support.waiting import until
@@ -24,10 +26,10 @@ class Slow:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.entered, self.go_on = asyncio.Event(), asyncio.Event()
-        self._real = runs.commit
-        monkeypatch.setattr(runs, "commit", self._commit)
+        self._real = commits.commit
+        monkeypatch.setattr(commits, "commit", self._commit)
 
-    async def _commit(self, *given: Any) -> runs.Committed:
+    async def _commit(self, *given: Any) -> Committed:
         self.entered.set()
         await self.go_on.wait()
         return await self._real(*given)
@@ -68,10 +70,10 @@ async def test_who_looks_on_stops_nobody_who_writes(make: Make) -> None:
     runtime = await make()
     run_id = (await start(runtime, LISTENING)).run_id
 
-    def fail(hot: Hot, first: int, events: Sequence[e.Event]) -> None:
+    def fail(run: CachedRun, first: int, events: Sequence[e.Event]) -> None:
         raise RuntimeError("an onlooker's fault")
 
-    runtime.committer.on_commit = fail
+    runtime.committer.listeners.committed.append(fail)
     outcome = await runtime.committer.submit(run_id, LOCAL_TENANT, note("a"))
     assert isinstance(outcome, Outcome)
 

@@ -17,12 +17,14 @@ from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.courier import Courier
 from hai_flow.runtime.fanout import Fanout
 from hai_flow.runtime.service import Service
+from hai_flow.runtime.slots import Slots
+from hai_flow.runtime.starts import Starts
 from hai_flow.runtime.sweeper import Sweeper
 from hai_flow.runtime.threads import Threads
 from hai_flow.runtime.worker import Worker, WorkerConfig
 from hai_flow.settings import Settings
 from hai_flow.steps.runner import Registry
-from hai_flow.store import runs
+from hai_flow.store import claims, commits, logs
 from hai_flow.store.database import Database
 from tests.runtime.conftest import ECHO, GATED, Connection, Make, is_now, start
 from tests.support import effects
@@ -57,7 +59,8 @@ def threads(database: Database) -> Threads:
 
 
 def courier(database: Database) -> Courier:
-    return Courier(database, committer(database), Catalog(database, Registry({})))
+    commits, catalog = committer(database), Catalog(database, Registry({}))
+    return Courier(database, commits, catalog, Starts(commits, Slots(database, commits), catalog.pins))
 
 
 def whole(database: Database) -> Runtime:
@@ -118,7 +121,7 @@ async def test_a_start_that_fails_or_is_cancelled_leaves_nothing(
             raise StoreError("no worker is wanted")
 
         with monkeypatch.context() as patch:
-            patch.setattr(runs, "register_worker", refuse)
+            patch.setattr(claims, "register_worker", refuse)
             with pytest.raises(StoreError):
                 await service.start()
         assert not service.running
@@ -184,8 +187,8 @@ async def test_a_stop_without_a_database_ends(make: Make, monkeypatch: pytest.Mo
     async def away(*given: object) -> None:
         raise ConnectionRefusedError("the database is away")
 
-    for statement in ("commit", "release_runs", "load_runs"):
-        monkeypatch.setattr(runs, statement, away)
+    for module, statement in ((commits, "commit"), (claims, "release_runs"), (logs, "load_runs")):
+        monkeypatch.setattr(module, statement, away)
     monkeypatch.setattr("hai_flow.runtime.committer.STOP_SECONDS", 0.5)
     monkeypatch.setattr("hai_flow.runtime.worker.HAND_BACK_SECONDS", 0.5)
     await asyncio.wait_for(runtime.stop(), 15)

@@ -125,7 +125,7 @@ async def test_who_can_commit_nothing_loses_its_lease_though_its_heart_could_bea
 async def test_who_can_load_but_not_commit_loses_its_lease_and_claims_nothing(
     proxy: Proxy, make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 600.0)
+    monkeypatch.setattr("hai_flow.runtime.failures.ANSWER_SECONDS", 600.0)
     a = await make(performs=True, dsn=proxy.dsn, deadlines=QUICK)
     run_id = (await start(a, GATED)).run_id
     await until(lambda: effects.begun)
@@ -150,15 +150,15 @@ async def test_who_can_load_but_not_commit_loses_its_lease_and_claims_nothing(
 async def test_who_asks_for_what_can_never_be_committed_is_told_so(
     proxy: Proxy, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("hai_flow.runtime.failures.ANSWER_SECONDS", 0.5)
     runtime = await make(dsn=proxy.dsn, deadlines=QUICK)
     run_id = (await start(runtime, LISTENING)).run_id
     proxy.fatal = b"INSERT INTO log"
     cut_lines(proxy)
     with pytest.raises(StoreError, match="has not answered for a while"):
         await asyncio.wait_for(runtime.committer.submit(run_id, LOCAL_TENANT, note("lost")), 30)
-    await until(lambda: not runtime.committer._queued)
-    assert not any(lane.busy for lane in runtime.committer._lanes), "nothing waits, so nothing is stuck"
+    await until(lambda: not runtime.committer.queues.queued)
+    assert not any(lane.busy for lane in runtime.committer.queues.lanes), "nothing waits, so nothing is stuck"
     proxy.fatal = None
     await proxy_heals(proxy)
 
@@ -232,7 +232,7 @@ async def test_a_stop_ends_though_nobody_answers(proxy: Proxy, make: Make, monke
 async def test_who_asks_a_database_that_is_away_is_told_so(
     proxy: Proxy, make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("hai_flow.runtime.failures.ANSWER_SECONDS", 0.5)
     runtime = await make(dsn=proxy.dsn, deadlines=QUICK)
     run_id = (await start(runtime, LISTENING)).run_id
     proxy.swallow()
@@ -366,5 +366,5 @@ async def test_nothing_is_begun_in_the_last_heartbeat_of_a_lease(make: Make) -> 
     assert hot is not None
     assert hot.mine
     assert not heart.safe
-    assert not hot.tasks
+    assert not runtime.worker._held[run_id].attempts
     assert not effects.begun

@@ -15,7 +15,8 @@ from hai_flow.engine.slots import AWAIT, FREED
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.slots import CANCELLED
-from hai_flow.store import runs, slots
+from hai_flow.store import commits, slots
+from hai_flow.store.entries import Committed
 from tests.runtime.conftest import ASKING, Make, answer, is_now, open_pending, start, state_of, status_of
 from tests.support.ledger import check_all
 from tests.support.waiting import until
@@ -250,17 +251,17 @@ class Delay:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, runtime: Runtime) -> None:
         self._open = asyncio.Event()
         self.held = 0
-        commit = runs.commit
+        commit = commits.commit
         worker_id = -7  # no process's: the commits of this one are known by it
         runtime.committer.worker_id = worker_id
 
-        async def delayed(connection: Any, entries: Any, worker: int | None, at: Any) -> runs.Committed:
+        async def delayed(connection: Any, entries: Any, worker: int | None, at: Any) -> Committed:
             if worker == worker_id:
                 self.held += 1
                 await self._open.wait()
             return await commit(connection, entries, worker, at)
 
-        monkeypatch.setattr(runs, "commit", delayed)
+        monkeypatch.setattr(commits, "commit", delayed)
 
     def end(self) -> None:
         self._open.set()

@@ -13,15 +13,17 @@ from hai_flow.engine import events as e
 from hai_flow.engine.ids import shown_call_id
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.committer import Chunk, Hot, Outcome
-from hai_flow.store import runs
+from hai_flow.runtime.cache import CachedRun
+from hai_flow.runtime.submissions import Chunk, Outcome
+from hai_flow.store import logs
+from hai_flow.store.logs import Loaded
 from tests.runtime.conftest import ASKING, GATED, TOOLS, Connection, Make, start
 from tests.support import effects
 from tests.support.ledger import log_of
 from tests.support.waiting import until
 
 
-async def held(runtime: Runtime, body: str = GATED) -> Hot:
+async def held(runtime: Runtime, body: str = GATED) -> CachedRun:
     """A run that the process holds, with the attempt 1 of its step `wait` begun."""
     run_id = (await start(runtime, body)).run_id
     await until(lambda: effects.begun)
@@ -40,7 +42,7 @@ async def pieces(eye: Connection, run_id: UUID) -> list[tuple[int, str]]:
     return [(event.n, event.content) for event in await log_of(eye, run_id) if isinstance(event, e.MessageChunk)]
 
 
-async def streamed(runtime: Runtime, hot: Hot, *chunks: Chunk) -> None:
+async def streamed(runtime: Runtime, hot: CachedRun, *chunks: Chunk) -> None:
     """Say that, and wait until nothing of it is on its way."""
     runtime.committer.stream(hot, chunks)
     await runtime.committer.settled([hot])
@@ -103,10 +105,10 @@ async def test_a_run_is_unknown_only_to_what_was_asked_before_it_was_looked_for(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = await make(), await make()
-    run_id, real = uuid4(), runs.load_runs
+    run_id, real = uuid4(), logs.load_runs
     looked, go_on = asyncio.Event(), asyncio.Event()
 
-    async def slow(*given: Any) -> dict[UUID, runs.Loaded]:
+    async def slow(*given: Any) -> dict[UUID, Loaded]:
         found = await real(*given)
         if run_id in given[1] and not looked.is_set():
             looked.set()
@@ -119,7 +121,7 @@ async def test_a_run_is_unknown_only_to_what_was_asked_before_it_was_looked_for(
         except Rejected as rejected:
             return rejected.status
 
-    monkeypatch.setattr(runs, "load_runs", slow)
+    monkeypatch.setattr(logs, "load_runs", slow)
     before = asyncio.create_task(paused())
     await looked.wait()
     await start(b, ASKING, run_id=run_id)

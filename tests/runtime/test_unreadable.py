@@ -14,8 +14,9 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.errors import Unreadable
-from hai_flow.runtime import LOCAL_TENANT, committer
-from hai_flow.store import runs
+from hai_flow.runtime import LOCAL_TENANT, decider
+from hai_flow.store import claims, commits, run_lists
+from hai_flow.store.entries import Committed
 from tests.runtime.conftest import ECHO, GATED, LISTENING, Connection, Make, is_now, note, start, state_of
 from tests.support import effects
 from tests.support.ledger import log_of
@@ -27,7 +28,7 @@ STRANGE = b'[{"type":"run_strange","at":1}]'
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "GIVE_BACK_PAUSE", timedelta(milliseconds=50))
+    monkeypatch.setattr(claims, "GIVE_BACK_PAUSE", timedelta(milliseconds=50))
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ async def test_a_run_that_its_worker_cannot_read_is_given_back_until_somebody_ca
 
     row = await until(given_back)
     assert row.worker is None, "nothing of it was begun, so nobody need declare it lost"
-    listed = await runs.list_runs(eye, LOCAL_TENANT, limit=10, statuses=["needs_attention"])
+    listed = await run_lists.list_runs(eye, LOCAL_TENANT, limit=10, statuses=["needs_attention"])
     assert [(each.id, each.unreadable) for each in listed] == [(run_id, row.unreadable)]
     other = (await start(worker, GATED)).run_id
     effects.gate.set()
@@ -96,7 +97,7 @@ async def test_a_run_that_its_worker_cannot_read_is_given_back_until_somebody_ca
     events = await log_of(eye, run_id)
     assert [event.attempt for event in events if isinstance(event, e.AttemptStarted | e.StepStarted)] == [1]
     assert await row_of(eye, run_id) == Row(None, 0, None)
-    assert await runs.list_runs(eye, LOCAL_TENANT, limit=10, statuses=["needs_attention"]) == []
+    assert await run_lists.list_runs(eye, LOCAL_TENANT, limit=10, statuses=["needs_attention"]) == []
     await until(lambda: is_now(worker, other, "finished"))
 
 
@@ -106,14 +107,14 @@ EXPIRING = "steps:\n  - {id: sure, ask: {title: Sure?, from: anyone, deadline: 1
 async def test_a_deadline_that_can_not_be_stored_is_tried_ever_more_seldom(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = runs.commit
+    real = commits.commit
 
-    async def refused(connection: Any, entries: Any, *rest: Any) -> runs.Committed:
+    async def refused(connection: Any, entries: Any, *rest: Any) -> Committed:
         if any(b"timer_fired" in entry.events for entry in entries):
             raise asyncpg.DataError("a deadline that no column takes")
         return await real(connection, entries, *rest)
 
-    monkeypatch.setattr(runs, "commit", refused)
+    monkeypatch.setattr(commits, "commit", refused)
     worker = await make(performs=True)
     run_id = (await start(worker, EXPIRING)).run_id
 
@@ -123,7 +124,7 @@ async def test_a_deadline_that_can_not_be_stored_is_tried_ever_more_seldom(
 
     await until(given_back)
     assert await is_now(worker, run_id, "needs_attention")
-    monkeypatch.setattr(runs, "commit", real)
+    monkeypatch.setattr(commits, "commit", real)
 
     async def stored() -> bool:
         return await row_of(eye, run_id) == Row(None, 0, None)
@@ -137,15 +138,15 @@ async def test_the_pause_doubles_with_each_time_and_is_bounded(make: Make, eye: 
     run_id = (await start(idle, ECHO, input={"value": "v"})).run_id
     pauses = []
     async with idle.database.engine.acquire() as connection:
-        worker = await runs.register_worker(connection, "w", timedelta(minutes=1))
+        worker = await claims.register_worker(connection, "w", timedelta(minutes=1))
         for _ in range(15):
             await eye.execute("UPDATE runs SET wake_at = now() WHERE id = $1", run_id)
-            (claim,) = await runs.claim_runs(connection, worker, 10, ["default"])
+            (claim,) = await claims.claim_runs(connection, worker, 10, ["default"])
             fence = claim.fence
-            assert await runs.give_back(connection, worker, run_id, fence - 1, begun=False, reason="r") is None
-            pauses.append(await runs.give_back(connection, worker, run_id, fence, begun=False, reason="r"))
+            assert await claims.give_back(connection, worker, run_id, fence - 1, begun=False, reason="r") is None
+            pauses.append(await claims.give_back(connection, worker, run_id, fence, begun=False, reason="r"))
     assert pauses[:4] == [timedelta(milliseconds=50 * 2**n) for n in range(4)]
-    assert pauses[-1] == runs.GIVE_BACK_PAUSE_MAX
+    assert pauses[-1] == claims.GIVE_BACK_PAUSE_MAX
 
 
 async def test_what_was_begun_of_a_run_that_cannot_be_read_any_more_is_declared_lost_by_who_can(
@@ -184,15 +185,15 @@ async def test_a_run_that_a_newer_release_wrote_is_passed_over_and_refused(make:
     other = (await start(worker, ECHO, input={"value": "v"})).run_id
     await until(lambda: is_now(worker, other, "finished"))
     async with idle.database.engine.acquire() as connection:
-        assert await runs.claim_runs(connection, worker.committer.worker_id or 0, 10, ["default"]) == []
-        assert await runs.next_wake(connection, ["default"]) is None
+        assert await claims.claim_runs(connection, worker.committer.worker_id or 0, 10, ["default"]) == []
+        assert await claims.next_wake(connection, ["default"]) is None
     with pytest.raises(Unreadable, match="newer release"):
         await worker.committer.submit(run_id, LOCAL_TENANT, note("n"))
     with pytest.raises(Unreadable, match="newer release"):
         await state_of(worker, run_id)
-    assert await runs.name_newer(eye, ["default"], timedelta(minutes=1)) == 0, "its own workers may be on their way"
-    assert await runs.name_newer(eye, ["default"], timedelta(0)) == 1
-    assert await runs.name_newer(eye, ["default"], timedelta(0)) == 0
+    assert await claims.name_newer(eye, ["default"], timedelta(minutes=1)) == 0, "its own workers may be on their way"
+    assert await claims.name_newer(eye, ["default"], timedelta(0)) == 1
+    assert await claims.name_newer(eye, ["default"], timedelta(0)) == 0
     assert "newer release" in ((await row_of(eye, run_id)).unreadable or "")
     assert hot is not None
     await eye.execute("UPDATE runs SET abi = $2 WHERE id = $1", run_id, e.ABI)
@@ -215,19 +216,19 @@ async def test_a_step_that_cannot_be_declared_lost_is_given_back_with_its_run(
     worker = await make(performs=True)
     run_id = (await start(worker, GATED)).run_id
     await until(lambda: effects.begun)
-    real = committer.decide
+    real = decider.decide
 
     def faulty(plan: object, state: object, command: c.Command, *rest: object) -> object:
         assert not isinstance(command, c.StepLost | c.StepSucceeded | c.NeedAttention), "a bug of ours"
         return real(plan, state, command, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(committer, "decide", faulty)
+    monkeypatch.setattr(decider, "decide", faulty)
     effects.gate.set()
 
     async def given_back() -> bool:
         return (await row_of(eye, run_id)).given_back > 0
 
     await until(given_back)
-    monkeypatch.setattr(committer, "decide", real)
+    monkeypatch.setattr(decider, "decide", real)
     await until(lambda: is_now(worker, run_id, "finished"))
     assert effects.begun == [(str(run_id), "wait", 1), (str(run_id), "wait", 2)], "the first one was declared lost"

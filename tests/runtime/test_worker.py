@@ -15,7 +15,8 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.worker import Heart, Worker
-from hai_flow.store import runs
+from hai_flow.store import claims
+from hai_flow.store.claims import Claimed
 from hai_flow.store.database import CommitUnknown
 from tests.runtime.conftest import GATED, TOOLS, Connection, Make, is_now, start
 from tests.support import effects
@@ -176,16 +177,16 @@ async def test_a_dead_workers_run_claimed_by_a_lost_answer_is_declared_lost_befo
     a = await make(performs=True, lease_seconds=600.0, heartbeat_seconds=100.0)
     run_id = (await start(a, GATED)).run_id
     await until(lambda: effects.begun)
-    real, lost = runs.claim_runs, asyncio.Event()
+    real, lost = claims.claim_runs, asyncio.Event()
 
-    async def lose_the_answer(*given: Any) -> list[runs.Claimed]:
+    async def lose_the_answer(*given: Any) -> list[Claimed]:
         claimed = await real(*given)
         if claimed and not lost.is_set():
             lost.set()
             raise CommitUnknown("the connection broke")
         return claimed
 
-    monkeypatch.setattr(runs, "claim_runs", lose_the_answer)
+    monkeypatch.setattr(claims, "claim_runs", lose_the_answer)
     await eye.execute("UPDATE workers SET alive_until = '-infinity'")  # a is alive, and thinks so for long
     b = await make(performs=True)
     await until(lambda: len(effects.begun) == 2, 10)

@@ -9,9 +9,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from hai_flow.store import runs
+from hai_flow.store import claims, commits, logs
 from hai_flow.store.database import Database
-from hai_flow.store.runs import Born, Entry, Loaded, Won
+from hai_flow.store.entries import Born, Entry, Won
+from hai_flow.store.logs import Loaded
 
 TENANT = UUID(int=1)
 STRANGER = UUID(int=2)
@@ -55,13 +56,13 @@ def chunks(run_id: UUID, fence: int, **changes: Any) -> Entry:
 async def commit(db: Database, *entries: Entry, worker: int | None = None) -> list[Won | None]:
     """What became of each entry: None lost."""
     async with db.lane() as connection:
-        committed = await runs.commit(connection, entries, worker, now())
+        committed = await commits.commit(connection, entries, worker, now())
     return [committed.won.get(number) for number in range(len(entries))]
 
 
 async def load(db: Database, run_id: UUID, have: int = 0) -> Loaded:
-    return (await runs.load_runs(db.engine, [run_id], [have], 1))[run_id]
+    return (await logs.load_runs(db.engine, [run_id], [have], 1))[run_id]
 
 
 async def worker(db: Database, lease: timedelta = LEASE) -> int:
-    return await runs.register_worker(db.engine, "test", lease)
+    return await claims.register_worker(db.engine, "test", lease)

@@ -12,9 +12,9 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from hai_flow.store import runs, slots, sweeps, triggers
+from hai_flow.store import claims, commits, logs, run_lists, slots, sweeps, triggers
 from hai_flow.store.database import CommitUnknown, Database, Fault, classify
-from hai_flow.store.runs import CommandRow, Entry, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
+from hai_flow.store.entries import CommandRow, Entry, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
 from hai_flow.store.sweeps import Page
 from tests.store.conftest import LEASE, STRANGER, TENANT, birth, chunks, commit, decision, load, now, worker
 from tests.support.waiting import until
@@ -55,7 +55,7 @@ async def test_rows_are_locked_in_the_order_of_their_ids_whatever_the_order_of_t
         await holder.execute("SELECT FROM runs WHERE id = $1 FOR UPDATE", first)
         sent = asyncio.create_task(commit(db, *(decision(run_id, 1) for run_id in (*reversed(others), first))))
         await somebody_waits_for_a_lock(db)
-        assert await runs.locked_runs(db.api, [first, *others]) == {first}, "it waits before it holds any of the others"
+        assert await logs.locked_runs(db.api, [first, *others]) == {first}, "it waits before it holds any of the others"
     assert None not in await sent
 
 
@@ -94,7 +94,7 @@ async def test_another_tenant_s_entry_loses_and_writes_nothing(db: Database) -> 
     vote = VoteRow("p", "user:b", b"{}")
     assert await commit(db, decision(start.run_id, 1, tenant=STRANGER, votes=[vote])) == [None]
     assert await db.api.fetchval("SELECT count(*) FROM votes") == 0
-    assert await runs.get_run(db.api, STRANGER, start.run_id) is None
+    assert await run_lists.get_run(db.api, STRANGER, start.run_id) is None
 
 
 # docs/design/store.md#claims
@@ -103,9 +103,9 @@ async def test_a_zombie_reports_what_it_began_but_does_not_get_the_claim_back(db
     start = birth()
     (won,) = await commit(db, start, worker=a)
     assert won.worker == a
-    await runs.retire_worker(db.engine, a)
+    await claims.retire_worker(db.engine, a)
     async with db.lane() as connection:
-        (claimed,) = await runs.claim_runs(connection, b, 10, ["default"])
+        (claimed,) = await claims.claim_runs(connection, b, 10, ["default"])
     assert (claimed.run_id, claimed.lost, claimed.fence, claimed.version) == (start.run_id, True, won.fence + 1, 1)
     (late,) = await commit(db, decision(start.run_id, 1), worker=a)
     assert late.worker == b
@@ -117,11 +117,11 @@ async def test_a_dead_worker_s_commit_takes_no_claim_so_that_somebody_alive_can(
     a, b = await worker(db), await worker(db)
     start = birth(busy=False, status="waiting")
     await commit(db, start)
-    await runs.retire_worker(db.engine, a)
+    await claims.retire_worker(db.engine, a)
     (won,) = await commit(db, decision(start.run_id, 1), worker=a)
     assert won.worker is None
     async with db.lane() as connection:
-        (claimed,) = await runs.claim_runs(connection, b, 10, ["default"])
+        (claimed,) = await claims.claim_runs(connection, b, 10, ["default"])
     assert not claimed.lost
 
 
@@ -132,18 +132,18 @@ async def test_the_heartbeat_tells_of_runs_that_were_not_known_to_be_held_and_of
     start = birth()
     await commit(db, start, worker=me)  # imagine that the answer was lost
     await commit(db, decision(start.run_id, 1))  # and an API process decided
-    beat = await runs.heartbeat(db.engine, me, LEASE)
+    beat = await claims.heartbeat(db.engine, me, LEASE)
     assert beat.alive
     assert [(held.run_id, held.version) for held in beat.held] == [(start.run_id, 2)]
 
 
 async def test_a_lease_that_is_over_is_not_renewed_even_when_nothing_is_held(db: Database) -> None:
     me = await worker(db, timedelta(0))
-    beat = await runs.heartbeat(db.engine, me, LEASE)
+    beat = await claims.heartbeat(db.engine, me, LEASE)
     assert (beat.alive, beat.held) == (False, [])
     await commit(db, birth(busy=False, wake_at=now()))
     async with db.lane() as connection:
-        assert await runs.claim_runs(connection, me, 10, ["default"]) == []
+        assert await claims.claim_runs(connection, me, 10, ["default"]) == []
 
 
 # docs/design/store.md#decisions-and-chunks
@@ -166,7 +166,7 @@ async def test_after_an_unknown_outcome_a_raised_fence_keeps_late_chunks_out(db:
     (born,) = await commit(db, start, worker=me)
     await commit(db, foreign, worker=other)
     async with db.lane() as connection:
-        held = await runs.refence_runs(connection, me, [foreign.run_id, start.run_id])
+        held = await claims.refence_runs(connection, me, [foreign.run_id, start.run_id])
     assert [(each.run_id, each.fence) for each in held] == [(start.run_id, born.fence + 1)]
     assert await commit(db, chunks(start.run_id, born.fence), worker=me) == [None]
 
@@ -177,7 +177,7 @@ async def test_a_nul_in_a_text_is_a_data_error_and_nothing_of_the_batch_is_store
     with pytest.raises(asyncpg.PostgresError) as failure:
         await commit(db, good, bad)
     assert classify(failure.value) is Fault.DATA
-    assert await runs.list_runs(db.api, TENANT, limit=5) == []
+    assert await run_lists.list_runs(db.api, TENANT, limit=5) == []
     assert (await commit(db, good))[0]
 
 
@@ -205,8 +205,8 @@ async def test_a_command_id_is_carried_out_once_and_its_outcome_is_kept(db: Data
     assert (await commit(db, decision(start.run_id, 1, commands=[vote])))[0]
     again = decision(start.run_id, 2, commands=[CommandRow("c0", b"", b""), CommandRow("c1", b"other", b"{}")])
     assert await commit(db, again) == [None]
-    stored = await runs.commands_of(db.api, [(start.run_id, "c0"), (start.run_id, "c1"), (uuid4(), "c1")])
-    assert stored == {(start.run_id, "c1"): runs.CommandRow("c1", b"sha", b'{"first":true}')}
+    stored = await logs.commands_of(db.api, [(start.run_id, "c0"), (start.run_id, "c1"), (uuid4(), "c1")])
+    assert stored == {(start.run_id, "c1"): CommandRow("c1", b"sha", b'{"first":true}')}
     other = birth(commands=[vote])
     assert (await commit(db, other))[0], "ids are the run's own"
     third = birth()
@@ -223,12 +223,12 @@ async def slots_of(db: Database) -> list[str]:
 async def test_a_finished_run_frees_its_slot_in_the_same_commit(db: Database) -> None:
     start = birth(slot="thread:1")
     await commit(db, start)
-    assert await runs.slot_holder(db.api, TENANT, "thread:1") == start.run_id
+    assert await slots.slot_holder(db.api, TENANT, "thread:1") == start.run_id
     assert await commit(db, birth(slot="thread:1")) == [None]
     assert (await commit(db, birth(slot="thread:1", tenant=STRANGER)))[0], "slots are the tenant's own"
     await commit(db, decision(start.run_id, 1, status="finished", busy=False, result=b'{"output":1}'))
     assert await slots_of(db) == []
-    run = await runs.get_run(db.api, TENANT, start.run_id)
+    run = await run_lists.get_run(db.api, TENANT, start.run_id)
     assert run is not None
     assert run.result == b'{"output":1}'
     assert run.ended_at is not None
@@ -238,7 +238,7 @@ async def test_a_start_repeated_with_another_slot_takes_none(db: Database) -> No
     start = birth(slot="k#1")
     await commit(db, start)
     assert await commit(db, birth(start.run_id, slot="k#2")) == [None]
-    assert await runs.slot_holder(db.api, TENANT, "k#2") is None
+    assert await slots.slot_holder(db.api, TENANT, "k#2") is None
 
 
 async def test_a_reopened_run_takes_its_slot_again_or_loses(db: Database) -> None:
@@ -253,8 +253,8 @@ async def test_a_reopened_run_takes_its_slot_again_or_loses(db: Database) -> Non
     assert await commit(db, decision(start.run_id, 1, status="running", take_slot="thread:1")) == [None]
     assert await slots_of(db) == [], "a loser takes nothing"
     assert (await commit(db, retry))[0]
-    assert await runs.slot_holder(db.api, TENANT, "thread:1") == start.run_id
-    run = await runs.get_run(db.api, TENANT, start.run_id)
+    assert await slots.slot_holder(db.api, TENANT, "thread:1") == start.run_id
+    run = await run_lists.get_run(db.api, TENANT, start.run_id)
     assert run is not None
     assert (run.status, run.result, run.ended_at) == ("running", None, None)
 
@@ -308,11 +308,11 @@ async def test_what_belongs_together_is_written_together_with_the_run_s_own_numb
 async def test_after_three_losses_a_run_is_taken_alone_and_wins(db: Database) -> None:
     start = birth()
     await commit(db, start)
-    async with db.lane() as connection, runs.lock_run(connection, start.run_id, 0, 1) as loaded:
+    async with db.lane() as connection, logs.lock_run(connection, start.run_id, 0, 1) as loaded:
         assert loaded is not None
         rival = asyncio.create_task(commit(db, decision(start.run_id, loaded.version)))
         await somebody_waits_for_a_lock(db)
-        alone = await runs.commit(connection, [decision(start.run_id, loaded.version)], None, now())
+        alone = await commits.commit(connection, [decision(start.run_id, loaded.version)], None, now())
         assert alone.won
     assert await rival == [None]
 
@@ -323,7 +323,7 @@ async def test_a_connection_cut_in_a_commit_is_an_unknown_outcome(db: Database) 
     async with db.lane() as blocker, db.lane() as connection:
         async with blocker.transaction():
             await blocker.execute("SELECT FROM runs FOR UPDATE")
-            task = asyncio.create_task(runs.commit(connection, [decision(start.run_id, 1)], None, now()))
+            task = asyncio.create_task(commits.commit(connection, [decision(start.run_id, 1)], None, now()))
             await somebody_waits_for_a_lock(db)
             connection.terminate()
             with pytest.raises(CommitUnknown):
@@ -341,7 +341,7 @@ async def test_a_lock_that_is_kept_is_given_up_and_may_be_tried_again(db: Databa
         async with db.lane() as connection:
             await connection.execute("SET lock_timeout = '20ms'")
             with pytest.raises(asyncpg.PostgresError) as failure:
-                await runs.commit(connection, [decision(start.run_id, 1)], None, now())
+                await commits.commit(connection, [decision(start.run_id, 1)], None, now())
             await connection.execute("RESET lock_timeout")
     assert classify(failure.value) is Fault.RETRY
 
@@ -353,14 +353,14 @@ async def test_claims_take_what_is_due_in_the_queues_asked_for(db: Database) -> 
     elsewhere = birth(busy=False, wake_at=now() - timedelta(seconds=1), queue="other")
     never = birth(busy=False)
     await commit(db, due, later, elsewhere, never)
-    assert await runs.next_wake(db.engine, ["default"]) == due.wake_at
+    assert await claims.next_wake(db.engine, ["default"]) == due.wake_at
     async with db.lane() as connection:
-        claimed = await runs.claim_runs(connection, me, 10, ["default"])
+        claimed = await claims.claim_runs(connection, me, 10, ["default"])
         assert [(each.run_id, each.lost) for each in claimed] == [(due.run_id, False)]
-        assert await runs.next_wake(db.engine, ["default"]) == later.wake_at
-        handed_back = await runs.release_runs(connection, me, [due.run_id, later.run_id], now())
+        assert await claims.next_wake(db.engine, ["default"]) == later.wake_at
+        handed_back = await claims.release_runs(connection, me, [due.run_id, later.run_id], now())
         assert handed_back == [due.run_id]
-        again = await runs.claim_runs(connection, me, 10, ["default", "other"])
+        again = await claims.claim_runs(connection, me, 10, ["default", "other"])
     assert {each.run_id for each in again} == {due.run_id, elsewhere.run_id}
 
 
@@ -368,8 +368,8 @@ async def test_workers_are_forgotten_only_when_they_hold_nothing(db: Database) -
     a, b = await worker(db), await worker(db)
     await commit(db, birth(), worker=a)
     for each in (a, b):
-        await runs.retire_worker(db.engine, each)
-    assert await runs.forget_workers(db.engine, timedelta(days=1)) == 1
+        await claims.retire_worker(db.engine, each)
+    assert await claims.forget_workers(db.engine, timedelta(days=1)) == 1
     assert await db.api.fetch("SELECT id FROM workers") == [(a,)]
 
 
@@ -378,7 +378,7 @@ async def test_whoever_asks_for_the_slot_of_an_ended_run_frees_it(db: Database) 
     await commit(db, start, live)
     await db.api.execute("INSERT INTO slots VALUES ($1, 's1', $2)", TENANT, start.run_id)
     asked = [(TENANT, "s1"), (TENANT, "s2"), (TENANT, "s3")]
-    assert await runs.slot_holders(db.engine, asked) == {(TENANT, "s2"): live.run_id}
+    assert await slots.slot_holders(db.engine, asked) == {(TENANT, "s2"): live.run_id}
     assert (await commit(db, birth(slot="s1")))[0]
 
 
@@ -428,7 +428,7 @@ async def test_a_birth_that_comes_too_late_loses_its_promised_slot_to_another(db
     rest = [birth(slot=f"s{number}") for number in range(beside)]
     won = await commit(db, other, late, *rest)
     assert [each is not None for each in won] == [True, False, *[True] * beside]
-    assert await runs.slot_holder(db.api, TENANT, "thread:1") is None, "a loser takes nothing"
+    assert await slots.slot_holder(db.api, TENANT, "thread:1") is None, "a loser takes nothing"
     assert await promises(db) == {other.run_id: False}
 
 
@@ -462,7 +462,7 @@ async def test_who_takes_a_slot_back_waits_for_the_commit_that_begins_with_it(db
     await promised(db, start.run_id)
     await end_promises(db)
     async with db.lane() as connection, connection.transaction():
-        await runs.commit(connection, [start], None, now())
+        await commits.commit(connection, [start], None, now())
         assert await promised(db, uuid4()) is None
         back = asyncio.create_task(slots.seat_waiters(db.api, TENANT, KEY, [SEAT]))
         await until(lambda: db.api.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"))
@@ -548,7 +548,7 @@ async def test_a_sweep_goes_on_where_any_process_stopped_and_no_sooner_than_it_i
 
 async def test_an_unknown_run_loses_and_is_not_loaded(db: Database) -> None:
     assert await commit(db, decision(uuid4(), 1)) == [None]
-    assert await runs.load_runs(db.engine, [uuid4()], [0], 1) == {}
+    assert await logs.load_runs(db.engine, [uuid4()], [0], 1) == {}
 
 
 async def test_old_firings_are_forgotten_through_all_pages(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -577,7 +577,7 @@ async def test_of_a_run_that_is_held_only_the_last_commit_writes_its_indexes(db:
     async with db.lane() as connection:
 
         async def committed(*entries: Entry) -> None:
-            assert len((await runs.commit(connection, entries, me, now())).won) == len(entries)
+            assert len((await commits.commit(connection, entries, me, now())).won) == len(entries)
 
         await committed(start)
         for version in range(1, 6):

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from hai_flow.errors import StoreError
-from hai_flow.store import runs
+from hai_flow.store import hints
 from hai_flow.store.database import CommitUnknown, Database, Fault, classify
 from tests.store.conftest import birth, commit, load
 
@@ -40,10 +40,10 @@ async def test_a_database_that_is_not_there_is_one_sentence() -> None:
 
 async def test_hints_arrive_also_after_the_listener_s_connection_was_cut(db: Database) -> None:
     heard: asyncio.Queue[str] = asyncio.Queue()
-    await db.listen(runs.HINT_CHANNEL, heard.put_nowait)
+    await db.listen(hints.HINT_CHANNEL, heard.put_nowait)
     assert await heard.get() == "*", "whatever was said before was missed"
     ids = [uuid4(), uuid4()]
-    await runs.notify(db.engine, ids)
+    await hints.notify(db.engine, ids)
     assert await heard.get() == f"{ids[0]},{ids[1]}"
     cut = """
     SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
@@ -52,7 +52,7 @@ async def test_hints_arrive_also_after_the_listener_s_connection_was_cut(db: Dat
     assert await db.api.fetchval(cut) == 1
     assert await heard.get() == "*"
     many = [str(uuid4()) for _ in range(201)]
-    await runs.notify(db.engine, many)
+    await hints.notify(db.engine, many)
     assert f"{await heard.get()},{await heard.get()}".split(",") == many
 
 

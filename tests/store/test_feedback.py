@@ -11,8 +11,8 @@ import pytest
 
 from hai_flow.store import feedback, thread_lists
 from hai_flow.store.database import Database
+from hai_flow.store.entries import MessageRow, PendingRow
 from hai_flow.store.feedback import Feedback, Opinion, Subject
-from hai_flow.store.runs import MessageRow, PendingRow
 from tests.store.conftest import STRANGER, TENANT, birth, commit, decision
 
 UP = Opinion("up", None, [])

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from hai_flow.errors import StoreError
-from hai_flow.store import migrations, runs
+from hai_flow.store import migrations
 from hai_flow.store.tables import metadata
 
 CATALOGUE = {
@@ -116,7 +116,7 @@ async def test_a_lock_that_nobody_gives_back_is_reported(
 def test_the_revisions_are_found_beside_the_package_and_inside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert migrations.directory() == Path(runs.__file__).parents[2] / "migrations"
+    assert migrations.directory() == Path(migrations.__file__).parents[2] / "migrations"
     installed = tmp_path / "hai_flow" / "_migrations"
     installed.mkdir(parents=True)
     (installed / "env.py").touch()

@@ -10,8 +10,8 @@ from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine import people
+from hai_flow.store.entries import PendingRow, TurnRow
 from hai_flow.store.projection import rows_of, thread_entry
-from hai_flow.store.runs import PendingRow, TurnRow
 from tests.support.people import DAY, HOUR, Asked, approving, escalate, gated, policy, who
 from tests.support.runs import Play
 

@@ -12,9 +12,10 @@ from uuid import uuid4
 import pytest
 
 from hai_flow.errors import Rejected
-from hai_flow.store import outbox, pendings, posts, runs, thread_lists, threads, workflows
+from hai_flow.store import logs, outbox, pendings, posts, run_lists, thread_lists, threads, workflows
 from hai_flow.store.database import Database
-from hai_flow.store.runs import Branch, Entry, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
+from hai_flow.store.entries import Branch, Entry, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
+from hai_flow.store.logs import RunVersion
 from tests.store.conftest import STRANGER, TENANT, birth, commit, decision, load
 from tests.support.waiting import until
 
@@ -25,16 +26,19 @@ async def test_runs_are_listed_newest_first_in_pages_and_by_filter(db: Database)
         await commit(db, start)
     await commit(db, decision(starts[0].run_id, 1, status="finished", busy=False))
     newest = [start.run_id for start in reversed(starts)]
-    first = await runs.list_runs(db.api, TENANT, limit=4)
-    rest = await runs.list_runs(db.api, TENANT, limit=4, before=(first[-1].created_at, first[-1].id))
+    first = await run_lists.list_runs(db.api, TENANT, limit=4)
+    rest = await run_lists.list_runs(db.api, TENANT, limit=4, before=(first[-1].created_at, first[-1].id))
     assert [run.id for run in [*first, *rest]] == newest
-    assert [run.id for run in await runs.list_runs(db.api, TENANT, limit=9, workflow="w1")] == newest[::2]
-    assert [run.id for run in await runs.list_runs(db.api, TENANT, limit=9, thread_id="t0")] == [newest[2], newest[5]]
-    ended = await runs.list_runs(db.api, TENANT, limit=9, statuses=["finished", "failed"])
+    assert [run.id for run in await run_lists.list_runs(db.api, TENANT, limit=9, workflow="w1")] == newest[::2]
+    assert [run.id for run in await run_lists.list_runs(db.api, TENANT, limit=9, thread_id="t0")] == [
+        newest[2],
+        newest[5],
+    ]
+    ended = await run_lists.list_runs(db.api, TENANT, limit=9, statuses=["finished", "failed"])
     assert [run.id for run in ended] == newest[-1:]
-    assert await runs.list_runs(db.api, STRANGER, limit=9) == []
-    assert await runs.count_by_status(db.api) == {"running": 5, "finished": 1}
-    assert await runs.count_by_status(db.api, STRANGER) == {}
+    assert await run_lists.list_runs(db.api, STRANGER, limit=9) == []
+    assert await run_lists.count_by_status(db.api) == {"running": 5, "finished": 1}
+    assert await run_lists.count_by_status(db.api, STRANGER) == {}
 
 
 async def test_a_load_gives_the_snapshot_and_the_tail_and_a_tail_alone(db: Database) -> None:
@@ -43,13 +47,13 @@ async def test_a_load_gives_the_snapshot_and_the_tail_and_a_tail_alone(db: Datab
     for version in (1, 2):
         await commit(db, decision(start.run_id, version, events=b"[%d]" % version))
     async with db.lane() as connection:
-        await runs.save_snapshot(connection, start.run_id, 3, 1, b"state at 3")
-        await runs.save_snapshot(connection, start.run_id, 99, 1, b"beyond the log")
+        await logs.save_snapshot(connection, start.run_id, 3, 1, b"state at 3")
+        await logs.save_snapshot(connection, start.run_id, 99, 1, b"beyond the log")
     cold = await load(db, start.run_id)
     assert (cold.snapshot_seq, cold.state, [row.last_seq for row in cold.rows]) == (3, b"state at 3", [4])
     tail = await load(db, start.run_id, have=3)
     assert (tail.state, [row.last_seq for row in tail.rows]) == (None, [4])
-    other_abi = (await runs.load_runs(db.engine, [start.run_id], [0], 2))[start.run_id]
+    other_abi = (await logs.load_runs(db.engine, [start.run_id], [0], 2))[start.run_id]
     assert (other_abi.state, [row.last_seq for row in other_abi.rows]) == (None, [2, 3, 4])
 
 
@@ -58,12 +62,12 @@ async def test_the_state_at_a_seq_needs_the_snapshot_before_it_and_the_rows_up_t
     await commit(db, start)
     await commit(db, decision(start.run_id, 1, n=3, events=b"[3,4,5]"))
     async with db.lane() as connection:
-        await runs.save_snapshot(connection, start.run_id, 2, 1, b"state at 2")
+        await logs.save_snapshot(connection, start.run_id, 2, 1, b"state at 2")
     for seq, state, rows in ((1, None, [2]), (2, b"state at 2", []), (4, b"state at 2", [5]), (9, b"state at 2", [5])):
-        loaded = await runs.load_run_at(db.api, TENANT, start.run_id, seq, 1)
+        loaded = await logs.load_run_at(db.api, TENANT, start.run_id, seq, 1)
         assert loaded is not None
         assert (loaded.state, [row.last_seq for row in loaded.rows]) == (state, rows), seq
-    assert await runs.load_run_at(db.api, STRANGER, start.run_id, 1, 1) is None
+    assert await logs.load_run_at(db.api, STRANGER, start.run_id, 1, 1) is None
 
 
 async def test_the_log_is_read_from_any_seq(db: Database) -> None:
@@ -71,11 +75,11 @@ async def test_the_log_is_read_from_any_seq(db: Database) -> None:
     await commit(db, start)
     await commit(db, decision(start.run_id, 1, n=3))
     firsts = {
-        after: [row.first_seq for row in await runs.read_log(db.api, start.run_id, after, 10)] for after in (0, 1, 2, 5)
+        after: [row.first_seq for row in await logs.read_log(db.api, start.run_id, after, 10)] for after in (0, 1, 2, 5)
     }
     assert firsts == {0: [1, 3], 1: [1, 3], 2: [3], 5: []}
-    assert len(await runs.read_log(db.api, start.run_id, 0, 1)) == 1
-    assert await runs.poll_versions(db.api, [start.run_id, uuid4()]) == [runs.RunVersion(start.run_id, 5, 2)]
+    assert len(await logs.read_log(db.api, start.run_id, 0, 1)) == 1
+    assert await logs.poll_versions(db.api, [start.run_id, uuid4()]) == [RunVersion(start.run_id, 5, 2)]
     text = await db.api.fetchval("SELECT events FROM log_text WHERE first_seq = 1")
     assert text == '["start"]'
 
@@ -229,7 +233,7 @@ async def test_a_thread_that_was_branched_leaves_out_what_came_after_the_branch(
     assert await threads.unseen(db.api, TENANT, "t", ["a", "d", "f", "z"]) == {"z"}
     assert await threads.unseen(db.api, TENANT, "t", ["a", "b", "d"], behind=(second.run_id, 1)) == {"d"}
     assert await threads.unseen(db.api, TENANT, "t", ["a", "b"], behind=(second.run_id, 0)) == {"b"}
-    row = await runs.get_run(db.api, TENANT, fork.run_id)
+    row = await run_lists.get_run(db.api, TENANT, fork.run_id)
     assert row is not None
     assert (row.branch_of, row.follows, row.copied) == (first.run_id, None, 1)
 

@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
-from hai_flow.store import runs
+from hai_flow.store import commits, hints, logs, run_lists, slots
 from hai_flow.store.database import Database
-from hai_flow.store.runs import PendingRow, TurnRow
+from hai_flow.store.entries import PendingRow, TurnRow
 from tests.store.conftest import TENANT, birth, commit, decision, load, now
 from tests.support.waiting import until
 
@@ -47,7 +47,7 @@ async def test_a_slot_stays_taken_until_its_run_ends(db: Database) -> None:
     start = birth(slot="thread:1")
     await commit(db, start)
     await commit(db, decision(start.run_id, 1, status="waiting", busy=False))
-    assert await runs.slot_holder(db.api, TENANT, "thread:1") == start.run_id
+    assert await slots.slot_holder(db.api, TENANT, "thread:1") == start.run_id
 
 
 async def test_an_end_is_when_the_run_ended_first(db: Database) -> None:
@@ -55,10 +55,10 @@ async def test_an_end_is_when_the_run_ended_first(db: Database) -> None:
     await commit(db, start)
     async with db.lane() as connection:
         ending = decision(start.run_id, 1, status="failed", busy=False, result=b'{"error":1}')
-        await runs.commit(connection, [ending], None, now() - timedelta(days=1))
-    first = await runs.get_run(db.api, TENANT, start.run_id)
+        await commits.commit(connection, [ending], None, now() - timedelta(days=1))
+    first = await run_lists.get_run(db.api, TENANT, start.run_id)
     await commit(db, decision(start.run_id, 2, status="failed", busy=False))
-    again = await runs.get_run(db.api, TENANT, start.run_id)
+    again = await run_lists.get_run(db.api, TENANT, start.run_id)
     assert first is not None
     assert again is not None
     assert first.ended_at is not None
@@ -91,7 +91,7 @@ async def test_a_snapshot_of_a_newer_shape_is_not_overwritten_by_an_older_releas
     await commit(db, start)
     async with db.lane() as connection:
         for abi, state in ((2, b"newer"), (1, b"older"), (3, b"newest")):
-            await runs.save_snapshot(connection, start.run_id, 1, abi, state)
+            await logs.save_snapshot(connection, start.run_id, 1, abi, state)
             kept = await db.api.fetchrow("SELECT abi, state FROM snapshots")
             assert tuple(kept) == ((2, b"newer") if abi < 3 else (3, b"newest"))
 
@@ -100,9 +100,9 @@ async def test_many_runs_are_hinted_at_in_several_hints_each_of_which_the_server
     heard: list[str] = []
     connection = await asyncpg.connect(db.dsn)
     try:
-        await connection.add_listener(runs.HINT_CHANNEL, lambda *given: heard.append(str(given[3])))
+        await connection.add_listener(hints.HINT_CHANNEL, lambda *given: heard.append(str(given[3])))
         ids = [UUID(int=number) for number in range(450)]
-        await runs.notify(db.api, ids)
+        await hints.notify(db.api, ids)
         await until(lambda: sum(each.count(",") + 1 for each in heard) >= len(ids))
     finally:
         await connection.close()

@@ -16,7 +16,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from hai_flow.store import migrations, runs
+from hai_flow.store import hints, migrations
 from hai_flow.store.database import CommitUnknown, Database, Deadlines, Session, connect
 from tests.store.conftest import birth, commit, decision, load
 from tests.support.proxy import Proxy
@@ -138,7 +138,7 @@ async def test_a_server_that_accepts_and_says_nothing_is_one_that_can_t_be_reach
 async def test_a_silent_database_is_closed_in_bounded_time(proxy: Proxy) -> None:
     db = await Database.open(proxy.dsn, deadlines=QUICK)
     heard: asyncio.Queue[str] = asyncio.Queue()
-    await db.listen(runs.HINT_CHANNEL, heard.put_nowait)
+    await db.listen(hints.HINT_CHANNEL, heard.put_nowait)
     await heard.get()
     proxy.swallow()
     lost = [asyncio.create_task(db.api.fetchval("SELECT 1")) for _ in range(6)]
@@ -149,13 +149,13 @@ async def test_a_silent_database_is_closed_in_bounded_time(proxy: Proxy) -> None
 
 async def test_a_listener_whose_line_went_silent_comes_back(proxy: Proxy, through: Database) -> None:
     heard: asyncio.Queue[str] = asyncio.Queue()
-    await through.listen(runs.HINT_CHANNEL, heard.put_nowait)
+    await through.listen(hints.HINT_CHANNEL, heard.put_nowait)
     assert await heard.get() == "*"
     (line,) = proxy.lines("hai-flow listen")
     line.swallow()
     assert await in_time(heard.get()) == "*", "whatever was said meanwhile was missed"
     run_id = uuid4()
-    await runs.notify(through.api, [run_id])
+    await hints.notify(through.api, [run_id])
     assert await in_time(heard.get()) == str(run_id)
 
 
@@ -167,7 +167,7 @@ async def test_a_listener_outlives_a_callback_that_fails(through: Database) -> N
         if heard.qsize() == 1:
             raise ZeroDivisionError
 
-    await through.listen(runs.HINT_CHANNEL, hear)
+    await through.listen(hints.HINT_CHANNEL, hear)
     await until(lambda: heard.qsize() >= 2)
 
 

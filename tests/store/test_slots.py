@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
-from hai_flow.store import runs, slots
+from hai_flow.store import commits, slots
 from hai_flow.store.database import Database
 from tests.store.conftest import TENANT, birth, commit, decision
 from tests.support.waiting import until
@@ -41,7 +41,7 @@ async def test_a_run_that_is_ending_while_its_wait_is_heard_of_does_not_stay_in_
     await commit(db, waiting)
     end = decision(waiting.run_id, 1, status="stopped", busy=False)
     async with db.lane() as connection, connection.transaction():
-        await runs.commit(connection, [end], None, datetime.now(UTC))
+        await commits.commit(connection, [end], None, datetime.now(UTC))
         late = asyncio.create_task(slots.wait_for_slot(db.api, TENANT, KEY, waiting.run_id, 1, LONG_AGO))
         await until(lambda: db.api.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"))
     await late

@@ -2,7 +2,7 @@
 
     python -m tests.store.torture --seconds 15 --processes 4 --dsn postgresql://...
 
-Each process runs a very small engine (a run is a row of attempts, one open at a time) on `hai_flow.store.runs` and
+Each process runs a very small engine (a run is a row of attempts, one open at a time) on `hai_flow.store.commits` and
 writes down what it was told: acknowledgements, what it performed, which fences it saw. Meanwhile backends are
 terminated in mid-commit, clients hang up before the answer comes, and processes are stopped for longer than their
 lease and wake up believing that they still hold their runs. Afterwards the oracle compares the tables with the
@@ -32,13 +32,13 @@ from uuid import UUID, uuid5
 
 import asyncpg
 
-from hai_flow.store import database, migrations, runs
+from hai_flow.store import claims, commits, database, logs, migrations, slots
 from hai_flow.store.database import CommitUnknown, Database, Fault
-from hai_flow.store.runs import (
+from hai_flow.store.entries import (
     Born,
     CommandRow,
+    Committed,
     Entry,
-    Loaded,
     MessageRow,
     OutboxRow,
     PendingRow,
@@ -46,6 +46,7 @@ from hai_flow.store.runs import (
     VoteRow,
     Won,
 )
+from hai_flow.store.logs import Loaded
 
 LEASE = timedelta(seconds=1.2)
 BEAT_SECONDS = 0.3
@@ -152,13 +153,13 @@ class Process:
     async def register(self) -> None:
         while True:
             try:
-                self.worker = await runs.register_worker(self.db.engine, f"torture {os.getpid()}", LEASE)
+                self.worker = await claims.register_worker(self.db.engine, f"torture {os.getpid()}", LEASE)
                 return
             except database.FAILURES as error:
                 self.fault(error)
 
     async def heartbeat(self) -> None:
-        beat = await runs.heartbeat(self.db.engine, self.worker, LEASE)
+        beat = await claims.heartbeat(self.db.engine, self.worker, LEASE)
         self.now = beat.db_now
         if not beat.alive:
             self.note(died=self.worker)
@@ -181,11 +182,11 @@ class Process:
         if not run_ids:
             return {}
         have = [self.held[r].seq if r in self.held else 0 for r in run_ids]
-        return await runs.load_runs(self.db.engine, run_ids, have, ABI)
+        return await logs.load_runs(self.db.engine, run_ids, have, ABI)
 
     async def claim(self) -> None:
         async with self.db.lane() as connection:
-            claimed = await runs.claim_runs(connection, self.worker, 8, ["default", "other"])
+            claimed = await claims.claim_runs(connection, self.worker, 8, ["default", "other"])
         for each in claimed:
             self.note(saw=each.run_id, version=each.version, fence=each.fence, worker=self.worker)
             self.held.pop(each.run_id, None)
@@ -251,7 +252,7 @@ class Process:
         if self.random.random() < 0.02:
             self.generation += 1
         ids = [r for r in map(run_name, numbers) if r not in self.held]
-        loaded = await runs.load_runs(self.db.engine, ids, [0] * len(ids), ABI)
+        loaded = await logs.load_runs(self.db.engine, ids, [0] * len(ids), ABI)
         plans = []
         for run_id in ids:
             mind = Mind(run_id)
@@ -368,9 +369,9 @@ class Process:
                 await self.after_loss(plan)
         return None
 
-    async def send(self, entries: list[Entry]) -> runs.Committed:
+    async def send(self, entries: list[Entry]) -> Committed:
         async with self.db.lane() as connection:
-            task = asyncio.create_task(runs.commit(connection, entries, self.worker, self.now))
+            task = asyncio.create_task(commits.commit(connection, entries, self.worker, self.now))
             if self.random.random() < 0.05:  # hang up before the answer comes
                 await asyncio.wait([task], timeout=self.random.random() * 0.006)
                 connection.terminate()
@@ -386,7 +387,7 @@ class Process:
         if plan.command:
             self.note(ack=mind.run_id, id=plan.command)
         if won.seq - plan.entry.n != mind.seq:  # others' chunks lie between
-            loaded = await runs.load_runs(self.db.engine, [mind.run_id], [mind.seq], ABI)
+            loaded = await logs.load_runs(self.db.engine, [mind.run_id], [mind.seq], ABI)
             mind.catch_up(loaded[mind.run_id])
         else:
             for event in plan.events:
@@ -402,7 +403,7 @@ class Process:
     async def after_loss(self, plan: Plan) -> None:
         run_id = plan.mind.run_id
         if plan.command:
-            if await runs.commands_of(self.db.engine, [(run_id, plan.command)]):
+            if await logs.commands_of(self.db.engine, [(run_id, plan.command)]):
                 self.note(ack=run_id, id=plan.command)
             elif self.random.random() < 0.1:
                 return await self.alone(run_id)
@@ -415,7 +416,7 @@ class Process:
 
     async def alone(self, run_id: UUID) -> None:
         """The fourth try: under the row's lock a decision always wins (or the id was used)."""
-        async with self.db.lane() as connection, runs.lock_run(connection, run_id, 0, ABI) as loaded:
+        async with self.db.lane() as connection, logs.lock_run(connection, run_id, 0, ABI) as loaded:
             if loaded is None:
                 return
             mind = Mind(run_id)
@@ -423,8 +424,8 @@ class Process:
             plan = self.command(mind)
             if plan is None or plan.poisoned or plan.foreign or plan.entry.take_slot:
                 return
-            committed = await runs.commit(connection, [plan.entry], None, self.now)
-            known = await runs.commands_of(connection, [(run_id, plan.command or "")])
+            committed = await commits.commit(connection, [plan.entry], None, self.now)
+            known = await logs.commands_of(connection, [(run_id, plan.command or "")])
             if not committed.won and not known:
                 self.note(lost_alone=run_id)
         self.note(ack=run_id, id=plan.command)
@@ -436,12 +437,12 @@ class Process:
         # First forget all: a chunk that landed unseen would be sent again under the same fence.
         held = {plan.mind.run_id: self.held.pop(plan.mind.run_id, None) for plan in plans}
         async with self.db.lane() as connection:
-            ours = await runs.refence_runs(connection, self.worker, held.keys())
+            ours = await claims.refence_runs(connection, self.worker, held.keys())
         refenced = {each.run_id: each.fence for each in ours}
         for plan in plans:
             run_id = plan.mind.run_id
             before = held[run_id]
-            loaded = (await runs.load_runs(self.db.engine, [run_id], [0], ABI)).get(run_id)
+            loaded = (await logs.load_runs(self.db.engine, [run_id], [0], ABI)).get(run_id)
             if loaded is None:
                 continue
             mind = Mind(run_id, suspect=before.suspect if before else False)
@@ -449,7 +450,7 @@ class Process:
             known = before.fence if before else 0 if plan.entry.born else plan.mind.fence + 1
             if mind.worker == self.worker and mind.fence == refenced.get(run_id) == known + 1:
                 self.held[run_id] = mind
-            if plan.command and await runs.commands_of(self.db.engine, [(run_id, plan.command)]):
+            if plan.command and await logs.commands_of(self.db.engine, [(run_id, plan.command)]):
                 self.note(ack=run_id, id=plan.command)
 
 
@@ -771,7 +772,7 @@ async def _torment(
     cut = """
     SELECT count(pg_terminate_backend(pid)) FROM (
       SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'hai-flow'
-        AND state = 'active' AND query LIKE '%WITH b AS MATERIALIZED%') x
+        AND state = 'active' AND query LIKE '%WITH entries AS MATERIALIZED%') x
     """
     cuts, stalls, skews = 0, 0, 0
     try:
@@ -809,7 +810,7 @@ async def gather(dsn: str, notes: list[dict[str, Any]]) -> Evidence:
     connection = await asyncpg.connect(dsn)
     try:
         held = await connection.fetch("SELECT tenant, slot FROM slots")
-        await runs.slot_holders(connection, [(row[0], row[1]) for row in held])
+        await slots.slot_holders(connection, [(row[0], row[1]) for row in held])
 
         async def rows(table: str) -> list[dict[str, Any]]:
             return [dict(row) for row in await connection.fetch(f"SELECT * FROM {table}")]

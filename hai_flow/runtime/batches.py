@@ -1,0 +1,76 @@
+"""Entries in the making, one a run, and the batches in which they are sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import events as e
+from hai_flow.engine.state import RunState
+from hai_flow.errors import Rejected
+from hai_flow.runtime.cache import CachedRun
+from hai_flow.runtime.submissions import Birth, Chunk, Outcome, Submission
+from hai_flow.store.entries import CommandRow, Entry, OutboxRow
+
+log = structlog.get_logger(__name__)
+
+_EXPECTED: Final = frozenset({"timer_early"})
+
+
+@dataclass(slots=True)
+class BatchEntry:
+    """One entry in the making: what is decided for a run on top of its state, and whom to answer how."""
+
+    run: CachedRun
+    state: RunState
+    events: list[e.Event] = field(default_factory=list)
+    cut: bool = False
+    outbox: list[OutboxRow] = field(default_factory=list)
+    decides: bool = False
+    answers: list[tuple[Submission, Outcome | Rejected]] = field(default_factory=list)
+    commands: dict[str, CommandRow] = field(default_factory=dict)  # by their ids
+    submissions: list[Submission] = field(default_factory=list)
+    undecided: Submission | None = None  # the last of them, before which so much is due that this is committed first
+    chunks: list[Chunk] = field(default_factory=list)
+    birth: Birth | None = None
+    seat: str | None = None
+    plan: Plan | None = None  # the one that the run moves to
+    row: Entry | None = None
+
+    @property
+    def bytes(self) -> int:
+        return 0 if self.row is None else len(self.row.events)
+
+    def give_back(self) -> None:
+        """Nothing of the entry happened: what it was made of is asked of its run again, before all else."""
+        self.run.submissions.extendleft(reversed(self.submissions))
+        self.run.chunks.extendleft(reversed(self.chunks))
+
+    def settle(self) -> None:
+        """Answer everybody who asked."""
+        self.run.singly = max(0, self.run.singly - len(self.answers))
+        for submission, answer in self.answers:
+            if submission.answer is None:
+                if isinstance(answer, Rejected) and answer.code not in _EXPECTED:
+                    log.info("refused", run_id=str(self.run.id), code=answer.code, detail=answer.detail)
+            elif submission.answer.done():
+                continue
+            elif isinstance(answer, Rejected):
+                submission.answer.set_exception(answer)
+            else:
+                submission.answer.set_result(answer)
+
+
+@dataclass(slots=True)
+class Batch:
+    """Entries that are sent together, and how often they were."""
+
+    entries: list[BatchEntry]
+    tries: int = 0
+
+    @property
+    def rows(self) -> list[Entry]:
+        return [entry.row for entry in self.entries if entry.row is not None]

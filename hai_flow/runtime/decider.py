@@ -1,0 +1,297 @@
+"""What a run was asked, decided command by command, as one entry of a batch.
+
+Each command is decided on top of the state that the ones before it lead to. A win proves that the state was fresh; a
+refusal needs a state that is surely fresh, so it may have to wait until the run is loaded
+(docs/design/store.md#freshness).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from hai_flow import values
+from hai_flow.engine import bounds, chains, children
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.decide import Decision, Limits, decide
+from hai_flow.engine.draft import Message
+from hai_flow.engine.jobs import is_busy, wake_at
+from hai_flow.engine.state import TERMINAL_STATUSES, RunState, evolve
+from hai_flow.errors import Rejected
+from hai_flow.runtime.batches import BatchEntry
+from hai_flow.runtime.cache import CachedRun
+from hai_flow.runtime.failures import Failures
+from hai_flow.runtime.queues import Queues
+from hai_flow.runtime.submissions import SEAT_LOST, Begin, Chunk, Outcome, Submission
+from hai_flow.store.entries import Born, CommandRow, Entry, Moved, OutboxRow
+from hai_flow.store.projection import rows_of
+from hai_flow.store.slots import thread_slot
+
+WantsEnds: TypeAlias = Callable[[UUID, str], bool]
+"""Whether the end of a run of this workflow, by its name, is to be sent to those that it starts."""
+
+
+class Decider:
+    """Makes entries. `now_ms` is the database's clock, `limits` those of the engine."""
+
+    def __init__(
+        self, queues: Queues, failures: Failures, limits: Limits, now_ms: Callable[[], int], wants_ends: WantsEnds
+    ) -> None:
+        self.limits = limits
+        self._queues = queues
+        self._failures = failures
+        self._now_ms = now_ms
+        self._wants_ends = wants_ends
+
+    def entry_of(self, run: CachedRun) -> BatchEntry | None:
+        """The run's entry, ready to be sent. A fault in one run's decision must not stop the lane for all others."""
+        entry: BatchEntry | None = None
+        try:
+            entry = self._decided(run)
+            if entry is not None:
+                entry.row = self._row(entry)
+        except Exception as error:
+            if entry is None:
+                self._failures.give_up(run, error)
+            else:
+                self._failures.condemn(entry, error)
+            return None
+        return entry
+
+    def is_bound_due(self, run: CachedRun) -> bool:
+        """Whether the run has reached a bound of its length, which the next decision acts on."""
+        return bounds.is_due(run.state, run.run_bytes, self.limits)
+
+    def _decided(self, run: CachedRun) -> BatchEntry | None:
+        """Decide what the run was asked. None if there is nothing to commit (everyone is answered, or it must load)."""
+        entry = BatchEntry(run, run.state)
+        self._append_chunks(entry)
+        while run.submissions and len(entry.events) < self.limits.events and not (run.singly and entry.submissions):
+            submission = run.submissions[0]
+            try:
+                answer = self._answer(entry, submission)
+            except Exception as error:
+                run.submissions.popleft()
+                self._failures.undecidable(run, submission, error)
+                continue
+            if answer is None:
+                if entry.undecided is not None:
+                    entry.submissions.append(run.submissions.popleft())
+                    break
+                if entry.events:
+                    break  # what stands before it commits first; it comes back with a fresher state
+                return self._load_first(entry)
+            run.submissions.popleft()
+            entry.submissions.append(submission)
+            entry.answers.append((submission, answer))
+        if not entry.events:
+            entry.settle()
+            self._queues.release(run)
+            return None
+        return entry
+
+    def _answer(self, entry: BatchEntry, submission: Submission) -> Outcome | Rejected | None:
+        """The command's outcome on top of the entry, or None: a refusal that what is known can't justify
+        (docs/design/store.md#freshness). A state that may be stale can't, nor can an id that was not looked up; a win
+        proves both by itself. None, too, of a command before which so much is due that this has to be committed
+        first."""
+        run = entry.run
+        unborn = (run.missing or not run.exists) and not entry.decides
+        if unborn and submission.birth is not None:
+            assert submission.tenant is not None, "a Start names its tenant"
+            run.plan, run.tenant, run.exists, run.missing = submission.birth.plan, submission.tenant, False, False
+        elif submission.tenant not in (None, run.tenant):
+            return _unknown_run(run)  # another tenant's: as if it were not there
+        elif unborn:
+            return _unknown_run(run) if run.loaded_at >= submission.arrived else None
+        known = _first_use(entry, submission)
+        if known is not None:
+            return _repeated(submission, known)
+        if run.slot_taken and not entry.decides and _wants_slot(run, submission):
+            return _slot_taken(submission, run)
+        if submission.seat_lost and (unborn or entry.state.status == "queued"):
+            return Rejected(409, SEAT_LOST, f"slot {submission.seat} is not promised to run {run.id} any more.")
+        # Chunks prove nothing here: they compare the fence, not the version. Nor does a fresh state say anything of a
+        # command's id: it may have been used before, and then the first outcome is the answer, whatever the state says.
+        fresh = entry.decides or run.loaded_at >= submission.arrived or not run.exists
+        fresh = fresh and (submission.command_id is None or submission.looked_up)
+        try:
+            plan = entry.plan or run.plan
+            assert plan is not None
+            decision = decide(plan, entry.state, submission.command, self._now_ms(), self.limits, run.run_bytes)
+        except Rejected as rejected:
+            return rejected if fresh else None
+        if decision.already:
+            return _outcome(run, decision, entry.state, True) if fresh else None
+        if decision.undecided:
+            self._take(entry, decision)
+            entry.undecided = submission
+            return None
+        outcome = _outcome(run, decision, decision.state, False)
+        if submission.command_id is not None:
+            row = CommandRow(submission.command_id, submission.body_sha, msgspec.json.encode(outcome))
+            entry.commands[submission.command_id] = row
+        self._take(entry, decision)
+        entry.birth = entry.birth or submission.birth
+        entry.seat = entry.seat or submission.seat
+        if isinstance(submission.command, c.Migrate):  # what follows in this entry is decided with the new plan
+            entry.plan = submission.command.to
+        return outcome
+
+    def _take(self, entry: BatchEntry, decision: Decision) -> None:
+        messages = decision.outbox
+        if chains.has_ended(decision) and self._wants_ends(entry.run.tenant, decision.state.workflow):
+            messages = (*messages, chains.told(decision.state))
+        entry.state = decision.state
+        entry.events.extend(decision.events)
+        entry.outbox.extend(map(_outbox_row, messages))
+        entry.cut = entry.cut or decision.cut
+        entry.decides = True
+
+    def _append_chunks(self, entry: BatchEntry) -> None:
+        """Turn what the holder streamed into events, as far as its attempt is still open and still its own."""
+        run = entry.run
+        while run.chunks:
+            chunk = run.chunks.popleft()
+            if not run.mine or entry.state.attempts.get(chunk.path) != chunk.attempt:
+                continue
+            events = _events_of(chunk, entry.state, max(self._now_ms(), entry.state.at))
+            if not events:
+                continue
+            entry.chunks.append(chunk)
+            for event in events:
+                entry.state = evolve(entry.state, event)
+                entry.events.append(event)
+
+    def _load_first(self, entry: BatchEntry) -> None:
+        run = entry.run
+        for submission in reversed(entry.submissions):
+            run.submissions.appendleft(submission)
+        self._queues.load_again(run)
+
+    def _row(self, entry: BatchEntry) -> Entry:
+        run, state = entry.run, entry.state
+        fields: dict[str, Any] = {
+            "run_id": run.id,
+            "tenant": run.tenant,
+            "n": len(entry.events),
+            "events": e.encode_events(entry.events),
+            **rows_of(entry.events, state),
+        }
+        if entry.chunks and (grown := children.grown(state, entry.events)) is not None:
+            entry.outbox.append(_outbox_row(grown))
+        if not entry.decides:
+            return Entry(fence=run.fence, outbox=entry.outbox, **fields)
+        ended = state.status in TERMINAL_STATUSES
+        busy = is_busy(state)
+        due = None if busy or ended else wake_at(state)
+        if not run.exists:
+            fields["born"] = _born(entry)
+        else:
+            fields["version"] = run.version
+            if run.state.ended and not ended:
+                fields["take_slot"] = _slot_of(run)
+            if entry.plan is not None:
+                fields["moved"] = Moved(entry.plan.sha256, entry.plan.version, state.dev)
+        return Entry(
+            status=state.status,
+            busy=busy,
+            wake_at=None if due is None else values.instant(due),
+            cut=entry.cut,
+            seat=entry.seat,
+            result=_result(state) if ended else None,
+            commands=tuple(entry.commands.values()),
+            outbox=entry.outbox,
+            **fields,
+        )
+
+
+def _outcome(run: CachedRun, decision: Decision, state: RunState, already: bool) -> Outcome:
+    return Outcome(decision.outcome, run.id, state.seq, state.status, already)
+
+
+def _repeated(submission: Submission, known: CommandRow) -> Outcome | Rejected:
+    first = msgspec.json.decode(known.outcome, type=Outcome)
+    if known.body_sha != submission.body_sha:
+        detail = f"the command id {submission.command_id} was used before with another body."
+        return Rejected(409, "command_id_reused", detail, winner=first.value)
+    return msgspec.structs.replace(first, already=True)
+
+
+def _events_of(chunk: Chunk, state: RunState, at: int) -> list[e.Event]:
+    """What a piece adds to the log; nothing if it is there already, or what it belongs to is closed."""
+    turn = state.turn.n if state.turn else 0
+    if chunk.is_call:
+        call = state.tool_calls.get(chunk.message_id)
+        if call is None or not call.open or len(call.args) > chunk.n:
+            return []
+        return [e.ToolCallArgsChunk(at=at, turn=turn, tool_call_id=call.id, content=chunk.text)]
+    id, message = chunk.message_id, state.messages.get(chunk.message_id)
+    piece = e.MessageChunk(at=at, turn=turn, message_id=id, n=chunk.n, content=chunk.text)
+    if message is None:
+        over = [open for open, path in state.open_messages.items() if path == chunk.path]
+        return [
+            *(e.MessageEnded(at=at, turn=turn, message_id=each) for each in over),
+            e.MessageStarted(at=at, turn=turn, message_id=id, path=chunk.path, kind=chunk.kind),
+            piece,
+        ]
+    return [] if not message.open or message.chunks > chunk.n else [piece]
+
+
+def _outbox_row(message: Message) -> OutboxRow:
+    return OutboxRow(message.kind, message.target, values.dumps(message.body))
+
+
+def _unknown_run(run: CachedRun) -> Rejected:
+    return Rejected(404, "run_unknown", f"there is no run {run.id}.")
+
+
+def _first_use(entry: BatchEntry, submission: Submission) -> CommandRow | None:
+    """The command that had the submission's id first, as far as it is known: in this entry, or before it."""
+    if submission.command_id is None:
+        return None
+    return entry.commands.get(submission.command_id) or entry.run.known.get(submission.command_id)
+
+
+def _slot_of(run: CachedRun) -> str:
+    return thread_slot(run.state.thread_id)
+
+
+def _wants_slot(run: CachedRun, submission: Submission) -> bool:
+    command = submission.command
+    return isinstance(command, c.Retry) and run.state.ended if run.exists else isinstance(command, Begin)
+
+
+def _slot_taken(submission: Submission, run: CachedRun) -> Rejected:
+    slot = _slot_of(run) if submission.birth is None else submission.birth.slot or ""
+    return Rejected(409, "thread_busy", f"another run is active in {slot.replace(':', ' ', 1)}.")
+
+
+def _result(state: RunState) -> bytes:
+    if state.error is not None:
+        return msgspec.json.encode({"error": state.error})
+    return msgspec.json.encode({"output": state.output})
+
+
+def _born(entry: BatchEntry) -> Born:
+    run, state, birth = entry.run, entry.state, entry.birth
+    assert run.plan is not None
+    assert birth is not None, "a run is born by a Start or a Fork"
+    return Born(
+        workflow=run.plan.sha256,
+        workflow_name=run.plan.name,
+        workflow_version=run.plan.version,
+        dev=state.dev,
+        parent_id=None if state.parent is None else UUID(state.parent.run_id),
+        parent_path=None if state.parent is None else state.parent.path,
+        thread_id=state.thread_id,
+        queue=birth.queue,
+        slot=birth.slot,
+        started_by=state.requester,
+        input=values.dumps(state.input),
+        branch=birth.branch,
+    )

@@ -1,0 +1,181 @@
+"""What is done about a batch, a load or a single run that failed, so that the others go on.
+
+A batch that was refused for its data is halved until the culprit is alone; a run whose row is locked is taken alone;
+after an unknown outcome nothing is taken for granted and the runs are loaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import Final
+
+import structlog
+
+from hai_flow.engine import commands as c
+from hai_flow.errors import StoreError, Unreadable
+from hai_flow.runtime.batches import Batch, BatchEntry
+from hai_flow.runtime.cache import Cache, CachedRun
+from hai_flow.runtime.claims import Claims
+from hai_flow.runtime.queues import Queue, Queues
+from hai_flow.runtime.submissions import Submission
+from hai_flow.store import logs
+from hai_flow.store.database import FAILURES, Database, Fault, classify, sqlstate_of
+from hai_flow.store.logs import Loaded
+
+log = structlog.get_logger(__name__)
+
+LOSSES_BEFORE_ALONE: Final = 3
+LOCKED: Final = "55P03"  # what a statement is refused with that has waited too long for a row
+RETRIES_MAX: Final = 3  # of one batch, before it is halved: one locked row must not stop the others for ever
+ANSWER_SECONDS: Final = 30.0  # a caller hears after this, at the next failure, that the database is away
+
+
+class Failures:
+    """Deals with failures of the lanes and of the loader."""
+
+    def __init__(self, database: Database, cache: Cache, queues: Queues, claims: Claims) -> None:
+        self._database = database
+        self._cache = cache
+        self._queues = queues
+        self._claims = claims
+
+    async def remainder_of(self, batch: Batch, error: Exception) -> list[Batch]:
+        """What is to be sent again of a batch that failed. Its runs that are not in it are dealt with."""
+        fault, entries = classify(error), batch.entries
+        if sqlstate_of(error) == LOCKED and (free := await self._unlocked(entries)) is not None:
+            return free
+        if fault is Fault.RETRY and (batch.tries < RETRIES_MAX):
+            await asyncio.sleep(0.01)
+            return [Batch(entries, batch.tries + 1)]
+        if away(error) or (fault is Fault.RETRY and len(entries) == 1):
+            log.warning("commit_outcome_unknown", runs=len(entries), error=str(error))
+            # The server may be restarting, or wait for somebody to mend it: do not spin on it.
+            await asyncio.sleep(0.05 if fault is not Fault.INSTALLATION else 0.5)
+            for entry in entries:
+                entry.give_back()
+                entry.run.refence = entry.run.mine
+                self._queues.load_again(entry.run)
+            self.answer_late(entry.run for entry in entries)
+            return []
+        if len(entries) > 1:
+            middle = len(entries) // 2
+            return [Batch(entries[:middle]), Batch(entries[middle:])]
+        self.condemn(entries[0], error)
+        return []
+
+    async def _unlocked(self, entries: list[BatchEntry]) -> list[Batch] | None:
+        """What is to be sent again of a batch that has waited for a row which somebody holds. Those whose rows are held
+        are taken alone, each with a connection of its own: to wait for them again would make all others wait as long.
+        None: none of them is held now."""
+        try:
+            async with self._database.engine.acquire() as connection:
+                held = await logs.locked_runs(connection, [entry.run.id for entry in entries if entry.run.exists])
+        except FAILURES as error:
+            log.warning("locks_unknown", error=str(error) or repr(error))
+            return None
+        if not held:
+            return None
+        free = [entry for entry in entries if entry.run.id not in held]
+        for entry in entries:
+            if entry.run.id in held:
+                entry.give_back()
+                entry.run.losses = LOSSES_BEFORE_ALONE
+                self._queues.load_again(entry.run)
+        return [Batch(free)] if free else []
+
+    def condemn(self, entry: BatchEntry, error: Exception) -> None:
+        """One entry that can't be stored for what is in it (docs/design/store.md#refused-batches): without its chunks,
+        then command by command, until the culprit is alone."""
+        run = entry.run
+        if entry.chunks and entry.submissions:
+            entry.chunks.clear()
+            entry.give_back()
+        elif len(entry.submissions) > 1:
+            run.singly = len(entry.submissions)
+            entry.give_back()
+        else:
+            for submission in entry.submissions:
+                self.undecidable(run, submission, error)
+        self._queues.load_again(run)
+
+    def undecidable(self, run: CachedRun, submission: Submission, error: Exception) -> None:
+        """A command that can't be carried out, for a fault of ours or of its data: who asked is told.
+
+        If nobody did, the run needs attention, else the same would be tried for ever; and its attempt counts as lost,
+        so that a person's Retry performs it again.
+        """
+        log.error("command_failed", run_id=str(run.id), command=type(submission.command).__name__, exc_info=error)
+        if submission.answer is not None:
+            submission.fail(StoreError(f"the command of run {run.id} could not be carried out: {error}"))
+            return
+        if not run.exists:
+            return
+        command = submission.command
+        known = isinstance(command, c.TimerFired) and run.state.status == "needs_attention"  # asked each second
+        if known or isinstance(command, c.NeedAttention | c.StepLost):
+            if run.mine:  # nobody would ask for it again
+                self._claims.let_go(run, run.fence, error)
+            return
+        now = time.monotonic()
+        if isinstance(command, c.StepSucceeded | c.StepFailed):
+            run.submissions.appendleft(Submission(c.StepLost(path=command.path, attempt=command.attempt), now))
+        run.submissions.appendleft(Submission(c.NeedAttention(reason="what the run would store can't be stored"), now))
+
+    def give_up(
+        self,
+        run: CachedRun,
+        error: Exception,
+        submissions: Iterable[Submission] = (),
+        loaded: Loaded | None = None,
+    ) -> None:
+        """Nothing can be decided for this run (its log or its workflow can't be read): nobody waits for it in vain, and
+        if it is ours, somebody else gets it, with the results and timers that are dropped here."""
+        if isinstance(error, Unreadable):  # another release's: the same each time that somebody tries
+            log.error("run_unreadable", run_id=str(run.id), reason=str(error))
+        else:
+            log.error("run_unusable", run_id=str(run.id), exc_info=error)
+        failure = error if isinstance(error, Unreadable) else StoreError(f"run {run.id} can't be decided: {error}")
+        for submission in (*submissions, *run.submissions):
+            submission.fail(failure)
+        run.submissions.clear()
+        run.chunks.clear()
+        if loaded is not None and loaded.worker == self._claims.worker_id:
+            self._claims.let_go(run, loaded.fence, error)
+        elif loaded is None:
+            self._claims.let_go(run, run.fence if run.mine else None, error)
+        run.loaded_at, run.stale = -1.0, False
+        self._queues.leave(run)
+        self._cache.forget(run)
+
+    def drop_hand(self, queue: Queue) -> None:
+        """What the lane was dealing with when an error stopped it: as after a commit of unknown outcome."""
+        for entry in queue.entries:
+            if entry.run.taken:
+                entry.give_back()
+        for run in queue.hand:
+            if run.taken:
+                run.refence = run.mine
+                self._queues.load_again(run)
+        queue.hand, queue.entries = [], []
+
+    def answer_late(self, waiting: Iterable[CachedRun]) -> None:
+        """The database is away. Callers may ask again; what the process asks of itself waits for it."""
+        now = time.monotonic()
+        failure = StoreError("the database has not answered for a while; the outcome is unknown: send it again.")
+        for run in waiting:
+            late = [each for each in run.submissions if each.answer is not None and now - each.arrived > ANSWER_SECONDS]
+            for submission in late:
+                run.submissions.remove(submission)
+                submission.fail(failure)
+
+
+def passing(error: Exception) -> bool:
+    """Whether it is the database that is away or overburdened, and not this run that is at fault."""
+    return away(error) or classify(error) is Fault.RETRY
+
+
+def away(error: Exception) -> bool:
+    """Whether the database did not answer, or can answer nobody as it is."""
+    return classify(error) in (Fault.UNKNOWN, Fault.INSTALLATION)

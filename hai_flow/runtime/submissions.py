@@ -1,0 +1,78 @@
+"""A command on its way to its run, and what the caller is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.store.entries import Branch
+
+Json: TypeAlias = Any
+Begin: TypeAlias = c.Start | c.Fork
+"""The commands with which a run is born."""
+
+SEAT_LOST: Final = "seat_lost"  # a refusal that no client sees: the start is decided again
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of a command: its answer, and the run's `seq` and status after the commit that holds it."""
+
+    value: Json
+    run_id: UUID
+    seq: int
+    status: str
+    already: bool = False
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """A piece of a streamed message: the n-th (from 0) of `message_id`, by an attempt that the process performs. The
+    message before it of the same attempt is over then.
+
+    `is_call`: a piece of the arguments of the call `message_id`, behind their first `n` characters.
+    """
+
+    message_id: str
+    path: str
+    attempt: int
+    n: int
+    text: str
+    is_call: bool = False
+    kind: Literal["text", "thinking"] = "text"
+
+
+@dataclass(slots=True)
+class Birth:
+    """What a Start or a Fork needs beside the command: a run is born with it."""
+
+    plan: Plan
+    queue: str = "default"
+    slot: str | None = None
+    branch: Branch | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Submission:
+    """One command on its way. `arrived` is monotonic: a state loaded before it proves nothing to it
+    (docs/design/store.md#freshness)."""
+
+    command: c.Command
+    arrived: float
+    command_id: str | None = None
+    body_sha: bytes = b""
+    answer: asyncio.Future[Outcome] | None = None
+    birth: Birth | None = None
+    seat: str | None = None  # the slot of its concurrency key that the run was promised and begins with
+    seat_lost: bool = False
+    tenant: UUID | None = None  # None: asked by this process itself
+    looked_up: bool = False  # a load has looked its id up: where `CachedRun.known` has none, nobody has used it
+
+    def fail(self, failure: Exception) -> None:
+        """Raise `failure` to the caller, if one still waits."""
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_exception(failure)

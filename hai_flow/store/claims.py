@@ -1,0 +1,247 @@
+"""Workers and the runs that they hold: leases, claims, and how a run is given up (docs/design/store.md#claims)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from uuid import UUID
+
+from hai_flow.engine.events import ABI
+from hai_flow.store.database import outcome_known
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Connection, Pool
+
+
+DEAD_AFTER: Final = "1 second"
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A run that is now ours. `lost`: it was a dead worker's, so each open attempt is first declared lost; else no open
+    attempt has begun and all are performed at once (docs/design/store.md#lost-attempts)."""
+
+    run_id: UUID
+    version: int
+    fence: int
+    lost: bool
+    db_now: datetime
+
+
+_CLAIM: Final = f"""
+WITH dead AS MATERIALIZED (
+  SELECT id FROM workers WHERE alive_until < now() - interval '{DEAD_AFTER}'
+), lost AS MATERIALIZED (
+  SELECT r.id FROM dead JOIN runs r ON r.worker = dead.id AND r.abi <= {ABI}
+  LIMIT $2 FOR NO KEY UPDATE OF r SKIP LOCKED
+), due AS MATERIALIZED (
+  SELECT d.id FROM unnest($3::text[]) q(name) CROSS JOIN LATERAL (
+    SELECT id FROM runs WHERE queue = q.name AND worker IS NULL AND wake_at <= now() AND abi <= {ABI}
+    ORDER BY wake_at LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED) d LIMIT $2
+)
+UPDATE runs r SET worker = $1, wake_at = NULL, fence = fence + 1, unreadable = NULL
+FROM (SELECT id, true AS lost FROM lost UNION ALL SELECT id, false FROM due) x WHERE r.id = x.id
+  AND EXISTS (SELECT 1 FROM workers WHERE id = $1 AND alive_until > now())
+RETURNING r.id, r.version, r.fence, x.lost, clock_timestamp() AS db_now
+"""
+
+
+async def claim_runs(connection: Connection, worker_id: int, limit: int, queues: Sequence[str]) -> list[Claimed]:
+    """Take up to `limit` runs that are due in `queues`, and up to as many of dead workers (of any queue)
+    (docs/design/store.md#claims).
+
+    Runs that a newer release has written to are passed over: this one could not read them.
+    Runs that somebody else is committing to are skipped, not waited for. A worker whose lease is over gets none.
+    Raises `CommitUnknown`: the heartbeat then tells which runs became ours, but not that they were lost: see
+    `refence_runs`.
+    """
+    with outcome_known():
+        rows = await connection.fetch(_CLAIM, worker_id, limit, queues)
+    return [Claimed(*row) for row in rows]
+
+
+async def register_worker(connection: Connection | Pool, name: str, lease: timedelta) -> int:
+    """A new worker id, alive for `lease`. A process takes a new one at each start and after it could not renew."""
+    query = "INSERT INTO workers (name, alive_until) VALUES ($1, now() + $2) RETURNING id"
+    return cast(int, await connection.fetchval(query, name, lease))
+
+
+async def retire_worker(connection: Connection | Pool, worker_id: int) -> None:
+    """The worker ends. What it still holds may be claimed at once, as lost."""
+    await connection.execute("UPDATE workers SET alive_until = '-infinity' WHERE id = $1", worker_id)
+
+
+async def living_workers(connection: Connection | Pool) -> list[tuple[int, str, float]]:
+    """The workers whose runs nobody may take yet, as (id, name, seconds until then)."""
+    query = f"""
+    SELECT id, name, extract(epoch FROM alive_until + interval '{DEAD_AFTER}' - now())::float8
+    FROM workers WHERE alive_until >= now() - interval '{DEAD_AFTER}' AND name NOT LIKE 'nobody:%' ORDER BY id
+    """
+    return [(row[0], row[1], row[2]) for row in await connection.fetch(query)]
+
+
+class Attendance(NamedTuple):
+    """How many workers give signs of life, and how many runs wait for one: due, and held by nobody who is alive."""
+
+    alive: int
+    waiting: int
+
+
+WAITING_COUNTED_MAX: Final = 1000
+_ATTENDANCE: Final = """
+SELECT (SELECT count(*) FROM workers WHERE alive_until > now() AND name NOT LIKE 'nobody:%'),
+  (SELECT count(*) FROM (
+    SELECT FROM unnest($1::text[]) q(name) CROSS JOIN LATERAL (
+      SELECT FROM runs WHERE queue = q.name AND worker IS NULL AND wake_at <= now() LIMIT $2) due
+    UNION ALL
+    SELECT FROM workers w CROSS JOIN LATERAL (SELECT FROM runs r WHERE r.worker = w.id LIMIT $2) held
+    WHERE w.alive_until <= now()
+    LIMIT $2) waiting)
+"""
+
+
+async def attendance(connection: Connection | Pool, queues: Sequence[str] = ("default",)) -> Attendance:
+    """Who performs runs now, of all tenants. No more than `WAITING_COUNTED_MAX` runs are counted."""
+    row = await connection.fetchrow(_ATTENDANCE, queues, WAITING_COUNTED_MAX)
+    assert row is not None, "it counts"
+    return Attendance(*row)
+
+
+async def forget_workers(connection: Connection | Pool, dead_for: timedelta) -> int:
+    """Delete the rows of workers that have been dead for so long and hold nothing; returns how many.
+
+    The row of one that holds something stays: without it nobody would find its runs.
+    """
+    query = """
+    DELETE FROM workers w WHERE w.alive_until < now() - $1::interval
+      AND NOT EXISTS (SELECT FROM runs r WHERE r.worker = w.id)
+    """
+    return int((await connection.execute(query, dead_for)).rpartition(" ")[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    run_id: UUID
+    version: int
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """`alive` False: the lease is over and can't be renewed; drop everything, take a new id
+    (docs/design/store.md#leases). `held` is what the database says this worker holds: the poll of held runs
+    (docs/design/store.md#held-runs)."""
+
+    alive: bool
+    held: list[Held]
+    db_now: datetime
+
+
+_HEARTBEAT: Final = """
+WITH me AS (UPDATE workers SET alive_until = now() + $2 WHERE id = $1 AND alive_until > now() RETURNING id)
+SELECT (SELECT count(*) FROM me) > 0, array_agg(r.id), array_agg(r.version), array_agg(r.fence), clock_timestamp()
+FROM runs r WHERE r.worker = $1
+"""
+
+
+async def heartbeat(connection: Connection | Pool, worker_id: int, lease: timedelta) -> Heartbeat:
+    """Renew the lease and poll the held runs (docs/design/store.md#held-runs). An aggregate, so that `alive` is known
+    when nothing is held."""
+    row = await connection.fetchrow(_HEARTBEAT, worker_id, lease)
+    assert row is not None, "aggregates return one row"
+    alive, ids, versions, fences, db_now = row
+    return Heartbeat(alive, list(map(Held, ids or (), versions or (), fences or ())), db_now)
+
+
+_REFENCE: Final = """
+UPDATE runs SET fence = fence + 1 WHERE worker = $1 AND id = ANY($2::uuid[]) RETURNING id, version, fence
+"""
+
+
+async def refence_runs(connection: Connection, worker_id: int, run_ids: Collection[UUID]) -> list[Held]:
+    """Raise the fence of those of `run_ids` that the worker holds; what it does not hold is not in the result.
+
+    For a holder after `CommitUnknown`: its commit may still be running in the server, and chunks that land after the
+    load that was to show them would be sent a second time under the same fence (found by the torture). Then load.
+
+    Only a fence that is one above the expected one proves that the claim is the one known (or taken by the commit of
+    unknown outcome, which raises it by one more; 0 at birth). Any other run that turns out to be held, here or in a
+    heartbeat, may come from a claim whose answer was lost, of a dead worker's run: declare its open attempts lost.
+    """
+    with outcome_known():
+        rows = await connection.fetch(_REFENCE, worker_id, sorted(run_ids))
+    return [Held(*row) for row in rows]
+
+
+_RELEASE: Final = """
+UPDATE runs SET worker = NULL, wake_at = $3, fence = fence + 1 WHERE worker = $1 AND id = ANY($2::uuid[]) RETURNING id
+"""
+
+
+async def release_runs(connection: Connection, worker_id: int, run_ids: Collection[UUID], at: datetime) -> list[UUID]:
+    """Hand runs back at shutdown, due at once. Only after each begun attempt was reported or declared lost
+    (docs/design/store.md#lost-attempts): whoever claims them takes every open attempt for one that never began. Returns
+    those that were still ours."""
+    with outcome_known():
+        rows = await connection.fetch(_RELEASE, worker_id, sorted(run_ids), at)
+    return [row[0] for row in rows]
+
+
+_GIVE_BACK: Final = """
+WITH given AS MATERIALIZED (
+  SELECT id, given_back + 1 AS times, least($6::interval * 2 ^ least(given_back, 16), $7::interval) AS pause
+  FROM runs WHERE id = $2 AND worker = $1::bigint AND fence = coalesce($3::int, fence) FOR NO KEY UPDATE
+), nobody AS (
+  INSERT INTO workers (name, alive_until)
+  SELECT 'nobody: given back by ' || $1::bigint, now() + pause FROM given WHERE $4::bool RETURNING id
+)
+UPDATE runs r SET worker = (SELECT id FROM nobody), wake_at = CASE WHEN NOT $4 THEN now() + given.pause END,
+  fence = fence + 1, given_back = given.times, unreadable = $5::text
+FROM given WHERE r.id = given.id RETURNING given.pause
+"""
+GIVE_BACK_PAUSE: Final = timedelta(seconds=1)
+GIVE_BACK_PAUSE_MAX: Final = timedelta(minutes=5)
+
+
+async def give_back(
+    connection: Connection, worker_id: int, run_id: UUID, fence: int | None, *, begun: bool, reason: str
+) -> timedelta | None:
+    """Give back a run that this worker holds (under `fence`, if that is known) and can't go on with, for others to
+    claim after a pause that doubles each time until somebody commits to it. Returns the pause; None: it was ours no
+    more.
+
+    `begun`: its open attempts may have been begun. Nobody here can write in its log that they are lost, so the run goes
+    to a worker that does not exist and dies after the pause: whoever claims it from there declares them lost.
+    """
+    arguments = worker_id, run_id, fence, begun, reason, GIVE_BACK_PAUSE, GIVE_BACK_PAUSE_MAX
+    with outcome_known():
+        return cast("timedelta | None", await connection.fetchval(_GIVE_BACK, *arguments))
+
+
+_NAME_NEWER: Final = f"""
+UPDATE runs SET unreadable = 'a newer release wrote it, under ABI ' || abi || ', and none of its workers takes it'
+WHERE id IN (SELECT id FROM runs
+  WHERE queue = ANY($1::text[]) AND worker IS NULL AND wake_at < now() - $2::interval AND abi > {ABI}
+    AND unreadable IS NULL
+  LIMIT 1000 FOR NO KEY UPDATE SKIP LOCKED)
+"""
+
+
+async def name_newer(connection: Connection | Pool, queues: Sequence[str], overdue_by: timedelta) -> int:
+    """Say of runs that this release passes over, and that have been due for so long, that nobody can read them;
+    returns how many. A claim by somebody who can says otherwise."""
+    return int((await connection.execute(_NAME_NEWER, queues, overdue_by)).rpartition(" ")[2])
+
+
+_NEXT_WAKE: Final = f"""
+SELECT min(d.wake_at) FROM unnest($1::text[]) q(name) CROSS JOIN LATERAL (
+  SELECT wake_at FROM runs WHERE queue = q.name AND worker IS NULL AND wake_at IS NOT NULL AND abi <= {ABI}
+  ORDER BY wake_at LIMIT 1) d
+"""
+
+
+async def next_wake(connection: Connection | Pool, queues: Sequence[str]) -> datetime | None:
+    """When the next free run of `queues` that this release can read is due; None when none ever will by itself."""
+    return await connection.fetchval(_NEXT_WAKE, queues)

@@ -1,0 +1,306 @@
+"""The SQL of a commit: one statement whose text depends on what its entries have (docs/design/store.md#the-commit).
+
+Its parts, in their order: the entries as rows, the update of runs that exist and the insert of those that start, then
+the winners, and what is written of them: log, slots, and the rows of the child tables.
+
+* Child rows take run, tenant, thread and seq from the run row that won, never from input
+  (docs/design/store.md#tenants).
+* Child arrays meet their winners by `array_position`, never by a join: with the pinned nested loops a join is
+  quadratic in the batch.
+* A plan that is pinned while the tables are empty must still be right when they are not, so nothing is left to choose:
+  a tenant is compared by `(r.tenant = entries.tenant) IS TRUE`, which no index can serve. Else an index that begins
+  with the tenant looks as good as the primary key, and reads all runs of the tenant for each entry.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from hai_flow.engine.events import ABI
+
+# What entries may have beside their events; `births`: some start a run, or want a slot again; `moves`: some go on with
+# another version of their workflow; `branches`: some of those born leave their thread's line; `seats`: some begin with
+# a slot that they were promised. All so seldom that no other commit carries the columns.
+CHILDREN: Final = ("commands", "pendings", "votes", "outbox", "turns", "messages")
+_ENDED: Final = "('finished', 'failed', 'stopped')"
+
+
+class _Parameters:
+    """The parameters of one statement, numbered in order of appearance."""
+
+    def __init__(self) -> None:
+        self._number = itertools.count(1)
+
+    def one(self, kind: str) -> str:
+        return f"${next(self._number)}::{kind}"
+
+    def arrays(self, name: str, *, ordinality: str = "", **columns: str) -> tuple[str, dict[str, str]]:
+        """`unnest` of one array parameter per column, and those parameters by column.
+
+        An array that is shorter than the others is filled up with NULLs, so a column that no row uses is not sent: one
+        array element costs the driver 0.7 us. `ordinality`: a last column that counts the rows from 1.
+        """
+        parameters = {column: self.one(f"{kind}[]") for column, kind in columns.items()}
+        counted = " WITH ORDINALITY" if ordinality else ""
+        names = [*columns, ordinality] if ordinality else list(columns)
+        return f"unnest({', '.join(parameters.values())}){counted} AS {name}({', '.join(names)})", parameters
+
+
+def _of_winners(rows: str) -> str:
+    """The rows of a child array whose entry won; `place` is that of the entry in the arrays of `winners`."""
+    return (
+        "winners CROSS JOIN LATERAL ("
+        f"SELECT child.*, array_position(winners.i, child.i) AS place FROM {rows} OFFSET 0) child "
+        "WHERE child.place IS NOT NULL"
+    )
+
+
+@functools.cache
+def commit_statement(parts: frozenset[str]) -> str:
+    """The text of a commit whose entries have these parts.
+
+    A lone commit is a person waiting, and the mere presence of a subquery costs it 30 us: it gets a statement with the
+    parts that it has. Big batches share two statements, with all children, with births and without: fewer plans.
+    """
+    parameters = _Parameters()
+    me, at = parameters.one("bigint"), parameters.one("timestamptz")
+    moves = {"workflow": "bytea", "workflow_version": "int", "dev": "bool"} if "moves" in parts else {}
+    seats = {"seat": "text"} if "seats" in parts else {}
+    entries, _ = parameters.arrays(
+        "entry", ordinality="i", id="uuid", tenant="uuid", n="int", events="bytea", version="bigint", fence="int",
+        status="text", busy="bool", wake_at="timestamptz", cut="bool", slot="text", result="bytea", **moves, **seats,
+    )  # fmt: skip
+    read = "".join(f", {column}" for column in (*moves, *seats))
+    set_ = "".join(f"\n    {column} = coalesce(entries.{column}, r.{column})," for column in moves)
+    repeated, unrepeated = "", "true"
+    if "commands" in parts:
+        commands, _ = parameters.arrays(
+            "command", i="int", run_id="uuid", command_id="text", body_sha="bytea", outcome="bytea"
+        )
+        repeated = f""", given_commands AS MATERIALIZED (
+  SELECT * FROM {commands}
+), repeated AS MATERIALIZED (      -- entries with a command that was carried out before (its commit moved version)
+  SELECT given.i FROM given_commands given
+  JOIN commands known ON known.run_id = given.run_id AND known.command_id = given.command_id
+)"""
+        unrepeated = "NOT (entries.i IN (SELECT i FROM repeated))"
+    children = "".join(_CHILD_STATEMENTS[part](parameters, at) for part in CHILDREN if part in parts)
+    born, seated, born_won = "", "entries.slot IS NULL", ""
+    if "births" in parts:
+        born, seated, born_won = _births(parameters, at, unrepeated, parts)
+    elif seats:
+        born = _held("entries")
+    if seats:
+        seated = f"({seated}) AND ({_holds('entries')})"
+        children += _KEEP_SEATS
+    return f"""
+WITH entries AS MATERIALIZED (     -- of runs that exist, one per run, sorted by id; i from 1
+  SELECT id, tenant, n, events, version, fence, status, busy, wake_at, cut, slot, result, i::int{read} FROM {entries}
+), claimant AS MATERIALIZED (      -- a worker whose lease is over takes no claim: it may count as dead already
+  SELECT id FROM workers WHERE id = {me} AND alive_until > now()
+){repeated}{born}, moved AS (
+  UPDATE runs r SET
+    seq = r.seq + entries.n, version = r.version + (entries.version IS NOT NULL)::int,
+    status = coalesce(entries.status, r.status),
+    head = sha256(r.head || entries.events), log_bytes = r.log_bytes + octet_length(entries.events),
+    slot = coalesce(entries.slot, r.slot),{set_} abi = greatest(r.abi, {ABI}), given_back = 0, unreadable = NULL,
+    ended_at = CASE WHEN entries.status IS NULL THEN r.ended_at
+                    WHEN entries.status IN {_ENDED} THEN coalesce(r.ended_at, {at}) END,
+    result = CASE WHEN entries.status IS NULL THEN r.result
+                  WHEN entries.status IN {_ENDED} THEN coalesce(entries.result, r.result) END,
+    worker = CASE WHEN entries.busy IS NULL THEN r.worker
+                  WHEN entries.busy THEN coalesce(r.worker, (SELECT id FROM claimant)) END,
+    wake_at = CASE WHEN entries.busy IS NULL THEN r.wake_at WHEN NOT entries.busy THEN entries.wake_at
+                   WHEN coalesce(r.worker, (SELECT id FROM claimant)) IS NULL THEN {at} END,
+    fence = r.fence + (coalesce(entries.cut, false) OR (entries.busy IS FALSE AND r.worker IS NOT NULL)
+                       OR (entries.busy IS TRUE AND r.worker IS NULL))::int
+  FROM entries
+  WHERE r.id = entries.id AND (r.tenant = entries.tenant) IS TRUE
+    AND CASE WHEN entries.version IS NOT NULL THEN r.version = entries.version  -- a decision
+             ELSE r.fence = entries.fence AND r.worker = {me} END              -- chunks of the holder
+    AND {unrepeated}
+    AND ({seated})
+  RETURNING entries.i, entries.n, entries.events, r.id, r.tenant, r.thread_id, r.seq, r.version, r.fence, r.worker,
+    coalesce(entries.status IN {_ENDED}, false) AS ended
+), won AS MATERIALIZED (
+  SELECT i, n, events, id, tenant, thread_id, seq, version, fence, worker, ended FROM moved{born_won}
+), winners AS MATERIALIZED (       -- the same as arrays in one order
+  SELECT array_agg(i) AS i, array_agg(id) AS id, array_agg(tenant) AS tenant, array_agg(thread_id) AS thread_id,
+    array_agg(seq) AS seq, array_agg(n) AS n, array_agg(version) AS version, array_agg(fence) AS fence,
+    array_agg(worker) AS worker
+  FROM won
+), logged AS (
+  INSERT INTO log (run_id, last_seq, first_seq, tenant, version, at, events)
+  SELECT id, seq, seq - n + 1, tenant, version, clock_timestamp(), events FROM won
+), freed_slots AS (
+  DELETE FROM slots USING won WHERE won.ended AND slots.run_id = won.id
+){children}
+SELECT i, seq, version, fence, worker, clock_timestamp() AS db_now FROM winners
+"""
+
+
+def _held(*entries: str) -> str:
+    """The promised slots that are still those of the entries' runs. Locked: a transaction that wants to take one back
+    waits, and then finds that its run has begun."""
+    asked = " UNION ALL ".join(f"SELECT id, tenant, seat FROM {name} WHERE seat IS NOT NULL" for name in entries)
+    return f""", held AS MATERIALIZED (
+  SELECT slots.tenant, slots.slot, slots.run_id FROM ({asked}) asked
+  JOIN slots ON slots.tenant = asked.tenant AND slots.slot = asked.seat AND slots.run_id = asked.id
+  FOR NO KEY UPDATE OF slots
+)"""
+
+
+def _holds(entries: str) -> str:
+    return f"{entries}.seat IS NULL OR {entries}.id = ANY ((SELECT array_agg(run_id) FROM held)::uuid[])"
+
+
+# Not those of runs that end in this very commit: it deletes them.
+_KEEP_SEATS: Final = """, kept_seats AS (
+  UPDATE slots SET promised_until = NULL FROM held
+  WHERE slots.tenant = held.tenant AND slots.slot = held.slot
+    AND held.run_id = ANY ((SELECT array_agg(id) FROM won WHERE NOT ended)::uuid[])
+)"""
+
+
+def _insert_commands(parameters: _Parameters, at: str) -> str:
+    return f""", new_commands AS (
+  INSERT INTO commands (run_id, command_id, tenant, last_seq, body_sha, outcome)
+  SELECT winners.id[child.place], child.command_id, winners.tenant[child.place], winners.seq[child.place],
+    child.body_sha, child.outcome
+  FROM {_of_winners("given_commands child")}
+)"""
+
+
+def _upsert_pendings(parameters: _Parameters, at: str) -> str:
+    rows, _ = parameters.arrays(
+        "child", i="int", id="text", status="text", path="text", digest="bytea", deadline="timestamptz", body="bytea"
+    )
+    return f""", new_pendings AS (
+  INSERT INTO pendings (run_id, id, tenant, status, path, digest, deadline, opened_seq, opened_at, body)
+  SELECT winners.id[child.place], child.id, winners.tenant[child.place], child.status, child.path, child.digest,
+    child.deadline, winners.seq[child.place], {at}, child.body
+  FROM {_of_winners(rows)}
+  ON CONFLICT (run_id, id) DO UPDATE
+    SET status = excluded.status, deadline = excluded.deadline, digest = excluded.digest, body = excluded.body
+)"""
+
+
+def _insert_votes(parameters: _Parameters, at: str) -> str:
+    rows, _ = parameters.arrays("child", i="int", pending_id="text", principal="text", body="bytea")
+    return f""", new_votes AS (
+  INSERT INTO votes (run_id, pending_id, principal, tenant, last_seq, body)
+  SELECT winners.id[child.place], child.pending_id, child.principal, winners.tenant[child.place],
+    winners.seq[child.place], child.body
+  FROM {_of_winners(rows)}
+)"""
+
+
+def _insert_outbox(parameters: _Parameters, at: str) -> str:
+    rows, _ = parameters.arrays("child", i="int", n="int", kind="text", target="text", body="bytea")
+    return f""", new_outbox AS (
+  INSERT INTO outbox (run_id, last_seq, n, tenant, kind, target, body)
+  SELECT winners.id[child.place], winners.seq[child.place], child.n, winners.tenant[child.place], child.kind,
+    child.target, child.body
+  FROM {_of_winners(rows)}
+)"""
+
+
+def _write_turns(parameters: _Parameters, at: str) -> str:
+    opened, _ = parameters.arrays(
+        "child", i="int", n="int", wire_run_id="text", body_sha="bytea", first="int", last="int"
+    )
+    ended, _ = parameters.arrays("child", i="int", n="int", last="int")
+    before = "winners.seq[child.place] - winners.n[child.place]"
+    return f""", opened_turns AS (
+  INSERT INTO turns (run_id, n, tenant, thread_id, wire_run_id, body_sha, first_seq, last_seq)
+  SELECT winners.id[child.place], child.n, winners.tenant[child.place], winners.thread_id[child.place],
+    child.wire_run_id, child.body_sha, {before} + child.first, {before} + child.last
+  FROM {_of_winners(opened)}
+), ended_turns AS (
+  UPDATE turns SET last_seq = ended.last_seq
+  FROM (SELECT winners.id[child.place] AS run_id, child.n, {before} + child.last AS last_seq
+        FROM {_of_winners(ended)} OFFSET 0) ended -- OFFSET 0: its run_id is there before turns is looked up
+  WHERE turns.run_id = ended.run_id AND turns.n = ended.n
+)"""
+
+
+def _upsert_messages(parameters: _Parameters, at: str) -> str:
+    rows, _ = parameters.arrays("child", i="int", n="int", id="text", role="text", body="bytea", position="int")
+    return f""", new_messages AS (
+  INSERT INTO messages (run_id, n, tenant, thread_id, id, role, body, seq)
+  SELECT winners.id[child.place], child.n, winners.tenant[child.place], winners.thread_id[child.place], child.id,
+    child.role, child.body, winners.seq[child.place] - winners.n[child.place] + child.position
+  FROM {_of_winners(rows)}
+  ON CONFLICT (run_id, n) DO UPDATE SET role = excluded.role, body = excluded.body
+)"""
+
+
+_CHILD_STATEMENTS: Final[Mapping[str, Callable[[_Parameters, str], str]]] = {
+    "commands": _insert_commands,
+    "pendings": _upsert_pendings,
+    "votes": _insert_votes,
+    "outbox": _insert_outbox,
+    "turns": _write_turns,
+    "messages": _upsert_messages,
+}
+
+
+def _births(parameters: _Parameters, at: str, unrepeated: str, parts: frozenset[str]) -> tuple[str, str, str]:
+    """The parts of a commit in which runs start and slots are taken: the subqueries before the update of runs, the
+    condition under which an entry of an existing run has its slot, and the winners among the born."""
+    branch = {"branch_of": "uuid", "follows": "uuid", "copied": "bigint"} if "branches" in parts else {}
+    names = "".join(f", {column}" for column in branch)
+    values = ", branch_of, follows, coalesce(copied, 0)" if branch else ""
+    seats = {"seat": "text"} if "seats" in parts else {}
+    held, holds = (_held("entries", "births"), f" AND ({_holds('births')})") if seats else ("", "")
+    born, arrays = parameters.arrays(
+        "birth", i="int", id="uuid", tenant="uuid", n="int", events="bytea", status="text", busy="bool",
+        wake_at="timestamptz", result="bytea", workflow="bytea", workflow_name="text", workflow_version="int",
+        dev="bool", thread_id="text", parent_id="uuid", parent_path="text", queue="text", slot="text",
+        started_by="text", input="bytea", **branch, **seats,
+    )  # fmt: skip
+    before = f""", births AS MATERIALIZED (  -- entries that are the first of their run, by id; i goes on counting
+  SELECT * FROM {born}
+){held}, again AS MATERIALIZED (         -- runs that want a slot again: locked first, so that to get it is to win
+  SELECT r.id, r.tenant, entries.slot, entries.status FROM entries JOIN runs r ON r.id = entries.id
+  WHERE entries.slot IS NOT NULL AND (r.tenant = entries.tenant) IS TRUE AND r.version = entries.version
+    AND {unrepeated}
+  ORDER BY r.id FOR NO KEY UPDATE OF r
+), wanted AS MATERIALIZED (        -- slots, for runs that do not exist yet and for those of "again"
+  SELECT births.id, births.tenant, births.slot, births.status IN {_ENDED} AS ended FROM births
+  WHERE births.slot IS NOT NULL
+    AND NOT (births.id IN (SELECT r.id FROM runs r WHERE r.id = ANY({arrays["id"]}))){holds}
+  UNION ALL SELECT id, tenant, slot, coalesce(status IN {_ENDED}, false) FROM again
+), taken AS (                      -- in one order for all, else two batches that swap slots deadlock
+  INSERT INTO slots (tenant, slot, run_id, promised_until)
+  SELECT tenant, slot, id, NULL FROM wanted WHERE NOT ended ORDER BY tenant, slot
+  ON CONFLICT DO NOTHING
+  RETURNING run_id
+), seated AS MATERIALIZED (        -- a run that ends in this very commit needs the slot to be free, but never holds it
+  SELECT run_id FROM taken
+  UNION ALL
+  SELECT wanted.id FROM wanted LEFT JOIN slots ON slots.tenant = wanted.tenant AND slots.slot = wanted.slot
+  WHERE CASE WHEN slots.run_id IS NULL THEN wanted.ended ELSE slots.run_id = wanted.id END
+), born AS (
+  INSERT INTO runs (id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id, parent_path,
+    queue, slot, status, seq, version, abi, head, log_bytes, worker, wake_at, started_by, input, result,
+    ended_at{names})
+  SELECT id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id, parent_path,
+    queue, slot, status, n, 1, {ABI}, sha256(events), octet_length(events),
+    CASE WHEN busy THEN (SELECT id FROM claimant) END,
+    CASE WHEN NOT busy THEN wake_at WHEN (SELECT id FROM claimant) IS NULL THEN {at} END,
+    started_by, input, CASE WHEN status IN {_ENDED} THEN result END, CASE WHEN status IN {_ENDED} THEN {at} END{values}
+  FROM births WHERE (slot IS NULL OR id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])){holds}
+  ON CONFLICT DO NOTHING           -- the same Start again: it loses
+  RETURNING id, tenant, thread_id, seq, version, fence, worker, status
+)"""
+    seated = "entries.slot IS NULL OR entries.id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])"
+    after = f"""
+  UNION ALL
+  SELECT ({arrays["i"]})[place] AS i, ({arrays["n"]})[place] AS n, ({arrays["events"]})[place] AS events,
+    id, tenant, thread_id, seq, version, fence, worker, status IN {_ENDED} AS ended
+  FROM (SELECT born.*, array_position({arrays["id"]}, born.id) AS place FROM born OFFSET 0) placed"""
+    return before, seated, after

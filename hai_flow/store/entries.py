@@ -1,0 +1,173 @@
+"""What a commit is given, and what it gives back: plain rows (docs/design/store.md#the-commit).
+
+Exactly one of `born`, `version` and neither says what an entry competes on; `seq` is given out by the commit
+(docs/design/store.md#decisions-and-chunks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+
+
+class CommandRow(msgspec.Struct, frozen=True, gc=False):
+    """A command that the entry carries out: its id is taken, and `outcome` answers whoever sends it again
+    (docs/design/store.md#command-ids)."""
+
+    command_id: str
+    body_sha: bytes
+    outcome: bytes
+
+
+class PendingRow(msgspec.Struct, frozen=True, gc=False):
+    """A pending that opens, or whose `status` or `deadline` changes. At most one row per pending in an entry
+    (docs/design/store.md#one-entry-per-run)."""
+
+    id: str
+    status: str
+    path: str
+    digest: bytes
+    deadline: datetime | None
+    body: bytes
+
+
+class VoteRow(msgspec.Struct, frozen=True, gc=False):
+    pending_id: str
+    principal: str
+    body: bytes
+
+
+class OutboxRow(msgspec.Struct, frozen=True, gc=False):
+    """What this commit wants of another run (docs/design/store.md#outbox). Its number within the commit is its place in
+    the entry."""
+
+    kind: str
+    target: str
+    body: bytes
+
+
+class TurnRow(msgspec.Struct, frozen=True, gc=False):
+    """A turn that opens (`first`) or ends (`last`) in this entry, or both.
+
+    `first` and `last` are positions of events in the entry, counted from 1; the commit makes them seqs.
+    """
+
+    n: int
+    first: int | None = None
+    last: int | None = None
+    wire_run_id: str | None = None
+    body_sha: bytes | None = None
+
+
+class MessageRow(msgspec.Struct, frozen=True, gc=False):
+    """Message `n` of the run, for the thread's transcript. The same `n` again replaces role and body.
+
+    `position` is that of the message's event in the entry, counted from 1.
+    """
+
+    n: int
+    id: str
+    role: str
+    body: bytes
+    position: int
+
+
+class Branch(msgspec.Struct, frozen=True, gc=False):
+    """Where a run leaves its thread's line: it is born at a turn of the run `of`, not behind the newest one.
+
+    `follows` is the run that comes before it in the thread now, None if none does; runs in between are abandoned. A
+    fork has `copied` so many of its events, and stands in the place of `of`.
+    """
+
+    of: UUID
+    follows: UUID | None
+    copied: int = 0
+
+
+class Born(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What only the first entry of a run says. `slot`: taken with it, or the entry loses. `input`: JSON text."""
+
+    workflow: bytes
+    workflow_name: str
+    workflow_version: int
+    thread_id: str
+    started_by: str
+    dev: bool = False
+    parent_id: UUID | None = None
+    parent_path: str | None = None
+    queue: str = "default"
+    slot: str | None = None
+    input: bytes | None = None
+    branch: Branch | None = None
+
+
+class Moved(msgspec.Struct, frozen=True, gc=False):
+    """The version of its workflow that a run goes on with from this commit on."""
+
+    workflow: bytes
+    workflow_version: int
+    dev: bool = False
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One run's part of a batch.
+
+    Exactly one of `born` (the run starts here), `version` (a decision that expects this version) and neither (chunks of
+    the holder, comparing `fence` and the worker id) says what it competes on.
+
+    `events` is the JSON text of `n` events. `status` None: unchanged. `busy` None: chunks only; True: jobs are open or
+    attempts in flight (takes the claim if it is free); False: nothing is in flight (gives the claim back, the run is
+    due at `wake_at`, None = never by itself). `cut`: the decision closes an open attempt or message of the holder,
+    whose late chunks must lose. `result` is written by the commit that ends the run; reopening clears it. `take_slot`:
+    a run that ended needs this slot again, and loses without it. `seat`: the slot of its concurrency key that the run
+    was promised and begins with; it loses if the slot is not its own any more. `moved`: the run's workflow has another
+    version now.
+    """
+
+    run_id: UUID
+    tenant: UUID
+    n: int
+    events: bytes
+    born: Born | None = None
+    version: int | None = None
+    fence: int = 0
+    status: str | None = None
+    busy: bool | None = None
+    wake_at: datetime | None = None
+    cut: bool = False
+    take_slot: str | None = None
+    seat: str | None = None
+    result: bytes | None = None
+    moved: Moved | None = None
+    commands: Sequence[CommandRow] = ()
+    pendings: Sequence[PendingRow] = ()
+    votes: Sequence[VoteRow] = ()
+    outbox: Sequence[OutboxRow] = ()
+    turns: Sequence[TurnRow] = ()
+    messages: Sequence[MessageRow] = ()
+
+
+class Won(msgspec.Struct, frozen=True, gc=False):
+    """The run's row after the commit. `seq - n` is the seq before it: where it is not the one that was known, others'
+    chunks lie between, and must be read before folding. `worker` is who holds the claim now (perhaps nobody).
+
+    `worker` being you, on a run that you did not know you held, is yours with nothing begun only if this commit took
+    it: you had loaded it free (`worker` None) and `fence` is one above the loaded one, or 0 at birth. Else it may be a
+    claim whose answer was lost, of a dead worker's run: declare its open attempts lost (found by the torture).
+    """
+
+    seq: int
+    version: int
+    fence: int
+    worker: int | None
+
+
+class Committed(msgspec.Struct, frozen=True, gc=False):
+    """`won` by the entry's number in the batch (from 0); an entry that is not in it lost: nothing of it happened.
+    `db_now` is the database's clock."""
+
+    won: dict[int, Won]
+    db_now: datetime
