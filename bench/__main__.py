@@ -1,4 +1,7 @@
-"""`python -m bench`: measure, print a table, write bench/latest.json. `--quick`: rougher; `--profile`: look inside."""
+"""`python -m bench`: measure, print a table, write bench/latest.json.
+
+`--quick`: rougher; `--profile`: look inside; `--against COMMIT`: measure this tree and a commit in turns, and compare.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from typing import Any
 import structlog
 
 from bench import fanout, language, memory, resume, throughput
+from bench.against import against
 from bench.profiling import profile
 from bench.server import durable_server
 
@@ -39,7 +43,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="under half a minute, and rougher")
     parser.add_argument("--profile", action="store_true", help="where the engine's time goes; writes nothing")
+    parser.add_argument("--against", metavar="COMMIT", help="measure this tree and that commit in turns, and compare")
     arguments = parser.parse_args()
+    if arguments.against is not None:
+        print(against(arguments.against, quick=arguments.quick))
+        return
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     with durable_server() as database:
         if arguments.profile:

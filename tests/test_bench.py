@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from pathlib import Path
 
 import asyncpg
 import pytest
 
 from bench import fanout, language, memory, resume, scale, throughput
 from bench.__main__ import KEYS, reported, table
+from bench.against import checked_out, comparison, numbers
 from tests.support.postgres import Server
 
 TINY = throughput.Size(rounds=1, runs=8, commits=1024, transactions=16, concurrency=4)
@@ -73,3 +76,30 @@ async def test_a_plan_that_reads_a_big_table_through_is_a_fault(database_url: st
     assert await faults("SELECT data FROM signals ORDER BY tenant, id LIMIT 10") == []
     assert await faults("SELECT count(*) FROM runs") == []
     await connection.close()
+
+
+def test_another_commit_is_measured_in_a_tree_of_its_own_that_goes_away(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    git("init")
+    for text in ("old", "new"):
+        (tmp_path / "file").write_text(text)
+        git("add", ".")
+        git("commit", "-m", text)
+    with checked_out(tmp_path, "HEAD~1") as tree:
+        assert (tree / "file").read_text() == "old"
+    assert not tree.exists()
+    assert (tmp_path / "file").read_text() == "new"
+    with pytest.raises(subprocess.CalledProcessError), checked_out(tmp_path, "nothing"):
+        pass
+
+
+def test_a_comparison_names_the_medians_and_the_ratio_of_what_both_have_measured() -> None:
+    here = [{"a": each, "quick": True, "details": {"b": {"c": 2 * each}, "new": 1}} for each in (1.0, 30.0, 2.0)]
+    there = [{"a": 4.0, "details": {"b": {"c": 4}, "old": 1}}]
+    assert numbers(here[0]) == {"a": 1.0, "b.c": 2.0, "new": 1.0}
+    _, first, second = comparison([*map(numbers, here)], [*map(numbers, there)], "f" * 40).splitlines()
+    assert first.split() == ["a", "2.000", "4.000", "0.500"]
+    assert second.split() == ["b.c", "4.000", "4.000", "1.000"]

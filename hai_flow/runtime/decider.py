@@ -134,7 +134,7 @@ class Decider:
         outcome = _outcome(run, decision, decision.state, False)
         if submission.command_id is not None:
             row = CommandRow(submission.command_id, submission.body_sha, msgspec.json.encode(outcome))
-            entry.commands[submission.command_id] = row
+            entry.commands[row.command_id] = row
         self._take(entry, decision)
         entry.birth = entry.birth or submission.birth
         entry.seat = entry.seat or submission.seat
@@ -148,7 +148,8 @@ class Decider:
             messages = (*messages, chains.told(decision.state))
         entry.state = decision.state
         entry.events.extend(decision.events)
-        entry.outbox.extend(map(_outbox_row, messages))
+        if messages:
+            entry.outbox.extend(map(_outbox_row, messages))
         entry.cut = entry.cut or decision.cut
         entry.decides = True
 

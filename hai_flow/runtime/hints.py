@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Final
-from uuid import UUID
 
 import structlog
 
@@ -21,13 +21,13 @@ class Hints:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._run_ids: set[UUID] = set()
+        self._run_ids: set[str] = set()
         self._unclaimed = False
         self._wanted = asyncio.Event()
 
-    def add(self, run_id: UUID, *, unclaimed: bool) -> None:
-        """The run has something new; `unclaimed`: and something to perform, for which no worker holds it."""
-        self._run_ids.add(run_id)
+    def add(self, run_ids: Iterable[str], *, unclaimed: bool) -> None:
+        """The runs have something new; `unclaimed`: and one of them something to perform, but no worker."""
+        self._run_ids.update(run_ids)
         self._unclaimed = self._unclaimed or unclaimed
         self._wanted.set()
 

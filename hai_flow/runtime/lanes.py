@@ -10,7 +10,7 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
@@ -137,6 +137,7 @@ class Lanes:
             self._read_clock(values.milliseconds(done.db_now), began, now)
             for number, entry in enumerate(batch.entries):
                 self._conclude(entry, done.won.get(number), began)
+            self._hint(batch.entries, done.won)
 
     async def _send(self, connection: Connection, batch: Batch) -> Committed:
         at = values.instant(self._now_ms())
@@ -175,10 +176,15 @@ class Lanes:
         else:  # somebody's chunks lie between: fold them in their place first
             run.loaded_at = -1.0
             entry.settle()
-        self._hints.add(run.id, unclaimed=won.worker is None and is_busy(entry.state))
         if entry.outbox:
             self._listeners.notify_outbox()
         self._queues.release(run)
+
+    def _hint(self, entries: Sequence[BatchEntry], won: Mapping[int, Won]) -> None:
+        """Let other processes hear of the entries that won."""
+        if won:
+            unclaimed = any(each.worker is None and is_busy(entries[number].state) for number, each in won.items())
+            self._hints.add((entries[number].state.run_id for number in won), unclaimed=unclaimed)
 
     def _lost(self, entry: BatchEntry) -> None:
         """Somebody else moved the run first (or took its slot): load what they did, and decide again."""
@@ -229,3 +235,4 @@ class Lanes:
                 self._failures.give_up(run, error)
             return
         self._conclude(entry, done.won.get(0), began)
+        self._hint([entry], done.won)

@@ -40,6 +40,7 @@ from hai_flow.engine.jobs import next_ready, performed, wake_at
 from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.committer import Committer
+from hai_flow.runtime.places import Places
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.runtime.submissions import Chunk
 from hai_flow.runtime.takeover import worker_name
@@ -202,7 +203,7 @@ class Worker(Service):
         self._claims: dict[UUID, bool] = {}  # claimed by an answered statement: whether it was a dead worker's
         self._wakes = Wakes()
         self._woken = asyncio.Event()
-        self._slots = asyncio.Semaphore(self.config.attempts_max)
+        self._places = Places(self.config.attempts_max)
         self._attempts: set[asyncio.Task[None]] = set()
         self._waiting: set[UUID] = set()  # held runs with attempts that could not be begun when they were opened
         self._claiming = False
@@ -503,8 +504,7 @@ class Worker(Service):
             self._waiting.add(run.id)
             return
         performing = held.attempts[path] = Performing(attempt)
-        work = self._attempt(held, path, performing)
-        performing.task = asyncio.create_task(work, name=f"attempt {run.state.run_id}/{path}")
+        performing.task = asyncio.create_task(self._attempt(held, path, performing), name="attempt")
         self._attempts.add(performing.task)
         performing.task.add_done_callback(self._attempts.discard)
 
@@ -512,23 +512,28 @@ class Worker(Service):
         """Run one attempt and report what became of it. One that was closed meanwhile reports nothing."""
         run = held.run
         message, number = _Message(), performing.attempt
+        if not self._places.take():
+            await self._places.wait()
         try:
-            async with self._slots:
-                if not self._may_begin:
-                    held.attempts.pop(path, None)
-                    self._waiting.add(run.id)
-                    return
-                performing.begun = True
-                report = await self._perform(run, path, number, message)
+            if not self._may_begin:
+                held.attempts.pop(path, None)
+                self._waiting.add(run.id)
+                return
+            performing.begun = True
+            report = await self._perform(run, path, number, message)
+            if report.ended_at is None:
                 report = msgspec.structs.replace(report, ended_at=self.committer.now_ms())
-            if message.texts:
-                self._flush(run, path, number, message)
         finally:
+            self._places.leave()
             if message.timer is not None:
                 message.timer.cancel()
+        if message.texts:
+            self._flush(run, path, number, message)
         self.committer.report(run, report)
 
-    async def _perform(self, run: CachedRun, path: str, number: int, message: _Message) -> c.StepSucceeded | c.StepFailed:
+    async def _perform(
+        self, run: CachedRun, path: str, number: int, message: _Message
+    ) -> c.StepSucceeded | c.StepFailed:
         told = None if run.state.parent is None else self.config.told_seconds
         flush = partial(self._flush, run, path, number, message)
         stream = _Stream(message, flush, self.config.chunk_seconds, told)
@@ -539,7 +544,8 @@ class Worker(Service):
                 message.grows, message.written = True, len(grown_before(step.verb.into))
             attempt = Attempt(run.state.run_id, path, number, known.args or "{}", step, known.key, run.plan.from_disk)
             output = await self._registry.runner_of(step).perform(attempt, stream)
-            return c.StepSucceeded(path=path, attempt=number, output=output, used=tuple(stream.uses))
+            ended_at, used = self.committer.now_ms(), tuple(stream.uses)
+            return c.StepSucceeded(path=path, attempt=number, output=output, ended_at=ended_at, used=used)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             assert task is not None

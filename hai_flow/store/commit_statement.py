@@ -69,7 +69,7 @@ def commit_statement(parts: frozenset[str]) -> str:
     me, at = parameters.one("bigint"), parameters.one("timestamptz")
     moves = {"workflow": "bytea", "workflow_version": "int", "dev": "bool"} if "moves" in parts else {}
     seats = {"seat": "text"} if "seats" in parts else {}
-    entries, _ = parameters.arrays(
+    entries, arrays = parameters.arrays(
         "entry", ordinality="i", id="uuid", tenant="uuid", n="int", events="bytea", version="bigint", fence="int",
         status="text", busy="bool", wake_at="timestamptz", cut="bool", slot="text", result="bytea", **moves, **seats,
     )  # fmt: skip
@@ -98,7 +98,8 @@ def commit_statement(parts: frozenset[str]) -> str:
         children += _KEEP_SEATS
     return f"""
 WITH entries AS MATERIALIZED (     -- of runs that exist, one per run, sorted by id; i from 1
-  SELECT id, tenant, n, events, version, fence, status, busy, wake_at, cut, slot, result, i::int{read} FROM {entries}
+  SELECT id, coalesce(tenant, ({arrays["tenant"]})[1]) AS tenant, n, events, version, fence, status, busy, wake_at,
+    cut, slot, result, i::int{read} FROM {entries}
 ), claimant AS MATERIALIZED (      -- a worker whose lease is over takes no claim: it may count as dead already
   SELECT id FROM workers WHERE id = {me} AND alive_until > now()
 ){repeated}{born}, moved AS (

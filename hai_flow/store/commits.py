@@ -80,7 +80,7 @@ _Arrays: TypeAlias = Iterable[Sequence[Any] | None]
 def _arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[str]) -> Iterable[Sequence[Any] | None]:
     """The arrays of a commit with these parts, after worker and time. What no entry has costs (nearly) nothing."""
     yield [entry.run_id for entry in moved]
-    yield [entry.tenant for entry in moved]
+    yield _shared([entry.tenant for entry in moved])
     yield [entry.n for entry in moved]
     yield [entry.events for entry in moved]
     versions = [entry.version for entry in moved]
@@ -157,6 +157,11 @@ _CHILD_ARRAYS: Final[Mapping[str, Callable[[_Rows], _Arrays]]] = {
 
 def _sparse(column: list[Any]) -> list[Any] | None:
     return _NO if column.count(None) == len(column) else column
+
+
+def _shared(column: list[Any]) -> list[Any]:
+    """A column in which every row has the same value is sent as that one value."""
+    return column[:1] if column.count(column[0] if column else None) == len(column) else column
 
 
 def _born_arrays(born: Sequence[Entry], first: int) -> Iterable[Sequence[Any] | None]:

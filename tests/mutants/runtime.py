@@ -748,8 +748,8 @@ worker.bug(
 worker.bug(
     "an attempt that waited for its place begins with a doubtful lease",
     (
-        "                if not self._may_begin:\n                    held.attempts.pop(path, None)",
-        "                if False:\n                    held.attempts.pop(path, None)",
+        "            if not self._may_begin:\n                held.attempts.pop(path, None)",
+        "            if False:\n                held.attempts.pop(path, None)",
     ),
     by=f"{_WORKER}::test_one_that_gets_its_place_while_the_lease_is_doubtful_does_not_begin_either",
 )
@@ -877,8 +877,8 @@ worker.bug(
 worker.bug(
     "the text that was streamed last is not written",
     (
-        "            if message.texts:\n                self._flush(run, path, number, message)\n        finally:",
-        "        finally:",
+        "        if message.texts:\n            self._flush(run, path, number, message)\n",
+        "",
     ),
 )
 worker.bug(

@@ -63,6 +63,17 @@ async def test_a_fault_of_ours_fails_the_step_and_hangs_no_run(make: Make, monke
     assert "ZeroDivisionError" in error.message
 
 
+async def test_a_tool_that_begins_with_a_timeout_has_a_task_of_its_own(make: Make) -> None:
+    """A first segment that ran in the lane's task would cancel the lane, and the tool would wait for ever."""
+    runtime = await make(performs=True)
+    body = TOOLS + "steps:\n  - {id: wait, call: fx.impatient}\noutput: ${{ steps.wait.output }}\n"
+    run_ids = [(await start(runtime, body)).run_id for _ in range(3)]
+    for run_id in run_ids:
+        await until(lambda run_id=run_id: is_now(runtime, run_id, "finished"))
+        assert (await state_of(runtime, run_id)).output == "gave up"
+    assert runtime.faults() == []
+
+
 async def test_the_pieces_of_a_text_are_counted_through(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     run_id = (await start(runtime, TEXT)).run_id

@@ -16,6 +16,7 @@ from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.courier import Courier
 from hai_flow.runtime.fanout import Fanout
+from hai_flow.runtime.keeping import Keeping
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.slots import Slots
 from hai_flow.runtime.starts import Starts
@@ -60,7 +61,9 @@ def threads(database: Database) -> Threads:
 
 def courier(database: Database) -> Courier:
     commits, catalog = committer(database), Catalog(database, Registry({}))
-    return Courier(database, commits, catalog, Starts(commits, Slots(database, commits), catalog.pins))
+    return Courier(
+        database, commits, catalog, Starts(commits, Slots(database, commits), Keeping(database), catalog.pins)
+    )
 
 
 def whole(database: Database) -> Runtime:

@@ -90,7 +90,7 @@ async def test_a_run_that_a_heartbeat_does_not_name_any_more_is_dropped_and_its_
     a, b = await make(performs=True), await make()
     run_id = (await start(a, GATED)).run_id
     await until(lambda: effects.begun)
-    (task,) = [task for task in asyncio.all_tasks() if task.get_name() == f"attempt {run_id}/wait"]
+    (task,) = hands(a)._attempts
     await b.committer.submit(run_id, LOCAL_TENANT, c.Terminate(by="user:local"))
     await until(lambda: not hands(a).held, 10)
     await until(task.cancelled, 10)

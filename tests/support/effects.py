@@ -137,6 +137,17 @@ async def hesitant(context: Context) -> AsyncIterator[str]:
 
 
 @tool
+async def impatient() -> str:
+    """Gives up waiting before it has awaited anything else: what it cancels is the task that it runs in."""
+    try:
+        async with asyncio.timeout(0.01):
+            await asyncio.Event().wait()
+    except TimeoutError:
+        return "gave up"
+    raise AssertionError("nobody sets it")
+
+
+@tool
 async def cancels_itself() -> None:
     """What it waits for is cancelled, and nobody cancelled it."""
     raise asyncio.CancelledError

@@ -1,0 +1,80 @@
+"""This tree and another commit of it, measured in turns: `python -m bench --against COMMIT`.
+
+A number means little on a machine that others use, and a ratio of two runs on different days not much more. So the
+commit is checked out beside this tree, and both are measured again and again, one after the other; what is printed is
+the median of each and the ratio. Both run in the environment that this process has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+ROUNDS: Final = 3
+
+
+def against(commit: str, *, quick: bool, rounds: int = ROUNDS) -> str:
+    """Measure both; the table. Raises CalledProcessError where `commit` is none, or a tree can't be measured."""
+    ours: list[dict[str, float]] = []
+    theirs: list[dict[str, float]] = []
+    with checked_out(ROOT, commit) as other:
+        for _ in range(rounds):
+            ours.append(numbers(_measured(ROOT, quick=quick)))
+            theirs.append(numbers(_measured(other, quick=quick)))
+    return comparison(ours, theirs, commit)
+
+
+@contextlib.contextmanager
+def checked_out(repository: Path, commit: str) -> Iterator[Path]:
+    """The files of a commit, in a worktree that goes away."""
+    with tempfile.TemporaryDirectory(prefix="hai-flow-bench-") as directory:
+        tree = Path(directory) / "tree"
+        _git(repository, "worktree", "add", "--quiet", "--detach", str(tree), commit)
+        try:
+            yield tree
+        finally:
+            _git(repository, "worktree", "remove", "--force", str(tree))
+
+
+def _git(repository: Path, *arguments: str) -> None:
+    subprocess.run(["git", "-C", str(repository), *arguments], check=True, capture_output=True, text=True)
+
+
+def _measured(tree: Path, *, quick: bool) -> dict[str, Any]:
+    """The report of the bench as the tree has it."""
+    command = [sys.executable, "-m", "bench", *(["--quick"] if quick else [])]
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    subprocess.run(command, cwd=tree, env=environment, check=True, stdout=subprocess.DEVNULL)
+    report: dict[str, Any] = json.loads((tree / "bench" / "latest.json").read_text())
+    return report
+
+
+def numbers(report: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+    """The numbers of a report by the names on the way to them: the keys, and what they were made of."""
+    found: dict[str, float] = {}
+    for name, value in report.items():
+        if isinstance(value, Mapping):
+            found |= numbers(value, f"{prefix}{name}.")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found[f"{prefix}{name}".removeprefix("details.")] = float(value)
+    return found
+
+
+def comparison(ours: Sequence[Mapping[str, float]], theirs: Sequence[Mapping[str, float]], commit: str) -> str:
+    """A line for each number that both have: the medians, and ours to theirs."""
+    names = [name for name in ours[0] if all(name in each for each in (*ours, *theirs))]
+    lines = [f"{'':<52}{'here':>12}{commit[:12]:>14}{'ratio':>9}"]
+    for name in names:
+        here, there = (statistics.median(each[name] for each in side) for side in (ours, theirs))
+        ratio = f"{here / there:.3f}" if there else "-"
+        lines.append(f"{name:<52}{here:>12,.3f}{there:>14,.3f}{ratio:>9}")
+    return "\n".join(lines)
