@@ -41,14 +41,17 @@ def finish(draft: Draft, due: Finish) -> Consequence | None:
         handler, ready = FINALLY, (step.finally_,)
     elif not stopping:
         ready, last = _behind(draft, step)
-    draft.emit(
-        e.StepFinished,
-        path=step.path,
-        output=due.output,
-        approval=due.approval,
-        handler=handler,
-        undoable=step.undo is not None,
-        ready=ready,
+    draft.add(
+        e.StepFinished(
+            at=draft.clock,
+            turn=draft.turn,
+            path=step.path,
+            output=due.output,
+            approval=due.approval,
+            undoable=step.undo is not None,
+            handler=handler,
+            ready=ready,
+        )
     )
     if stopping:
         note_finally(draft, step)

@@ -19,9 +19,10 @@ from hai_flow.definition.durations import milliseconds as duration_ms
 from hai_flow.definition.plan import Duration, Expression, ForEach, Plan, Step, Template
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.evolve import evolve, fold
 from hai_flow.engine.instances import root_of, standing_at
 from hai_flow.engine.jobs import Job, open_jobs
-from hai_flow.engine.state import RunState, StepState, evolve, fold
+from hai_flow.engine.state import RunState, StepState
 
 Json: TypeAlias = Any
 
@@ -133,12 +134,42 @@ class Draft:
         """What this commit wants of another run (docs/design/store.md#outbox)."""
         self.outbox.append(Message(kind, target, body))
 
-    def started(self, step: Step, /, *, timed: bool = True, **fields: Any) -> None:
+    def started(
+        self,
+        step: Step,
+        *,
+        timed: bool = True,
+        args: str | None = None,
+        attempt: int = 0,
+        key: str | None = None,
+        case: int | None = None,
+        branches: int = 0,
+        items: list[Json] | None = None,
+        keys: tuple[str, ...] = (),
+        ready: tuple[str, ...] = (),
+    ) -> None:
         """Note that `step` has begun; its title and its timeout are rendered now. Not `timed`: it begins with people,
-        whose time no timeout counts."""
+        whose time no timeout counts. The rest as in `StepStarted`."""
         title = None if step.title is None else self.text(step.title, step)
         timeout = None if step.timeout is None or not timed else self.milliseconds(step.timeout, step)
-        self.emit(e.StepStarted, path=step.path, verb=step.verb_name, title=title, timeout=timeout, **fields)
+        self.add(
+            e.StepStarted(
+                at=self.clock,
+                turn=self.turn,
+                path=step.path,
+                verb=step.verb_name,
+                title=title,
+                args=args,
+                attempt=attempt,
+                timeout=timeout,
+                key=key,
+                case=case,
+                branches=branches,
+                items=[] if items is None else items,
+                keys=keys,
+                ready=ready,
+            )
+        )
 
     def milliseconds(self, duration: Duration, step: Step) -> int:
         """A duration, rendered if it is a hole. Raises `Raised` (expression.error) if that gives none."""
@@ -154,9 +185,18 @@ class Draft:
         events = tuple(self.events)
         return Decision(events, self.state, outcome, self.cut, self.already or not events, tuple(self.outbox))
 
-    def emit(self, kind: Callable[..., e.Event], /, **fields: Any) -> None:
+    @property
+    def turn(self) -> int:
+        """The number of the turn that the next event is of."""
         turn = self.state.turn
-        event = kind(at=self.clock, turn=turn.n if turn else 0, **fields)
+        return 0 if turn is None else turn.n
+
+    def emit(self, kind: Callable[..., e.Event], /, **fields: Any) -> None:
+        """An event of that kind happens now. (Those of every step are made where they happen, and added.)"""
+        self.add(kind(at=self.clock, turn=self.turn, **fields))
+
+    def add(self, event: e.Event) -> None:
+        """The event happens."""
         self.state = evolve(self.state, event)
         self.events.append(event)
 

@@ -23,7 +23,8 @@ from hai_flow.engine import ballot
 from hai_flow.engine import events as e
 from hai_flow.engine.blocks import block_of
 from hai_flow.engine.draft import DEFAULT_LIMITS, Draft, Raised
-from hai_flow.engine.state import PendingState, RunState, StepState, evolve
+from hai_flow.engine.evolve import evolve
+from hai_flow.engine.state import PendingState, RunState, StepState
 
 Json: TypeAlias = Any
 

@@ -19,8 +19,9 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import Decision, Limits, decide
 from hai_flow.engine.draft import Message
+from hai_flow.engine.evolve import evolve
 from hai_flow.engine.jobs import is_busy, wake_at
-from hai_flow.engine.state import TERMINAL_STATUSES, RunState, evolve
+from hai_flow.engine.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.batches import BatchEntry
 from hai_flow.runtime.cache import CachedRun

@@ -28,8 +28,9 @@ from uuid import UUID
 import structlog
 
 from hai_flow.engine import events as e
+from hai_flow.engine.evolve import fold
 from hai_flow.engine.snapshot import ABI, decode_state
-from hai_flow.engine.state import RunState, fold
+from hai_flow.engine.state import RunState
 from hai_flow.errors import Unreadable
 from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.committer import Committer

@@ -14,8 +14,9 @@ import structlog
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.evolve import fold
 from hai_flow.engine.snapshot import ABI, decode_state
-from hai_flow.engine.state import TERMINAL_STATUSES, fold
+from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.errors import DefinitionError, Unreadable
 from hai_flow.runtime.cache import Cache, CachedRun
 from hai_flow.runtime.claims import Claims

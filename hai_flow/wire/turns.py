@@ -12,9 +12,10 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from hai_flow.engine import events as e
 from hai_flow.engine.children import SILENT_VERBS
+from hai_flow.engine.evolve import evolve
 from hai_flow.engine.ids import turn_id
 from hai_flow.engine.patch import pointer_of
-from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState, evolve
+from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.wire.dialect import Entry, Frame, Profile
 
 Json: TypeAlias = Any

@@ -12,7 +12,7 @@ from hai_flow.definition.plan import Approval
 from hai_flow.engine import events as e
 from hai_flow.engine import people
 from hai_flow.engine.draft import Raised
-from hai_flow.engine.state import fold
+from hai_flow.engine.evolve import fold
 from tests.support.people import (
     DAY,
     HOUR,

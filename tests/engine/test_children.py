@@ -17,9 +17,9 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
 from hai_flow.engine.draft import DEFAULT_LIMITS, Message
+from hai_flow.engine.evolve import fold
 from hai_flow.engine.ids import child_run_id
 from hai_flow.engine.jobs import Perform, is_busy, open_jobs
-from hai_flow.engine.state import fold
 from hai_flow.errors import Rejected
 from hai_flow.store.projection import rows_of
 from tests.support.runs import HOUR, MINUTE, RUN, Play, plan_of

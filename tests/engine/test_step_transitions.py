@@ -9,7 +9,9 @@ import pytest
 
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import Limits
-from hai_flow.engine.state import STEP_OUTCOMES, STEP_TRANSITIONS, Phase, RunState, StepState, evolve
+from hai_flow.engine.evolve import evolve
+from hai_flow.engine.state import Phase, RunState, StepState
+from hai_flow.engine.transitions import STEP_OUTCOMES, STEP_TRANSITIONS
 from tests.support.runs import HOUR, NOON, Play
 
 Row = tuple[str, Phase, Phase]

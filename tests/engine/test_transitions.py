@@ -10,7 +10,9 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import Limits
-from hai_flow.engine.state import TERMINAL_STATUSES, TRANSITIONS, RunState, Status, evolve
+from hai_flow.engine.evolve import evolve
+from hai_flow.engine.state import TERMINAL_STATUSES, RunState, Status
+from hai_flow.engine.transitions import TRANSITIONS
 from hai_flow.errors import Rejected
 from tests.support.runs import NOON, SECOND, Play
 

@@ -663,7 +663,8 @@ async def test_snapshots_change_nothing_and_deleting_them_changes_nothing(
 
 async def check_prefixes(eye: Connection, run_id: UUID) -> list[Any]:
     """The fold of the first k events for every k."""
-    from hai_flow.engine.state import RunState, evolve
+    from hai_flow.engine.evolve import evolve
+    from hai_flow.engine.state import RunState
 
     states = [RunState(str(run_id))]
     for event in await log_of(eye, run_id):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from hai_flow.engine import (
     attempts,
@@ -23,9 +24,11 @@ from hai_flow.engine import (
 )
 from hai_flow.engine import decide as engine
 from hai_flow.engine import events as e
-from hai_flow.engine import state as folds
+from hai_flow.engine import evolve as folds
 from hai_flow.engine.blocks import for_each
 from hai_flow.engine.consequences import Finish, ListDone
+from hai_flow.engine.folds import below, common, loops, pendings, retry, steps
+from hai_flow.engine.state import Map
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 
@@ -53,7 +56,7 @@ def voided_pendings_can_be_answered(patch: pytest.MonkeyPatch) -> None:
 
     def left_open(state: Any, event: Any) -> Any:
         after = voided(state, event)
-        return folds._set(after, pendings=state.pendings)
+        return replace(after, pendings=state.pendings)
 
     _fold(patch, e.PendingVoided, left_open)
 
@@ -74,14 +77,16 @@ def losers_of_a_race_go_on(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_began_stays_ready(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(folds, "_without", lambda items, item: items)
+    for room in (steps, loops, retry, pendings, below):
+        if hasattr(room, "without"):
+            patch.setattr(room, "without", lambda items, item: items)
 
 
 def a_back_off_has_no_timer(patch: pytest.MonkeyPatch) -> None:
     timer_set = folds._FOLDS[e.TimerSet]
 
     def quiet(state: Any, event: Any) -> Any:
-        return folds._next(state, event) if event.kind == "retry" else timer_set(state, event)
+        return common.following(state, event) if event.kind == "retry" else timer_set(state, event)
 
     _fold(patch, e.TimerSet, quiet)
 
@@ -94,8 +99,8 @@ def attempts_are_counted_anew_after_a_retry(patch: pytest.MonkeyPatch) -> None:
         steps = after.steps
         for path in event.ready:
             if path in steps:
-                steps = steps.set(path, folds._set(steps[path], attempt=0))
-        return folds._set(after, steps=steps)
+                steps = steps.set(path, replace(steps[path], attempt=0))
+        return replace(after, steps=steps)
 
     _fold(patch, e.RunRetried, forgetful)
 
@@ -133,7 +138,7 @@ def a_parallel_step_ends_with_its_first_branch(patch: pytest.MonkeyPatch) -> Non
 
     def hasty(state: Any, event: Any) -> Any:
         after = ended(state, event)
-        return folds._set(after, steps=folds._step(after, event.path, left=0))
+        return replace(after, steps=common.with_step(after, event.path, left=0))
 
     _fold(patch, e.BranchEnded, hasty)
 
@@ -152,7 +157,7 @@ def a_snapshot_forgets_what_began(patch: pytest.MonkeyPatch) -> None:
     from tests.support import runs
 
     encode = runs.encode_state
-    patch.setattr(runs, "encode_state", lambda state: encode(folds._set(state, attempts=folds.Map())))
+    patch.setattr(runs, "encode_state", lambda state: encode(replace(state, attempts=Map())))
 
 
 def a_retry_forgets_the_siblings(patch: pytest.MonkeyPatch) -> None:
@@ -172,7 +177,7 @@ def the_oldest_is_undone_first(patch: pytest.MonkeyPatch) -> None:
         after = finished(state, event)
         if not event.undoable:
             return after
-        return folds._set(after, undoables=after.undoables.set(event.path, -after.seq))
+        return replace(after, undoables=after.undoables.set(event.path, -after.seq))
 
     _fold(patch, e.StepFinished, backwards)
 
@@ -212,7 +217,7 @@ def an_iteration_is_left_out(patch: pytest.MonkeyPatch) -> None:
 
 def a_run_that_is_left_undoes_everything(patch: pytest.MonkeyPatch) -> None:
     stopping = folds._FOLDS[e.RunStopping]
-    _fold(patch, e.RunStopping, lambda state, event: stopping(state, folds._set(event, inherited=None)))
+    _fold(patch, e.RunStopping, lambda state, event: stopping(state, replace(event, inherited=None)))
 
 
 def a_fork_asks_under_the_old_ids(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,8 @@ from uuid import UUID
 import asyncpg
 
 from hai_flow.engine import events as e
-from hai_flow.engine.state import RunState, fold
+from hai_flow.engine.evolve import fold
+from hai_flow.engine.state import RunState
 
 
 async def log_of(connection: asyncpg.Connection[asyncpg.Record], run_id: UUID) -> list[e.Event]:

@@ -34,8 +34,9 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine import people
 from hai_flow.engine.draft import DEFAULT_LIMITS, Draft, Raised
+from hai_flow.engine.evolve import fold
 from hai_flow.engine.snapshot import decode_state, encode_state
-from hai_flow.engine.state import PendingState, RunState, fold
+from hai_flow.engine.state import PendingState, RunState
 from hai_flow.errors import Rejected
 
 NOON = 1_772_452_800_000  # 2026-03-02T12:00:00Z

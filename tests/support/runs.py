@@ -17,6 +17,7 @@ from hai_flow.definition.plan import ForEach, Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import DEFAULT_LIMITS, Decision, Limits, decide
+from hai_flow.engine.evolve import evolve, fold
 from hai_flow.engine.forking import undone_in
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.instances import standing_at
@@ -33,7 +34,7 @@ from hai_flow.engine.jobs import (
 from hai_flow.engine.people import may_decide
 from hai_flow.engine.retry import LOG_FULL, UNDO_RETRY
 from hai_flow.engine.snapshot import decode_state, encode_state
-from hai_flow.engine.state import RunState, evolve, fold
+from hai_flow.engine.state import RunState
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 NOON = 1_772_452_800_000  # 2026-03-02T12:00:00Z, a Monday

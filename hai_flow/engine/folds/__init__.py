@@ -1,0 +1,1 @@
+"""The folds of events, by what they are about. `evolve` has the table of all of them."""

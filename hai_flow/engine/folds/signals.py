@@ -1,0 +1,45 @@
+"""Folds of signals that a step waits for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hai_flow.engine import events as e
+from hai_flow.engine.folds.common import following, waiting, with_step
+from hai_flow.engine.state import RunState, TakenSignal, is_heard
+
+
+def signals_awaited(state: RunState, event: e.SignalsAwaited) -> RunState:
+    return following(
+        state,
+        event,
+        steps=waiting(state, event, event.path),
+        subscriptions=state.subscriptions.set(event.path, event.types),
+    )
+
+
+def signal_received(state: RunState, event: e.SignalReceived) -> RunState:
+    received = (*state.steps[event.path].received, event)
+    return following(
+        state,
+        event,
+        steps=with_step(state, event.path, received=received),
+        subscriptions=state.subscriptions.set(event.path, event.awaits),
+        **taken(state, event),
+    )
+
+
+def taken(state: RunState, event: e.SignalReceived) -> dict[str, Any]:
+    """The changes by which the run remembers that it has taken a signal: by its id, or by how far it has heard."""
+    signals = state.signals.set(event.id, TakenSignal(event.name, event.own, event.place))
+    before = state.heard.get(event.name)
+    if before is None and event.heard is None:
+        return {"signals": signals}
+    before, said = before or e.Heard(), event.heard or e.Heard()
+    left = tuple(id for id in (*before.left, *said.left) if id != event.id)
+    heard = e.Heard(max(before.to_all, said.to_all), max(before.own, said.own), left)
+    covered = [id for id, taken in signals.items() if taken.type == event.name and is_heard(heard, taken)]
+    kept = signals.mutate()
+    for id in covered:
+        del kept[id]
+    return {"signals": kept.finish(), "heard": state.heard.set(event.name, heard)}
