@@ -48,6 +48,8 @@ class _Protocol(HttpToolsProtocol):
     outlet: Outlet | None = None
     _clock: asyncio.TimerHandle | None = None
     _in_head = False
+    _in_body = False  # some of a body was in what came last
+    _beside_bytes = 0  # came since, and was neither a head nor a body
     _head_bytes = 0
     _done = False  # refused, or another protocol's
 
@@ -65,9 +67,14 @@ class _Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._done:
             return
+        self._in_body = False
         super().data_received(data)
         if self._in_head or self.cycle is None or self.cycle.response_complete:
             self._keep_waiting(len(data))
+        elif self._in_body or not self.cycle.more_body:
+            self._beside_bytes = 0
+        else:
+            self._bound_trailers(len(data))
 
     def _keep_waiting(self, more: int) -> None:
         """Data has come, and no request to deal with."""
@@ -80,6 +87,12 @@ class _Protocol(HttpToolsProtocol):
                 return
         if self._clock is None:
             self._await_head()
+
+    def _bound_trailers(self, more: int) -> None:
+        """Data has come that is no body, though the body is not over: what stands beside chunks, or behind the last."""
+        self._beside_bytes += more
+        if self._beside_bytes > HEAD_BYTES_MAX:
+            self._refuse(431, "head.too_large", f"what follows a body has at most {HEAD_BYTES_MAX} bytes.")
 
     def _await_head(self) -> None:
         self._clock = self.loop.call_later(self.config.head_seconds, self._no_head)
@@ -119,6 +132,14 @@ class _Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_head = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # what comes behind a body is read by no proxy that judges, cleans or adds headers
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._in_body = True
+        super().on_body(body)
 
     def on_headers_complete(self) -> None:
         self._in_head, self._head_bytes = False, 0

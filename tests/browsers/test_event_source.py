@@ -106,8 +106,10 @@ def ends_well(page: Page, thread: Thread, proxy: Proxy) -> None:
     page.told("That is all.")
     thread.start("weather")
     seen = page.has("RUN_FINISHED", 3)
-    assert seen[0][1] == "RUN_STARTED"
-    assert seen[1:] == thread.rest(seen[0])
+    listening, begun, *rest = seen
+    assert (listening[1], listening[2]["messages"]) == ("MESSAGES_SNAPSHOT", []), "it listened before there was a run"
+    assert begun[1] == "RUN_STARTED"
+    assert rest == thread.rest(begun)
     ids = [id for id, _, _ in seen]
     assert len(set(ids)) == len(ids)
     first, *others = last_event_ids(proxy)
