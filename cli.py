@@ -125,7 +125,8 @@ def is_workflow_test(name: str) -> bool:
 def check(environment: pathlib.Path) -> int:
     """Run every static check and return 1 if any of them fails."""
     failed = []
-    for name, *arguments in (["ruff", "check", "."], ["pyrefly", "check"], ["lint-imports"]):
+    checks = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["pyrefly", "check"], ["lint-imports"])
+    for name, *arguments in checks:
         say(f"{name} {' '.join(arguments)}".strip())
         if subprocess.run([str(environment / "bin" / name), *arguments], cwd=ROOT).returncode != 0:
             failed.append(name)

@@ -51,7 +51,9 @@ def grown(before: Counter[str], after: Counter[str], bounds: Mapping[str, int]) 
 def _is_counted(value: object) -> bool:
     if isinstance(value, asyncio.Handle):
         # asyncio throws away the cancelled ones by and by; the driver has one for each statement that it prepared.
-        return not value.cancelled() and not str(getattr(value._callback, "__module__", "")).startswith("asyncpg")
+        return not value.cancelled() and not str(
+            getattr(getattr(value, "_callback", None), "__module__", "")
+        ).startswith("asyncpg")
     module = type(value).__module__.split(".")
     # Rows that were read live in the variables of whoever read them last, and nobody else keeps them uncounted.
     return (module[0] == OURS and module[1:2] != ["store"]) or isinstance(value, asyncio.Future)

@@ -47,7 +47,7 @@ class _Audience:
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
         request = f"GET {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nAccept: text/event-stream\r\n\r\n"
         _, follower = await loop.create_connection(
-            lambda: _Follower(self, request.encode()), parts.hostname, parts.port
+            lambda: _Follower(self, request.encode()), parts.hostname or "", parts.port or 80
         )
         await follower.began
 

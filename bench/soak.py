@@ -36,7 +36,7 @@ from hai_flow.wire.dialect import Profile
 from hai_flow.wire.log import LOG
 
 RUNS: Final = 100_000
-TOGETHER: Final = 64
+TOGETHER: Final = 16
 REPORTS: Final = 10
 QUIET_SECONDS: Final = 30.0
 BOUNDS: Final = {

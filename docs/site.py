@@ -157,8 +157,8 @@ class Page(HTMLParser):
         self.anchors: set[str] = set()
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attributes}
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
         self.anchors.update(given[name] for name in ("id", "name") if name in given)
         if tag == "a" and "href" in given:
             self.links.append(given["href"])

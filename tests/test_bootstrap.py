@@ -168,7 +168,7 @@ def test_two_first_starts_at_once_install_once(checkout: Checkout) -> None:
 
 def test_a_moved_checkout_gets_a_new_environment(checkout: Checkout, bootstrap: ModuleType) -> None:
     before = bootstrap.stamp()
-    bootstrap.ROOT, bootstrap.LOCK = checkout.directory, checkout.directory / "requirements.lock"
+    vars(bootstrap).update(ROOT=checkout.directory, LOCK=checkout.directory / "requirements.lock")
     assert bootstrap.stamp() != before
 
 

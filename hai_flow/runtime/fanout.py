@@ -42,6 +42,7 @@ from hai_flow.wire.dialect import Dialect, Encoder, Frame, Profile
 log = structlog.get_logger(__name__)
 
 READ_ROWS: Final = 200
+LEAVES_WITHIN_SECONDS: Final = 1.0  # a follower that leaves waits so long for the answer that it has asked for
 TOLD_AT_ONCE: Final = 200  # followers in one turn of the loop: some milliseconds, in which nothing else happens
 
 
@@ -454,8 +455,7 @@ class Fanout(Service):
             while unsure or feed.head is None or seq < feed.head or (dialect.encoding, profile) not in feed.rings:
                 unsure = False
                 moved = feed.moved
-                # A connection whose statement is cancelled is cut, so who leaves lets the answer come first.
-                rows = await asyncio.shield(self._log_behind(run_id, seq))
+                rows = await self._log_behind(run_id, seq)
                 read: list[Piece] = []
                 for row in rows:
                     for event in e.decode_events(row.events)[seq + 1 - row.first_seq :]:
@@ -482,7 +482,17 @@ class Fanout(Service):
 
     async def _log_behind(self, run_id: UUID, seq: int) -> list[logs.LogRow]:
         async with self.database.api.acquire() as connection:
-            return await logs.read_log(connection, run_id, seq, READ_ROWS)
+            reading = asyncio.ensure_future(logs.read_log(connection, run_id, seq, READ_ROWS))
+            try:
+                return await asyncio.shield(reading)
+            except asyncio.CancelledError:
+                # A connection whose statement is cancelled is cut, and a new one costs more than the answer.
+                await asyncio.wait([reading], timeout=LEAVES_WITHIN_SECONDS)
+                raise
+            finally:
+                if not reading.done():
+                    connection.terminate()
+                reading.add_done_callback(_retrieve)
 
     @contextlib.contextmanager
     def _attached(self, run_id: UUID) -> Iterator[_Feed]:
@@ -563,3 +573,9 @@ _NO_NEWS: Final = _news(())
 
 def _piece(encoder: Encoder, seq: int, event: e.Event, run_id: UUID, dialect: Dialect) -> Piece:
     return numbered(dialect, encoder.encode(event), seq, run_id)
+
+
+def _retrieve(task: asyncio.Future[object]) -> None:
+    """Nobody else looks at what became of it."""
+    if not task.cancelled():
+        task.exception()

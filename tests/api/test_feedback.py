@@ -538,8 +538,8 @@ def test_a_thread_of_another_tenant_is_as_one_that_there_is_not(postgres_server:
                 assert code(theirs) == code(none) == (404, "thread_unknown")
                 assert theirs.json()["detail"] == none.json()["detail"].replace(nothing, thread)
             for method in ("GET", "PUT", "DELETE"):
-                body = {"json": {"rating": 1}} if method == "PUT" else {}
-                refused = http.request(method, f"/v1/threads/{thread}/feedback/{subject}", **body)
+                body = {"rating": 1} if method == "PUT" else None
+                refused = http.request(method, f"/v1/threads/{thread}/feedback/{subject}", json=body)
                 assert code(refused) == (404, "thread_unknown")
         run_apart(_demand_ratings(dsn, ["up", "up"]))
 

@@ -118,9 +118,9 @@ def test_an_event_says_what_it_started_and_what_was_refused(http: Checked) -> No
 @pytest.mark.parametrize("by", ["id", "key"])
 def test_another_event_under_a_known_id_is_a_conflict(http: Checked, by: str) -> None:
     id = unique("event")
-    send = [{"id": id}, None] if by == "id" else [{}, {"Idempotency-Key": id}]
-    assert http.post("/v1/events", json={"type": "a", **send[0]}, headers=send[1]).json()["runs"] == []
-    refused = http.post("/v1/events", json={"type": "b", **send[0]}, headers=send[1])
+    fields, headers = ({"id": id}, {}) if by == "id" else ({}, {"Idempotency-Key": id})
+    assert http.post("/v1/events", json={"type": "a", **fields}, headers=headers).json()["runs"] == []
+    refused = http.post("/v1/events", json={"type": "b", **fields}, headers=headers)
     assert (refused.status_code, refused.json()["code"]) == (409, "signal_exists")
 
 

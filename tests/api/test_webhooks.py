@@ -94,7 +94,7 @@ def test_who_does_not_know_the_secret_learns_nothing(http: Checked, headers: dic
     path = publish(http)
     for body in ({"order": "A1"}, b"{", b""):
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        encoded = {name: value.encode("latin-1") for name, value in headers.items()}
+        encoded = {name.encode(): value.encode("latin-1") for name, value in headers.items()}
         response = http.post(f"/v1/hooks/{path}", content=content, headers=encoded)
         assert (response.status_code, response.json()["code"]) == (401, "webhook_refused")
         assert path not in response.text

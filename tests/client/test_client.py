@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,6 +23,7 @@ from hai_flow.client import (
     awaiting,
     blocking,
 )
+from hai_flow.client.events import PendingOpened
 from tests.client.conftest import EAGER, Opened
 from tests.support.hai_client import unique
 from tests.support.server import ServerProcess
@@ -75,7 +77,7 @@ def test_both_clients_can_do_the_same() -> None:
     assert surface(vars(Client)) == surface(vars(AsyncClient))
 
 
-def surface(members: dict[str, Any]) -> dict[str, Any]:
+def surface(members: Mapping[str, Any]) -> dict[str, Any]:
     """What each method performs or gives."""
     found = {name: (type(each).__name__, each) for name, each in members.items() if hasattr(each, "_describe")}
     return {name: (kind, each._describe) for name, (kind, each) in found.items()}
@@ -246,7 +248,8 @@ def test_a_question_in_an_event_is_answered_as_it_is(flow: Client) -> None:
     run = flow.runs.start("search_files", {"keyword": "x"})
     with flow.runs.follow(run) as events:
         opened = next(event for event in events if event.type == "pending_opened")
-    assert opened.args["keyword"] == "x"
+    assert isinstance(opened, PendingOpened)
+    assert opened.args == {"keyword": "x"}
     flow.pendings.give_result(opened, ["a", "b"])
     assert flow.runs.result(run) == {"found": ["a", "b"]}
 

@@ -20,7 +20,7 @@ from hai_flow.wire.log import event_json
 TIMES = ("at", "due", "deadline")
 JSON_TEXTS = ("args", "evidence")
 
-ENGINE = {kind.__struct_config__.tag: kind for kind in engine.EVENT_TYPES}
+ENGINE = {str(kind.__struct_config__.tag): kind for kind in engine.EVENT_TYPES}
 
 
 def fields_of(kind: type[Any]) -> dict[str, tuple[bool, Any]]:
@@ -77,7 +77,7 @@ def some(kind: Any, name: str) -> st.SearchStrategy[Any]:
     if inner and origin is not None and str(origin) == "typing.Literal":
         return st.sampled_from(inner)
     if inner and (origin is Union or str(origin) == "<class 'types.UnionType'>"):
-        return st.one_of(st.none() if each is type(None) else some(each, name) for each in inner)
+        return st.one_of([st.none() if each is type(None) else some(each, name) for each in inner])
     return {str: TEXT, int: st.integers(0, 1000), float: st.floats(0, 9), bool: st.booleans()}[kind]
 
 

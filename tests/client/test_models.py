@@ -6,13 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from pydantic import BaseModel
 
 from hai_flow.api import shapes
 from hai_flow.api.problems import SCHEMA
 from hai_flow.client import models
 from hai_flow.client.errors import Problem
 
-SAME = {
+SAME: dict[type[msgspec.Struct], type[BaseModel]] = {
     models.Version: shapes.Version,
     models.Run: shapes.ControlledRun,
     models.Pending: shapes.Pending,

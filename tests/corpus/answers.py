@@ -57,7 +57,7 @@ def as_json(value: Any) -> Json:
 
 def _command(name: str, fields: dict[str, Any]) -> c.Command:
     if name == "Migrate":
-        return c.Migrate(**{**fields, "to": compile_workflow(fields["to"].encode(), name)})
+        return c.Migrate(**(fields | {"to": compile_workflow(fields["to"].encode(), name)}))
     if name == "Fork":
         inherited = decode_events(msgspec.json.encode(fields["events"]))
         fork = msgspec.convert({**fields, "events": []}, c.Fork)

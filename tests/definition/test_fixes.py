@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 from typer.testing import CliRunner
@@ -15,7 +16,7 @@ from tests.definition.test_wrong_files import BASE, CASES
 
 WHOLE = [
     (text if text.lstrip("«").startswith("hai:") else BASE + text).replace("«", "")
-    for text, _, _ in (case.values for case in CASES)
+    for text, _, _ in (cast(tuple[str, str, str], case.values) for case in CASES)
 ]
 
 

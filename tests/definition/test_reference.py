@@ -97,11 +97,8 @@ def places() -> dict[str, Any]:
 
 
 PLACES = places()
-EVERY_KEY = [
-    pytest.param(shape, key, id=f"{shape.name}.{key.name}")
-    for shape in SHAPES.values() if shape.name != "step"
-    for key in shape.keys
-]  # fmt: skip
+KEYS = [(shape, key) for shape in SHAPES.values() if shape.name != "step" for key in shape.keys]
+EVERY_KEY = [pytest.param(shape, key, id=f"{shape.name}.{key.name}") for shape, key in KEYS]
 
 
 def misshapen(document: dict[str, Any]) -> list[str]:
@@ -124,7 +121,9 @@ def test_the_compiler_refuses_another_key_there(name: str) -> None:
     assert not jsonschema_rs.validator_for(workflow_schema()).is_valid(document)
 
 
-REQUIRED = [each for each in EVERY_KEY if each.values[1].required and not each.values[0].open]
+REQUIRED = [
+    pytest.param(shape, key, id=f"{shape.name}.{key.name}") for shape, key in KEYS if key.required and not shape.open
+]
 
 
 @pytest.mark.parametrize(("shape", "key"), REQUIRED)
@@ -159,9 +158,9 @@ def beyond(type_: Type) -> Iterator[Any]:
 
 
 BEYOND = [
-    pytest.param(*each.values, wrong, id=f"{each.id}-{number}")
-    for each in EVERY_KEY
-    for number, wrong in enumerate(beyond(each.values[1].type))
+    pytest.param(shape, key, wrong, id=f"{shape.name}.{key.name}-{number}")
+    for shape, key in KEYS
+    for number, wrong in enumerate(beyond(key.type))
 ]
 
 

@@ -335,7 +335,7 @@ def test_an_answer_to_nothing_is_unknown() -> None:
     play = Play(APPROVE)
     strange = c.PendingAnswer(id=pending_id(str(RUN), "gate", 1), content="true")
     with pytest.raises(Rejected) as refusal:
-        play.do(c.Answer(answers=(strange,), by="user:eve"))
+        play.do(c.Answer(answers=(strange,), by=c.Principal("user:eve")))
     assert (refusal.value.status, refusal.value.code) == (404, "pending_unknown")
 
 

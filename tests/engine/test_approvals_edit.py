@@ -53,7 +53,7 @@ def test_a_rejected_gate_raises_and_the_call_never_begins() -> None:
     ask.vote(ANN, "reject", reason="too much")
     assert ask.error == "approval.rejected"
     assert ask.path not in ask.state.ready
-    assert not people.is_approved(ask.state, ask.do(lambda draft, step: step), ask.pending.opened.args)
+    assert not people.is_approved(ask.state, ask.do(lambda draft, step: step), ask.args)
 
 
 def test_a_gate_decided_by_an_option_of_the_author_is_skipped() -> None:
@@ -107,7 +107,7 @@ def test_when_decides_by_the_arguments_whether_anybody_is_asked() -> None:
     ask = gate()
     small = Approval(policy(), when=Hole("args", lambda args: args["amount"] >= 1000))
     large = Approval(policy(), when=Hole("args", lambda args: args["amount"] >= 500))
-    text = ask.pending.opened.args
+    text = ask.args
     assert not ask.do(lambda draft, step: people.needs_gate(draft, step, small, text))
     assert ask.do(lambda draft, step: people.needs_gate(draft, step, large, text))
     assert ask.do(lambda draft, step: people.needs_gate(draft, step, Approval(policy()), text))
@@ -138,12 +138,12 @@ def test_title_from_and_form_of_a_gate_see_the_arguments() -> None:
 
 def test_an_edit_replaces_whole_arguments_and_the_call_begins_with_them() -> None:
     ask = gate(edit=("amount", "note"))
-    before = ask.pending.opened
+    before, digest = ask.args, ask.pending.opened.digest
     ask.vote(ANN, edits={"amount": 500})
-    assert ask.do(people.check_gate) == before.args.replace("900", "500")
-    assert ask.state.steps[ask.path].args == before.args.replace("900", "500")
+    assert ask.do(people.check_gate) == before.replace("900", "500")
+    assert ask.state.steps[ask.path].args == before.replace("900", "500")
     assert ask.envelope["edits"] == {"amount": 500}
-    assert ask.envelope["votes"][0]["digest"] == ask.pending.opened.digest != before.digest
+    assert ask.envelope["votes"][0]["digest"] == ask.pending.opened.digest != digest
 
 
 def test_after_an_edit_earlier_approvals_stay_on_record_but_do_not_count() -> None:
@@ -370,7 +370,9 @@ def test_fail_raises_that_the_call_is_in_doubt() -> None:
     ask = doubted()
     ask.vote(OPERATOR, "fail", reason="the bank says no")
     assert ask.error == "step.in_doubt"
-    assert "the bank says no" in ask.state.steps[ask.path].error.message
+    error = ask.state.steps[ask.path].error
+    assert error is not None
+    assert "the bank says no" in error.message
 
 
 @pytest.mark.parametrize(

@@ -301,4 +301,5 @@ def test_a_hole_gives_the_quorum_when_it_is_asked() -> None:
 def test_a_hole_that_gives_no_quorum_fails_the_step(quorum: str) -> None:
     play = worked_out(f'"${{{{ {quorum} }}}}"')
     assert play.status == "failed"
+    assert play.state.failure is not None
     assert "expected a number from 1, or `all`" in play.state.failure.message

@@ -60,7 +60,9 @@ def names(count: int) -> dict[str, Any]:
 def test_a_run_that_waits_for_as_much_as_it_may_fails_the_step_that_would_be_one_more(kind: str) -> None:
     play = Play(MANY % ("isolate", WAITS[kind]), input=names(8), limits=Limits(waits=5))
     play.settle()
-    ended = [item.error.code for item in play.state.steps["all"].loop.results.values()]
+    loop = play.state.steps["all"].loop
+    assert loop is not None
+    ended = [item.error and item.error.code for item in loop.results.values()]
     assert ended == ["limit.waits"] * 3
     assert play.status in ("waiting", "running")
     assert (

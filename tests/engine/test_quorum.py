@@ -82,7 +82,7 @@ def test_one_more_approval_never_takes_a_quorum_away(
 
 @given(quorums, groups)
 def test_the_order_of_the_approvals_does_not_matter(quorum: Quorum, approvers: People) -> None:
-    backwards = dict(reversed(approvers.items()))
+    backwards = dict(reversed(list(approvers.items())))
     assert is_met(quorum, approvers, PEOPLE) == is_met(quorum, backwards, PEOPLE)
 
 

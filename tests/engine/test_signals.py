@@ -309,7 +309,8 @@ def test_whatever_is_offered_in_whatever_order_is_taken_once_and_what_is_left_is
 ) -> None:
     """Some come when the run has begun to wait, some in between; some again, and by one who read long ago."""
     play = Play(LISTENING)
-    store, read = Store(play), [None]
+    store = Store(play)
+    read: list[Any] = [None]
     for data, own, what in sent:
         signal = store.keep(data, own=own)
         if what != 0:

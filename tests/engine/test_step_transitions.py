@@ -129,7 +129,7 @@ def terminated(before: Walk) -> Play:
     return play
 
 
-def followed_by(before: Walk, kind: type[e.Event], path: str, **fields: str) -> Play:
+def followed_by(before: Walk, kind: Callable[..., e.Event], path: str, **fields: str) -> Play:
     """By hand: an event that is decided so rarely that no short run comes by it."""
     play = before()
     play.log.append((kind(at=play.now, turn=1, path=path, **fields),))

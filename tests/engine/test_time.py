@@ -252,7 +252,7 @@ def asking(draw: st.DrawFn) -> dict[str, Any]:
         {"escalate": {"from": draw(SOME), "deadline": f"{draw(TIMES)}h"}} for _ in range(draw(st.integers(0, 2)))
     ]
     stages.append(draw(st.sampled_from([{"reject": {"reason": "late"}}, {"fail": {}}, {"approve": {}}])))
-    asked = {
+    asked: dict[str, Any] = {
         "title": "Go?",
         "from": draw(SOME),
         "deadline": f"{draw(TIMES)}h",
@@ -272,6 +272,7 @@ def asking(draw: st.DrawFn) -> dict[str, Any]:
 def branches(draw: st.DrawFn) -> list[dict[str, Any]]:
     """One thing that has a clock from the beginning, and what begins behind it has none."""
     kind = draw(st.sampled_from(["approve", "approve", "approve", "ask", "wait_for", "wait"]))
+    first: dict[str, Any]
     if kind == "approve":
         first = draw(asking())
     elif kind == "ask":

@@ -22,7 +22,8 @@ from typing import Final, TypeAlias
 
 from tests.mutants.mutant import ROOT, Mutant
 
-Change: TypeAlias = tuple[ast.AST, str, str]  # what is replaced, by which text, and in words
+Node: TypeAlias = ast.expr | ast.stmt
+Change: TypeAlias = tuple[Node, str, str]  # what is replaced, by which text, and in words
 
 _COMPARED: Final[dict[type[ast.cmpop], str]] = {
     ast.Lt: "<=",
@@ -102,15 +103,17 @@ class _Text:
         for line in self._lines:
             self._starts.append(self._starts[-1] + len(line))
 
-    def place(self, node: ast.AST) -> tuple[int, int]:
+    def place(self, node: Node) -> tuple[int, int]:
         """The first character of the node and the one behind its last."""
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
         return self._offset(node.lineno, node.col_offset), self._offset(node.end_lineno, node.end_col_offset)
 
-    def of(self, node: ast.AST) -> str:
+    def of(self, node: Node) -> str:
         start, end = self.place(node)
         return self.source[start:end]
 
-    def short(self, node: ast.AST) -> str:
+    def short(self, node: Node) -> str:
         """The text of the node on one line, cut where it is long."""
         words = " ".join(self.of(node).split())
         return words if len(words) <= 70 else words[:67] + "..."

@@ -30,7 +30,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import pytest
 
@@ -168,8 +168,8 @@ def _result(job: _Job, code: int, late: bool) -> Result:
 
 def _become_pytest(
     workshop: Workshop, place: Path, tests: Sequence[str], report: Path, output: Path, *, writes: bool
-) -> NoReturn:
-    """In the forked process: be a pytest in `place` that knows nothing of the checkout."""
+) -> None:
+    """In the forked process: be a pytest in `place` that knows nothing of the checkout. Does not return."""
     code = 70
     try:
         os.setsid()

@@ -272,7 +272,7 @@ async def test_who_dies_after_the_child_was_started_starts_no_second_one(
 ) -> None:
     real, deaths = outbox.delete_message, []
 
-    async def die(connection: Any, message: outbox.OutboxMessage) -> None:
+    async def die(connection: Any, message: outbox.OutboxMessage) -> bool:
         if message.kind in deaths:
             return await real(connection, message)
         deaths.append(message.kind)

@@ -736,8 +736,7 @@ async def test_the_cache_counts_what_a_state_takes_and_not_what_its_log_has_beco
 
 
 async def log_of_run(runtime: Runtime, run_id: UUID) -> list[e.Event]:
-    async with runtime.database.api.acquire() as connection:
-        return await log_of(connection, run_id)
+    return await log_of(runtime.database.api, run_id)
 
 
 async def test_a_long_log_is_loaded_in_pieces_apart_from_the_others_and_leaves_a_snapshot(

@@ -244,10 +244,28 @@ async def test_followers_that_leave_while_they_read_cost_no_connection(make: Mak
         await until(lambda: eye.fetchval(reading))
         pid = await eye.fetchval(reading)
         leaving.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await leaving
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
     await until(lambda: eye.fetchval(f"SELECT NOT EXISTS ({reading})"))
     assert await eye.fetchval("SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid) == 1
+
+
+async def test_a_follower_that_leaves_does_not_wait_for_a_database_that_says_nothing(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fanout, "LEAVES_WITHIN_SECONDS", 0.01)
+    runtime = await make()
+    state = await state_of(runtime, (await start(runtime, ASKING)).run_id, 0)
+    reading = "SELECT count(*) FROM pg_locks WHERE relation = 'log'::regclass AND NOT granted"
+    async with eye.transaction():
+        await eye.execute("LOCK TABLE log IN ACCESS EXCLUSIVE MODE")
+        leaving = asyncio.create_task(anext(follow(runtime, state)))
+        await until(lambda: eye.fetchval(reading))
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(leaving, 30)
+    async with runtime.database.api.acquire() as connection:
+        assert await connection.fetchval("SELECT 1") == 1
 
 
 async def test_a_place_is_told_of_news_and_one_that_fails_keeps_nobody_from_them(make: Make) -> None:

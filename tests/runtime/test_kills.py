@@ -16,12 +16,13 @@ import pytest
 
 from tests.support import effects
 from tests.support.ledger import check_all, check_effects
-from tests.support.proxy import Proxy
+from tests.support.proxy import Direction, Proxy
 from tests.support.skewed import SkewedServer
 from tests.support.waiting import until
 from tests.support.workers import LEASE_SECONDS, Nursery, alive
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+SWALLOWED: tuple[tuple[Direction, ...], ...] = ((), ("to server",), ("to client",))
 
 
 @pytest.fixture
@@ -181,7 +182,7 @@ async def test_lines_that_fall_silent_and_sessions_that_become_read_only_lose_no
                 chosen = lines if fault == "all silent" else chance.sample(lines, min(2, len(lines)))
                 for line in chosen:
                     if "silent" in fault:
-                        line.swallow(*chance.choice([(), ("to server",), ("to client",)]))
+                        line.swallow(*chance.choice(SWALLOWED))
                     else:
                         line.cut(reset=chance.random() < 0.5)
                 if fault == "read-only":  # those who come back meanwhile are, and stay so

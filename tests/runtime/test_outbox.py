@@ -78,7 +78,7 @@ async def test_who_dies_between_the_receivers_commit_and_the_delete_is_finished_
 ) -> None:
     real, died = outbox.delete_message, asyncio.Event()
 
-    async def die(connection: Any, message: outbox.OutboxMessage) -> None:
+    async def die(connection: Any, message: outbox.OutboxMessage) -> bool:
         if died.is_set():
             return await real(connection, message)
         died.set()

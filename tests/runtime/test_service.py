@@ -6,7 +6,7 @@ import asyncio
 import random
 import threading
 from collections.abc import AsyncIterator, Callable
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 import pytest
 
@@ -35,7 +35,7 @@ from tests.support.waiting import until
 Build: TypeAlias = Callable[[Database], Service]
 
 
-async def no_plan(tenant: object, digest: bytes) -> None:
+async def no_plan(tenant: object, digest: bytes) -> NoReturn:
     raise AssertionError("nobody starts a run here")
 
 

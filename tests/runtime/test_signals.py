@@ -377,7 +377,7 @@ async def test_who_can_not_be_reached_keeps_a_signal_from_nobody_and_is_tried_ag
     await until(lambda: is_now(runtime, sound, "finished"))
     await until(lambda: offered.count(broken) > 2)
     assert offered.count(sound) == 1
-    kept = await eye.fetchrow("SELECT undelivered, tries FROM signals WHERE id = 's1'")
+    (kept,) = await eye.fetch("SELECT undelivered, tries FROM signals WHERE id = 's1'")
     assert (kept["undelivered"], kept["tries"] > 0) == ([f"run {broken}"], True)
     mended.set()
     await until(lambda: is_now(runtime, broken, "finished"))

@@ -39,7 +39,8 @@ class Row:
 
 
 async def row_of(eye: Connection, run_id: UUID) -> Row:
-    return Row(*await eye.fetchrow("SELECT worker, given_back, unreadable FROM runs WHERE id = $1", run_id))
+    (row,) = await eye.fetch("SELECT worker, given_back, unreadable FROM runs WHERE id = $1", run_id)
+    return Row(*row)
 
 
 KNOWN, UNKNOWN = '{"type":"run_started"', '{"type":"run_started","novelty":1'
@@ -87,6 +88,7 @@ async def test_a_run_that_its_worker_cannot_read_is_given_back_until_somebody_ca
         return row if row.given_back >= 3 and row.unreadable else None
 
     row = await until(given_back)
+    assert row is not None
     assert row.worker is None, "nothing of it was begun, so nobody need declare it lost"
     listed = await run_lists.list_runs(eye, LOCAL_TENANT, limit=10, statuses=["needs_attention"])
     assert [(each.id, each.unreadable) for each in listed] == [(run_id, row.unreadable)]
@@ -155,7 +157,7 @@ async def test_what_was_begun_of_a_run_that_cannot_be_read_any_more_is_declared_
     worker = await make(performs=True)
     run_id = (await start(worker, GATED)).run_id
     await until(lambda: effects.begun)
-    version, seq = await eye.fetchrow("SELECT version, seq FROM runs WHERE id = $1", run_id)
+    ((version, seq),) = await eye.fetch("SELECT version, seq FROM runs WHERE id = $1", run_id)
     await eye.execute(
         "INSERT INTO log (run_id, last_seq, first_seq, tenant, version, at, events)"
         " SELECT id, seq + 1, seq + 1, tenant, version + 1, now(), $2 FROM runs WHERE id = $1",
@@ -169,6 +171,7 @@ async def test_what_was_begun_of_a_run_that_cannot_be_read_any_more_is_declared_
         return row if row.given_back and row.worker != worker.committer.worker_id else None
 
     row = await until(given_to_nobody)
+    assert row is not None
     assert row.worker is not None
     await eye.execute("DELETE FROM log WHERE run_id = $1 AND last_seq = $2", run_id, seq + 1)
     await eye.execute("UPDATE runs SET seq = $2, version = $3 WHERE id = $1", run_id, seq, version)

@@ -252,8 +252,11 @@ class Simulation:
             same = self.play.do(first)
             assert same.already, "the same answer again was taken for a new one"
         kind = self.play.state.pendings[id].opened.kind
-        choice = {"decision": "fail" if kind == "doubt" else "approve", "reason": "other"}
-        other = {**dict.fromkeys(("approve", "gate", "doubt"), choice), "ask": {"values": {"n": 77}}}
+        choice: dict[str, Any] = {"decision": "fail" if kind == "doubt" else "approve", "reason": "other"}
+        other: dict[str, dict[str, Any]] = {
+            **dict.fromkeys(("approve", "gate", "doubt"), choice),
+            "ask": {"values": {"n": 77}},
+        }
         given = c.PendingAnswer(id=id, **other.get(kind, {"result": 77}))
         self._must_be_refused(c.Answer(answers=(given,), by=EVE), 410 if status == "expired" else 409)
 

@@ -32,7 +32,7 @@ def now() -> datetime:
 
 def birth(run_id: UUID | None = None, **changes: Any) -> Entry:
     """The first entry of a run, with one event; `slot`, `thread_id`, ... go to `Born`, the rest to the entry."""
-    born = {
+    born: dict[str, Any] = {
         "workflow": b"w" * 32,
         "workflow_name": "demo",
         "workflow_version": 1,
@@ -40,12 +40,12 @@ def birth(run_id: UUID | None = None, **changes: Any) -> Entry:
         "started_by": "user:a",
     }
     born |= {name: changes.pop(name) for name in list(changes) if name in Born.__struct_fields__}
-    entry = {"tenant": TENANT, "n": 1, "events": b'["start"]', "status": "running", "busy": True}
+    entry: dict[str, Any] = {"tenant": TENANT, "n": 1, "events": b'["start"]', "status": "running", "busy": True}
     return Entry(run_id=run_id or uuid4(), born=Born(**born), **entry | changes)
 
 
 def decision(run_id: UUID, version: int, **changes: Any) -> Entry:
-    entry = {"tenant": TENANT, "n": 1, "events": b'["decided"]', "busy": True}
+    entry: dict[str, Any] = {"tenant": TENANT, "n": 1, "events": b'["decided"]', "busy": True}
     return Entry(run_id=run_id, version=version, **entry | changes)
 
 
@@ -58,6 +58,14 @@ async def commit(db: Database, *entries: Entry, worker: int | None = None) -> li
     async with db.lane() as connection:
         committed = await commits.commit(connection, entries, worker, now())
     return [committed.won.get(number) for number in range(len(entries))]
+
+
+async def win(db: Database, *entries: Entry, worker: int | None = None) -> list[Won]:
+    """What became of the entries, none of which may lose."""
+    outcomes = await commit(db, *entries, worker=worker)
+    won = [each for each in outcomes if each is not None]
+    assert len(won) == len(entries), f"an entry lost: {outcomes}"
+    return won
 
 
 async def load(db: Database, run_id: UUID, have: int = 0) -> Loaded:

@@ -16,7 +16,7 @@ from hai_flow.store import claims, commits, logs, run_lists, slots, sweeps, trig
 from hai_flow.store.database import CommitUnknown, Database, Fault, classify
 from hai_flow.store.entries import CommandRow, Entry, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
 from hai_flow.store.sweeps import Page
-from tests.store.conftest import LEASE, STRANGER, TENANT, birth, chunks, commit, decision, load, now, worker
+from tests.store.conftest import LEASE, STRANGER, TENANT, birth, chunks, commit, decision, load, now, win, worker
 from tests.support.waiting import until
 
 
@@ -42,7 +42,9 @@ async def test_entries_in_any_order_are_told_their_own_outcome(db: Database) -> 
     entries[7] = decision(starts[7].run_id, 2)
     entries.insert(3, birth(n=40))
     outcome = await commit(db, *entries)
-    assert outcome.pop(3).seq == 40
+    born = outcome.pop(3)
+    assert born is not None
+    assert born.seq == 40
     assert [won and won.seq for won in outcome] == [i + 2 if i != 7 else None for i in range(20)]
 
 
@@ -66,8 +68,7 @@ async def test_a_log_row_says_which_events_it_holds_and_the_chain_covers_them(db
     loaded = await load(db, start.run_id)
     assert [(row.first_seq, row.last_seq, row.events) for row in loaded.rows] == [(1, 2, b"[1,2]"), (3, 5, b"[3,4,5]")]
     assert (loaded.seq, loaded.version, loaded.log_bytes) == (5, 2, 12)
-    row = await db.api.fetchrow("SELECT head = sha256(sha256('[1,2]') || '[3,4,5]') FROM runs")
-    assert row[0]
+    assert await db.api.fetchval("SELECT head = sha256(sha256('[1,2]') || '[3,4,5]') FROM runs")
 
 
 async def test_a_run_is_born_once(db: Database) -> None:
@@ -101,13 +102,13 @@ async def test_another_tenant_s_entry_loses_and_writes_nothing(db: Database) -> 
 async def test_a_zombie_reports_what_it_began_but_does_not_get_the_claim_back(db: Database) -> None:
     a, b = await worker(db), await worker(db)
     start = birth()
-    (won,) = await commit(db, start, worker=a)
+    (won,) = await win(db, start, worker=a)
     assert won.worker == a
     await claims.retire_worker(db.engine, a)
     async with db.lane() as connection:
         (claimed,) = await claims.claim_runs(connection, b, 10, ["default"])
     assert (claimed.run_id, claimed.lost, claimed.fence, claimed.version) == (start.run_id, True, won.fence + 1, 1)
-    (late,) = await commit(db, decision(start.run_id, 1), worker=a)
+    (late,) = await win(db, decision(start.run_id, 1), worker=a)
     assert late.worker == b
     assert await commit(db, chunks(start.run_id, late.fence), worker=a) == [None]
     assert await commit(db, chunks(start.run_id, won.fence), worker=a) == [None]
@@ -118,7 +119,7 @@ async def test_a_dead_worker_s_commit_takes_no_claim_so_that_somebody_alive_can(
     start = birth(busy=False, status="waiting")
     await commit(db, start)
     await claims.retire_worker(db.engine, a)
-    (won,) = await commit(db, decision(start.run_id, 1), worker=a)
+    (won,) = await win(db, decision(start.run_id, 1), worker=a)
     assert won.worker is None
     async with db.lane() as connection:
         (claimed,) = await claims.claim_runs(connection, b, 10, ["default"])
@@ -150,10 +151,10 @@ async def test_a_lease_that_is_over_is_not_renewed_even_when_nothing_is_held(db:
 async def test_chunks_neither_lose_to_decisions_nor_defeat_them(db: Database) -> None:
     me = await worker(db)
     start = birth()
-    (born,) = await commit(db, start, worker=me)
-    (won,) = await commit(db, chunks(start.run_id, born.fence), worker=me)
+    (born,) = await win(db, start, worker=me)
+    (won,) = await win(db, chunks(start.run_id, born.fence), worker=me)
     assert (won.seq, won.version) == (2, 1)
-    (vote,) = await commit(db, decision(start.run_id, 1))
+    (vote,) = await win(db, decision(start.run_id, 1))
     assert (vote.seq, vote.version, vote.worker) == (3, 2, me)
     assert (await commit(db, chunks(start.run_id, born.fence), worker=me))[0]
     assert (await commit(db, decision(start.run_id, 2, cut=True)))[0]
@@ -163,7 +164,7 @@ async def test_chunks_neither_lose_to_decisions_nor_defeat_them(db: Database) ->
 async def test_after_an_unknown_outcome_a_raised_fence_keeps_late_chunks_out(db: Database) -> None:
     me, other = await worker(db), await worker(db)
     start, foreign = birth(), birth()
-    (born,) = await commit(db, start, worker=me)
+    (born,) = await win(db, start, worker=me)
     await commit(db, foreign, worker=other)
     async with db.lane() as connection:
         held = await claims.refence_runs(connection, me, [foreign.run_id, start.run_id])
@@ -191,7 +192,7 @@ async def test_a_nul_in_a_text_is_a_data_error_and_nothing_of_the_batch_is_store
     ],
     ids=["a lone surrogate", "a number too large", "the same row twice", "a pending twice"],
 )
-async def test_whatever_can_never_be_stored_is_a_data_error(db: Database, changes: dict[str, object]) -> None:
+async def test_whatever_can_never_be_stored_is_a_data_error(db: Database, changes: dict[str, Any]) -> None:
     with pytest.raises(Exception) as failure:  # noqa: PT011 - which one is the driver's business
         await commit(db, birth(**changes))
     assert classify(failure.value) is Fault.DATA
@@ -300,9 +301,10 @@ async def test_what_belongs_together_is_written_together_with_the_run_s_own_numb
     assert list(map(tuple, turns)) == [(1, "t1", "w1", 2, 4), (2, "t1", None, 5, 7)]
     outbox = await db.api.fetch("SELECT last_seq, n, target FROM outbox ORDER BY n")
     assert list(map(tuple, outbox)) == [(7, 0, "x"), (7, 1, "y")]
-    pending = await db.api.fetchrow("SELECT status, opened_seq, tenant, digest, body FROM pendings")
-    assert tuple(pending) == ("approve", 7, TENANT, b"edited", b"[1]")
-    assert tuple(await db.api.fetchrow("SELECT body, seq, thread_id FROM messages")) == (b"new", 6, "t1")
+    pendings = await db.api.fetch("SELECT status, opened_seq, tenant, digest, body FROM pendings")
+    assert list(map(tuple, pendings)) == [("approve", 7, TENANT, b"edited", b"[1]")]
+    messages = await db.api.fetch("SELECT body, seq, thread_id FROM messages")
+    assert list(map(tuple, messages)) == [(b"new", 6, "t1")]
 
 
 async def test_after_three_losses_a_run_is_taken_alone_and_wins(db: Database) -> None:
@@ -594,7 +596,9 @@ async def updates(connection: Any, sent: int) -> tuple[int, int]:
     async def counted() -> tuple[int, int] | None:
         await connection.execute("SELECT pg_stat_force_next_flush()")
         query = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'runs'"
-        found: tuple[int, int] = tuple(await connection.fetchrow(query))
-        return found if found[0] == sent else None
+        ((updated, hot),) = await connection.fetch(query)
+        return (updated, hot) if updated == sent else None
 
-    return await until(counted)
+    counts = await until(counted)
+    assert counts is not None
+    return counts

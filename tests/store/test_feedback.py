@@ -27,7 +27,8 @@ async def give(
 
 
 async def listed(db: Database, tenant: UUID = TENANT, thread_id: str = "thread", **how: Any) -> list[Feedback]:
-    return await feedback.list_feedback(db.api, tenant, thread_id, **{"limit": 9, **how})
+    asked: dict[str, Any] = {"limit": 9, **how}
+    return await feedback.list_feedback(db.api, tenant, thread_id, **asked)
 
 
 async def test_what_somebody_says_later_stands_instead_of_what_they_said_before(db: Database) -> None:

@@ -437,7 +437,7 @@ async def test_a_run_takes_its_place_when_it_has_its_slot(db: Database) -> None:
             await commit(db, other)
         await transaction.rollback()
     await coming
-    places = dict(await db.api.fetch("SELECT id, place FROM runs"))
+    places = {row["id"]: row["place"] for row in await db.api.fetch("SELECT id, place FROM runs")}
     assert places[late.run_id] > max(places[other.run_id] for other in others)
 
 

@@ -92,7 +92,7 @@ async def test_a_snapshot_of_a_newer_shape_is_not_overwritten_by_an_older_releas
     async with db.lane() as connection:
         for abi, state in ((2, b"newer"), (1, b"older"), (3, b"newest")):
             await logs.save_snapshot(connection, start.run_id, 1, abi, state)
-            kept = await db.api.fetchrow("SELECT abi, state FROM snapshots")
+            (kept,) = await db.api.fetch("SELECT abi, state FROM snapshots")
             assert tuple(kept) == ((2, b"newer") if abi < 3 else (3, b"newest"))
 
 

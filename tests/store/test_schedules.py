@@ -25,7 +25,7 @@ def schedule(position: int = 0, *, tenant: UUID = TENANT, at: datetime | None = 
         cron=None,
         timezone="UTC",
         every_ms=60_000,
-        missed="one",
+        missed="once",
         overlap="queue",
         input=b"{}",
         next_fire_at=at or now() - MINUTE,
@@ -126,7 +126,7 @@ async def test_an_instant_is_dealt_with_once_and_forgotten_when_that_is_long_ago
     run_id = uuid4()
     await triggers.settle_fire(db.api, mine, lately, "started", run_id)
     await triggers.settle_fire(db.api, mine, lately, "skipped")
-    row = await db.api.fetchrow("SELECT outcome, run_id FROM fires WHERE fire_at = $1", lately)
+    (row,) = await db.api.fetch("SELECT outcome, run_id FROM fires WHERE fire_at = $1", lately)
     assert tuple(row) == ("started", run_id)
     await triggers.forget_fires(db.api)
     assert [each[0] for each in await db.api.fetch("SELECT fire_at FROM fires")] == [long_ago], (

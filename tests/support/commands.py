@@ -25,7 +25,7 @@ def environment(**settings: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), **settings}
 
 
-def run(*arguments: str, folder: Path = ROOT, **settings: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, folder: Path | str = ROOT, **settings: str) -> subprocess.CompletedProcess[str]:
     """A command that ends by itself. It has no terminal."""
     return subprocess.run(
         command(*arguments),
@@ -65,7 +65,7 @@ class Process:
 
 
 @contextmanager
-def started(log: Path, *arguments: str, folder: Path = ROOT, **settings: str) -> Iterator[Process]:
+def started(log: Path, *arguments: str, folder: Path | str = ROOT, **settings: str) -> Iterator[Process]:
     with log.open("wb") as out:
         process = subprocess.Popen(
             command(*arguments),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import asyncpg
@@ -11,8 +12,11 @@ from hai_flow.engine import events as e
 from hai_flow.engine.evolve import fold
 from hai_flow.engine.state import RunState
 
+if TYPE_CHECKING:
+    from hai_flow.store.database import Connection, Pool
 
-async def log_of(connection: asyncpg.Connection[asyncpg.Record], run_id: UUID) -> list[e.Event]:
+
+async def log_of(connection: Connection | Pool, run_id: UUID) -> list[e.Event]:
     """The run's events in order; fails on a gap, on an overlap, and on a row that says another end than the run."""
     rows = await connection.fetch(
         "SELECT first_seq, last_seq, events FROM log WHERE run_id = $1 ORDER BY last_seq", run_id

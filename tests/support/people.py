@@ -83,11 +83,12 @@ def lit(value: Any) -> Template:
 
 def policy(from_: Any = ("role:boss",), *, exclude: Any = None, form: Any = None, **fields: Any) -> Policy:
     """A policy whose deadline is an hour and then rejects, unless `fields` say otherwise."""
+    all_fields: dict[str, Any] = {"deadline": HOUR, "expiry": Expiry("reject"), **fields}
     return Policy(
         from_=lit(list(from_) if isinstance(from_, tuple) else from_),
         exclude=None if exclude is None else lit(exclude),
         form=None if form is None else lit(form),
-        **{"deadline": HOUR, "expiry": Expiry("reject"), **fields},
+        **all_fields,
     )
 
 
@@ -280,6 +281,13 @@ class Asked:
     @property
     def id(self) -> str:
         return self.pending.opened.id
+
+    @property
+    def args(self) -> str:
+        """The arguments of the call that is asked about."""
+        args = self.pending.opened.args
+        assert args is not None
+        return args
 
     @property
     def is_open(self) -> bool:

@@ -141,7 +141,7 @@ def nurse(dsn: str) -> None:
             os.close(0)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             if words[0] == "deaf":
-                runtime.HINT_CHANNEL = "a_channel_on_which_nobody_speaks"
+                vars(runtime)["HINT_CHANNEL"] = "a_channel_on_which_nobody_speaks"
             starts = words[0] == "start"
             deadlines = HASTY if words[0] == "hasty" else None
             work = start_runs(dsn, float(words[1]), int(words[2])) if starts else perform(dsn, deadlines)
