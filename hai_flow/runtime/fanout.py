@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import structlog
@@ -575,7 +575,7 @@ def _piece(encoder: Encoder, seq: int, event: e.Event, run_id: UUID, dialect: Di
     return numbered(dialect, encoder.encode(event), seq, run_id)
 
 
-def _retrieve(task: asyncio.Future[object]) -> None:
+def _retrieve(task: asyncio.Future[Any]) -> None:
     """Nobody else looks at what became of it."""
     if not task.cancelled():
         task.exception()

@@ -821,15 +821,19 @@ SHOWING = PAGE + "      - {id: look, call: page, with: {doc: so}}\n      - {id: 
 
 def called(play: Play) -> list[str]:
     """What a run's log says of the calls of a run below, in order."""
-    kinds = {e.CustomEmitted: "foretold", e.ToolCallStarted: "started", e.ToolCallEnded: "ended"}
+    kinds: dict[type[e.Event], str] = {
+        e.CustomEmitted: "foretold",
+        e.ToolCallStarted: "started",
+        e.ToolCallEnded: "ended",
+    }
     found = []
     for event in play.events:
         if isinstance(event, e.ToolCallArgsChunk):
             found.append(event.content)
         elif isinstance(event, e.ToolCallResolved):
             found.append(f"{event.content} {event.error}")
-        elif type(event) in kinds:
-            found.append(kinds[type(event)])
+        elif known := kinds.get(type(event)):
+            found.append(known)
     return found
 
 
@@ -838,8 +842,8 @@ def deliver_all(family: Family) -> None:
     while family.mail:
         message = family.mail.popleft()
         command = children.command_of(message.kind, message.target, message.body)
-        told = isinstance(command, c.ChildTold)
-        family.do(family.parent, read_from(family.child, message) if told else command)
+        assert command is not None
+        family.do(family.parent, read_from(family.child, message) if isinstance(command, c.ChildTold) else command)
 
 
 def test_a_call_that_a_child_only_shows_is_shown_by_its_parent() -> None:

@@ -19,6 +19,7 @@ from structlog.testing import capture_logs
 from hai_flow import values
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import Plan
+from hai_flow.engine.events import ModelUse
 from hai_flow.errors import StepError
 from hai_flow.steps.python import PythonRunner
 from hai_flow.steps.runner import Attempt, Registry
@@ -48,13 +49,22 @@ async def runner() -> AsyncIterator[PythonRunner]:
 async def perform(runner: PythonRunner, function: str, stream: bool = False, **arguments: Any) -> tuple[Any, list[str]]:
     """The output and the chunks of one attempt of `t.<function>`."""
     step = plan_of(f"t.{function}" + (", stream: text" if stream else "")).steps["s"]
-    chunks: list[str] = []
-
-    async def append(text: str) -> None:
-        chunks.append(text)
-
+    heard = Heard()
     attempt = Attempt("run", "s", 2, values.dumps(arguments).decode(), step, from_disk=True)
-    return await runner.perform(attempt, append), chunks
+    return await runner.perform(attempt, heard), heard.chunks
+
+
+class Heard:
+    """What an attempt streams."""
+
+    def __init__(self) -> None:
+        self.chunks: list[str] = []
+
+    async def __call__(self, text: str, kind: str = "text") -> None:
+        self.chunks.append(text)
+
+    def used(self, use: ModelUse) -> None:
+        raise AssertionError(f"a Python tool asks no model: {use}")
 
 
 # --- tools --------------------------------------------------------------------------------------------------------
