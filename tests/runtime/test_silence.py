@@ -366,5 +366,6 @@ async def test_nothing_is_begun_in_the_last_heartbeat_of_a_lease(make: Make) -> 
     assert hot is not None
     assert hot.mine
     assert not heart.safe
+    assert runtime.worker is not None
     assert not runtime.worker._held[run_id].attempts
     assert not effects.begun
