@@ -53,11 +53,11 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 def _snake(name: str) -> str:

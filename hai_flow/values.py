@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
+
+Json: TypeAlias = Any
+"""A JSON value: null, a boolean, a number, text, or a list or a mapping of these."""
 
 INTEGER_MAX = 2**53 - 1
 DEPTH_MAX = 64

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 from uuid import uuid4
 
 from hai_flow.agent_api.types import ContentType, MessageType, Role, RunStatus
+from hai_flow.values import Json
 
-Json: TypeAlias = Any
 Object: TypeAlias = dict[str, Json]
 
 # The fields of a content that hold what it says.

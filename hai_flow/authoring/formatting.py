@@ -17,15 +17,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.authoring.walking import expressions, ordered_mappings
 from hai_flow.definition.document import Document, Node, Path, parse
 from hai_flow.definition.expressions import Faults, split_holes
 from hai_flow.definition.language import DOCUMENT_ORDER, STEP_ORDER
 from hai_flow.errors import DefinitionError
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 _STEP_RANKS: Final = {key: rank for rank, key in enumerate(STEP_ORDER)}
 _DOCUMENT_RANKS: Final = {key: rank for rank, key in enumerate(DOCUMENT_ORDER)}

@@ -7,14 +7,13 @@ does the expression compile) is the compiler's. Everything that the compiler acc
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.definition import names
 from hai_flow.definition.document import parse
 from hai_flow.definition.language import SHAPES, VERBS
 from hai_flow.definition.reference import COMMON_KEYS, Key, Shape, Type
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _HOLE: Final = r"^\s*\$\{\{[\s\S]*\}\}\s*$"

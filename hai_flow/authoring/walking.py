@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
 
 from hai_flow.definition.document import Path
 from hai_flow.definition.language import SHAPES, VERBS
 from hai_flow.definition.reference import Type
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 _STEP_TYPES = {
     **{verb.name: verb.type for verb in VERBS.values()},

@@ -11,11 +11,10 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.cli.terminal import clean, compact
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 DECLINE: Final = "/decline"
 

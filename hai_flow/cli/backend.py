@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from hai_flow.cli.client import Server
 from hai_flow.cli.terminal import Problem
+from hai_flow.values import Json
 
 if TYPE_CHECKING:
     from hai_flow.runtime import Runtime
-
-Json: TypeAlias = Any
 
 
 class Backend(Protocol):

@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
 from hai_flow.cli.terminal import Problem, Unreachable, UsageError, note, program
 from hai_flow.settings import Settings
-from hai_flow.values import NotJson
+from hai_flow.values import Json, NotJson
 
 if TYPE_CHECKING:
     from hai_flow.client import AsyncClient, HaiFlowError
 
-Json: TypeAlias = Any
 
 RECONNECTS_MAX: Final = 60
 RECONNECT_SECONDS: Final = 0.5

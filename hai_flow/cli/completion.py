@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import typer
 
 from hai_flow.cli.console import one_line
 from hai_flow.cli.terminal import UsageError, program
+from hai_flow.values import Json
 
-Json: TypeAlias = Any
 Offers: TypeAlias = list[tuple[str, str]]  # a word, and what it means
 
 VARIABLE: Final = "_HAI_FLOW_COMPLETE"  # set by the shell's function: what is wanted is completion

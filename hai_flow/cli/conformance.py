@@ -6,17 +6,17 @@ import json
 import re
 from enum import StrEnum
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from hai_flow.cli.operate import JsonOption, parse_json
 from hai_flow.cli.terminal import FAILED, OK, UsageError, clean, err, print_json, say
+from hai_flow.values import Json
 
 if TYPE_CHECKING:
     from hai_flow.conformance import Report, Verdict
 
-Json: TypeAlias = Any
 
 UNREACHED: Final = 2
 EPILOG: Final = "Exit codes: 0 no must failed; 1 a must failed; 2 nothing answers at URL, or wrong usage."

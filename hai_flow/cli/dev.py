@@ -12,7 +12,7 @@ import secrets
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -23,11 +23,11 @@ from hai_flow.cli.processes import Database, DataDirOption, HostOption, PortOpti
 from hai_flow.cli.terminal import UsageError, explain, program, say
 from hai_flow.errors import HaiFlowError
 from hai_flow.settings import Settings, variable
+from hai_flow.values import Json
 
 if TYPE_CHECKING:
     from hai_flow.cli.shelf import Shelf
 
-Json: TypeAlias = Any
 
 DEMO_WORKFLOW: Final = "refund"
 DEMO_SECONDS_MAX: Final = 30.0

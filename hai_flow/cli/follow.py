@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from hai_flow.cli.console import Console, clean, json_text, one_line
 from hai_flow.cli.people import approval, is_envelope
 from hai_flow.cli.terminal import compact, indented, moment, roughly
+from hai_flow.values import Json
 
-Json: TypeAlias = Any
 EventJson: TypeAlias = dict[str, Json]
 
 TRACE: Final = "tool.trace"  # the warning that tells where a tool failed; the engine's name for it

@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hai_flow.cli.people import approval, is_envelope
 from hai_flow.cli.terminal import compact, moment
+from hai_flow.values import Json
 
 if TYPE_CHECKING:
     from hai_flow.graph.outline import Lane, Node
 
-Json: TypeAlias = Any
 EventJson: TypeAlias = dict[str, Json]
 
 _KEY: Final = re.compile(r"\[[^\]]*\]")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Final
 
 import typer
 
@@ -11,8 +11,7 @@ from hai_flow.cli.client import Server
 from hai_flow.cli.operate import ActAsOption, JsonOption, RunArgument, ServerOption, ask
 from hai_flow.cli.terminal import UsageError, note, print_json, program, roughly, say
 from hai_flow.definition.durations import NotADuration, milliseconds
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 POLL_SECONDS: Final = 0.25
 

@@ -7,7 +7,7 @@ import json
 import shlex
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from typing import Annotated, Final, TypeVar
 from urllib.parse import quote
 
 import typer
@@ -33,8 +33,8 @@ from hai_flow.cli.terminal import (
     program,
     say,
 )
+from hai_flow.values import Json
 
-Json: TypeAlias = Any
 Result = TypeVar("Result")
 
 _STYLES: Final = {

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from hai_flow.cli.terminal import compact
+from hai_flow.values import Json
 
 if TYPE_CHECKING:
     from hai_flow.engine.commands import Principal
 
-Json: TypeAlias = Any
 
 LOCAL: Final = "user:local"  # who everybody is until there are identities; the engine's name
 _NAMES: Final = ("user:ann", "user:bob", "user:cleo", "user:dan", "user:eve")

@@ -8,7 +8,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -36,11 +36,11 @@ from hai_flow.cli.terminal import (
     program,
 )
 from hai_flow.errors import DefinitionError, Rejected
+from hai_flow.values import Json
 
 if TYPE_CHECKING:
     from hai_flow.definition.plan import Schema
 
-Json: TypeAlias = Any
 
 _ENDED: Final = {"run_finished": "finished", "run_failed": "failed", "run_stopped": "stopped"}
 _STATUS_AFTER: Final = {

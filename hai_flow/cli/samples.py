@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
+
+from hai_flow.values import Json
 
 if TYPE_CHECKING:
     from hai_flow.definition.plan import Schema
 
-Json: TypeAlias = Any
 
 ITEMS_MAX: Final = 5  # nobody wants to type more
 _BY_FORMAT: Final = {

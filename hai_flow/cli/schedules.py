@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated
 
 import typer
 
@@ -12,8 +12,7 @@ from hai_flow.cli.commands import Command, app_of
 from hai_flow.cli.console import Styled
 from hai_flow.cli.operate import JsonOption, ServerOption, ask, moment
 from hai_flow.cli.terminal import EPILOG, UsageError, out, print_json, say
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 app = app_of(name="schedules", help="What starts by the clock.", epilog=EPILOG)
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from hai_flow.cli.author import SUFFIXES, TESTS, read, whole
 from hai_flow.cli.samples import sample_input
@@ -26,11 +26,11 @@ from hai_flow.errors import DefinitionError, HaiFlowError, Rejected, StoreError
 from hai_flow.shared import used_files
 from hai_flow.steps.project import Project, Stamp, stamp_of
 from hai_flow.store.database import FAILURES
+from hai_flow.values import Json
 
 if TYPE_CHECKING:
     from hai_flow.cli.backend import Local
 
-Json: TypeAlias = Any
 
 POLL_SECONDS: Final = 0.25
 AGAIN_SECONDS: Final = 2.0

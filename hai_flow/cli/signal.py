@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated
 
 import typer
 
 from hai_flow.cli.client import Server
 from hai_flow.cli.operate import JsonOption, RunArgument, ServerOption, ask, parse_json
 from hai_flow.cli.terminal import clean, print_json, say
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 DataOption = Annotated[str | None, typer.Option("--data", metavar="JSON", help="What the event says.")]
 IdOption = Annotated[str | None, typer.Option("--id", help="The same one again changes nothing.")]

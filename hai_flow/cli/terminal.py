@@ -8,14 +8,13 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.cli.console import Console, cells, clean, json_text
 from hai_flow.definition.durations import spell
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected
 from hai_flow.settings import SettingsError
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 OK: Final = 0
 FAILED: Final = 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import typer
 
@@ -14,8 +14,7 @@ from hai_flow.cli.operate import ActAsOption, JsonOption, ServerOption, ask, mom
 from hai_flow.cli.processes import DataDirOption
 from hai_flow.cli.terminal import FAILED, Problem, UsageError, clean, compact, explain, out, plural, print_json, say
 from hai_flow.errors import DefinitionError, Finding
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 _STYLES = {"added": "green", "removed": "red", "changed": "yellow", "moved": "cyan"}
 

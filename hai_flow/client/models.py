@@ -6,13 +6,13 @@ Values that are one of a few words are `str`: a newer server may know more of th
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
 from hai_flow.client.events import Error
+from hai_flow.values import Json
 
-Json: TypeAlias = Any
 Item = TypeVar("Item")
 
 ENDED: Final = frozenset({"finished", "failed", "stopped"})

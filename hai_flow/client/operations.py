@@ -18,8 +18,8 @@ from hai_flow.client.effects import Answer, Feed, Request, Script
 from hai_flow.client.errors import RunFailed, unreadable
 from hai_flow.client.events import AnyEvent, PendingOpened, read_event
 from hai_flow.client.scripts import exchange, keyed, pages, parameters
+from hai_flow.values import Json
 
-Json: TypeAlias = Any
 RunRef: TypeAlias = str | m.Run
 PendingRef: TypeAlias = str | m.Pending | PendingOpened
 ScheduleRef: TypeAlias = str | m.Schedule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import replace
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -13,10 +13,10 @@ from hai_flow.client.errors import Conflict, HaiFlowError, Problem, Unavailable,
 from hai_flow.client.events import TERMINAL
 from hai_flow.client.models import ENDED, Page, Run
 from hai_flow.client.sse import Parser
+from hai_flow.values import Json
 
 T = TypeVar("T")
 U = TypeVar("U")
-Json: TypeAlias = Any
 
 PAGE: Final = 200  # the most items that a list gives at once
 EVENTS_PAGE: Final = 1000

@@ -6,15 +6,14 @@ import copy
 import itertools
 import json
 from collections.abc import Iterable
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.conformance.catalogue import CATALOGUE
 from hai_flow.conformance.peer import Exchange, Peer, Plan, Thread, fresh, tool_message, user
 from hai_flow.conformance.report import Check, Report, Result, Verdict
 from hai_flow.conformance.rules import SNAPSHOTS, Dialect, judge
 from hai_flow.conformance.streams import AGUI_BINARY, EVENT_STREAM, HAI_BINARY, Event, Fault
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 _DIFFERENT: Final = "conformance: a different answer"
 _HAI_ONLY: Final = ("BUSINESS_DATA_", "AGENT_COLLABORATIVE_", "MESSAGE_SNAPSHOT")

@@ -9,14 +9,13 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Final, Self
 
 import httpx2
 
 from hai_flow.conformance.rules import SNAPSHOTS, Dialect, calls_of
 from hai_flow.conformance.streams import BINARY_FORMS, EVENT_STREAM, Event, Fault, read_sse
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 BODY_BYTES_MAX: Final = 10_000_000
 _OPENED: Final = ("BUSINESS_DATA_START", "TEXT_MESSAGE_START")

@@ -13,13 +13,13 @@ import math
 import re
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from hai_flow.protobuf import BYTES, FIXED_32, FIXED_64, VARINT, Field, Malformed, fields
+from hai_flow.values import Json
 
 __all__ = ["NESTED_MAX", "Malformed", "decoded"]
 
-Json: TypeAlias = Any
 
 NESTED_MAX: Final = 300
 """Messages within messages; one level of JSON is three of them."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from hai_flow.conformance.rules import Dialect
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 Level: TypeAlias = Literal["must", "should", "info"]
 _SHOWN_BYTES: Final = 2000

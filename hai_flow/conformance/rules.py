@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from hai_flow.conformance.streams import Event, Fault
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 class Dialect(StrEnum):

@@ -10,13 +10,12 @@ import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import msgspec
 
 from hai_flow.conformance import protobuf
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 EVENT_STREAM: Final = "text/event-stream"
 HAI_BINARY: Final = "application/vnd.hai.event+msgpack"

@@ -48,9 +48,8 @@ from hai_flow.definition.cel_tree import (
     rebuilt,
     walk,
 )
-from hai_flow.values import INTEGER_MAX, NotJson, check, dumps, instant
+from hai_flow.values import INTEGER_MAX, Json, NotJson, check, dumps, instant
 
-Json: TypeAlias = Any
 Segment: TypeAlias = str | int
 
 SOURCE_MAX: Final = 4 * 1024  # bytes

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from hai_flow import protobuf
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 @dataclass(frozen=True, slots=True)

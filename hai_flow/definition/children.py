@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from hai_flow.definition import plan
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeAlias
 
 from hai_flow.definition import plan
 from hai_flow.definition.children import Children, nobody
@@ -34,8 +33,7 @@ from hai_flow.definition.sharing import read_used
 from hai_flow.definition.steps import compile_catch, compile_list, types_of
 from hai_flow.definition.uses import KIND, Part, opened
 from hai_flow.errors import DefinitionError, Finding
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 def compile_workflow(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.document import Path, kind_of, shorten, suggestion
@@ -21,8 +21,7 @@ from hai_flow.definition.schemas import JsonSchema, closed
 from hai_flow.definition.scope import Place, names_at
 from hai_flow.definition.sharing import Used
 from hai_flow.definition.triggers import read_concurrency, read_limits, read_triggers
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 (_TOOL_KINDS,) = DOCUMENT_SHAPES["tool"].exactly_one
 _TOOL: Final = {kind: DOCUMENT_SHAPES["tool"].of(kind) for kind in _TOOL_KINDS}

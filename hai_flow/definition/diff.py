@@ -19,8 +19,8 @@ from hai_flow.definition.expressions import CompiledExpression, CompiledTemplate
 from hai_flow.definition.parts import Constant, Record
 from hai_flow.definition.plan import Call, ForEach, Iteration, Parallel, Plan, Repeat, Step, Switch
 from hai_flow.definition.schemas import JsonSchema
+from hai_flow.values import Json
 
-Json: TypeAlias = Any
 Facts: TypeAlias = dict[str, Json]
 
 # Where things are is told by paths, and what stands on which line by nobody.

@@ -20,9 +20,8 @@ import yaml
 
 from hai_flow.definition.holes import Masked, end_of_hole, masked
 from hai_flow.errors import Finding
-from hai_flow.values import INTEGER_MAX
+from hai_flow.values import INTEGER_MAX, Json
 
-Json: TypeAlias = Any
 Path: TypeAlias = tuple[str | int, ...]
 
 BYTES_MAX: Final = 256 * 1024

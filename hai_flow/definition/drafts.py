@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from hai_flow.definition.document import Document, Path
 from hai_flow.definition.reader import Reader
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 @dataclass(frozen=True, slots=True, eq=False)

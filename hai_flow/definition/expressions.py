@@ -21,6 +21,7 @@ from hai_flow.definition.document import Path, shorten, suggestion
 from hai_flow.definition.functions import pattern_fault, zone_fault
 from hai_flow.definition.holes import end_of_hole
 from hai_flow.definition.schemas import resolve
+from hai_flow.values import Json
 
 __all__ = [
     "REQUEST",
@@ -36,7 +37,6 @@ __all__ = [
     "compile_template",
 ]
 
-Json: TypeAlias = Any
 
 ALWAYS: Final = frozenset(("input", "state", "steps", "run", "thread", "now"))
 # Roots that exist in some places only, with the sentence for everywhere else.

@@ -10,9 +10,9 @@ import datetime
 import math
 import zoneinfo
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 SECONDS_SHOWN: Final = 5  # an offset such as +0100
 

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, TypeAlias
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path, suggestion
 from hai_flow.definition.drafts import LEAVING, Clause, Draft, Frame, always_ends, loop_around
 from hai_flow.definition.language import VERBS
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 def lint(context: Context, steps: Sequence[Draft]) -> None:

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, TypeAlias
 
 from hai_flow.definition.document import Path, kind_of, suggestion
 from hai_flow.definition.drafts import Chain, Clause, Draft, Frame, Outline
 from hai_flow.definition.language import SHAPES, STEP_KEYS, STEP_SHAPES, VERBS
 from hai_flow.definition.names import corrected, name_fault
 from hai_flow.definition.reader import Reader
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 def outline(reader: Reader, fields: Mapping[str, Json]) -> Outline:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.document import Path, shorten, suggestion
@@ -25,8 +25,7 @@ from hai_flow.definition.expressions import (
 from hai_flow.definition.reader import Reader
 from hai_flow.definition.reference import DOCUMENT_SHAPES
 from hai_flow.definition.schemas import JsonSchema, compile_schema
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 DEADLINE_DEFAULT: Final = 7 * 24 * 3_600_000  # milliseconds
 

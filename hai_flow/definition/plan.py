@@ -16,8 +16,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 
 from hai_flow.definition.paths import UNDO, with_keys
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 class Expression(Protocol):

@@ -38,8 +38,8 @@ from hai_flow.definition.reference import (
     shape_of,
     stages,
 )
+from hai_flow.values import Json
 
-Json: TypeAlias = Any
 Kind: TypeAlias = Literal["approve", "approval", "ask"]
 
 REMIND: Final = Key(

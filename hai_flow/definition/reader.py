@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal
 
 from pydantic_core import ErrorDetails, SchemaValidator, ValidationError
 from pydantic_core import core_schema as core
@@ -19,8 +19,7 @@ from hai_flow.definition.document import FINDINGS_MAX, Document, Path, kind_of, 
 from hai_flow.definition.names import NameKind, name_fault
 from hai_flow.definition.reference import Shape, Type
 from hai_flow.errors import Finding
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 @cache

@@ -8,12 +8,11 @@ made from it, and `fmt` sorts keys by its order.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from hai_flow.definition.names import PATH_CHARS_MAX
 from hai_flow.definition.uses import USES_MAX
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 Kind: TypeAlias = Literal[
     "any", "text", "hole", "literal", "cel", "duration", "schema", "steps", "selectors", "id", "variable",

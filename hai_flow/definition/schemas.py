@@ -7,13 +7,13 @@ that always refuses stands behind it. Formats are asserted, not only annotated.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import jsonschema_rs
 
 from hai_flow.definition.document import Path, kind_of, suggestion
+from hai_flow.values import Json
 
-Json: TypeAlias = Any
 Report: TypeAlias = Callable[[Path, str, str], None]  # path inside the schema, code, message
 
 _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.definition.document import parse, shorten
 from hai_flow.definition.reader import Reader
 from hai_flow.definition.reference import SHARED
 from hai_flow.definition.uses import Part, label
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 _NOT_SENT: Final = (
     "{name} is not here: what is published holds what it uses; let `hai-flow publish` send it along, or put the file "

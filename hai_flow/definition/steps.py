@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
@@ -13,8 +12,7 @@ from hai_flow.definition.expressions import ENVELOPE, Names, Types
 from hai_flow.definition.language import VERBS
 from hai_flow.definition.policies import OPTIONS, approval, literal_form
 from hai_flow.definition.scope import Place, moved
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 def compile_list(context: Context, drafts: Sequence[Draft], names: Names) -> None:

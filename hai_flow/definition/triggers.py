@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from cronsim import CronSim, CronSimError
 
@@ -19,8 +19,7 @@ from hai_flow.definition.names import WEBHOOK_PATH
 from hai_flow.definition.parts import Parts, texts
 from hai_flow.definition.reference import DOCUMENT_SHAPES, NOTHING
 from hai_flow.definition.schemas import JsonSchema
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 _KINDS: Final = tuple(plan.TRIGGER_KINDS.values())
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,100}")

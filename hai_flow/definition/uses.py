@@ -12,11 +12,9 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.definition.document import parse
-
-Json: TypeAlias = Any
 
 KIND: Final = "shared/v1"
 USES_MAX: Final = 16

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.definition.document import parse, shorten
 from hai_flow.definition.expressions import json_text
 from hai_flow.definition.language import SHAPES, VERBS
 from hai_flow.definition.uses import first_of
 from hai_flow.definition.verbs.verb import Kind
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 KINDS: Final[dict[str, Kind]] = {verb.name: verb.kind for verb in VERBS.values()}
 LINE_CHARS: Final = 64

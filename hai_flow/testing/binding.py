@@ -6,7 +6,7 @@ A name that the workflow does not have would otherwise pass in silence (`not_cal
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from hai_flow.definition.document import Path, shorten, suggestion
 from hai_flow.definition.paths import plan_path
@@ -14,8 +14,7 @@ from hai_flow.definition.plan import Agent, Approve, Call, FrontendTool, Plan, P
 from hai_flow.errors import Finding
 from hai_flow.testing.names import asks_people, calls_of, effects_of, may_call
 from hai_flow.testing.suite import Answer, Case, Decide, Expect, Mock, Suite
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 _DOUBT: Final = ("happened", "again", "fail")  # what became of a call that may happen at most once and was lost
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 from hai_flow.testing.suite import ABSENT
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 @dataclass(frozen=True, slots=True)

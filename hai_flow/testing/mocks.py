@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow import values
 from hai_flow.definition.document import Path
@@ -21,8 +21,7 @@ from hai_flow.engine.state import RunState
 from hai_flow.testing.failures import CaseFailed
 from hai_flow.testing.names import call_name, may_call, names_of
 from hai_flow.testing.suite import ABSENT, Behaviour, Mock, MockError, ToolCall
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 _RESPONSE: Final = ("status", "headers", "json", "text", "url")
 _STATUS_RETRIABLE: Final = frozenset((408, 425, 429))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Final, TypeAlias, get_args
+from typing import Final, get_args
 
 from hai_flow import values
 from hai_flow.definition.document import Document, Path, kind_of, parse, shorten, suggestion
@@ -35,8 +35,7 @@ from hai_flow.testing.suite import (
     Suite,
     ToolCall,
 )
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 VERSION: Final = "test/v1"
 NOW: Final = 1_767_225_600_000  # 2026-01-01T00:00:00Z

@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from hai_flow.testing.failures import Failure
 from hai_flow.testing.runner import Result
 from hai_flow.testing.suite import ABSENT
+from hai_flow.values import Json
 
-Json: TypeAlias = Any
 Tone: TypeAlias = Literal["plain", "dim", "bold", "good", "bad"]
 
 WIDTH: Final = 100  # a value that is written in less stays on its line

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
@@ -18,8 +18,7 @@ from hai_flow.testing.failures import CaseFailed, Failure, differences
 from hai_flow.testing.mocks import Mocks
 from hai_flow.testing.suite import ABSENT, Advance, Answer, Case, Decide, Entry, Expect, Operate, Signal, Suite
 from hai_flow.testing.virtual import VirtualRun
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 @dataclass(frozen=True, slots=True)

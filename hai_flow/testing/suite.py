@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from hai_flow.definition.document import Document, Path
 from hai_flow.engine.commands import LOCAL_PRINCIPAL, Principal
+from hai_flow.values import Json
 
-Json: TypeAlias = Any
 Control: TypeAlias = Literal["pause", "resume", "stop", "restart"]
 
 

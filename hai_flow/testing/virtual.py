@@ -7,7 +7,7 @@ asks for, until nothing moves by itself any more. Pauses between retries do pass
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Final, TypeAlias
+from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -24,8 +24,7 @@ from hai_flow.engine.snapshot import decode_state, encode_state
 from hai_flow.engine.state import RunState
 from hai_flow.testing.failures import CaseFailed
 from hai_flow.testing.mocks import Mocks
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 RUN_ID: Final = UUID("01900000-0000-7000-8000-000000000001")
 THREAD_ID: Final = "test"

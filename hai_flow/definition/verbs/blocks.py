@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
@@ -27,8 +27,7 @@ from hai_flow.definition.reference import (
     shape_of,
 )
 from hai_flow.definition.verbs.verb import Verb, record
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 CASE: Final = Shape("case", "An entry of `switch`", (
     Key("when", CEL, "the first that is true is taken", example='input.kind == "refund"'),

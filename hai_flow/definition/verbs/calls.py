@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
@@ -15,8 +15,7 @@ from hai_flow.definition.parts import texts
 from hai_flow.definition.reference import DECIDED_KEYS, DOCUMENT_SHAPES, EFFECT_KEYS, LITERAL
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.definition.verbs.verb import Verb
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 def _call(context: Context, draft: Draft, names: Names) -> plan.Call | None:

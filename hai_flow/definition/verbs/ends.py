@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
@@ -12,8 +12,6 @@ from hai_flow.definition.expressions import Names
 from hai_flow.definition.parts import CODE, RESERVED_PREFIXES
 from hai_flow.definition.reference import ANY, LITERAL, TEXT, Key, Shape, either, enum, shape_of
 from hai_flow.definition.verbs.verb import Verb
-
-Json: TypeAlias = Any
 
 FAIL: Final = Shape("fail", "`fail` as a mapping", (
     Key("message", TEXT, "for people", required=True, example='"No stock of ${{ input.order }}"'),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
@@ -14,8 +14,7 @@ from hai_flow.definition.expressions import Names
 from hai_flow.definition.parts import Record
 from hai_flow.definition.reference import ANY, CEL, DECIDED_KEYS, EFFECT_KEYS, TEXT, Key, Shape, shape_of
 from hai_flow.definition.verbs.verb import Verb, record
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 HTTP: Final = Shape("http", "`http`", (
     *(Key(method, TEXT, f"the address of a {method.upper()} request", example='"https://api.example.com/orders"')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
@@ -13,8 +13,7 @@ from hai_flow.definition.drafts import Draft
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.reference import ANY, ENDED_KEYS, MAPPING, TEXT, Key, Shape, either, shape_of
 from hai_flow.definition.verbs.verb import Verb
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 SAY: Final = Shape("say", "`say` as a mapping", (
     Key("text", TEXT, "a message", example='"Hello ${{ input.name }}"'),

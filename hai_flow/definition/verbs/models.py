@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
@@ -32,8 +32,7 @@ from hai_flow.definition.reference import (
 )
 from hai_flow.definition.verbs.calls import function_fits, is_tool
 from hai_flow.definition.verbs.verb import Verb
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 _MODEL_KEYS: Final = (
     Key("model", NAME, "one of `models`; without it `defaults.model`", example="smart"),

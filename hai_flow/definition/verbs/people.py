@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
@@ -43,8 +43,7 @@ from hai_flow.definition.reference import (
     shape_of,
 )
 from hai_flow.definition.verbs.verb import Verb
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 ASK: Final = Shape("ask", "`ask`", (
     TITLE_OF_PENDING, MESSAGE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.children import Child
@@ -15,8 +15,7 @@ from hai_flow.definition.names import WORKFLOW
 from hai_flow.definition.reference import DECIDED_KEYS, EFFECT_KEYS, LITERAL
 from hai_flow.definition.verbs.calls import check_arguments
 from hai_flow.definition.verbs.verb import Verb, record
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 _REFERENCE: Final = re.compile(rf"(?P<name>{WORKFLOW})(@(?P<version>[1-9][0-9]{{0,8}}))?")
 

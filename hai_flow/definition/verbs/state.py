@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
@@ -26,8 +26,7 @@ from hai_flow.definition.reference import (
 )
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.definition.verbs.verb import Verb
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 OPERATION: Final = Shape("operation", "An operation of `set` (RFC 6902)", (
     Key("op", enum("add", "remove", "replace", "move", "copy", "test"), "what to do", required=True,

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.drafts import Draft, Lists
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.reference import Shape, Type
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 Kind: TypeAlias = Literal["effect", "model", "people", "message", "state", "time", "block", "end"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
@@ -28,8 +28,7 @@ from hai_flow.definition.reference import (
 )
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.definition.verbs.verb import Verb, record
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 WAIT: Final = Shape("wait", "`wait`", (
     Key("for", DURATION, "how long", example="10m"),
