@@ -9,7 +9,7 @@ import msgspec
 
 from hai_flow import values
 from hai_flow.engine.events import PendingOpened, decode_pending
-from hai_flow.engine.people import needed
+from hai_flow.engine.pendings import needed
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.runtime.triggers import Received, Started
 from hai_flow.schedule import explain

@@ -9,7 +9,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.calls import close_message, resolve_call
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.open_steps import is_left_to_the_stop
-from hai_flow.engine.retry import UNDO_RETRY, delay
+from hai_flow.engine.retry_policy import UNDO_RETRY, delay
 from hai_flow.engine.stopping import stop_leaf
 
 

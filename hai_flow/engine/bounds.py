@@ -17,8 +17,8 @@ from hai_flow.engine import endings
 from hai_flow.engine import events as e
 from hai_flow.engine.commands import Turn
 from hai_flow.engine.cutting import cut_everything
-from hai_flow.engine.draft import Draft, Limits, Raised
-from hai_flow.engine.retry import LOG_FULL
+from hai_flow.engine.draft import Bounds, Draft, Raised
+from hai_flow.engine.retry_policy import LOG_FULL
 from hai_flow.engine.state import NEAR, Ending, RunState
 from hai_flow.engine.undo_scopes import undo_error
 
@@ -44,12 +44,12 @@ def demand_wait(draft: Draft, step: Step) -> None:
         )
 
 
-def used(state: RunState, log_bytes: int, limits: Limits) -> float:
+def used(state: RunState, log_bytes: int, limits: Bounds) -> float:
     """How much of what its log may be the run has used: 1.0 is all."""
     return max(state.seq / limits.run_events, log_bytes / limits.run_bytes)
 
 
-def is_due(state: RunState, log_bytes: int, limits: Limits) -> bool:
+def is_due(state: RunState, log_bytes: int, limits: Bounds) -> bool:
     """Whether something follows from the length of the run's log as soon as it goes on."""
     share = used(state, log_bytes, limits)
     if share < WARN_AT or state.status not in ("running", "waiting", "stopping"):

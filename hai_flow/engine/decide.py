@@ -15,7 +15,7 @@ begins because of it begins now, for nobody could see it before (docs/decisions/
 (docs/design/store.md#decisions-and-chunks).
 
 In this room: one function per command, going on, and time. Not here: how a step begins (`starting_steps`), how things
-end (`endings`), people (`people`), where a failed run goes on (`resumption`), and the decision in the making (`draft`).
+end (`endings`), people (`pendings`), where a failed run goes on (`retry`), and the decision in the making (`draft`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ import msgspec
 from hai_flow.definition.paths import in_cleanup
 from hai_flow.definition.plan import Plan, Step, WaitFor
 from hai_flow.engine import (
-    approval,
+    answers,
     bounds,
     children,
     endings,
     forking,
     migration,
-    people,
-    resumption,
+    pendings,
+    retry,
     shared,
     signals,
     slots,
@@ -47,21 +47,21 @@ from hai_flow.engine import events as e
 from hai_flow.engine.attempts import attempt_failed
 from hai_flow.engine.calls import close_message, resolve_call
 from hai_flow.engine.cutting import cut_everything
-from hai_flow.engine.draft import DEFAULT_LIMITS, RUN_END, Decision, Draft, Limits
+from hai_flow.engine.draft import DEFAULT_BOUNDS, RUN_END, Bounds, Decision, Draft
 from hai_flow.engine.jobs import Due, is_working, next_due, next_ready, next_timer, performed
 from hai_flow.engine.open_steps import is_open_inside, open_leaves
-from hai_flow.engine.retry import LOST_IN_A_ROW_MAX, RETRIABLE
+from hai_flow.engine.retry_policy import LOST_IN_A_ROW_MAX, RETRIABLE
 from hai_flow.engine.starting import begin_run
 from hai_flow.engine.state import Ending, PendingState, RunState, Timer
 from hai_flow.errors import Rejected
 
 Json: TypeAlias = Any
 
-__all__ = ["DEFAULT_LIMITS", "Decision", "Limits", "as_of", "decide"]
+__all__ = ["DEFAULT_BOUNDS", "Bounds", "Decision", "as_of", "decide"]
 
 
 def decide(
-    plan: Plan, state: RunState, command: c.Command, now: int, limits: Limits = DEFAULT_LIMITS, log_bytes: int = 0
+    plan: Plan, state: RunState, command: c.Command, now: int, limits: Bounds = DEFAULT_BOUNDS, log_bytes: int = 0
 ) -> Decision:
     """The consequences of `command` for a run in `state`, whose log has `log_bytes`. Raises `Rejected` if it is
     refused."""
@@ -79,7 +79,7 @@ def decide(
     return msgspec.structs.replace(decision, undecided=True) if undecided else decision
 
 
-def as_of(plan: Plan, state: RunState, now: int, limits: Limits = DEFAULT_LIMITS) -> RunState:
+def as_of(plan: Plan, state: RunState, now: int, limits: Bounds = DEFAULT_BOUNDS) -> RunState:
     """The run as whatever is decided at `now` finds it, with all that is due by itself. For who looks at what is open:
     that no timer has fired yet makes nobody's answer good. Nothing of it is committed, so show no more of it than that.
     """
@@ -116,7 +116,7 @@ def _fork(draft: Draft, command: c.Fork) -> Json:
         return _run_outcome(draft)
     forking.take_over(draft, command)
     answer = forking.answer_of(command)
-    readings = people.readings(draft, answer)
+    readings = pendings.readings(draft, answer)
     forking.make_own(draft)
     shared.write(draft, answer.state)  # who forks a run is the fork's requester
     draft.open_turn(answer.turn)
@@ -166,7 +166,7 @@ def _step_failed(draft: Draft, command: c.StepFailed) -> Json:
 
 
 def _step_lost(draft: Draft, command: c.StepLost) -> Json:
-    if people.doubt_of(draft.state, command.path, command.attempt) is not None:  # people are asked already
+    if pendings.doubt_of(draft.state, command.path, command.attempt) is not None:  # people are asked already
         draft.already = True
         return None
     step = _attempt(draft, command.path, command.attempt)
@@ -177,7 +177,7 @@ def _step_lost(draft: Draft, command: c.StepLost) -> Json:
     if in_stop and not in_cleanup(step.path):
         stopping.stop_leaf(draft, step, "lost")
     elif step.delivery == "at_most_once" and not in_cleanup(step.path):
-        people.open_doubt(draft, step)
+        pendings.open_doubt(draft, step)
     elif step.delivery == "at_most_once":  # what cleans up waits for nobody
         message = "The process that performed the step is gone, and nobody knows whether it happened."
         attempt_failed(draft, step, draft.error("step.in_doubt", message, step.path))
@@ -195,10 +195,10 @@ def _step_lost(draft: Draft, command: c.StepLost) -> Json:
 
 
 def _answer(draft: Draft, command: c.Answer) -> Json:
-    readings = people.readings(draft, command)
+    readings = pendings.readings(draft, command)
     if all(known for _, _, known in readings):
         draft.already = True
-        results = [people.answered(pending, reading, "already", pending.by) for pending, reading, _ in readings]
+        results = [pendings.answered(pending, reading, "already", pending.by) for pending, reading, _ in readings]
         return {"answers": results, "turn": draft.state.turn.n if draft.state.turn else None}
     draft.posted = command.turn
     if shared.may_write(draft.state, command.by):
@@ -211,7 +211,7 @@ def _answer(draft: Draft, command: c.Answer) -> Json:
 
 
 def _take(
-    draft: Draft, command: c.Answer, readings: list[tuple[PendingState, approval.Reading, bool]]
+    draft: Draft, command: c.Answer, readings: list[tuple[PendingState, answers.Reading, bool]]
 ) -> list[dict[str, Json]]:
     """Decide what was answered, in the turn that is open. Returns what became of each answer."""
     if command.messages:
@@ -224,12 +224,12 @@ def _take(
     results = []
     for pending, reading, known in readings:
         if known:
-            results.append(people.answered(pending, reading, "already", pending.by))
+            results.append(pendings.answered(pending, reading, "already", pending.by))
         elif draft.state.pendings[pending.opened.id].status == "open":
-            people.decide_pending(draft, pending, reading, command.by, command.via)
-            results.append(people.answered(pending, reading, "accepted", command.by.id))
+            pendings.decide_pending(draft, pending, reading, command.by, command.via)
+            results.append(pendings.answered(pending, reading, "accepted", command.by.id))
         else:  # an answer before it in this very command decided a race, or failed a sibling
-            results.append(people.answered(pending, reading, "voided", None))
+            results.append(pendings.answered(pending, reading, "voided", None))
     _go_on(draft)
     return results
 
@@ -357,12 +357,12 @@ def _retry(draft: Draft, command: c.Retry) -> Json:
         detail = "the run's log is full; it can't go on. Start another run."
         raise Rejected(409, "run_full", detail, winner={"status": status, "seq": draft.state.seq})
     if status == "failed":
-        redo = resumption.to_redo(draft.plan, draft.state)
-        frontier = resumption.resumed(draft, redo)
+        redo = retry.to_redo(draft.plan, draft.state)
+        frontier = retry.resumed(draft, redo)
     else:
         lost, ready = draft.state.steps, draft.state.ready
         running = [path for path in ready if path in lost and lost[path].status == "running"]
-        frontier = resumption.Frontier(running, list(ready))
+        frontier = retry.Frontier(running, list(ready))
     draft.emit(e.RunRetried, by=command.by, redo=redo, **frontier.fields())
     if status == "failed" and draft.state.key is not None:  # its end has freed its slot
         slots.queue(draft)
@@ -422,7 +422,7 @@ def _migrate(draft: Draft, command: c.Migrate) -> Json:
         state=move.state,
     )
     for pending in migration.bound_pendings(draft.state):
-        people.restamp(draft, pending)
+        pendings.restamp(draft, pending)
     return _run_outcome(draft)
 
 
@@ -451,19 +451,19 @@ def _outcome_of(draft: Draft, path: str, attempt: int) -> Step:
     what became of it."""
     if draft.state.attempts.get(path) == attempt:  # nobody is asked about an attempt that is open
         return draft.step(path)
-    doubt = people.doubt_of(draft.state, path, attempt)
+    doubt = pendings.doubt_of(draft.state, path, attempt)
     if doubt is None:
         return _attempt(draft, path, attempt)
-    people.settle_doubt(draft, doubt)
+    pendings.settle_doubt(draft, doubt)
     return draft.step(path)
 
 
 def _attempt(draft: Draft, path: str, attempt: int) -> Step:
     """The step whose open attempt this is, or was, if nobody knows yet what became of it. A result of any other attempt
     is refused (docs/design/store.md#lost-attempts)."""
-    doubt = people.doubt_of(draft.state, path, attempt)
+    doubt = pendings.doubt_of(draft.state, path, attempt)
     if doubt is not None:
-        people.settle_doubt(draft, doubt)
+        pendings.settle_doubt(draft, doubt)
     elif draft.state.attempts.get(path) != attempt:
         raise Rejected(
             409,
@@ -596,9 +596,9 @@ def _fire(draft: Draft, timer: Timer) -> None:
         case "deadline" | "halting_deadline" if isinstance(step.verb, WaitFor):
             signals.deadline_passed(draft, step)
         case "deadline" | "halting_deadline":
-            people.deadline_passed(draft, step)
+            pendings.deadline_passed(draft, step)
         case "remind":
-            people.remind(draft, step)
+            pendings.remind(draft, step)
         case "grace":
             stopping.cut_attempts(draft, "the grace period of the stop is over")
         case "limit":

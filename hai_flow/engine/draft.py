@@ -31,7 +31,7 @@ EVENT_BYTES_MAX: Final = 256 * 1024
 RUN_END: Final = ""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class Bounds(msgspec.Struct, frozen=True):
     """What one decision may take, and how long a turn stays open for a timer. Times in milliseconds.
 
     `waits`, `run_events` and `run_bytes` are of a whole run: what it waits for at once, and its log (`bounds`).
@@ -48,7 +48,7 @@ class Limits(msgspec.Struct, frozen=True):
     run_bytes: int = 50 * 1024 * 1024
 
 
-DEFAULT_LIMITS: Final = Limits()
+DEFAULT_BOUNDS: Final = Bounds()
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -98,7 +98,7 @@ class Draft:
     decided: an earlier one, while it is made up for that a timer was due at.
     """
 
-    def __init__(self, plan: Plan, state: RunState, now: int, limits: Limits, log_bytes: int = 0) -> None:
+    def __init__(self, plan: Plan, state: RunState, now: int, limits: Bounds, log_bytes: int = 0) -> None:
         self.plan = plan
         self.state = state
         self.clock = now

@@ -21,7 +21,7 @@ from hai_flow.engine.completing import finally_done
 from hai_flow.engine.consequences import Consequence, Fail, Handle, Raise, Settle
 from hai_flow.engine.draft import RUN_END, Draft
 from hai_flow.engine.open_steps import is_ending, is_left_to_the_stop
-from hai_flow.engine.retry import UNDO_FAILED, catching
+from hai_flow.engine.retry_policy import UNDO_FAILED, catching
 from hai_flow.engine.state import StepState
 from hai_flow.engine.undo_scopes import is_undo_scope, next_undo, undo_error
 from hai_flow.engine.undoing import failed_behind_finally, undo_failed

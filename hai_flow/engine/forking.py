@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from hai_flow.definition.paths import is_undo, undone_by
-from hai_flow.engine import children, people, signals
+from hai_flow.engine import children, pendings, signals
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft
@@ -42,7 +42,7 @@ def make_own(draft: Draft) -> None:
     """What is open is this run's from here on. To be called when the answers have been read, which may name digests
     that the other run has shown."""
     for id in sorted(draft.state.open_pendings.values()):
-        people.restamp(draft, draft.state.pendings[id])
+        pendings.restamp(draft, draft.state.pendings[id])
     signals.subscribe_again(draft)
     children.start_anew(draft)
 
@@ -106,7 +106,7 @@ def _demand_unspent(draft: Draft, command: c.Fork, of: str) -> None:
         if not path or known.status not in ("running", "waiting"):
             continue
         step = draft.step(path)
-        if step.approval is not None and people.approved_gate(state, step) is not None:
+        if step.approval is not None and pendings.approved_gate(state, step) is not None:
             raise Rejected(
                 409,
                 "fork_approved",

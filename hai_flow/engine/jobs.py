@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from hai_flow.definition.paths import level
-from hai_flow.engine.retry import SUSPECT_AFTER_LOST
+from hai_flow.engine.retry_policy import SUSPECT_AFTER_LOST
 from hai_flow.engine.state import RunState, Timer
 
 

@@ -19,10 +19,10 @@ import msgspec
 from hai_flow.definition.diff import diff, written
 from hai_flow.definition.paths import plan_path, renamed
 from hai_flow.definition.plan import BLOCKS, EFFECTS, Approve, Ask, Call, FrontendTool, Plan, Step, Template
-from hai_flow.engine import ballot
 from hai_flow.engine import events as e
+from hai_flow.engine import votes
 from hai_flow.engine.blocks import block_of
-from hai_flow.engine.draft import DEFAULT_LIMITS, Draft, Raised
+from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft, Raised
 from hai_flow.engine.evolve import evolve
 from hai_flow.engine.state import PendingState, RunState, StepState
 
@@ -218,14 +218,14 @@ def bound_pendings(state: RunState) -> list[PendingState]:
 
 def _is_unused(state: RunState, pending: PendingState) -> bool:
     opened, step = pending.opened, state.steps.get(pending.opened.path)
-    passed = opened.kind == "gate" and pending.status in (ballot.APPROVE, "expired")
+    passed = opened.kind == "gate" and pending.status in (votes.APPROVE, "expired")
     return passed and step is not None and step.status == "running" and not step.attempt
 
 
 def _of_questions(
     old: Plan, new: Plan, state: RunState, moved: RunState, paths: dict[str, str], now: int
 ) -> Iterator[Obstacle]:
-    draft = Draft(new, moved, max(now, state.at), DEFAULT_LIMITS)
+    draft = Draft(new, moved, max(now, state.at), DEFAULT_BOUNDS)
     for pending in bound_pendings(state):
         path = pending.opened.path
         was, there = old.steps[plan_path(path)], draft.step(renamed(path, paths))

@@ -14,7 +14,6 @@ from hai_flow import values
 from hai_flow.definition.durations import NotADuration
 from hai_flow.definition.durations import milliseconds as duration_ms
 from hai_flow.definition.plan import Duration, Escalate, Policy, Step, Template
-from hai_flow.engine.ballot import Rules
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.selectors import (
     ANYONE,
@@ -26,6 +25,7 @@ from hai_flow.engine.selectors import (
     selectors_of,
     surely_matches,
 )
+from hai_flow.engine.votes import Rules
 
 Json: TypeAlias = Any
 

@@ -10,7 +10,7 @@ from typing import Final
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.draft import DEFAULT_LIMITS, Draft, Raised
+from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft, Raised
 from hai_flow.engine.shared import first_state
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
@@ -54,7 +54,7 @@ def key_of(plan: Plan, command: c.Start, now: int) -> str | None:
     """
     if plan.concurrency is None:
         return None
-    draft = Draft(plan, RunState(str(command.run_id)), now, DEFAULT_LIMITS)
+    draft = Draft(plan, RunState(str(command.run_id)), now, DEFAULT_BOUNDS)
     begin_run(draft, command)
     try:
         key = draft.text(plan.concurrency.key, None)

@@ -9,7 +9,7 @@ from typing import Final
 
 from hai_flow.definition.paths import in_cleanup
 from hai_flow.definition.plan import Agent, Call, Limits, Llm, Step
-from hai_flow.engine import consequences, resumption
+from hai_flow.engine import consequences, retry
 from hai_flow.engine import events as e
 from hai_flow.engine.blocks import BLOCKS, block_of
 from hai_flow.engine.consequences import Consequence
@@ -79,7 +79,7 @@ def _demand_tokens(state: RunState, limits: Limits) -> None:
 
 def _begin_again(draft: Draft, step: Step) -> Consequence | None:
     """A Retry comes by a step that was over: it goes on inside it, where something in there is left to do."""
-    frontier = resumption.inside(draft, step)
+    frontier = retry.inside(draft, step)
     if not frontier.ready and not step.is_iteration:
         return _begin_first(draft, step)
     draft.pure_steps += 1

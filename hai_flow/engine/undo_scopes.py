@@ -12,7 +12,7 @@ from hai_flow.definition.plan import Step
 from hai_flow.engine import events as e
 from hai_flow.engine.blocks import block_of
 from hai_flow.engine.draft import Draft
-from hai_flow.engine.retry import UNDO_FAILED
+from hai_flow.engine.retry_policy import UNDO_FAILED
 
 
 def is_undo_scope(draft: Draft, step: Step) -> bool:

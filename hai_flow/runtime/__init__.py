@@ -20,7 +20,7 @@ from uuid import UUID
 
 import structlog
 
-from hai_flow.engine.decide import Limits
+from hai_flow.engine.decide import Bounds
 from hai_flow.runtime.branches import Branches
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Committer
@@ -114,7 +114,7 @@ class Runtime(Service):
             entries_max=settings.batch_entries_max,
             bytes_max=settings.batch_bytes_max,
             cache_bytes_max=settings.cache_bytes_max,
-            limits=Limits(
+            limits=Bounds(
                 turn_linger=int(settings.turn_linger_seconds * 1000),
                 stop_grace=int(settings.stop_grace_seconds * 1000),
                 waits=settings.run_waits_max,

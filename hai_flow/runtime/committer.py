@@ -29,7 +29,7 @@ import structlog
 from hai_flow import values
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
-from hai_flow.engine.decide import DEFAULT_LIMITS, Limits, decide
+from hai_flow.engine.decide import DEFAULT_BOUNDS, Bounds, decide
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime.cache import Cache, CachedRun
@@ -68,7 +68,7 @@ class Committer(Service):
         entries_max: int = 256,
         bytes_max: int = 1024 * 1024,
         cache_bytes_max: int = 64 * 1024 * 1024,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: Bounds = DEFAULT_BOUNDS,
         find_plan: FindPlan,
         wants_ends: WantsEnds = lambda tenant, workflow: False,
     ) -> None:

@@ -17,7 +17,7 @@ from hai_flow import values
 from hai_flow.engine import bounds, chains, children
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.decide import Decision, Limits, decide
+from hai_flow.engine.decide import Bounds, Decision, decide
 from hai_flow.engine.draft import Message
 from hai_flow.engine.evolve import evolve
 from hai_flow.engine.jobs import is_busy, wake_at
@@ -40,7 +40,7 @@ class Decider:
     """Makes entries. `now_ms` is the database's clock, `limits` those of the engine."""
 
     def __init__(
-        self, queues: Queues, failures: Failures, limits: Limits, now_ms: Callable[[], int], wants_ends: WantsEnds
+        self, queues: Queues, failures: Failures, limits: Bounds, now_ms: Callable[[], int], wants_ends: WantsEnds
     ) -> None:
         self.limits = limits
         self._queues = queues

@@ -15,7 +15,7 @@ from hai_flow.definition.document import Path
 from hai_flow.definition.plan import EFFECTS, Agent, Call, Http, Llm, Plan, Run, Step
 from hai_flow.engine import commands as c
 from hai_flow.engine.children import TIMED_OUT
-from hai_flow.engine.draft import DEFAULT_LIMITS, Draft, Raised
+from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft, Raised
 from hai_flow.engine.events import Error
 from hai_flow.engine.state import RunState
 from hai_flow.testing.failures import CaseFailed
@@ -43,7 +43,7 @@ class Mocks:
 
     def perform(self, state: RunState, path: str, attempt: int, now: int) -> c.Command:
         """How the attempt ends. Raises `CaseFailed` where the test does not say."""
-        step = Draft(self._plan, state, now, DEFAULT_LIMITS).step(path)
+        step = Draft(self._plan, state, now, DEFAULT_BOUNDS).step(path)
         assert isinstance(step.verb, EFFECTS), f"{path} is performed, but is no effect"
         names = names_of(self._plan, path)
         self._calls.append(names)
@@ -145,7 +145,7 @@ class Mocks:
             again = status in _STATUS_RETRIABLE or (isinstance(status, int) and status >= 500)
             return MockError("http.status", f"The service answered {status}.", again, response)
         try:
-            as_expected = Draft(self._plan, state, now, DEFAULT_LIMITS).truth(http.expect, step, response=response)
+            as_expected = Draft(self._plan, state, now, DEFAULT_BOUNDS).truth(http.expect, step, response=response)
         except Raised as raised:
             return MockError(raised.code, raised.message)
         return None if as_expected else MockError("http.expect", f"`{http.expect.source}` is false.", None, response)

@@ -14,8 +14,8 @@ import msgspec
 
 from hai_flow import values
 from hai_flow.engine import events as e
-from hai_flow.engine.ballot import asks
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
+from hai_flow.engine.votes import asks
 from hai_flow.wire.dialect import Entry, Profile, entries_of, without_none
 
 Json: TypeAlias = Any

@@ -9,7 +9,7 @@ import msgspec
 
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.engine import commands as c
-from hai_flow.engine.decide import Limits, decide
+from hai_flow.engine.decide import Bounds, decide
 from hai_flow.engine.events import Event, decode_events
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
@@ -37,7 +37,7 @@ def decided_again(run: kept.Kept, decided: kept.Decided) -> Iterator[Json]:
         if isinstance(command, c.Migrate):
             plan = command.to
         try:
-            decision = decide(plan, state, command, now, msgspec.convert(limits, Limits))
+            decision = decide(plan, state, command, now, msgspec.convert(limits, Bounds))
         except Rejected as rejected:
             yield rejected.code
             continue

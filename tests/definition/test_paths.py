@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hai_flow.definition import paths
 
 ENGINE = Path(paths.__file__).parents[1] / "engine"
-POINTERS = {"patch.py", "approval.py"}  # JSON Pointers have a ~ and a / of their own
+POINTERS = {"patch.py", "answers.py"}  # JSON Pointers have a ~ and a / of their own
 keys = st.text(max_size=6).map(paths.escaped)
 names = st.sampled_from(("a", "b", "each", "~finally/c", "1/d"))
 in_run = st.lists(st.tuples(names, keys), min_size=1, max_size=4)

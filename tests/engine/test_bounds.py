@@ -9,7 +9,7 @@ import pytest
 from hai_flow.engine import bounds
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.decide import Limits, decide
+from hai_flow.engine.decide import Bounds, decide
 from hai_flow.errors import Rejected
 from tests.support.runs import HOUR, MINUTE, SECOND, Play
 
@@ -58,7 +58,7 @@ def names(count: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", sorted(WAITS))
 def test_a_run_that_waits_for_as_much_as_it_may_fails_the_step_that_would_be_one_more(kind: str) -> None:
-    play = Play(MANY % ("isolate", WAITS[kind]), input=names(8), limits=Limits(waits=5))
+    play = Play(MANY % ("isolate", WAITS[kind]), input=names(8), limits=Bounds(waits=5))
     play.settle()
     loop = play.state.steps["all"].loop
     assert loop is not None
@@ -71,7 +71,7 @@ def test_a_run_that_waits_for_as_much_as_it_may_fails_the_step_that_would_be_one
 
 
 def test_as_many_waits_as_a_run_may_have_are_no_fault_and_an_end_makes_room() -> None:
-    play = Play(MANY % ("stop", WAITS["an approval"]), input=names(5), limits=Limits(waits=5))
+    play = Play(MANY % ("stop", WAITS["an approval"]), input=names(5), limits=Bounds(waits=5))
     play.settle()
     for path in sorted(play.asking):
         play.answer(path, decision="approve")
@@ -80,13 +80,13 @@ def test_as_many_waits_as_a_run_may_have_are_no_fault_and_an_end_makes_room() ->
 
 def test_a_question_with_reminders_is_one_wait() -> None:
     reminded = "{approve: {title: Go?, from: anyone, deadline: 1h, remind: [10m, 20m]}}"
-    play = Play(MANY % ("stop", reminded), input=names(5), limits=Limits(waits=5))
+    play = Play(MANY % ("stop", reminded), input=names(5), limits=Bounds(waits=5))
     play.settle()
     assert len(play.asking) == 5
 
 
 def test_too_many_waits_fail_the_run_unless_a_catch_names_them() -> None:
-    play = Play(MANY % ("stop", WAITS["an approval"]), input=names(6), limits=Limits(waits=5))
+    play = Play(MANY % ("stop", WAITS["an approval"]), input=names(6), limits=Bounds(waits=5))
     play.settle()
     assert (play.status, play.error.code) == ("failed", "limit.waits")
     assert "max_parallel" in play.error.message
@@ -108,7 +108,7 @@ def until_it_ends(play: Play) -> None:
 
 @pytest.mark.parametrize("warned", [True, False])
 def test_a_run_whose_log_is_full_is_warned_fails_and_cleans_up(*, warned: bool) -> None:
-    play = Play(ENDLESS, limits=Limits(run_events=1_000, events=120 if warned else 256))
+    play = Play(ENDLESS, limits=Bounds(run_events=1_000, events=120 if warned else 256))
     until_it_ends(play)
     assert (play.status, play.error.code) == ("failed", "limit.log")
     (warning,) = play.of(e.WarningRaised)
@@ -125,14 +125,14 @@ def test_a_run_whose_log_is_full_is_warned_fails_and_cleans_up(*, warned: bool) 
 
 def test_a_run_that_waits_is_ended_by_the_next_thing_that_happens_to_it() -> None:
     play = Play("steps: [{parallel: {a: [{call: pick}], b: [{wait_for: {event: ping, deadline: 1d}}]}}]")
-    play.limits = Limits(run_events=play.state.seq)
+    play.limits = Bounds(run_events=play.state.seq)
     play.signal("s-1", "ping")
     assert (play.status, play.error.code, play.asking) == ("failed", "limit.log", set())
 
 
 def test_attempts_in_flight_are_cut_off_and_their_performers_fenced() -> None:
     play = Play("steps: [{parallel: {a: [{call: t.f}], b: [{call: t.f}, {call: t.f}]}}]")
-    play.limits = Limits(run_events=play.state.seq)
+    play.limits = Bounds(run_events=play.state.seq)
     decision = play.succeed(sorted(play.open)[1])
     assert decision.cut
     assert (play.status, play.open) == ("failed", {})
@@ -141,7 +141,7 @@ def test_attempts_in_flight_are_cut_off_and_their_performers_fenced() -> None:
 def test_what_only_streams_is_ended_by_going_on() -> None:
     play = Play("steps: [{call: t.f, finally: [{say: bye}]}]")
     assert play.go_on().already
-    play.limits = Limits(run_events=play.state.seq)
+    play.limits = Bounds(run_events=play.state.seq)
     play.go_on()
     assert (play.status, play.error.code, play.said) == ("failed", "limit.log", ["bye"])
 
@@ -149,7 +149,7 @@ def test_what_only_streams_is_ended_by_going_on() -> None:
 def test_bytes_count_as_events_do_and_are_told_by_who_stores_them() -> None:
     play = Play("steps: [{call: t.f}, {say: on}]")
     done = c.StepSucceeded(path="call#1", attempt=1, output=None)
-    limits = Limits(run_bytes=1_000)
+    limits = Bounds(run_bytes=1_000)
     for size, types in ((799, []), (800, ["limit.near"]), (1_000, ["limit.near"])):
         decided = decide(play.plan, play.state, done, play.now, limits, size)
         assert [event.code for event in decided.events if isinstance(event, e.WarningRaised)] == types
@@ -159,7 +159,7 @@ def test_bytes_count_as_events_do_and_are_told_by_who_stores_them() -> None:
 def test_cleaning_up_that_does_not_end_either_is_cut_off() -> None:
     play = Play(
         "steps: [{try: [{fail: No.}], finally: [{repeat: {max: 10000, steps: [{call: t.f}]}}]}]",
-        limits=Limits(run_events=400),
+        limits=Bounds(run_events=400),
     )
     play._book.spared = True
     until_it_ends(play)
@@ -176,7 +176,7 @@ def test_a_run_that_is_cut_off_while_it_undoes_says_what_could_not_be_undone() -
           - {id: two, call: t.f, undo: {call: t.back}}
           - {fail: No.}
         """,
-        limits=Limits(run_events=60),
+        limits=Bounds(run_events=60),
     )
     play._book.spared = True
     play.succeed("one")
@@ -194,7 +194,7 @@ def test_a_stop_of_a_run_whose_log_is_full_cleans_up_and_ends() -> None:
     play = Play("steps: [{call: t.f, undo: {call: t.back}}, {repeat: {max: 30, steps: [{say: on}]}}, {call: pick}]")
     play.succeed("call#1")
     play.settle()
-    play.limits = Limits(run_events=play.state.seq)
+    play.limits = Bounds(run_events=play.state.seq)
     play.stop()
     until_it_ends(play)
     assert (play.status, play.step("call#1")) == ("stopped", "undone")
@@ -203,7 +203,7 @@ def test_a_stop_of_a_run_whose_log_is_full_cleans_up_and_ends() -> None:
 def test_a_run_whose_log_is_full_is_not_retried() -> None:
     play = Play("steps: [{call: t.f}]")
     play.fail("call#1")
-    play.limits = Limits(run_events=play.state.seq)
+    play.limits = Bounds(run_events=play.state.seq)
     with pytest.raises(Rejected) as refused:
         play.retry()
     assert (refused.value.status, refused.value.code) == (409, "run_full")
@@ -212,7 +212,7 @@ def test_a_run_whose_log_is_full_is_not_retried() -> None:
 def test_a_paused_run_whose_log_is_full_waits_until_it_is_resumed() -> None:
     play = Play("steps: [{call: pick}]")
     play.pause()
-    play.limits = Limits(run_events=play.state.seq)
+    play.limits = Bounds(run_events=play.state.seq)
     play.answer("call#1", content="x")
     assert play.status == "paused"
     play.resume()
@@ -221,7 +221,7 @@ def test_a_paused_run_whose_log_is_full_waits_until_it_is_resumed() -> None:
 
 def test_a_warning_is_given_once_also_by_a_process_that_reads_the_log() -> None:
     play = Play("steps: [{call: pick}, {call: pick}, {say: done}]")
-    play.limits = Limits(run_events=play.state.seq + 10)
+    play.limits = Bounds(run_events=play.state.seq + 10)
     play.answer("call#1", content="x")
     play.answer("call#2", content="x")
     assert len(play.of(e.WarningRaised)) <= 1

@@ -16,7 +16,7 @@ from hai_flow.engine import children
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
-from hai_flow.engine.draft import DEFAULT_LIMITS, Message
+from hai_flow.engine.draft import DEFAULT_BOUNDS, Message
 from hai_flow.engine.evolve import fold
 from hai_flow.engine.ids import child_run_id
 from hai_flow.engine.jobs import Perform, is_busy, open_jobs
@@ -577,7 +577,7 @@ def test_a_log_that_is_half_full_has_no_room_for_the_steps_of_the_runs_below() -
     family.deliver()
     step = e.ChildStepped(at=1, path="more", status="running")
     told = c.ChildTold(path="sub", attempt=1, told=(step,))
-    most = DEFAULT_LIMITS.run_bytes // 2
+    most = DEFAULT_BOUNDS.run_bytes // 2
     for log_bytes, expected in ((most, []), (most - 1, ["sub/more"])):
         decision = decide(family.parent.plan, family.parent.state, told, family.parent.now, log_bytes=log_bytes)
         assert [event.path for event in decision.events if isinstance(event, e.ChildStepped)] == expected
@@ -703,7 +703,7 @@ def test_a_piece_opens_no_turn_and_takes_no_room_from_a_log_that_is_half_full() 
     piece = stream(family.child, "hm")
     assert piece is not None
     told, parent = read_from(family.child, piece), family.parent
-    most = DEFAULT_LIMITS.run_bytes // 2
+    most = DEFAULT_BOUNDS.run_bytes // 2
     for log_bytes, expected in ((most, 0), (most - 1, 2)):
         assert len(decide(parent.plan, parent.state, told, parent.now, log_bytes=log_bytes).events) == expected
     held = Family(PARENT, ASKING)
@@ -796,7 +796,7 @@ def test_state_of_a_child_takes_no_room_from_a_log_that_is_half_full() -> None:
     family = Family(PARENT, CHILD)
     family.deliver()
     told = c.ChildTold(path="sub", attempt=1, told=(e.ChildShared(at=1, path="", values={"a": 1}),))
-    most = DEFAULT_LIMITS.run_bytes // 2
+    most = DEFAULT_BOUNDS.run_bytes // 2
     for log_bytes, expected in ((most, 0), (most - 1, 1)):
         decision = decide(family.parent.plan, family.parent.state, told, family.parent.now, log_bytes=log_bytes)
         assert len(decision.events) == expected

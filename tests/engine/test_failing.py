@@ -7,8 +7,8 @@ import pytest
 from hai_flow.definition.plan import CatchClause, Retry
 from hai_flow.engine import events as e
 from hai_flow.engine.bounds import TRACE
-from hai_flow.engine.draft import Limits
-from hai_flow.engine.retry import catching, delay, matches
+from hai_flow.engine.draft import Bounds
+from hai_flow.engine.retry_policy import catching, delay, matches
 from hai_flow.errors import Rejected
 from tests.support.runs import MINUTE, SECOND, Play
 
@@ -343,6 +343,6 @@ def test_where_a_tool_failed_is_noted_beside_the_error_and_workflows_do_not_see_
 
 
 def test_traces_do_not_fill_a_log() -> None:
-    play = Play("steps: [{id: a, call: t.f, retry: {max: 0}}]", limits=Limits(run_events=20))
+    play = Play("steps: [{id: a, call: t.f, retry: {max: 0}}]", limits=Bounds(run_events=20))
     play.fail("a", trace="File till.py, line 7")
     assert not any(isinstance(event, e.WarningRaised) and event.code == TRACE for event in play.events)

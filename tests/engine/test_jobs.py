@@ -18,7 +18,7 @@ from hai_flow.engine.jobs import (
     performed,
     wake_at,
 )
-from hai_flow.engine.retry import SUSPECT_AFTER_LOST
+from hai_flow.engine.retry_policy import SUSPECT_AFTER_LOST
 from hai_flow.engine.state import RunState, Status, StepState, Timer
 
 CHILD = "01900000-0000-7000-8000-000000000009"

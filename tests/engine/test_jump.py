@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.decide import Decision, Limits
+from hai_flow.engine.decide import Bounds, Decision
 from hai_flow.errors import Rejected
 from hai_flow.store.projection import rows_of
 from tests.engine.test_time import STAGES, World, documents, refusal, started
@@ -138,7 +138,7 @@ def test_time_passes_only_for_a_run_that_is_on_a_clock(status: str) -> None:
 def test_a_jump_over_more_than_one_decision_may_hold_says_what_is_left() -> None:
     play = started(
         "steps: [{repeat: {max: 500, steps: [{wait: {for: 1h}}], until: 'false'}}]",
-        limits=Limits(events=120),
+        limits=Bounds(events=120),
     )
     rest, decisions = 400 * HOUR, 0
     while rest:

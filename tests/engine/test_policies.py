@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from hai_flow.engine import events as e
-from hai_flow.engine.ballot import Differs, Rules, combined, rules_of
 from hai_flow.engine.draft import EVENT_BYTES_MAX
 from hai_flow.engine.state import PendingState
+from hai_flow.engine.votes import Differs, Rules, combined, rules_of
 from tests.support.people import DAY, HOUR, REQUESTER, Asked, approving, asking, escalate, failure, lit, policy
 
 BOARD = {"board": ("user:ann", "user:bob", "user:joe"), "wide": ("user:ann", "group:staff")}

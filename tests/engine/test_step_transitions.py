@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from hai_flow.engine import events as e
-from hai_flow.engine.decide import Limits
+from hai_flow.engine.decide import Bounds
 from hai_flow.engine.evolve import evolve
 from hai_flow.engine.state import Phase, RunState, StepState
 from hai_flow.engine.transitions import STEP_OUTCOMES, STEP_TRANSITIONS
@@ -16,7 +16,7 @@ from tests.support.runs import HOUR, NOON, Play
 
 Row = tuple[str, Phase, Phase]
 Walk = Callable[[], Play]
-NOTHING_BEGINS = Limits(pure_steps=0)
+NOTHING_BEGINS = Bounds(pure_steps=0)
 BREAKS = "title: '${{ 1 / 0 }}'"
 COUNTED = "state: {n: {type: integer, default: 0}}\n"
 UNDONE = "{id: a, call: t.f, undo: {call: t.back}}"
@@ -234,7 +234,7 @@ def items() -> Play:
 def items_that_never_begin() -> Play:
     play = Play(
         "steps: [{id: l, for_each: {items: [1, 2], max_parallel: 2, steps: [{call: t.f}]}}]",
-        limits=Limits(pure_steps=1),
+        limits=Bounds(pure_steps=1),
     )
     play.terminate()
     return play

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.decide import Limits
+from hai_flow.engine.decide import Bounds
 from hai_flow.engine.jobs import wake_at
-from hai_flow.engine.people import may_decide
+from hai_flow.engine.pendings import may_decide
 from hai_flow.errors import Rejected
 from tests.support.runs import DAY, HOUR, MINUTE, NOON, SECOND, Play
 
@@ -212,7 +212,7 @@ steps:
 
 
 def test_a_decision_before_which_much_is_due_keeps_its_bounds_and_comes_back() -> None:
-    limits = Limits(events=120)
+    limits = Bounds(events=120)
     play = Play(MANY, input={"names": [f"n{n}" for n in range(50)]}, limits=limits)
     play.settle()
     one = approval(play, "all[n7]/gate", "user:bob")
@@ -227,7 +227,7 @@ def test_a_decision_before_which_much_is_due_keeps_its_bounds_and_comes_back() -
 
 
 def test_a_timer_before_which_much_is_due_is_due_still_as_long_as_anything_is() -> None:
-    play = Play(MANY, input={"names": [f"n{n}" for n in range(50)]}, limits=Limits(events=120))
+    play = Play(MANY, input={"names": [f"n{n}" for n in range(50)]}, limits=Bounds(events=120))
     play.settle()
     play.now += DAY
     fired = 0

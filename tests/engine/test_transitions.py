@@ -9,7 +9,7 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.decide import Limits
+from hai_flow.engine.decide import Bounds
 from hai_flow.engine.evolve import evolve
 from hai_flow.engine.state import TERMINAL_STATUSES, RunState, Status
 from hai_flow.engine.transitions import TRANSITIONS
@@ -19,7 +19,7 @@ from tests.support.runs import NOON, SECOND, Play
 ONE_CALL = "steps: [{id: a, call: t.f}, {say: done}]"
 ONE_AT_A_TIME = "concurrency: {key: k}\n" + ONE_CALL
 ONE_QUESTION = "steps: [{id: a, call: pick}]"
-NOTHING_BEGINS = Limits(pure_steps=0)
+NOTHING_BEGINS = Bounds(pure_steps=0)
 Row = tuple[str, Status, Status]
 
 

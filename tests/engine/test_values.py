@@ -8,7 +8,7 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.decide import DEFAULT_LIMITS, Limits, decide
+from hai_flow.engine.decide import DEFAULT_BOUNDS, Bounds, decide
 from hai_flow.engine.jobs import Continue, open_jobs
 from hai_flow.engine.state import RunState
 from hai_flow.engine.verbs.say import SAY_CHUNK_CHARS
@@ -159,8 +159,8 @@ def test_no_decision_is_larger_than_its_bounds_and_continue_goes_on(step: str) -
     decision = decide(plan, RunState(str(RUN)), start, NOON)
     decisions = 1
     while not decision.state.ended:
-        assert len(decision.events) <= DEFAULT_LIMITS.events
-        assert sum(event.type == "step_started" for event in decision.events) <= DEFAULT_LIMITS.pure_steps
+        assert len(decision.events) <= DEFAULT_BOUNDS.events
+        assert sum(event.type == "step_started" for event in decision.events) <= DEFAULT_BOUNDS.pure_steps
         assert open_jobs(decision.state) == [Continue()]
         decision = decide(plan, decision.state, c.Continue(), NOON + decisions)
         decisions += 1
@@ -183,7 +183,7 @@ def test_a_pause_between_two_decisions_of_a_long_stretch_holds() -> None:
 
 def test_smaller_bounds_change_nothing_but_the_number_of_decisions() -> None:
     text = "steps: [{say: a}, {switch: [{when: true, steps: [{say: b}]}]}, {parallel: {x: [{say: c}], y: [{say: d}]}}]"
-    whole, pieces = Play(text), Play(text, limits=Limits(pure_steps=1))
+    whole, pieces = Play(text), Play(text, limits=Bounds(pure_steps=1))
     assert whole.settle() == 0
     assert pieces.settle() > 3
     assert whole.said == pieces.said == ["a", "b", "c", "d"]

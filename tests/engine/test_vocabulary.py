@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from hai_flow.engine import ballot, snapshot
 from hai_flow.engine import events as e
+from hai_flow.engine import snapshot, votes
 from hai_flow.engine import state as s
 from hai_flow.errors import Unreadable
 
@@ -33,7 +33,7 @@ def records_of(module: Any, *, but: tuple[type, ...] = ()) -> dict[str, list[str
 
 def vocabulary() -> dict[str, Any]:
     return {
-        "events": {"abi": e.ABI, "records": {**records_of(e), "Rules": sorted(ballot.Rules.__struct_encode_fields__)}},
+        "events": {"abi": e.ABI, "records": {**records_of(e), "Rules": sorted(votes.Rules.__struct_encode_fields__)}},
         "state": {"abi": snapshot.ABI, "records": records_of(s)},
     }
 

@@ -11,59 +11,59 @@ _T: Final = "tests/engine/test_"
 
 # --- people -----------------------------------------------------------------------------------------------------------
 
-people = Room("hai_flow/engine/people.py", f"{_T}approvals.py", f"{_T}approvals_time.py", f"{_T}approvals_edit.py")
-people.bug(
+pendings = Room("hai_flow/engine/pendings.py", f"{_T}approvals.py", f"{_T}approvals_time.py", f"{_T}approvals_edit.py")
+pendings.bug(
     "who must not vote is not refused",
     ("    _demand_eligible(draft, pending, by)\n    if isinstance(given", "    if isinstance(given"),
 )
-people.bug(
+pendings.bug(
     "a question that has expired takes an answer",
     ("    _demand_open(draft, pending)\n    _demand_eligible", "    _demand_eligible"),
 )
-people.bug(
+pendings.bug(
     "a deadline that has passed refuses nobody until its timer fires",
     ('if pending.status == "expired" or _is_overdue(draft, pending):', 'if pending.status == "expired":'),
 )
-people.bug(
+pendings.bug(
     "somebody votes twice",
-    ("    spent = _ids(by) & ballot.who_voted(pending.votes)\n", "    spent: set[str] = set()\n"),
+    ("    spent = _ids(by) & votes.who_voted(pending.votes)\n", "    spent: set[str] = set()\n"),
 )
-people.bug(
+pendings.bug(
     "a delegate votes beside the one they vote for",
     ("return {principal.id, person_of(principal)}", "return {principal.id}"),
 )
-people.bug(
+pendings.bug(
     "the same answer again is refused",
     ("if isinstance(given, Reading) and _is_known(pending, given, by):", "if False:"),
 )
-people.bug(
+pendings.bug(
     "an answer that says something else than the one that decided is taken for it",
     ('("open", "expired", "voided") and reading.sha == pending.answer_sha:', '("open", "expired", "voided"):'),
 )
-people.bug(
+pendings.bug(
     "a call begins with arguments that nobody approved",
     ("    return passed is not None and passed.opened.args == args", "    return passed is not None"),
     by=(f"{_T}approvals_in_runs.py", f"{_T}approvals_edit.py", f"{_T}approvals.py"),
 )
-people.bug(
+pendings.bug(
     "a gate that was rejected lets the call begin",
     (
-        'return found if passed and found.value["decision"] == ballot.APPROVE else None',
+        'return found if passed and found.value["decision"] == votes.APPROVE else None',
         "return found if passed else None",
     ),
     by=(f"{_T}approvals_in_runs.py", f"{_T}approvals_edit.py", f"{_T}approvals_time.py", f"{_T}approvals.py"),
 )
-people.bug(
+pendings.bug(
     "what is performed is not compared with what was shown",
     ("    elif _digest_with(draft, approved.opened, args) != approved.opened.digest:\n", "    elif False:\n"),
     by=(f"{_T}approvals_in_runs.py", f"{_T}approvals_edit.py"),
 )
-people.bug(
+pendings.bug(
     "an edit leaves the digest as it was",
     ("args=reading.args, digest=bound)", "args=reading.args, digest=opened.digest)"),
     by=(f"{_T}approvals_edit.py", f"{_T}approvals_in_runs.py"),
 )
-people.bug(
+pendings.bug(
     "an error in `when` skips the gate",
     (
         "return gate.when is None or draft.truth(gate.when, step, args=values.loads(args))",
@@ -74,91 +74,91 @@ people.bug(
     ),
     by=(f"{_T}approvals_in_runs.py", f"{_T}approvals_edit.py", f"{_T}approvals.py"),
 )
-people.bug(
+pendings.bug(
     "a rejection goes on behind the step",
     (
         "        _reject(draft, step, result, message)\n",
         "        endings.finish(draft, step, result, approval=result)\n",
     ),
 )
-people.bug(
+pendings.bug(
     "reminders are those of the first stage for ever",
     (
         "due = max(draft.now, pending.since + delays[pending.reminded])",
         "due = max(draft.now, pending.opened.at + delays[pending.reminded])",
     ),
 )
-people.bug(
+pendings.bug(
     "a pause does not halt the clock of a question that it should halt",
     ('kind="halting_deadline" if halts else "deadline", due=due)', 'kind="deadline", due=due)'),
 )
-people.bug(
+pendings.bug(
     "a late result settles the doubt about another attempt",
     ('or found.opened.kind != "doubt" or state.steps[path].attempt != attempt:', 'or found.opened.kind != "doubt":'),
     by=f"{_T}approvals_in_runs.py",
 )
-people.bug(
+pendings.bug(
     "of two different answers to one question in one request the first counts",
     ("            if same[1].sha != entry[1].sha:\n", "            if False:\n"),
     by=(f"{_T}answers.py", f"{_T}approvals.py"),
 )
 
-approval = Room(
-    "hai_flow/engine/approval.py",
+answers = Room(
+    "hai_flow/engine/answers.py",
     f"{_T}approvals_edit.py",
     f"{_T}approvals.py",
     f"{_T}answers.py",
     f"{_T}approvals_in_runs.py",
 )
-approval.bug(
+answers.bug(
     "an approval of another content counts",
     ("    if digest is not None and digest != opened.digest:\n", "    if False:\n"),
 )
-approval.bug(
+answers.bug(
     "a digest is the same in every run",
     ("values.dumps([workflow_sha256, run_id, content])", "values.dumps([workflow_sha256, content])"),
 )
-approval.bug(
+answers.bug(
     "a digest is the same in every version",
     ("values.dumps([workflow_sha256, run_id, content])", "values.dumps([run_id, content])"),
 )
-approval.bug(
+answers.bug(
     "a digest does not cover the evidence",
     ("[opened.path, opened.args, opened.evidence, *shown]", "[opened.path, opened.args, *shown]"),
 )
-approval.bug(
+answers.bug(
     "a digest does not cover the arguments",
     ("[opened.path, opened.args, opened.evidence, *shown]", "[opened.path, opened.evidence, *shown]"),
 )
-approval.bug(
+answers.bug(
     "1 approves, since it equals true",
     ("    if raw is True:\n", "    if raw == True:\n"),
     ("approved is True or approved is False or approved in", "approved in (True, False) or approved in"),
 )
-approval.bug(
+answers.bug(
     "what is not understood approves",
     (
         '    raise refused(opened, "expected yes, no, {approved}',
         '    return {"decision": "approve"}\n    raise refused(opened, "expected yes, no, {approved}',
     ),
 )
-approval.bug("a rejection may edit", ("if edits is not None and decision != ballot.APPROVE:", "if False:"))
-approval.bug(
+answers.bug("a rejection may edit", ("if edits is not None and decision != votes.APPROVE:", "if False:"))
+answers.bug(
     "any argument may be edited",
     ("if allowed is not True and pointer not in", "if allowed is False and pointer not in"),
 )
-approval.bug(
+answers.bug(
     "an edit changes the type of an argument",
     ("if tool is None and _json_type(before) != _json_type(value):", "if False:"),
 )
-approval.bug(
+answers.bug(
     "values that do not fit the form are taken",
     (
         "chosen = _valid(opened, form, form.with_defaults({} if given is None else given))",
         "chosen = form.with_defaults({} if given is None else given)",
     ),
 )
-approval.bug(
+answers.bug(
     "who says that a call happened need not say with what result",
     ('if decision == HAPPENED and "result" not in given:', "if False:"),
 )
@@ -439,7 +439,7 @@ signals.bug(
 )
 
 ROOMS: Final = (
-    people, approval, undo_scopes, failing, attempts, parallel, calls, shared, decide, children, signals,
+    pendings, answers, undo_scopes, failing, attempts, parallel, calls, shared, decide, children, signals,
 )  # fmt: skip
 
 _APPROVALS: Final = ("tests/engine/test_approvals.py", "tests/engine/test_approvals_time.py")
@@ -453,11 +453,11 @@ TARGETS: Final = (
     Target("hai_flow/engine/patch.py", ("tests/engine/test_patch.py",)),
     Target("hai_flow/engine/policies.py", ("tests/engine/test_policies.py", "tests/engine/test_approvals_time.py")),
     Target(
-        "hai_flow/engine/ballot.py",
+        "hai_flow/engine/votes.py",
         ("tests/engine/test_policies.py", *_APPROVALS, "tests/engine/test_approvals_edit.py"),
     ),
     Target("hai_flow/engine/quorum.py", ("tests/engine/test_quorum.py",)),
-    Target("hai_flow/engine/retry.py", ("tests/engine/test_failing.py",)),
+    Target("hai_flow/engine/retry_policy.py", ("tests/engine/test_failing.py",)),
     Target("hai_flow/engine/selectors.py", ("tests/engine/test_selectors.py", "tests/engine/test_approvals.py")),
     Target("hai_flow/engine/slots.py", ("tests/engine/test_queueing.py",)),
     Target("hai_flow/engine/starting.py", ("tests/engine/test_queueing.py", "tests/engine/test_values.py")),

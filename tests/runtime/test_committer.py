@@ -15,7 +15,7 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine import snapshot
-from hai_flow.engine.decide import Limits
+from hai_flow.engine.decide import Bounds
 from hai_flow.engine.snapshot import encode_state
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime import LOCAL_TENANT, Runtime, cache, decider, loader, snapshots
@@ -319,7 +319,7 @@ async def test_an_id_that_was_used_before_our_load_gets_the_first_outcome_behind
 async def test_an_id_that_an_entry_used_after_it_was_looked_up_gets_the_outcome_of_that_entry(make: Make) -> None:
     a, b = await make(), await make()
     run_id = (await start(a, LISTENING)).run_id
-    b.committer._decider.limits = Limits(events=1)  # one command an entry
+    b.committer._decider.limits = Bounds(events=1)  # one command an entry
     terminate = c.Terminate(by="user:local")
     asked = (outcome_of(b, run_id, terminate, command_id="t", body_sha=body) for body in (b"1", b"1", b"2"))
     first, again, other = await asyncio.gather(*asked)

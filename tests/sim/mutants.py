@@ -16,8 +16,8 @@ from hai_flow.engine import (
     endings,
     failing,
     forking,
-    people,
-    resumption,
+    pendings,
+    retry,
     starting_steps,
     stopping,
     undoing,
@@ -27,7 +27,9 @@ from hai_flow.engine import events as e
 from hai_flow.engine import evolve as folds
 from hai_flow.engine.blocks import for_each
 from hai_flow.engine.consequences import Finish, ListDone
-from hai_flow.engine.folds import below, common, loops, pendings, retry, steps
+from hai_flow.engine.folds import below, common, loops, steps
+from hai_flow.engine.folds import pendings as folds_of_pendings
+from hai_flow.engine.folds import retry as folds_of_retry
 from hai_flow.engine.state import Map
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -42,13 +44,13 @@ def late_results_are_taken(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_second_answer_wins(patch: pytest.MonkeyPatch) -> None:
-    reading = people._reading
+    reading = pendings._reading
 
     def reopened(draft: Any, answer: Any, by: Any) -> Any:
         pending, read, _ = reading(draft, answer, by)
         return pending, read, False
 
-    patch.setattr(people, "_reading", reopened)
+    patch.setattr(pendings, "_reading", reopened)
 
 
 def voided_pendings_can_be_answered(patch: pytest.MonkeyPatch) -> None:
@@ -77,7 +79,7 @@ def losers_of_a_race_go_on(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_began_stays_ready(patch: pytest.MonkeyPatch) -> None:
-    for room in (steps, loops, retry, pendings, below):
+    for room in (steps, loops, folds_of_retry, folds_of_pendings, below):
         if hasattr(room, "without"):
             patch.setattr(room, "without", lambda items, item: items)
 
@@ -161,13 +163,13 @@ def a_snapshot_forgets_what_began(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_retry_forgets_the_siblings(patch: pytest.MonkeyPatch) -> None:
-    resumed = resumption.resumed
+    resumed = retry.resumed
 
     def forgetful(draft: Any, redo: Any) -> Any:
         frontier = resumed(draft, redo)
-        return resumption.Frontier(frontier.reopened, frontier.ready[:1], frontier.branches)
+        return retry.Frontier(frontier.reopened, frontier.ready[:1], frontier.branches)
 
-    patch.setattr(resumption, "resumed", forgetful)
+    patch.setattr(retry, "resumed", forgetful)
 
 
 def the_oldest_is_undone_first(patch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,9 @@ import msgspec
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.decide import Decision, Limits, decide
+from hai_flow.engine.decide import Bounds, Decision, decide
 from hai_flow.engine.jobs import Continue, open_jobs, wake_at
-from hai_flow.engine.people import doubt_of
+from hai_flow.engine.pendings import doubt_of
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from tests.sim.plans import random_plan
@@ -37,7 +37,7 @@ MOVES_MAX = 60
 FIRINGS_MAX = 50  # decisions that what is due at one instant may take, in the tightest of bounds
 QUIESCENCE_MAX = 600
 EVE = c.Principal("user:eve")
-TIGHT = Limits(pure_steps=1, events=80)
+TIGHT = Bounds(pure_steps=1, events=80)
 
 
 class Simulation:
@@ -49,7 +49,7 @@ class Simulation:
         self.faults = set(self.random.sample(FAULTS, self.random.randint(0, FAULTS_MAX)))
         if Random(f"go back {seed}").random() < 0.3:
             self.faults.add("go_back")
-        limits = TIGHT if "tight_limits" in self.faults else Limits()
+        limits = TIGHT if "tight_limits" in self.faults else Bounds()
         if Random(f"short log {seed}").random() < 0.2:
             self.faults.add("short_log")
             chosen = Random(f"how short {seed}")

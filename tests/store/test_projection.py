@@ -9,7 +9,7 @@ import msgspec
 from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine import people
+from hai_flow.engine import pendings
 from hai_flow.store.entries import PendingRow, TurnRow
 from hai_flow.store.projection import rows_of, thread_entry
 from tests.support.people import DAY, HOUR, Asked, approving, escalate, gated, policy, who
@@ -46,7 +46,7 @@ def test_an_escalation_is_in_the_row_with_its_deadline_and_whom_it_asks() -> Non
 def test_a_move_to_another_version_is_in_the_row() -> None:
     ask = Asked(approving(policy()))
     ask.state = msgspec.structs.replace(ask.state, sha256="22" * 32)
-    ask.do(lambda draft, step: people.restamp(draft, ask.pending))
+    ask.do(lambda draft, step: pendings.restamp(draft, ask.pending))
     assert row_after(ask).digest.hex() == ask.pending.opened.digest
 
 

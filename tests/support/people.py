@@ -32,8 +32,8 @@ from hai_flow.definition.plan import (
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine import people
-from hai_flow.engine.draft import DEFAULT_LIMITS, Draft, Raised
+from hai_flow.engine import pendings
+from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft, Raised
 from hai_flow.engine.evolve import fold
 from hai_flow.engine.snapshot import decode_state, encode_state
 from hai_flow.engine.state import PendingState, RunState
@@ -197,19 +197,19 @@ class Asked:
         text = values.dumps(args if args is not None else {}).decode()
         match step.verb:
             case Ask():
-                people.begin_ask(draft, step, step.verb)
+                pendings.begin_ask(draft, step, step.verb)
             case Approve():
-                people.begin_approve(draft, step, step.verb)
+                pendings.begin_approve(draft, step, step.verb)
             case Call(tool=FrontendTool()):
-                people.begin_frontend_call(draft, step, step.verb.tool, text)
+                pendings.begin_frontend_call(draft, step, step.verb.tool, text)
             case _ if step.approval is not None:
                 draft.started(step, args=text)
-                people.open_gate(draft, step, step.approval, text)
+                pendings.open_gate(draft, step, step.approval, text)
             case _:
                 draft.started(step, args=text, attempt=1)
 
     def _play(self, what: Callable[[Draft], Any]) -> Any:
-        draft = Draft(self.plan, self.state, self.now, DEFAULT_LIMITS)
+        draft = Draft(self.plan, self.state, self.now, DEFAULT_BOUNDS)
         result = what(draft)
         stored = e.decode_events(e.encode_events(draft.events))
         assert fold(self.state, stored) == draft.state, "the log does not say all of it"
@@ -227,9 +227,9 @@ class Asked:
 
         def take(draft: Draft) -> list[str]:
             told = []
-            for pending, reading, known in people.readings(draft, command):
+            for pending, reading, known in pendings.readings(draft, command):
                 if not known:
-                    people.decide_pending(draft, pending, reading, by, "rest")
+                    pendings.decide_pending(draft, pending, reading, by, "rest")
                 told.append("already" if known else "accepted")
             return told
 
@@ -261,9 +261,9 @@ class Asked:
         draft.emit(e.TimerFired, path=self.path, kind=kind)
         step = draft.step(self.path)
         if kind == "remind":
-            people.remind(draft, step)
+            pendings.remind(draft, step)
         else:
-            people.deadline_passed(draft, step)
+            pendings.deadline_passed(draft, step)
 
     def do(self, what: Callable[[Draft, Step], Any]) -> Any:
         return self._play(lambda draft: what(draft, draft.step(self.path)))
@@ -315,11 +315,11 @@ class Asked:
         return [event for event in self.log if isinstance(event, kind)]
 
     def can(self, by: c.Principal) -> bool:
-        return people.may_decide(self.plan, self.state, self.pending, by)
+        return pendings.may_decide(self.plan, self.state, self.pending, by)
 
     @property
     def needs(self) -> Any:
-        return people.needed(self.pending)
+        return pendings.needed(self.pending)
 
 
 def failure(plan: Plan, **fields: Any) -> Raised:

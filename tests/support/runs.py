@@ -16,7 +16,7 @@ from hai_flow.definition.paths import filled, in_cleanup, is_inside, keys_of, pl
 from hai_flow.definition.plan import ForEach, Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.decide import DEFAULT_LIMITS, Decision, Limits, decide
+from hai_flow.engine.decide import DEFAULT_BOUNDS, Bounds, Decision, decide
 from hai_flow.engine.evolve import evolve, fold
 from hai_flow.engine.forking import undone_in
 from hai_flow.engine.ids import run_of_pending
@@ -31,8 +31,8 @@ from hai_flow.engine.jobs import (
     open_jobs,
     wake_at,
 )
-from hai_flow.engine.people import may_decide
-from hai_flow.engine.retry import LOG_FULL, UNDO_RETRY
+from hai_flow.engine.pendings import may_decide
+from hai_flow.engine.retry_policy import LOG_FULL, UNDO_RETRY
 from hai_flow.engine.snapshot import decode_state, encode_state
 from hai_flow.engine.state import RunState
 
@@ -66,7 +66,7 @@ class Play:
         *,
         input: Any = None,
         run_id: UUID = RUN,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: Bounds = DEFAULT_BOUNDS,
         start: bool = True,
         message: str = "",
         decide: Callable[..., Decision] = decide,
@@ -311,7 +311,7 @@ class Book:
         self.plan = plan
         self.before = {step.next: step for step in plan.steps.values() if step.next is not None}
 
-    def check_decision(self, before: RunState, command: c.Command, decision: Decision, limits: Limits) -> None:
+    def check_decision(self, before: RunState, command: c.Command, decision: Decision, limits: Bounds) -> None:
         after, events = decision.state, decision.events
         if isinstance(command, c.NeedAttention) and before.status == "stopping":
             self.spared = True

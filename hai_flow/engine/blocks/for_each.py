@@ -12,7 +12,7 @@ from hai_flow.engine.consequences import Consequence, End, Finish, Settle
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.loops import first_iterations, next_iteration, read_items
 from hai_flow.engine.open_steps import is_ending
-from hai_flow.engine.retry import UNDO_FAILED
+from hai_flow.engine.retry_policy import UNDO_FAILED
 from hai_flow.engine.state import Ending, StepState
 
 Json: TypeAlias = Any

@@ -11,7 +11,7 @@ from hai_flow.engine.blocks.block import Block, Hindrance, Lists
 from hai_flow.engine.consequences import Consequence, End, Finish
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.open_steps import is_open_inside
-from hai_flow.engine.retry import UNDO_FAILED
+from hai_flow.engine.retry_policy import UNDO_FAILED
 from hai_flow.engine.state import Ending, StepState
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from hai_flow.definition.paths import UNDO
 from hai_flow.definition.plan import EFFECTS, Agent, Call, FrontendTool, Http, Llm, Run, Step
-from hai_flow.engine import children, people
+from hai_flow.engine import children, pendings
 from hai_flow.engine import events as e
 from hai_flow.engine.calls import begin_growing_call, show_call
 from hai_flow.engine.consequences import Consequence
@@ -27,13 +27,13 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     known = draft.state.steps.get(step.path)
     args = _arguments(draft, step, verb, known)
     if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool):
-        return people.begin_frontend_call(draft, step, verb.tool, args)
+        return pendings.begin_frontend_call(draft, step, verb.tool, args)
     gate = step.approval
-    if gate is not None and people.is_approved(draft.state, step, args):
+    if gate is not None and pendings.is_approved(draft.state, step, args):
         gate = None
-    if gate is not None and people.needs_gate(draft, step, gate, args):
+    if gate is not None and pendings.needs_gate(draft, step, gate, args):
         draft.started(step, timed=False, args=args, key=_idempotency_key(draft, step))
-        people.open_gate(draft, step, gate, args)
+        pendings.open_gate(draft, step, gate, args)
         return None
     attempt = known.next_attempt if known else 1
     draft.started(step, args=args, key=_idempotency_key(draft, step), attempt=attempt)
@@ -68,7 +68,7 @@ def begin_attempt(draft: Draft, step: Step, known: StepState) -> None:
     args = known.args
     assert args is not None, f"{step.path} is no effect"
     if not known.attempt:
-        args = people.check_gate(draft, step)
+        args = pendings.check_gate(draft, step)
     timeout = None if step.timeout is None else draft.milliseconds(step.timeout, step)
     draft.emit(e.AttemptStarted, path=step.path, attempt=known.next_attempt, timeout=timeout)
     _attempt_begun(draft, step, args)
@@ -82,7 +82,7 @@ def _attempt_begun(draft: Draft, step: Step, args: str) -> None:
         children.start(draft, step, verb, args)
     elif step.expose and isinstance(verb, Call) and not (known.failures or known.lost):
         name = f"{verb.tool.name}.{verb.function}" if verb.function else verb.tool.name
-        gate = people.approved_gate(draft.state, step)
+        gate = pendings.approved_gate(draft.state, step)
         behind = None if gate is None else gate.opened.id
         id = tool_call_id(draft.state.run_id, step.path, known.asked, behind=behind)
         show_call(draft, step, id, name, args, "server")

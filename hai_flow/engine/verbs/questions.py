@@ -1,24 +1,24 @@
-"""`ask` and `approve`: questions to people, which `people` opens."""
+"""`ask` and `approve`: questions to people, which `pendings` opens."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from hai_flow.definition.plan import Approve, Ask, Step
-from hai_flow.engine import people
+from hai_flow.engine import pendings
 from hai_flow.engine.draft import Draft
 
 
 def begin_ask(draft: Draft, step: Step) -> None:
     assert isinstance(step.verb, Ask)
     draft.pure_steps += 1
-    people.begin_ask(draft, step, step.verb)
+    pendings.begin_ask(draft, step, step.verb)
 
 
 def begin_approve(draft: Draft, step: Step) -> None:
     assert isinstance(step.verb, Approve)
     draft.pure_steps += 1
-    people.begin_approve(draft, step, step.verb)
+    pendings.begin_approve(draft, step, step.verb)
 
 
 VERBS: Final = {Ask: begin_ask, Approve: begin_approve}

@@ -16,7 +16,7 @@ import msgspec
 from hai_flow import values
 from hai_flow.definition.plan import FrontendTool, Schema
 from hai_flow.definition.schemas import JsonSchema
-from hai_flow.engine import ballot
+from hai_flow.engine import votes
 from hai_flow.engine.commands import PendingAnswer
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.patch import PatchError, apply_patch, parse_pointer, pointer_of
@@ -182,11 +182,11 @@ def _choice(pending: PendingState, answer: PendingAnswer) -> tuple[str, Json, st
         raise refused(opened, "expected the reason as text.")
     _demand_digest(opened, given.get("digest"))
     edits = given.get("edits")
-    if edits is not None and decision != ballot.APPROVE:
+    if edits is not None and decision != votes.APPROVE:
         raise refused(opened, f"edits are part of an approval, found them with {decision}.")
     if edits is not None and not isinstance(edits, dict):
         raise refused(opened, "expected the edits as an object: argument name or JSON Pointer, and its new value.")
-    if decision in ballot.rules_of(pending).reasons and not (reason or "").strip():
+    if decision in votes.rules_of(pending).reasons and not (reason or "").strip():
         raise refused(opened, f"{decision} needs a reason: say why in `reason`.")
     return decision, _chosen_values(opened, decision, given.get("values")), reason, edits or None
 
@@ -199,7 +199,7 @@ def _chosen_values(opened: PendingOpened, decision: str, given: Json) -> Json:
         if given is not None:
             raise refused(opened, "values were sent, but this approval has no form.")
         return None
-    if decision == ballot.APPROVE:
+    if decision == votes.APPROVE:
         chosen = _valid(opened, form, form.with_defaults({} if given is None else given))
     elif given is None:
         return None
@@ -234,17 +234,17 @@ def _choice_given(opened: PendingOpened, answer: PendingAnswer) -> dict[str, Jso
 
 
 _WORDS: Final = {
-    **dict.fromkeys(("true", "confirmed", "approved", "yes"), ballot.APPROVE),
-    **dict.fromkeys(("false", "rejected", "denied", "cancelled", "canceled", "no"), ballot.REJECT),
+    **dict.fromkeys(("true", "confirmed", "approved", "yes"), votes.APPROVE),
+    **dict.fromkeys(("false", "rejected", "denied", "cancelled", "canceled", "no"), votes.REJECT),
 }
 """What frontends answer `confirmAction` with that know only that something is to be confirmed, in any case."""
 
 
 def _spelled(opened: PendingOpened, raw: Json) -> dict[str, Json]:
     if raw is True:
-        return {"decision": ballot.APPROVE}
+        return {"decision": votes.APPROVE}
     if raw is False:
-        return {"decision": ballot.REJECT}
+        return {"decision": votes.REJECT}
     if isinstance(raw, str):
         word = raw.strip().lower()
         if word in _WORDS and word not in opened.options:  # an author's own option is chosen as a decision only
@@ -290,7 +290,7 @@ def _edited(pending: PendingState, tool: FrontendTool | None, edits: dict[str, J
     """The arguments with `edits` in them, as JSON text. Raises Rejected(422)."""
     opened = pending.opened
     args = values.loads(opened.args or "{}")
-    allowed = ballot.rules_of(pending).edit
+    allowed = votes.rules_of(pending).edit
     pointers = {_pointer(opened, name): value for name, value in edits.items()}
     for pointer, value in pointers.items():
         if allowed is not True and pointer not in {_pointer(opened, name) for name in allowed or ()}:

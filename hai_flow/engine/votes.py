@@ -1,7 +1,7 @@
 """The rules of one pending with their holes filled, and what its votes come to (docs/language.md#people).
 
 A function of the pending alone: whom a selector means was settled when the pending was opened and when each vote was
-cast. Not here: arithmetic (`quorum`), reading a vote (`approval`), and what follows from a decision (`people`).
+cast. Not here: arithmetic (`quorum`), reading a vote (`answers`), and what follows from a decision (`pendings`).
 """
 
 from __future__ import annotations

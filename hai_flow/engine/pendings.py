@@ -1,6 +1,6 @@
 """Asking people and taking their answers: open a pending, read and decide it, remind, escalate, let it expire.
 
-How the content of an answer is understood is in `approval`, how votes add up in `ballot`. Who asks comes authenticated,
+How the content of an answer is understood is in `answers`, how votes add up in `votes`. Who asks comes authenticated,
 with the roles and groups that they have at that moment.
 
 Times: deadlines and reminders are those of a stage. Each opening of the clock (the first, and every escalation) sets
@@ -30,10 +30,10 @@ from hai_flow.definition.plan import (
     Template,
 )
 from hai_flow.definition.schemas import compile_schema
-from hai_flow.engine import ballot, endings
 from hai_flow.engine import commands as c
+from hai_flow.engine import endings, votes
 from hai_flow.engine import events as e
-from hai_flow.engine.approval import (
+from hai_flow.engine.answers import (
     AGAIN,
     DOUBT_OPTIONS,
     HAPPENED,
@@ -43,7 +43,6 @@ from hai_flow.engine.approval import (
     read_answer,
     refused,
 )
-from hai_flow.engine.ballot import Rules, rules_of
 from hai_flow.engine.bounds import demand_wait
 from hai_flow.engine.calls import SHOWN, foretell, resolve_call, show_call
 from hai_flow.engine.consequences import Consequence, Finish
@@ -58,6 +57,7 @@ from hai_flow.engine.selectors import (
     person_of,
 )
 from hai_flow.engine.state import PendingState, RunState
+from hai_flow.engine.votes import Rules, rules_of
 from hai_flow.errors import Rejected
 
 Json: TypeAlias = Any
@@ -175,7 +175,7 @@ def check_gate(draft: Draft, step: Step) -> str:
         fault = "nobody approved this call"
     elif _digest_with(draft, approved.opened, args) != approved.opened.digest:
         fault = "its arguments, or the workflow, are not those that were shown"
-    elif approved.status == ballot.APPROVE and not ballot.approvals(rules_of(approved), approved):
+    elif approved.status == votes.APPROVE and not votes.approvals(rules_of(approved), approved):
         fault = "no approval of these arguments is on record"
     if fault is not None or args is None:
         raise Raised("approval.digest", f"{step.path} was not performed: {fault}. Start the run again.")
@@ -199,8 +199,8 @@ def approved_gate(state: RunState, step: Step) -> PendingState | None:
     for n in range(known.asked if known else 0, 0, -1):
         found = pending_of(state, step.path, n - 1)
         if found is not None and found.opened.kind == "gate":
-            passed = found.status in (ballot.APPROVE, "expired") and isinstance(found.value, dict)
-            return found if passed and found.value["decision"] == ballot.APPROVE else None
+            passed = found.status in (votes.APPROVE, "expired") and isinstance(found.value, dict)
+            return found if passed and found.value["decision"] == votes.APPROVE else None
     return None
 
 
@@ -295,7 +295,7 @@ def _open(draft: Draft, step: Step, kind: str, rules: Rules, /, **shown: Any) ->
     """Open the pending and start its clock; or escalate at once, where its first stage can't be decided."""
     stages = (rules, *rules.escalations)
     blank = PendingState(e.PendingOpened(at=draft.now, id="", path=step.path, kind="ask", digest=""))
-    faults = [ballot.impossible(stage, blank) for stage in stages]
+    faults = [votes.impossible(stage, blank) for stage in stages]
     if all(faults):
         raise Raised("approval.impossible", f"{step.path}: nobody can decide: {faults[0]}.")
     due = None if rules.deadline is None else draft.now + rules.deadline
@@ -305,7 +305,7 @@ def _open(draft: Draft, step: Step, kind: str, rules: Rules, /, **shown: Any) ->
         "path": step.path,
         "kind": kind,
         "deadline": due,
-        "policy": ballot.written(rules),
+        "policy": votes.written(rules),
         **shown,
     }
     opened = e.PendingOpened(at=draft.now, digest="", **fields)
@@ -352,13 +352,13 @@ def may_decide(plan: Plan, state: RunState, pending: PendingState, principal: c.
     """Whether the principal may answer the pending now: it is open, and they are eligible and have not voted."""
     if pending.status != "open":
         return False
-    spent = ballot.who_voted(pending.votes)
+    spent = votes.who_voted(pending.votes)
     return _ineligible(pending, principal, _world(plan, state)) is None and not _ids(principal) & spent
 
 
 def needed(pending: PendingState) -> dict[str, Json]:
     """Who may decide the pending now, how they have voted so far, and what is missing to an approval. Plain JSON."""
-    return ballot.needed(pending)
+    return votes.needed(pending)
 
 
 def _ids(principal: c.Principal) -> set[str]:
@@ -413,7 +413,7 @@ def _reading(draft: Draft, answer: c.PendingAnswer, by: c.Principal) -> tuple[Pe
     _demand_eligible(draft, pending, by)
     if isinstance(given, Rejected):
         raise given
-    if given.outcome == ballot.APPROVE and given.value is not None:
+    if given.outcome == votes.APPROVE and given.value is not None:
         _combined_with(pending, given)
     return pending, given, False
 
@@ -463,7 +463,7 @@ def _demand_eligible(draft: Draft, pending: PendingState, by: c.Principal) -> No
     reason = _ineligible(pending, by, _world(draft.plan, draft.state))
     if reason is not None:
         raise Rejected(403, "pending_forbidden", f"{pending.opened.id} is not {by.id}'s to answer: {reason}.")
-    spent = _ids(by) & ballot.who_voted(pending.votes)
+    spent = _ids(by) & votes.who_voted(pending.votes)
     if spent:
         raise Rejected(
             403, "vote_final", f"{', '.join(sorted(spent))} has voted on {pending.opened.id}; a vote stands."
@@ -473,10 +473,10 @@ def _demand_eligible(draft: Draft, pending: PendingState, by: c.Principal) -> No
 def _combined_with(pending: PendingState, reading: Reading) -> Json:
     """The values of the approvals that count, with those of one more. Raises Rejected(422)."""
     rules = rules_of(pending)
-    before = [] if reading.args is not None else ballot.values_given(pending)  # an edit begins anew
+    before = [] if reading.args is not None else votes.values_given(pending)  # an edit begins anew
     try:
-        return ballot.combined(rules, pending.opened.schema, [*before, reading.value])
-    except ballot.Differs as differs:
+        return votes.combined(rules, pending.opened.schema, [*before, reading.value])
+    except votes.Differs as differs:
         raise refused(pending.opened, f"{differs}.") from None
 
 
@@ -560,10 +560,10 @@ def _vote(draft: Draft, step: Step, id: str, reading: Reading, by: c.Principal, 
         answer_sha=reading.sha,
     )
     pending = draft.state.pendings[id]
-    if reading.outcome not in (ballot.APPROVE, ballot.REJECT):
+    if reading.outcome not in (votes.APPROVE, votes.REJECT):
         _decided(draft, step, pending, reading.outcome, pending.votes[-1])
         return
-    decision = ballot.verdict(rules, pending)
+    decision = votes.verdict(rules, pending)
     if decision is not None:
         _decided(draft, step, pending, decision, pending.votes[-1])
 
@@ -571,9 +571,9 @@ def _vote(draft: Draft, step: Step, id: str, reading: Reading, by: c.Principal, 
 def _decided(draft: Draft, step: Step, pending: PendingState, decision: str, vote: e.VoteCast) -> None:
     """`vote` has decided."""
     rules = rules_of(pending)
-    turned = decision == ballot.REJECT and vote.decision != ballot.REJECT
-    given = _values(rules, pending) if decision == ballot.APPROVE else None if turned else vote.values
-    result = ballot.envelope(pending, decision, vote.reason, given)
+    turned = decision == votes.REJECT and vote.decision != votes.REJECT
+    given = _values(rules, pending) if decision == votes.APPROVE else None if turned else vote.values
+    result = votes.envelope(pending, decision, vote.reason, given)
     message = "The quorum can't be reached any more." if turned else vote.reason or f"Rejected by {vote.by}."
     _close(
         draft,
@@ -589,12 +589,12 @@ def _decided(draft: Draft, step: Step, pending: PendingState, decision: str, vot
 
 
 def _values(rules: Rules, pending: PendingState) -> Json:
-    given = [vote.values or {} for vote in ballot.approvals(rules, pending)]
-    return ballot.combined(rules, pending.opened.schema, given)
+    given = [vote.values or {} for vote in votes.approvals(rules, pending)]
+    return votes.combined(rules, pending.opened.schema, given)
 
 
 def _close(draft: Draft, pending: PendingState, outcome: str, result: dict[str, Json], /, **fields: Any) -> None:
-    passed = pending.opened.kind == "gate" and result["decision"] == ballot.APPROVE
+    passed = pending.opened.kind == "gate" and result["decision"] == votes.APPROVE
     ready = (pending.opened.path,) if passed else ()
     draft.emit(e.PendingDecided, id=pending.opened.id, outcome=outcome, value=result, ready=ready, **fields)
 
@@ -602,10 +602,10 @@ def _close(draft: Draft, pending: PendingState, outcome: str, result: dict[str, 
 def _go_on(draft: Draft, step: Step, pending: PendingState, result: dict[str, Json], message: str) -> None:
     """What follows from the envelope `result`. Nothing but an approval ever falls through to the next step."""
     decision = result["decision"]
-    if decision == ballot.APPROVE:
+    if decision == votes.APPROVE:
         if pending.opened.kind == "approve":
             endings.finish(draft, step, result, approval=result)
-    elif decision == ballot.REJECT:
+    elif decision == votes.REJECT:
         _reject(draft, step, result, message)
     else:
         first = step.handlers[decision]
@@ -615,7 +615,7 @@ def _go_on(draft: Draft, step: Step, pending: PendingState, result: dict[str, Js
 def _reject(draft: Draft, step: Step, result: dict[str, Json], message: str) -> None:
     """A rejection: the step's reject list runs first, then `approval.rejected` is raised, whatever it did."""
     error = draft.error("approval.rejected", message, step.path)
-    first = step.handlers.get(ballot.REJECT)
+    first = step.handlers.get(votes.REJECT)
     if first is None:
         endings.fail(draft, step, error, result)
     else:
@@ -656,13 +656,13 @@ def _escalate(draft: Draft, step: Step, reason: str) -> None:
         assert rules.deadline is not None, "a stage has a deadline"
         due = draft.now + rules.deadline
         since = None if draft.now == draft.clock else draft.now
-        policy = ballot.written(rules)
+        policy = votes.written(rules)
         draft.rendered_bytes += len(values.dumps(policy))
         draft.emit(e.PendingEscalated, id=id, path=step.path, policy=policy, deadline=due, reason=reason, since=since)
         pending = draft.state.pendings[id]
-        fault = ballot.impossible(rules, pending)
-        decision = None if rules.fault else ballot.verdict(rules, pending)
-        if decision == ballot.APPROVE or (decision == ballot.REJECT and fault is None):
+        fault = votes.impossible(rules, pending)
+        decision = None if rules.fault else votes.verdict(rules, pending)
+        if decision == votes.APPROVE or (decision == votes.REJECT and fault is None):
             _decided(draft, step, pending, decision, _deciding(rules, pending, decision))
             return
         if fault is None:
@@ -674,14 +674,12 @@ def _escalate(draft: Draft, step: Step, reason: str) -> None:
 def _deciding(rules: Rules, pending: PendingState, decision: str) -> e.VoteCast:
     """The newest of the votes that decided."""
     return [
-        vote
-        for vote in pending.votes
-        if vote.decision == decision and ballot.counts(rules, vote, pending.opened.digest)
+        vote for vote in pending.votes if vote.decision == decision and votes.counts(rules, vote, pending.opened.digest)
     ][-1]
 
 
 def _fail_impossible(draft: Draft, step: Step, pending: PendingState, reason: str) -> None:
-    result = ballot.envelope(pending, "expired", None, expired=True)
+    result = votes.envelope(pending, "expired", None, expired=True)
     approval = None if pending.opened.kind == "ask" else result
     draft.emit(e.PendingDecided, id=pending.opened.id, outcome="expired", value=approval, reason=reason, via="deadline")
     message = f"{step.path}: nobody can decide: {reason}."
@@ -701,8 +699,8 @@ def _expire(draft: Draft, step: Step, pending: PendingState) -> None:
         draft.emit(e.PendingDecided, id=id, outcome="expired", reason=raised.message, via="deadline")
         endings.fail(draft, step, draft.error(raised.code, raised.message, step.path, raised.data))
         return
-    if expiry.outcome in (ballot.APPROVE, ballot.REJECT):
-        result = ballot.envelope(pending, expiry.outcome, reason, given, expired=True)
+    if expiry.outcome in (votes.APPROVE, votes.REJECT):
+        result = votes.envelope(pending, expiry.outcome, reason, given, expired=True)
         _close(draft, pending, "expired", result, reason=reason, via="deadline")
         _go_on(draft, step, pending, result, reason)
     elif expiry.outcome == "default":
@@ -710,7 +708,7 @@ def _expire(draft: Draft, step: Step, pending: PendingState) -> None:
         endings.finish(draft, step, value)
     else:
         asked = kind in ("approve", "gate")
-        result = ballot.envelope(pending, "expired", None, expired=True) if asked else None
+        result = votes.envelope(pending, "expired", None, expired=True) if asked else None
         draft.emit(e.PendingDecided, id=id, outcome="expired", value=result, reason="deadline", via="deadline")
         code = _EXPIRED_CODES.get(kind, "approval.expired")
         endings.fail(draft, step, draft.error(code, "Nobody answered before the deadline.", step.path), result)
