@@ -1,13 +1,11 @@
 """The imperative shell: the only place where engine, store and steps meet.
 
-`starts` is the door through which a run starts, `committer` decides and commits, `worker` performs,
-`sweeper` claims what is due or lost, `courier` brings runs what
-other runs want of them and what is sent to them, `slots` lets runs of one concurrency key wait for each other,
-`branches` goes on with a thread from an earlier turn,
-`triggers` starts what schedules, events and the ends of runs start, `webhooks` what other systems ask for,
-`fanout` shows what was committed, `threads` tells who follows a
-thread of its next run, `service` is the contract of everything that starts and stops; `catalog` turns stored workflows
-into plans; `world` says what performs which effect.
+`starts` is the door through which a run starts, `committer` decides and commits, `worker` performs, `sweeper` claims
+what is due or lost, `courier` delivers the messages of runs and signals, `slots` lets runs of one concurrency key wait
+for each other, `branches` goes on with a thread from an earlier turn, `triggers` starts runs by schedules, events and
+the ends of other runs, `webhooks` by requests of other systems, `fanout` shows commits to followers, `threads` hands
+the followers of a thread on to its next run, `service` is the contract of everything that starts and stops; `catalog`
+turns stored workflows into plans; `world` makes the runners of effects.
 """
 
 from __future__ import annotations
@@ -163,7 +161,7 @@ class Runtime(Service):
             await self.database.close()
 
     def faults(self) -> list[str]:
-        """What of this process does not work just now, each as a few words; empty: it can serve."""
+        """The parts of this process that do not work just now, each in a few words; empty: it can serve."""
         found = [name for service in self._services for name in service.ailing]
         if time.monotonic() - self.committer.worked_at() > STUCK_SECONDS:
             found.append("commits and loads")

@@ -22,7 +22,7 @@ _EXPECTED: Final = frozenset({"timer_early"})
 
 @dataclass(slots=True)
 class BatchEntry:
-    """One entry in the making: what is decided for a run on top of its state, and whom to answer how."""
+    """One entry in the making: the decisions on top of a run's state, and the answers to those that asked for them."""
 
     run: CachedRun
     state: RunState
@@ -45,12 +45,12 @@ class BatchEntry:
         return 0 if self.row is None else len(self.row.events)
 
     def give_back(self) -> None:
-        """Nothing of the entry happened: what it was made of is asked of its run again, before all else."""
+        """Nothing of the entry happened: its commands and chunks wait with the run again, before all others."""
         self.run.submissions.extendleft(reversed(self.submissions))
         self.run.chunks.extendleft(reversed(self.chunks))
 
     def settle(self) -> None:
-        """Answer everybody who asked."""
+        """Answer every submission of the entry."""
         self.run.singly = max(0, self.run.singly - len(self.answers))
         for submission, answer in self.answers:
             if submission.answer is None:

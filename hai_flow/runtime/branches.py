@@ -1,9 +1,9 @@
-"""Going on with a thread from one of its earlier turns: what is needed beside the run that does.
+"""Going on with a thread from one of its earlier turns: the work beside the new run itself.
 
 A branch is a run of its own: a Start, behind a run that ended in that turn; or a Fork, of one that waited there. The
-thread has one active run, so the one that is active now is stopped first, with all that it waits for. Whoever begins a
-branch rehearses it before that, so that what would be refused stops nothing; and can do all of it again if the process
-dies in between, because a branch's run id and the stop's command id are made from the request.
+thread has one active run, so the one that is active now is stopped first, with all that it waits for. A caller
+rehearses a branch before that, so that a refused one stops nothing; and can do all of it again if the process dies in
+between, because a branch's run id and the stop's command id are made from the request.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Branches:
         self, run_id: UUID, tenant: UUID, there: RunState, now: RunState, answer: c.Answer
     ) -> tuple[c.Fork, Plan]:
         """The command with which `run_id` begins as another run was when it was `there`, and the plan that it has then.
-        `now` is what that other one is. Raises Rejected 413 where its log is too long."""
+        `now` is the present state of that other one. Raises Rejected 413 where its log is too long."""
         of = UUID(there.run_id)
         events = await self._events(of, there.seq)
         plan = await self._catalog.plan(tenant, bytes.fromhex(there.sha256))

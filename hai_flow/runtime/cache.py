@@ -15,12 +15,12 @@ from hai_flow.store.entries import CommandRow
 
 STATE_OVERHEAD_BYTES: Final = 4096
 EVICTION_TRIES: Final = 8  # runs in use that one growth of the cache passes over
-NEVER_HEARD: Final = -2  # a fence that no claim of ours can follow: what is held may have been begun by the dead
+NEVER_HEARD: Final = -2  # a fence that no claim of ours can follow: a dead worker may have begun the open attempts
 
 
 @dataclass(slots=True, eq=False)
 class CachedRun:
-    """A run as this process knows it. `mine`: a statement of our own said that we hold it
+    """A run as this process knows it. `mine`: a statement of this process returned that it holds the run
     (docs/design/store.md#claims)."""
 
     id: UUID
@@ -29,9 +29,9 @@ class CachedRun:
     plan: Plan | None = None
     version: int = 0
     fence: int = NEVER_HEARD
-    worker: int | None = None  # who held it when we last heard
+    worker: int | None = None  # the holder, as of the last statement about it
     mine: bool = False
-    suspect: bool = False  # it became ours in a way that does not prove that nobody began its open attempts
+    suspect: bool = False  # it became ours in a way that does not prove that its open attempts were never begun
     refence: bool = False  # a commit of unknown outcome may still land: raise the fence before loading
     loaded_at: float = -1.0  # monotonic: when the load (or the win) that the state comes from began
     exists: bool = True
@@ -48,7 +48,7 @@ class CachedRun:
     bytes: int = 0
     slot_taken: bool = False
     missing: bool = False
-    stale: bool = False  # somebody told us to load while a batch was in flight
+    stale: bool = False  # a refresh was asked for while a batch was in flight
     kept: bool = False  # it is in the committer's cache
 
     @property
@@ -57,7 +57,7 @@ class CachedRun:
 
 
 class Cache:
-    """The runs that this process knows, the least recently used first. What is in use is not evicted."""
+    """The runs that this process knows, the least recently used first. Runs in use are not evicted."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes = 0
@@ -83,7 +83,7 @@ class Cache:
             self._runs.move_to_end(run.id)
 
     def weigh(self, run: CachedRun) -> None:
-        """Count the run in the cache as what its state takes, nearly: its last snapshot and the log since. To measure
+        """Count the run in the cache by the size of its state, nearly: its last snapshot and the log since. To measure
         it would cost as much as a snapshot; those come often enough that this is at most about twice as much."""
         self._grow(run, STATE_OVERHEAD_BYTES + run.snapshot_bytes + run.log_bytes - run.bytes)
 

@@ -78,9 +78,8 @@ class Catalog:
     async def resolve_startable(
         self, tenant: UUID, reference: str, found: WorkflowSummary | None = None
     ) -> tuple[WorkflowSummary, Plan]:
-        """The same for a request that starts a run; `found`: what the reference means, where it was read already.
-        Raises Rejected 404, and 409 `trigger_missing` where the workflow is started by its schedules and events
-        alone."""
+        """The same for a request that starts a run; `found`: the workflow, where it was read already. Raises Rejected
+        404, and 409 `trigger_missing` where the workflow is started by its schedules and events alone."""
         if found is None:
             stored, plan = await self.resolve(tenant, reference)
         else:
@@ -179,13 +178,14 @@ class Catalog:
         return found
 
     async def plan_of_child(self, tenant: UUID, reference: str, digest: str | None) -> Plan:
-        """The plan of a child run: the one that its parent pinned, else what the reference means now."""
+        """The plan of a child run: the one that its parent pinned, else the one that the reference means now."""
         if digest is not None:
             return await self.plan(tenant, bytes.fromhex(digest))
         return (await self.resolve(tenant, reference))[1]
 
     async def _check_children(self, tenant: UUID, plan: Plan, file: str) -> None:
-        """Check what the plan gives to the workflows that it runs, and reads of them, where they are published.
+        """Check the inputs that the plan gives to the workflows that it runs, and the outputs that it reads, where they
+        are published.
 
         Raises DefinitionError.
         """
@@ -261,7 +261,8 @@ def _in_place(findings: Iterable[Finding], source: bytes) -> list[Finding]:
 
 
 def named_version(reference: str) -> NamedVersion:
-    """The parts of a reference. What can't be one (it may have characters that the database refuses) names nothing."""
+    """The parts of a reference. A text that can't be one (it may have characters that the database refuses) names
+    nothing."""
     match = _REFERENCE.fullmatch(reference)
     if match is None:
         return NamedVersion("")

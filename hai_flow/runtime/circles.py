@@ -23,7 +23,7 @@ _Place: TypeAlias = tuple[str, "Plan | None", bool, tuple[str, ...]]
 
 async def endless(catalog: Catalog, tenant: UUID, plan: Plan, file: str) -> list[Finding]:
     """A finding if a run of the plan would lead to another one by way of some run's end, over workflows that are
-    published. Whether their conditions ever end that, nobody can say; so it is refused."""
+    published. Whether their conditions ever end that can't be known; so it is refused."""
     circle = await _circle(catalog, tenant, plan)
     if not circle:
         return []

@@ -14,8 +14,9 @@ class Claims:
         self._listeners = listeners
 
     def take_in(self, run: CachedRun, worker: int | None, fence: int) -> None:
-        """Take in who holds the run. Only a claim that was free before, and rose the fence by one, is surely fresh: any
-        other may be a claim of a dead worker's run whose answer was lost, so what is open may have been begun."""
+        """Take in the holder of the run. Only a claim that was free before, and rose the fence by one, is surely fresh:
+        any other may be a claim of a dead worker's run whose answer was lost, so its open attempts may have been
+        begun."""
         mine = worker is not None and worker == self.worker_id
         if mine and not run.mine and run.exists:
             run.suspect = run.worker is not None or fence != run.fence + 1

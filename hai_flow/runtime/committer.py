@@ -1,12 +1,12 @@
 """Commands in, commits out: the one door through which anything happens to a run.
 
 A command that comes in waits with its run (`cache`, `queues`). The `loader` brings runs up to date, a lane (`lanes`)
-has what they were asked decided (`decider`), commits it in one statement for up to 256 runs (`batches`) and tells the
-`listeners`. What fails is dealt with in `failures`, so that the others go on. The rules (docs/design/store.md has each
-with its reason):
+has their commands decided (`decider`), commits the events in one statement for up to 256 runs (`batches`) and notifies
+the `listeners`. `failures` deals with faults, so that the others go on. The rules (docs/design/store.md has each with
+its reason):
 
 * a batch holds at most one entry per run, and a run is in at most one batch in flight;
-* whoever wins learns from the statement itself whether it holds the run (`claims`);
+* a winner learns from the statement itself whether it holds the run (`claims`);
 * only a win proves that a state was fresh: a refusal from a cached state is answered after loading the tail;
 * a batch refused for its data is halved until the culprit is alone; the others commit;
 * a decision compares `version`, streamed chunks compare `fence`; after three losses a run is taken alone;
@@ -150,7 +150,7 @@ class Committer(Service):
         return await answer
 
     def report(self, run: CachedRun, command: c.Command) -> None:
-        """The same door for those who need no answer: results, timers. A refusal is logged and dropped."""
+        """The same door for commands that need no answer: results, timers. A refusal is logged and dropped."""
         if not self.running:
             return
         if not run.kept:
@@ -172,7 +172,7 @@ class Committer(Service):
         await self.queues.settled(waiting)
 
     def rehearse(self, command: Begin, plan: Plan) -> None:
-        """Raise what a run's first command would be refused with by itself, before anything is done for it."""
+        """Raise the refusal that a run's first command would meet by itself, before anything is done for it."""
         decide(plan, RunState(str(command.run_id)), command, self.now_ms(), self._decider.limits)
 
     def now_ms(self) -> int:
@@ -184,7 +184,7 @@ class Committer(Service):
         return values.instant(self.now_ms())
 
     def peek(self, run_id: UUID) -> CachedRun | None:
-        """What this process knows of the run, however old."""
+        """The run as this process knows it, however old that is."""
         return self.cache.get(run_id)
 
     def refresh(self, run_id: UUID, tenant: UUID | None = None) -> None:
@@ -196,7 +196,7 @@ class Committer(Service):
             run = self.cache.add(CachedRun(run_id, tenant or UUID(int=0), RunState(str(run_id))))
         self.queues.refresh(run)
 
-    # --- what this process holds ----------------------------------------------------------------------------------
+    # --- the runs of this process ----------------------------------------------------------------------------------
 
     @property
     def worker_id(self) -> int | None:
@@ -230,7 +230,7 @@ class Committer(Service):
         self._keep(self._run_clock, "clock")
 
     async def _stop(self) -> None:
-        """Commit what was asked before the stop; refuse what comes after, and what could not be committed in time."""
+        """Commit the commands that came before the stop; refuse those that come after, and those that take too long."""
         self._closing = True
         try:
             async with asyncio.timeout(STOP_SECONDS):

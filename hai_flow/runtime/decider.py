@@ -1,4 +1,4 @@
-"""What a run was asked, decided command by command, as one entry of a batch.
+"""The commands for a run, decided one by one, as one entry of a batch.
 
 Each command is decided on top of the state that the ones before it lead to. A win proves that the state was fresh; a
 refusal needs a state that is surely fresh, so it may have to wait until the run is loaded
@@ -68,7 +68,7 @@ class Decider:
         return bounds.is_due(run.state, run.run_bytes, self.limits)
 
     def _decided(self, run: CachedRun) -> BatchEntry | None:
-        """Decide what the run was asked. None if there is nothing to commit (everyone is answered, or it must load)."""
+        """Decide the run's commands. None if there is nothing to commit (everyone is answered, or it must load)."""
         entry = BatchEntry(run, run.state)
         self._append_chunks(entry)
         while run.submissions and len(entry.events) < self.limits.events and not (run.singly and entry.submissions):
@@ -84,7 +84,7 @@ class Decider:
                     entry.submissions.append(run.submissions.popleft())
                     break
                 if entry.events:
-                    break  # what stands before it commits first; it comes back with a fresher state
+                    break  # the commands before it commit first; it comes back with a fresher state
                 return self._load_first(entry)
             run.submissions.popleft()
             entry.submissions.append(submission)
@@ -96,7 +96,7 @@ class Decider:
         return entry
 
     def _answer(self, entry: BatchEntry, submission: Submission) -> Outcome | Rejected | None:
-        """The command's outcome on top of the entry, or None: a refusal that what is known can't justify
+        """The command's outcome on top of the entry, or None: a refusal that the known state can't justify
         (docs/design/store.md#freshness). A state that may be stale can't, nor can an id that was not looked up; a win
         proves both by itself. None, too, of a command before which so much is due that this has to be committed
         first."""
@@ -139,7 +139,7 @@ class Decider:
         self._take(entry, decision)
         entry.birth = entry.birth or submission.birth
         entry.seat = entry.seat or submission.seat
-        if isinstance(submission.command, c.Migrate):  # what follows in this entry is decided with the new plan
+        if isinstance(submission.command, c.Migrate):  # the rest of this entry is decided with the new plan
             entry.plan = submission.command.to
         return outcome
 
@@ -155,7 +155,7 @@ class Decider:
         entry.decides = True
 
     def _append_chunks(self, entry: BatchEntry) -> None:
-        """Turn what the holder streamed into events, as far as its attempt is still open and still its own."""
+        """Turn the holder's chunks into events, as far as its attempt is still open and still its own."""
         run = entry.run
         while run.chunks:
             chunk = run.chunks.popleft()
@@ -225,7 +225,7 @@ def _repeated(submission: Submission, known: CommandRow) -> Outcome | Rejected:
 
 
 def _events_of(chunk: Chunk, state: RunState, at: int) -> list[e.Event]:
-    """What a piece adds to the log; nothing if it is there already, or what it belongs to is closed."""
+    """The events of a piece; none if it is in the log already, or its message is closed."""
     turn = state.turn.n if state.turn else 0
     if chunk.is_call:
         call = state.tool_calls.get(chunk.message_id)

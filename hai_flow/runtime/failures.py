@@ -1,4 +1,4 @@
-"""What is done about a batch, a load or a single run that failed, so that the others go on.
+"""How a batch, a load or a single run that failed is dealt with, so that the others go on.
 
 A batch that was refused for its data is halved until the culprit is alone; a run whose row is locked is taken alone;
 after an unknown outcome nothing is taken for granted and the runs are loaded.
@@ -27,7 +27,7 @@ from hai_flow.store.logs import Loaded
 log = structlog.get_logger(__name__)
 
 LOSSES_BEFORE_ALONE: Final = 3
-LOCKED: Final = "55P03"  # what a statement is refused with that has waited too long for a row
+LOCKED: Final = "55P03"  # a statement has waited too long for a row
 RETRIES_MAX: Final = 3  # of one batch, before it is halved: one locked row must not stop the others for ever
 ANSWER_SECONDS: Final = 30.0  # a caller hears after this, at the next failure, that the database is away
 
@@ -42,7 +42,7 @@ class Failures:
         self._claims = claims
 
     async def remainder_of(self, batch: Batch, error: Exception) -> list[Batch]:
-        """What is to be sent again of a batch that failed. Its runs that are not in it are dealt with."""
+        """The part of a failed batch that is to be sent again. The other runs of it are dealt with."""
         fault, entries = classify(error), batch.entries
         if sqlstate_of(error) == LOCKED and (free := await self._unlocked(entries)) is not None:
             return free
@@ -66,9 +66,9 @@ class Failures:
         return []
 
     async def _unlocked(self, entries: list[BatchEntry]) -> list[Batch] | None:
-        """What is to be sent again of a batch that has waited for a row which somebody holds. Those whose rows are held
-        are taken alone, each with a connection of its own: to wait for them again would make all others wait as long.
-        None: none of them is held now."""
+        """The part of a batch to be sent again that has waited for a row which another transaction holds. Those whose
+        rows are held are taken alone, each with a connection of its own: to wait for them again would make all others
+        wait as long. None: none of them is held now."""
         try:
             async with self._database.engine.acquire() as connection:
                 held = await logs.locked_runs(connection, [entry.run.id for entry in entries if entry.run.exists])
@@ -86,8 +86,8 @@ class Failures:
         return [Batch(free)] if free else []
 
     def condemn(self, entry: BatchEntry, error: Exception) -> None:
-        """One entry that can't be stored for what is in it (docs/design/store.md#refused-batches): without its chunks,
-        then command by command, until the culprit is alone."""
+        """One entry whose content can't be stored (docs/design/store.md#refused-batches): without its chunks, then
+        command by command, until the culprit is alone."""
         run = entry.run
         if entry.chunks and entry.submissions:
             entry.chunks.clear()
@@ -101,10 +101,10 @@ class Failures:
         self._queues.load_again(run)
 
     def undecidable(self, run: CachedRun, submission: Submission, error: Exception) -> None:
-        """A command that can't be carried out, for a fault of ours or of its data: who asked is told.
+        """A command that can't be carried out, for a fault of ours or of its data: the caller gets an error.
 
-        If nobody did, the run needs attention, else the same would be tried for ever; and its attempt counts as lost,
-        so that a person's Retry performs it again.
+        Without a caller, the run needs attention, else the same would be tried for ever; and its attempt counts as
+        lost, so that a person's Retry performs it again.
         """
         log.error("command_failed", run_id=str(run.id), command=type(submission.command).__name__, exc_info=error)
         if submission.answer is not None:
@@ -115,7 +115,7 @@ class Failures:
         command = submission.command
         known = isinstance(command, c.TimerFired) and run.state.status == "needs_attention"  # asked each second
         if known or isinstance(command, c.NeedAttention | c.StepLost):
-            if run.mine:  # nobody would ask for it again
+            if run.mine:  # it would not be asked for again
                 self._claims.let_go(run, run.fence, error)
             return
         now = time.monotonic()
@@ -130,8 +130,8 @@ class Failures:
         submissions: Iterable[Submission] = (),
         loaded: Loaded | None = None,
     ) -> None:
-        """Nothing can be decided for this run (its log or its workflow can't be read): nobody waits for it in vain, and
-        if it is ours, somebody else gets it, with the results and timers that are dropped here."""
+        """Nothing can be decided for this run (its log or its workflow can't be read): its callers get an error, and if
+        it is ours, another worker gets it, with the results and timers that are dropped here."""
         if isinstance(error, Unreadable):  # another release's: the same each time that somebody tries
             log.error("run_unreadable", run_id=str(run.id), reason=str(error))
         else:
@@ -150,7 +150,7 @@ class Failures:
         self._cache.forget(run)
 
     def drop_hand(self, queue: Queue) -> None:
-        """What the lane was dealing with when an error stopped it: as after a commit of unknown outcome."""
+        """Treat the runs that the lane had in hand when an error stopped it as after a commit of unknown outcome."""
         for entry in queue.entries:
             if entry.run.taken:
                 entry.give_back()
@@ -161,7 +161,7 @@ class Failures:
         queue.hand, queue.entries = [], []
 
     def answer_late(self, waiting: Iterable[CachedRun]) -> None:
-        """The database is away. Callers may ask again; what the process asks of itself waits for it."""
+        """The database is away. Callers may ask again; commands of the process itself wait for it."""
         now = time.monotonic()
         failure = StoreError("the database has not answered for a while; the outcome is unknown: send it again.")
         for run in waiting:
@@ -177,5 +177,5 @@ def passing(error: Exception) -> bool:
 
 
 def away(error: Exception) -> bool:
-    """Whether the database did not answer, or can answer nobody as it is."""
+    """Whether the database did not answer, or can answer no statement as it is."""
     return classify(error) in (Fault.UNKNOWN, Fault.INSTALLATION)

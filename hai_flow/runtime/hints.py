@@ -36,7 +36,7 @@ class Hints:
         self._unclaimed = False
 
     async def run(self) -> None:
-        """Send what was collected, after the commits: inside them NOTIFY would serialise them all."""
+        """Send the collected hints, after the commits: inside them NOTIFY would serialise them all."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()

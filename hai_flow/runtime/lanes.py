@@ -1,4 +1,4 @@
-"""Lanes: what runs were asked is decided and committed, up to 256 runs in one statement.
+"""Lanes: the commands for runs are decided and committed, up to 256 runs in one statement.
 
 The next batch starts when the statement of the one before returns, so back-pressure needs no timer. A batch holds at
 most one entry per run, and a run is in at most one batch in flight.
@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 
 class Lanes:
-    """Commits what is queued: at most `entries_max` runs and about `bytes_max` of events in one statement."""
+    """Commits the queued runs: at most `entries_max` runs and about `bytes_max` of events in one statement."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Lanes:
             except FAILURES as error:
                 log.warning("lane_without_connection", error=str(error) or repr(error))
                 self._failures.answer_late(lane.waiting)
-                await asyncio.sleep(0.1)  # the database is away: everyone waits for it, nobody spins
+                await asyncio.sleep(0.1)  # the database is away: wait for it, do not spin
 
     async def _run_batch(self, lane: Queue, connection: Connection) -> None:
         lane.hand = lane.take(self._entries_max)
@@ -117,7 +117,7 @@ class Lanes:
         return found
 
     async def _commit(self, lane: Queue, connection: Connection, entries: list[BatchEntry]) -> None:
-        """Send a batch, and what is left of it after a failure, until every entry has won, lost or been condemned."""
+        """Send a batch, and the rest of it after a failure, until every entry has won, lost or been condemned."""
         batches = deque([Batch(entries)])
         while batches:
             batch = batches.popleft()
@@ -187,14 +187,14 @@ class Lanes:
             self._hints.add((entries[number].state.run_id for number in won), unclaimed=unclaimed)
 
     def _lost(self, entry: BatchEntry) -> None:
-        """Somebody else moved the run first (or took its slot): load what they did, and decide again."""
+        """Another process moved the run first (or took its slot): load that, and decide again."""
         run = entry.run
         run.losses += 1
         entry.give_back()
         self._queues.load_again(run)
 
     async def _take_alone(self, run: CachedRun) -> None:
-        """The fourth try of a run that lost three times, or whose row is locked: one such run at once, else those that
+        """The fourth try of a run that lost three times, or whose row is locked: one of them at once, else those that
         wait for locks would take all connections."""
         async with self._alone:
             await self._commit_alone(run)
@@ -211,7 +211,7 @@ class Lanes:
             ):
                 await self._loader.take_in(run, loaded)
                 await self._loader.look_up(connection, [run], {} if loaded is None else {run.id: loaded})
-                run.loaded_at, run.losses = math.inf, 0  # nobody can move it: whatever is decided now is fresh
+                run.loaded_at, run.losses = math.inf, 0  # locked, so every decision now is fresh
                 entry = self._decider.entry_of(run)
                 released = entry is None
                 run.loaded_at = min(run.loaded_at, began)

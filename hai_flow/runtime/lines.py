@@ -1,4 +1,4 @@
-"""Work in lines: what stands in one line is done one after the other, and lines go on side by side."""
+"""Work in lines: the work of one line is done one after the other, and lines go on side by side."""
 
 from __future__ import annotations
 
@@ -45,5 +45,5 @@ class Lines(Generic[Item]):
                 await self._work(item)
             finally:
                 self._known.discard(id)
-                if not waiting:  # without an await in between: who comes now begins a line of its own
+                if not waiting:  # without an await in between: work that comes now begins a line of its own
                     del self._lines[line]

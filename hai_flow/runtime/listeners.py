@@ -1,4 +1,4 @@
-"""The services that hear of what the committer does. A fault in one of them stops no commit."""
+"""The services that hear of commits. A fault in one of them stops no commit."""
 
 from __future__ import annotations
 

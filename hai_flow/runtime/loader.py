@@ -1,4 +1,4 @@
-"""Bringing cached runs up to what the database says of them, many in one statement."""
+"""Bringing cached runs up to date, many in one statement."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Loader:
         self._apart = asyncio.Semaphore(1)  # of the runs that are loaded apart from the others, one at once
 
     async def run(self) -> None:
-        """Load what is queued, for as long as the service lives."""
+        """Load the queued runs, for as long as the service lives."""
         queue = self._queues.loads
         while True:
             self._failures.drop_hand(queue)
@@ -89,14 +89,14 @@ class Loader:
             queue.hand = []
 
     async def _not_loaded(self, batch: list[CachedRun], error: Exception) -> list[list[CachedRun]]:
-        """What is to be loaded again, and in what batches, of one whose load failed: halved until the culprit is alone.
+        """The batches in which the runs of a failed load are loaded again: halves, until the culprit is alone.
 
         A run that waited for a lock or took too long makes all others of its batch wait as long: each is tried alone.
         """
         fault = classify(error)
         batch = [run for run in batch if run.taken]  # the others are dealt with
         if fault is Fault.UNKNOWN:
-            await asyncio.sleep(0.1)  # the database is away: everyone waits for it, nobody spins
+            await asyncio.sleep(0.1)  # the database is away: wait for it, do not spin
             for run in batch:
                 self._queues.loads.add(run)
             self._failures.answer_late(self._queues.loads.waiting)
@@ -114,7 +114,7 @@ class Loader:
         return []
 
     def _without_long(self, batch: list[CachedRun], found: Mapping[UUID, Loaded]) -> list[CachedRun]:
-        """Those of a batch that can be taken in at once. Who has a long log to fold is loaded apart."""
+        """Those of a batch that can be taken in at once. Runs with a long log to fold are loaded apart."""
         left = []
         for run in batch:
             loaded = found.get(run.id)
@@ -172,7 +172,7 @@ class Loader:
                 self._failures.give_up(run, fault, loaded=found.get(run.id))
 
     async def look_up(self, connection: Connection, batch: list[CachedRun], found: Mapping[UUID, Loaded]) -> None:
-        """What else the waiting commands need to know: ids that were used before, and slots that somebody has."""
+        """Look up the rest that the waiting commands need: ids that were used before, and the holders of slots."""
         named = [(run, each) for run in batch for each in run.submissions if each.command_id is not None]
         ids = [(run.id, submission.command_id or "") for run, submission in named if run.id in found]
         used = await logs.commands_of(connection, ids) if ids else {}
@@ -199,7 +199,7 @@ class Loader:
             self._queues.release(run)
 
     async def take_in(self, run: CachedRun, loaded: Loaded | None) -> None:
-        """Bring a cached run up to what the database says of it."""
+        """Bring a cached run up to its row and log in the database."""
         if loaded is None:
             run.missing = run.exists
             return
@@ -233,10 +233,10 @@ class Loader:
         run.tenant, run.version, run.plan = loaded.tenant, loaded.version, plan
         run.snapshot_bytes, run.log_bytes = snapshot_bytes, log_bytes
         self._cache.weigh(run)
-        self._snapshots.save_if_due(run)  # whoever loads it next need not fold all this again
+        self._snapshots.save_if_due(run)  # the next load need not fold all this again
 
     async def _read_on(self, run_id: UUID, seq: int, end: int) -> list[LogRow]:
-        """What a load left of a long log, up to the seq that the run had then."""
+        """The rows of a long log that a load left out, up to the seq that the run had then."""
         if seq >= end:
             return []
         async with self._database.engine.acquire() as connection:

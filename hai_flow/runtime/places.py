@@ -1,4 +1,4 @@
-"""Places for what may be done at once, so many and no more."""
+"""A limit to how much is done at once."""
 
 from __future__ import annotations
 

@@ -12,11 +12,11 @@ from hai_flow.runtime.cache import Cache, CachedRun
 
 
 class Queue:
-    """Runs in the order in which they first had something to say.
+    """Runs in the order in which they first had something to do.
 
-    `hand` is what was taken and is not dealt with yet, `entries` what was made of it. `since`: when the queue last got
-    shorter, or ceased to be empty (monotonic). `failed` are those whose commits got no answer since: they are loaded
-    again, and that they come back from there is no new work.
+    `hand` are the runs that were taken and are not dealt with yet, `entries` their entries. `since`: when the queue
+    last got shorter, or ceased to be empty (monotonic). `failed` are those whose commits got no answer since: they are
+    loaded again, and that they come back from there is no new work.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Queues:
         self.loads.add(run)
 
     def refresh(self, run: CachedRun) -> None:
-        """What is known of the run is old: load its tail, now or when it is dealt with."""
+        """The known state of the run is old: load its tail, now or when it is dealt with."""
         if run.queued:
             run.stale = True
         else:
@@ -129,7 +129,7 @@ class Queues:
 
     def worked_at(self) -> float:
         """Since when (monotonic) something has been waiting without any lane, or the loader, getting on; now, if
-        nothing has. What could not be committed waits in its lane, also while it is loaded again."""
+        nothing has. A run that could not be committed waits in its lane, also while it is loaded again."""
         return min((queue.since for queue in (*self.lanes, self.loads) if queue.busy), default=time.monotonic())
 
     def clear(self) -> None:

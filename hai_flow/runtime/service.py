@@ -27,8 +27,8 @@ MENDED_SECONDS: Final = 10.0  # a loop that was begun again and has run for so l
 class Service(ABC):
     """Something that runs from `start` to `stop`.
 
-    Subclasses write `_start` and `_stop`. They use `_keep` for what must run as long as the service does, and `_spawn`
-    for what ends by itself.
+    Subclasses write `_start` and `_stop`. They use `_keep` for tasks that must run as long as the service does, and
+    `_spawn` for those that end by themselves.
     """
 
     def __init__(self) -> None:
@@ -82,10 +82,10 @@ class Service(ABC):
     async def _start(self) -> None: ...
 
     async def _stop(self) -> None:  # noqa: B027 (nothing to do is a good default)
-        """What must happen before the service's tasks are cancelled. Nothing by default."""
+        """Do the work that must be done before the service's tasks are cancelled. Nothing by default."""
 
     def _spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """A task that ends with the service. If it fails, that is logged: nobody else waits for it."""
+        """A task that ends with the service. If it fails, that is logged: no other task waits for it."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -158,7 +158,7 @@ class Clock:
         """The monotonic time of the last reading, whatever came of it."""
 
     def read(self, database_ms: int, sent: float, arrived: float) -> None:
-        """Take in what the database's clock showed at some time between `sent` and `arrived` (monotonic)."""
+        """Take in a reading of the database's clock at some time between `sent` and `arrived` (monotonic)."""
         self.heard_at = max(self.heard_at, arrived)
         # Both are cut to whole milliseconds, so one that seems to be ahead by one need not be.
         if database_ms >= self.at(arrived) or database_ms + 1 < self.at(sent):

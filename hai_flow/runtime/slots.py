@@ -1,9 +1,10 @@
 """`concurrency`: slots for runs that start, and the queue of those that find none (docs/design/store.md#slots).
 
-A start takes a slot of its key before the run is stored, and the run's end frees it in the same commit. Who finds none
-is stored as `queued` (or refused, if its workflow says so); what it says in its outbox puts it into the queue, and what
-the end of another says admits the next. Until the commit with which a run begins, its slot is only promised: the sweep
-takes back what was promised for too long, and such a commit that comes later finds that out and is decided again.
+A start takes a slot of its key before the run is stored, and the run's end frees it in the same commit. A run that
+finds none is stored as `queued` (or refused, if its workflow says so); a message in its outbox puts it into the queue,
+and one at the end of another run admits the next. Until the commit with which a run begins, its slot is only promised:
+the sweep takes back slots that were promised for too long, and a commit that comes later finds that out and is decided
+again.
 """
 
 from __future__ import annotations
@@ -33,9 +34,7 @@ Handle: TypeAlias = Callable[[OutboxMessage], Awaitable[None]]
 log = structlog.get_logger(__name__)
 
 BUSY: Final = "concurrency_busy"
-STALLED_EVERY: Final = timedelta(
-    minutes=1
-)  # whoever frees a slot gives it on; this is for what no release of ours does
+STALLED_EVERY: Final = timedelta(minutes=1)  # freeing a slot gives it on; this is for slots freed by hand
 CANCELLED: Final = "a newer run of the same concurrency key has started"
 
 
@@ -51,7 +50,7 @@ class _Freed(msgspec.Struct):
 
 
 class Slots:
-    """Gives slots of concurrency keys to those who start and to those who wait."""
+    """Gives slots of concurrency keys to runs that start and to runs that wait."""
 
     def __init__(self, database: Database, committer: Committer) -> None:
         self.database = database
@@ -61,9 +60,9 @@ class Slots:
 
     @contextlib.asynccontextmanager
     async def seated(self, tenant: UUID, plan: Plan, begin: Begin) -> AsyncGenerator[tuple[Begin, str | None]]:
-        """The Start with what it must say of its concurrency key, and the slot that it was promised. Inside, it is
-        submitted; if it is refused there, the slot is the next one's. Raises `Rejected` 409 `concurrency_busy` where
-        the workflow queues nobody, and for a fork, which can't begin by waiting."""
+        """The Start with its concurrency key, and the slot that it was promised. Inside, it is submitted; if it is
+        refused there, the slot is the next one's. Raises `Rejected` 409 `concurrency_busy` where the workflow queues no
+        run, and for a fork, which can't begin by waiting."""
         concurrency = plan.concurrency
         if concurrency is None:
             yield begin, None
@@ -128,7 +127,8 @@ class Slots:
         await self.admit(message.tenant, freed.key)
 
     async def admit(self, tenant: UUID, key: str, overdue: Sequence[str] = ()) -> None:
-        """Let those begin who have waited longest, as far as there are slots; those `overdue` are taken back first."""
+        """Let the runs begin that have waited longest, as far as there are slots; those `overdue` are taken back
+        first."""
         pool = self.database.api
         given_on = True
         while given_on:
@@ -147,7 +147,7 @@ class Slots:
                 await slots.leave_queue(pool, tenant, key, seat.run_id)
 
     async def sweep(self) -> None:
-        """Take back what was promised for too long, and admit whom nobody has admitted."""
+        """Take back slots that were promised for too long, and admit waiting runs that were passed over."""
         for each in await slots.overdue_promises(self.database.api):
             await self.admit(each.tenant, each.key, each.slots)
         await sweeps.sweep(self.database.api, "queues", STALLED_EVERY, self._admit_stalled)

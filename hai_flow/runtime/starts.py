@@ -1,7 +1,7 @@
 """The one door through which a run starts: a tenant, a plan and a Start (or a Fork) in, an `Outcome` out.
 
-A caller (a request, a protocol's POST, a trigger, another run) says what it wants. Everything else that a run needs in
-order to be stored is found here:
+A caller (a request, a protocol's POST, a trigger, another run) names the plan and the input. Everything else that a run
+needs in order to be stored is found here:
 
 * its id (`new_id`, or `derived_run_id` where the same start may come twice);
 * the workflows of its children, pinned to the versions that their names mean now (a child has its parent's pins);
@@ -64,7 +64,7 @@ class Starts:
         for one says what is kept of it.
 
         Raises `Rejected`: 404 where a child's workflow does not exist, 409 `thread_busy` where the thread has an active
-        run, 409 `concurrency_busy` where the workflow queues no run, and what the engine refuses.
+        run, 409 `concurrency_busy` where the workflow queues no run, and the engine's refusals.
         """
         if isinstance(begin, c.Start) and begin.parent is None:
             begin = msgspec.structs.replace(begin, pins=await self._find_pins(tenant, plan))
@@ -94,7 +94,7 @@ class Starts:
                         raise
 
     def rehearse(self, plan: Plan, begin: Begin) -> None:
-        """Raise what the engine would refuse `begin` with, before anything is done for it."""
+        """Raise the engine's refusal of `begin`, before anything is done for it."""
         self._committer.rehearse(begin, plan)
 
 
@@ -107,7 +107,7 @@ def _thread_slot_of(begin: Begin) -> str | None:
 
 
 def derived_run_id(*parts: str) -> UUID:
-    """A run id made from what identifies its start (tenant, principal, Idempotency-Key; or tenant, thread, runId), so
+    """A run id made from the identity of its start (tenant, principal, Idempotency-Key; or tenant, thread, runId), so
     that the same start made twice is one run (docs/design/store.md#command-ids)."""
     return _uuid(int.from_bytes(sha256("\x00".join(parts).encode()).digest()[:16]), version=8)
 

@@ -1,4 +1,4 @@
-"""A command on its way to its run, and what the caller is answered."""
+"""A command on its way to its run, and the caller's answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEAT_LOST: Final = "seat_lost"  # a refusal that no client sees: the start is de
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of a command: its answer, and the run's `seq` and status after the commit that holds it."""
+    """The result of a command: its answer, and the run's `seq` and status after the commit that holds it."""
 
     value: Json
     run_id: UUID
@@ -48,7 +48,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Birth:
-    """What a Start or a Fork needs beside the command: a run is born with it."""
+    """The rest that a Start or a Fork needs: a run is born with it."""
 
     plan: Plan
     queue: str = "default"
@@ -70,7 +70,7 @@ class Submission:
     seat: str | None = None  # the slot of its concurrency key that the run was promised and begins with
     seat_lost: bool = False
     tenant: UUID | None = None  # None: asked by this process itself
-    looked_up: bool = False  # a load has looked its id up: where `CachedRun.known` has none, nobody has used it
+    looked_up: bool = False  # a load has looked its id up: where `CachedRun.known` has none, it was never used
 
     def fail(self, failure: Exception) -> None:
         """Raise `failure` to the caller, if one still waits."""
