@@ -33,9 +33,9 @@ _REFERENCE = re.compile(rf"(?P<name>{names.WORKFLOW})(@(?P<version>[0-9]{{1,9}})
 
 
 class Catalog:
-    """Finds, compiles and publishes the workflows of a server that can perform what `registry` can.
+    """Finds, compiles and publishes the workflows of a server with the runners of `registry`.
 
-    `on_published` is called with (tenant, name) after every publication, also of what was published before.
+    `on_published` is called with (tenant, name) after every publication, also of a workflow that was published before.
     """
 
     def __init__(self, database: Database, registry: Registry) -> None:
@@ -163,9 +163,10 @@ class Catalog:
         return plan if plan.from_disk == stored.from_disk else self._keep(replace(plan, from_disk=stored.from_disk))
 
     async def pins(self, tenant: UUID, plan: Plan) -> dict[str, Pin]:
-        """What each `run: name` and `run: name@version` of the plan means now, and of those that they lead to.
+        """The workflow that each `run: name` and `run: name@version` of the plan means now, and of the plans that they
+        lead to.
 
-        Raises Rejected 404 where there is no such workflow.
+        Raises Rejected 404 where one does not exist.
         """
         found: dict[str, Pin] = {}
         left = list(self.runs_of(plan))

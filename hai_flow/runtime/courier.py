@@ -1,14 +1,14 @@
-"""What runs want of each other, and events from outside, brought to whom they concern.
+"""Delivers messages between runs, and events from outside to the runs that wait for them.
 
-Nothing is sent from memory. What a commit wants of another run is a row of that commit; a signal is a row before
-anybody hears of it. So whoever dies in between loses nothing: rows that are not done with are given out again, to any
+Nothing is sent from memory. A message to another run is a row of the sender's commit; a signal is a row before any run
+hears of it. So a process that dies in between loses nothing: rows that are not done with are given out again, to any
 process. Each delivery is harmless twice: a message is a command under the message's own id, a signal is known to a run
-that has taken it, and a child's id is made from what starts it.
+that has taken it, and a child's id is made from the step that starts it.
 
-The process that wrote such a row delivers it at once; the poll is for what others left behind. Deliveries do not wait
-for each other, but where there is an order to keep: of one sender to one target, and of one type of signal. Nor does
-one who can't be reached keep a signal from the others: what is left of it is tried again by itself, ever more seldom,
-and given up in the end, with a row and an error in the log that say of whom.
+The process that wrote a row delivers it at once; the poll is for rows that others left behind. Deliveries do not wait
+for each other, but where there is an order to keep: of one sender to one target, and of one type of signal. Nor does a
+receiver that can't be reached keep a signal from the others: that delivery is tried again by itself, ever more seldom,
+and given up in the end, with a row and an error in the log that name the receiver.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ log = structlog.get_logger(__name__)
 
 FINAL_REFUSALS: Final = frozenset({404, 409, 410})
 NO_CHILD: Final = frozenset({404, 413, 422})  # a start that is refused so can never succeed
-NAMES_MAX: Final = 1000  # of whom it is remembered that the log has said that they can't be reached
+NAMES_MAX: Final = 1000  # receivers of which the log has said that they can't be reached
 EVERYBODY: Final = "every listener"
 FIRST_PAGE: Final = 10  # a loop takes the first that fits, so seldom more are needed
 
 
 @dataclass(frozen=True, slots=True)
 class CourierConfig:
-    """`poll_seconds`: at least this often it is looked for what others left behind. `batch_max`: messages, or signals,
-    under way at once. `page_max`: stored signals that are read at once for a run that begins to wait. Who could not be
-    brought a signal is tried again after `again_seconds`, each time after twice as long, but at least every
-    `again_seconds_max`; `tries_max` times in all."""
+    """`poll_seconds`: at least this often it is looked for rows that others left behind. `batch_max`: messages, or
+    signals, under way at once. `page_max`: stored signals that are read at once for a run that begins to wait. A
+    receiver that could not be reached is tried again after `again_seconds`, each time after twice as long, but at least
+    every `again_seconds_max`; `tries_max` times in all."""
 
     poll_seconds: float = 1.0
     batch_max: int = 100
@@ -85,7 +85,7 @@ class _Subscription(msgspec.Struct):
 @dataclass(slots=True)
 class _Reading:
     """A type's stored signals, as they are read and offered to one run. `to_all` and `own` are the places up to which
-    they were read; `offered` says of how many of them the run can be told, which is all but where too many are left."""
+    they were read; `offered` names as many of them as the run can be given: all, unless too many are left."""
 
     left: int
     to_all: int | None
@@ -138,7 +138,7 @@ class Courier(Service):
         self.listeners: list[Listener] = []
         self._mail = asyncio.Event()
         self._signals = asyncio.Event()
-        self._unreached: dict[str, str] = {}  # of whom the log has said it
+        self._unreached: dict[str, str] = {}  # receivers of which the log has said it
 
     async def _start(self) -> None:
         self.committer.listeners.outbox.append(self._mail.set)
@@ -167,7 +167,7 @@ class Courier(Service):
     # --- messages between runs ------------------------------------------------------------------------------------
 
     async def _take_messages(self) -> int:
-        """Begin to deliver what is due, as far as there is room; returns how many messages were found."""
+        """Begin to deliver due messages, as far as there is room; returns how many messages were found."""
         room = self._messages.room
         if not room:
             return 0
@@ -188,7 +188,8 @@ class Courier(Service):
             self._mail.set()
 
     async def _delivered(self, message: OutboxMessage) -> bool:
-        """Bring a message to its receiver, who then has it, or never will. If not, it is given out again after a while.
+        """Bring a message to its receiver, which then has it, or never will. If not, it is given out again after a
+        while.
 
         Returns whether it made way for another one.
         """
@@ -228,8 +229,8 @@ class Courier(Service):
         await self.starts.start(message.tenant, plan, start, command_id=message.command_id, body_sha=digest)
 
     async def _with_text(self, message: OutboxMessage, told: c.ChildTold) -> c.ChildTold:
-        """`told` with the text of what was streamed, as the sender's log has it: nothing is added to a message behind
-        its end. Of what grows yet it may have more by now; then the next such message brings nothing new."""
+        """The command with the streamed text, as the sender's log has it: nothing is added to a message behind its end.
+        A message that grows may have more by now; then the next one brings nothing new."""
         run = self.committer.peek(message.run_id)
         state = None if run is None or run.state.seq < message.last_seq else run.state
         if state is None:
@@ -254,7 +255,7 @@ class Courier(Service):
             await self._refuse(message, body["parent"], rejected)
 
     async def _start_detached(self, message: OutboxMessage) -> None:
-        """Start a run that nobody waits for; the step that wanted it hears that it is there, or why it can't be."""
+        """Start a run that no run waits for; the step that wanted it hears that it is there, or why it can't be."""
         body = msgspec.json.decode(message.body)
         try:
             await self._begin(message, body)
@@ -279,18 +280,18 @@ class Courier(Service):
     async def send(
         self, tenant: UUID, id: str, type: str, data: Json, run_id: UUID | None = None
     ) -> tuple[Signal, bool]:
-        """Store a signal and see to it that it is offered to whom it concerns; returns it, and whether it was there
-        already. Raises `Rejected` 409 if another one has its id."""
+        """Store a signal and see to it that it is offered to the runs that wait for it; returns it, and whether it was
+        there already. Raises `Rejected` 409 if another one has its id."""
         kept = await signals.store_signal(self.database.api, tenant, id, type, values.dumps(data), run_id)
         self._signals.set()
         return kept
 
     async def _subscribe(self, message: OutboxMessage) -> None:
-        """A run waits: offer it what was stored before, and remember that it is to be offered what comes.
+        """A run waits: offer it the stored signals, and remember that it is to be offered those that come.
 
-        What was stored is offered twice, before the subscription is written and behind it: so what is old comes before
-        what is new, and nothing that was stored in between is missed. Where it has heard all, nothing is read again;
-        but for what it knows as left.
+        Stored signals are offered twice, before the subscription is written and behind it: so old ones come before new
+        ones, and none that was stored in between is missed. Where the run has heard all, nothing is read again; but for
+        those that it knows as left.
         """
         wanted = msgspec.json.decode(message.body, type=_Subscription)
         readings = {type: _reading(wanted.heard.get(type)) for type in wanted.types}
@@ -306,8 +307,8 @@ class Courier(Service):
     async def _offer_stored(
         self, message: OutboxMessage, since: int, readings: Mapping[str, _Reading], left: Sequence[Signal]
     ) -> list[str]:
-        """Offer the run what is stored of these types and was not read yet, and those `left`; returns the types that it
-        still awaits."""
+        """Offer the run the stored signals of these types that were not read yet, and those `left`; returns the types
+        that it still awaits."""
         tenant, run_id = message.tenant, message.run_id
         awaited, limit, again = list(readings), min(FIRST_PAGE, self.config.page_max), list(left)
         while awaited:
@@ -362,14 +363,14 @@ class Courier(Service):
         return outcome.value
 
     async def _take_signals(self) -> int:
-        """Begin to offer due signals to those who wait, as far as there is room; returns how many there were."""
+        """Begin to offer due signals to the runs that wait, as far as there is room; returns how many there were."""
         room = self._offers.room
         if not room:
             return 0
         async with self.database.api.acquire() as connection:
             due = await signals.due_signals(connection, room)
         for signal in due:
-            # What is only left to be brought to some stands in no line: the order is over, and they may be slow.
+            # A signal that is left for some receivers stands in no line: the order is over, and they may be slow.
             line = (signal.tenant, signal.id if signal.undelivered is not None else signal.type, signal.run_id)
             self._offers.add(line, (signal.tenant, signal.id), signal)
         return len(due)
@@ -397,7 +398,7 @@ class Courier(Service):
         return unreached
 
     async def settle(self, signal: Signal, unreached: Unreached) -> None:
-        """The signal was offered to all; who could not be reached is tried again later, or given up."""
+        """The signal was offered to all; a receiver that could not be reached is tried again later, or given up."""
         if not unreached:
             await signals.settle_signal(self.database.api, signal)
             for name in signal.undelivered or ():
@@ -419,8 +420,8 @@ class Courier(Service):
                 log.warning("signal_put_off", signal=signal.id, type=signal.type, of=name, error=said)
 
     async def offer(self, signal: Signal, only: Collection[str] | None = None) -> Unreached:
-        """Offer a stored signal to the runs that wait for it, behind older ones that nobody has offered yet; or only to
-        those of them that `only` names. Returns whom it could not reach."""
+        """Offer a stored signal to the runs that wait for it, behind older ones that were not offered yet; or only to
+        those of them that `only` names. Returns the receivers that it could not reach."""
         pool = self.database.api
         waiting = await signals.subscribers(pool, signal)
         if only is not None:

@@ -1,16 +1,15 @@
 """Follow a run after a seq: committed events, encoded once for all followers of one profile.
 
 One *feed* per followed run, fed by this process's own commits and, for everybody else's, by reading the log when a hint
-or the poll says so. One *ring* per feed and profile: an event is encoded once, and a follower that is told of news
-takes everything new in one piece. A follower is a *place* in a ring and needs no task: the ring calls it, some of them
-in each turn of the loop. One that can take nothing just now is behind when it comes back. Rules
-(docs/design/store.md#fan-out):
+or the poll says so. One *ring* per feed and profile: an event is encoded once, and a follower takes everything new in
+one piece. A follower is a *place* in a ring and needs no task: the ring calls it, some of them in each turn of the
+loop. One that can take nothing just now is behind when it comes back. Rules (docs/design/store.md#fan-out):
 
 * nothing is shown that is not committed; after an unknown outcome nothing is published, it is read;
-* a feed accepts only what begins right after its head; anything else makes it read, once for all;
+* a feed accepts only what begins right after its head; anything else makes it read, once for all followers;
 * a follower attaches first and then reads the log up to the feed's head, so nothing falls between;
 * an encoder starts from a state at any seq and is a function of (state, event): its bytes can be shared;
-* a ring forgets its oldest pieces beyond its size; who is slower than that is closed and comes back with its cursor.
+* a ring forgets its oldest pieces beyond its size; a slower follower is closed and comes back with its cursor.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class FanoutConfig:
 
 
 class Piece(NamedTuple):
-    """What one event became on a stream: its frames, and their bytes. `seq` 0: made by no event."""
+    """One event on a stream: its frames, and their bytes. `seq` 0: made by no event."""
 
     seq: int
     frames: Sequence[Frame]
@@ -92,10 +91,10 @@ class _Ring:
     pieces: deque[Piece] = field(default_factory=deque)
     bytes: int = 0
     places: dict[Place, None] = field(default_factory=dict)
-    broken: bool = False  # its encoder failed, or the log can't be read on: who follows must come back
+    broken: bool = False  # its encoder failed, or the log can't be read on: its followers must come back
     _telling: Iterator[Place] | None = None
     _again: bool = False
-    _newest: tuple[int, int, News] | None = None  # what was taken last: its two ends, and it
+    _newest: tuple[int, int, News] | None = None  # the piece that was taken last: its two ends, and it
 
     @property
     def end(self) -> int:
@@ -135,7 +134,7 @@ class _Ring:
         for place in places:
             try:
                 place.told()
-            except Exception as error:  # a follower's fault is nobody else's
+            except Exception as error:  # a follower's fault harms no other
                 log.error("follower_failed", run_id=str(self.feed.run_id), exc_info=error)
         if len(places) == TOLD_AT_ONCE:
             asyncio.get_running_loop().call_soon(self._tell)
@@ -147,7 +146,7 @@ class _Ring:
 
 
 def _untold() -> None:
-    """What a place does with news that nobody waits for."""
+    """A place's callback while its follower waits for nothing."""
 
 
 class Place:
@@ -196,7 +195,7 @@ class Place:
 
 @dataclass(slots=True, eq=False)
 class _Feed:
-    """A followed run. `head` None: nobody has read the log up to its end yet; `early` waits for that."""
+    """A followed run. `head` None: no follower has read the log up to its end yet; `early` waits for that."""
 
     run_id: UUID
     followers: int = 0
@@ -211,7 +210,7 @@ class _Feed:
 class Following:
     """A follower's pieces: an iterator of everything new at once, first out of the log, then from its place in a ring.
 
-    Who can do without a task reads the log with `catch_up` and goes on from the `place` by itself. It is left behind
+    A follower without a task reads the log with `catch_up` and goes on from the `place` by itself. It is left behind
     when the pieces end, when an error does, and by `aclose`.
     """
 
@@ -248,8 +247,8 @@ class Following:
         return news.pieces
 
     async def catch_up(self) -> Sequence[Piece] | None:
-        """The next pieces of what the log has already. None: that was all of it. What comes later is told at the
-        `place`; without one, nothing comes."""
+        """The next pieces that the log has already. None: that was all of it. Later ones come at the `place`; without
+        one, nothing comes."""
         if self._before:
             before, self._before = self._before, []
             return before
@@ -374,7 +373,9 @@ class Fanout(Service):
                     self._accept(feed, row.first_seq, e.decode_events(row.events))
                 if len(rows) < READ_ROWS and not feed.read_again:
                     return
-        except Unreadable as error:  # the same each time; who comes back is told so, or finds a release that can
+        except (
+            Unreadable
+        ) as error:  # the same each time; a follower that comes back gets the same error, or finds a release that can
             log.warning("streams_unreadable", run_id=str(feed.run_id), error=str(error))
             self._break_off(feed)
         except Exception as error:  # the poll tries again
@@ -383,12 +384,12 @@ class Fanout(Service):
             feed.reading = False
 
     def _break_off(self, feed: _Feed) -> None:
-        """Nothing more can be told of this run here: its streams say their farewell, each with its cursor."""
+        """Nothing more can be shown of this run here: its streams say their farewell, each with its cursor."""
         rings, feed.rings = list(feed.rings.values()), {}
         for ring in rings:
             ring.broken = True
             ring.wake()
-        feed.moved.set()  # who still reads the log finds out alone
+        feed.moved.set()  # followers that still read the log find out alone
         feed.moved = asyncio.Event()
 
     async def _run_polls(self) -> None:
@@ -433,8 +434,8 @@ class Fanout(Service):
     ) -> Following:
         """The pieces of the events after `start`, as they are committed, everything new at once, until a terminal one.
 
-        `last` makes of that one what this follower gets. When the server closes, the encoder's farewell is the last
-        piece. Raises `Lagging`.
+        `last` makes the piece that this follower gets of that one. When the server closes, the encoder's farewell is
+        the last piece. Raises `Lagging`.
         """
         return Following(lambda following: self._catch_up(following, run_id, dialect, profile, start, last))
 
@@ -447,7 +448,7 @@ class Fanout(Service):
         start: RunState,
         last: Callable[[Piece], Piece] | None,
     ) -> AsyncGenerator[Sequence[Piece]]:
-        """What the log has after `start`. At its end, unless that is the stream's, the follower gets a place."""
+        """The pieces of the log after `start`. At its end, unless that is the stream's, the follower gets a place."""
         encoder = dialect.encoder(profile, start)
         with self._attached(run_id) as feed:
             seq = start.seq
@@ -472,7 +473,7 @@ class Fanout(Service):
                     self._join(feed, seq)
                     if seq == feed.head:
                         break
-                    if feed.head is not None and seq > feed.head:  # we saw what nobody told the feed yet
+                    if feed.head is not None and seq > feed.head:  # we saw events that the feed has not heard of yet
                         if self.closing.is_set():
                             yield [_farewell(encoder, dialect)]
                             return
@@ -534,7 +535,7 @@ class Fanout(Service):
 
 
 async def state_at(database: Database, tenant: UUID, run_id: UUID, seq: int) -> RunState | None:
-    """The fold of the run's first `seq` events (all of them, if it has fewer); None: no such run of the tenant.
+    """The fold of the run's first `seq` events (all of them, if it has fewer); None: the tenant has no run of that id.
 
     Raises `Unreadable`.
     """
@@ -556,7 +557,7 @@ def unnumbered(dialect: Dialect, frames: Sequence[Frame]) -> Piece:
 
 
 def numbered(dialect: Dialect, frames: Sequence[Frame], seq: int, run_id: UUID) -> Piece:
-    """What the event `seq` became."""
+    """The piece of the event `seq`."""
     return Piece(seq, frames, dialect.rendered(frames, seq, str(run_id)) if frames else b"")
 
 

@@ -1,4 +1,4 @@
-"""What nobody else would notice: runs that are due, runs of dead workers, rows left behind.
+"""Finds the work that no commit announces: runs that are due, runs of dead workers, rows left behind.
 
 The poll is the truth; a hint only makes it come sooner. Messages between runs are not here: `courier`.
 """
@@ -28,10 +28,10 @@ WAIT_SECONDS_MIN: Final = 0.01  # a run that is due but can't be taken (its row 
 
 @dataclass(frozen=True, slots=True)
 class SweeperConfig:
-    """`poll_seconds`: at least this often it is looked what is due. `claims_max`: runs taken by one claim.
+    """`poll_seconds`: at least this often it is looked for due runs. `claims_max`: runs taken by one claim.
 
     `held_max`: claim no more while this many are held. `queues`: whose runs this process performs. `tidy_seconds`: how
-    often what is left behind is cleared away.
+    often old rows are cleared away.
     """
 
     poll_seconds: float = 1.0
@@ -42,7 +42,7 @@ class SweeperConfig:
 
 
 class Sweeper(Service):
-    """Claims what is due or lost and hands it to the worker; tidies up."""
+    """Claims runs that are due or lost and hands them to the worker; tidies up."""
 
     def __init__(
         self, database: Database, committer: Committer, worker: Worker, config: SweeperConfig | None = None
@@ -60,7 +60,7 @@ class Sweeper(Service):
         self._keep(self._run_tidying, "tidying")
 
     def hint(self, payload: str) -> None:
-        """Somebody committed a run that nobody holds and that has something to perform."""
+        """A run was committed that no worker holds and that has something to perform."""
         if payload in (hints.DUE, EVERYTHING):
             self._hinted.set()
 
@@ -97,7 +97,7 @@ class Sweeper(Service):
                 log.warning("tidying_failed", error=str(error))
 
     async def tidy(self) -> None:
-        """Clear away a little of what is left behind, unless another process just did."""
+        """Clear away some of the rows left behind, unless another process just did."""
         pool, every = self.database.api, timedelta(seconds=self.config.tidy_seconds)
         await claims.forget_workers(pool, timedelta(hours=1))
         await sweeps.sweep(pool, "subscriptions", every, partial(signals.forget_subscriptions, pool))

@@ -1,7 +1,7 @@
 """Taking over at once from workers that are proven dead, where a lease would have to run out else.
 
-A lease is all that is known of a worker on another machine. One over an embedded PostgreSQL is a process of this one:
-who started the server while nobody else used it, and sees no process of the worker's, knows that it has ended.
+A lease is all that is known of a worker on another machine. One over an embedded PostgreSQL is a process of this one: a
+process that started the server while no other used it, and sees no process of the worker's, knows that it has ended.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Doubtful(NamedTuple):
 
 
 def worker_name() -> str:
-    """What this process's worker is called: its machine and its process."""
+    """The name of this process's worker: its machine and its process."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 

@@ -1,4 +1,4 @@
-"""Who follows a thread waits here for its next run.
+"""Followers of a thread wait here for its next run.
 
 A run has a feed (`fanout`); a thread has none, for it has no row of its own. So one query asks for all threads that
 anybody waits for at once: soon after a hint that something was committed, and every `poll_seconds` in case none came.

@@ -1,16 +1,16 @@
-"""What starts runs by itself: schedules, events, and the ends of other runs (docs/language.md#triggers).
+"""Starts runs by schedules, events, and the ends of other runs (docs/language.md#triggers).
 
 Exactly once is PostgreSQL's doing, not the ticker's: a schedule is looked at by one process at a time, each instant
 that it fires is a row, and the run's id is made from (schedule, instant). So a process may die between any two
-statements; who comes next finds the same instants and starts the same runs. APScheduler only says when to look.
+statements; the next one finds the same instants and starts the same runs. APScheduler only says when to look.
 
 An event is a signal for all: stored first, then offered to the runs that wait for it, and delivered to every workflow
 that wants it, while its sender waits or, if that process dies, by another. Its runs' ids are made from the dedupe key,
 else from the event's own id: sent again, it starts nothing twice.
 
 The end of a run is a message of the very commit with which it ends, if this process knows of a trigger that wants it.
-It asks for all of them every second; where it could not for a while, every end is such a message. So of the ends that
-come some seconds after a publication none is missed, and a run that nobody watches costs nothing.
+It asks for all of them every second; where it could not for a while, every end is a message. So of the ends that come
+some seconds after a publication none is missed, and a run that no trigger watches costs nothing.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ log = structlog.get_logger(__name__)
 
 SYSTEM: Final = "system"
 OVERLAPPED: Final = "the next run of its schedule is due"
-EVENT_LEASE: Final = timedelta(seconds=5)  # so long nobody else delivers what a request is delivering
+EVENT_LEASE: Final = timedelta(seconds=5)  # so long no other process delivers an event that a request is delivering
 
 logging.getLogger("apscheduler").setLevel(logging.WARNING)  # it tells of every wake-up
 
 
 @dataclass(frozen=True, slots=True)
 class TriggersConfig:
-    """`ticks`: whether this process looks what is due. `poll_seconds`: at least this often. `lease_seconds`: so long
-    nobody else looks at a schedule that a process has taken. `batch_max`: schedules taken at once. `sweep_seconds`: how
-    often queues for slots are looked through; `tidy_seconds`: how often old firings are cleared away."""
+    """`ticks`: whether this process looks for due schedules. `poll_seconds`: at least this often. `lease_seconds`: so
+    long no other process looks at a schedule that one has taken. `batch_max`: schedules taken at once. `sweep_seconds`:
+    how often queues for slots are looked through; `tidy_seconds`: how often old firings are cleared away."""
 
     ticks: bool = True
     poll_seconds: float = 1.0
@@ -82,8 +82,8 @@ class TriggersConfig:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What an event led to in one workflow: a run (`already`: it was there), or a refusal; `failed` says why it could
-    not be told at all, and is told again later."""
+    """The outcome of an event in one workflow: a run (`already`: it was there), or a refusal; `failed` is why the event
+    could not be delivered, which is tried again later."""
 
     workflow: str
     run_id: UUID | None = None
@@ -94,7 +94,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """An event as it is stored, whether it was there `already`, and what it led to."""
+    """An event as it is stored, whether it was there `already`, and its outcomes."""
 
     event: Signal
     already: bool
@@ -102,7 +102,7 @@ class Received:
 
 
 class Triggers(Service):
-    """Keeps the triggers of published workflows, and starts what they start."""
+    """Keeps the triggers of published workflows, and starts their runs."""
 
     def __init__(
         self,
@@ -195,8 +195,8 @@ class Triggers(Service):
             await self._wake_at(due)
 
     async def _look_at(self, schedule: ScheduleRow, lease: timedelta) -> None:
-        """Fire what is due of a schedule that we have taken, and start it. After a fault it stays taken until the lease
-        is over, and is then looked at again."""
+        """Fire the due instants of a schedule that we have taken, and start their runs. After a fault it stays taken
+        until the lease is over, and is then looked at again."""
         try:
             assert schedule.wake_at is not None, "a schedule is taken until some instant"
             now = schedule.wake_at - lease
@@ -213,12 +213,12 @@ class Triggers(Service):
             log.warning("schedule_failed", schedule=str(schedule.id), error=str(error) or repr(error))
 
     async def _start_fires(self, schedule: ScheduleRow, lease: timedelta) -> bool:
-        """Start what the schedule has fired, in order; returns whether something waits for the run before it."""
+        """Start the runs of the schedule's firings, in order; returns whether something waits for the run before it."""
         pool, last = self.database.api, schedule.last_run_id
         fires = await triggers.open_fires(pool, schedule)
         for number, instant in enumerate(fires, 1):
             run_id = derived_run_id("schedule", str(schedule.id), str(values.milliseconds(instant)))
-            if run_id != last:  # else somebody died who was about to start it
+            if run_id != last:  # else a process died that was about to start it
                 if schedule.overlap == "cancel_running" and number < len(fires):
                     await triggers.settle_fire(pool, schedule, instant, "skipped")
                     continue
@@ -265,7 +265,7 @@ class Triggers(Service):
         trigger: str,
         origin: Origin | None = None,
     ) -> Outcome:
-        """Start a run that nobody has asked for, in a thread of its own. The same id again is the same run."""
+        """Start a run by a trigger, in a thread of its own. The same id again is the same run."""
         plan = await self.catalog.plan(of.tenant, of.workflow)
         start = c.Start(
             run_id=run_id,
@@ -278,7 +278,7 @@ class Triggers(Service):
         )
         return await self.starts.start(of.tenant, plan, start)
 
-    # --- what people do with schedules ----------------------------------------------------------------------------
+    # --- schedules, by request ------------------------------------------------------------------------------------
 
     async def schedule(self, tenant: UUID, id: UUID) -> ScheduleRow:
         """The schedule. Raises `Rejected` 404."""
@@ -327,7 +327,7 @@ class Triggers(Service):
         return await self.schedule(tenant, id)
 
     async def resume_schedule(self, tenant: UUID, id: UUID) -> ScheduleRow:
-        """Let the schedule go on; what would have fired meanwhile was not missed. Raises `Rejected` 404."""
+        """Let the schedule go on; instants that passed meanwhile were not missed. Raises `Rejected` 404."""
         schedule = await self.schedule(tenant, id)
         following = times.next_after(schedule.timing, self.committer.now())
         await triggers.resume_schedule(self.database.api, schedule, following)
@@ -339,10 +339,10 @@ class Triggers(Service):
     async def receive_event(self, tenant: UUID, id: str, type: str, data: Json) -> Received:
         """Take in an event: runs that wait for it are offered it, and workflows that want it are started.
 
-        What a workflow refuses (an input that does not fit, an expression that fails, a concurrency key that is taken)
-        keeps no other from being started, and nor does one that can't be told, of which the courier takes care. The
-        same event again starts nothing twice, and says the same; what was refused is tried again. Raises `Rejected` 409
-        `signal_exists` if another event has its id.
+        A refusal by one workflow (an input that does not fit, an expression that fails, a concurrency key that is
+        taken) keeps no other from being started, and nor does one that can't be reached, of which the courier takes
+        care. The same event again starts nothing twice, and has the same outcomes; a refused start is tried again.
+        Raises `Rejected` 409 `signal_exists` if another event has its id.
         """
         pool = self.database.api
         body = values.dumps(data)
@@ -357,7 +357,7 @@ class Triggers(Service):
         return Received(signal, already, started)
 
     async def _hear(self, signal: Signal, only: Collection[str] | None) -> Unreached:
-        """A signal for all, whose sender does not wait for what it starts, or whose receiver has died."""
+        """Deliver a signal for all whose sender does not wait for its runs, or whose receiver has died."""
         started = await self._deliver(signal, only)
         for each in started:
             if each.refused is not None and each.failed is None:
@@ -377,7 +377,7 @@ class Triggers(Service):
         return [each for each in done if each is not None]
 
     async def _tell(self, row: EventTriggerRow, event: Mapping[str, Json]) -> Started | None:
-        """One that can't be told must not keep the others from it."""
+        """One workflow that can't be reached must not keep the event from the others."""
         try:
             return await self._begin_by(row, event)
         except Exception as error:
@@ -416,13 +416,13 @@ class Triggers(Service):
         while True:
             try:
                 await self.watched.read()
-            except Exception as error:  # every end is told meanwhile
+            except Exception as error:  # every end is sent meanwhile
                 log.debug("watched_not_read", error=str(error) or repr(error))
             await asyncio.sleep(self.config.poll_seconds)
 
     async def _run_ended(self, message: OutboxMessage) -> None:
-        """Start what the end of a run starts. Raises what kept a workflow from being told, when all others were: the
-        message comes again then, and starts nothing twice."""
+        """Start the runs that the end of a run starts. Raises the error of a workflow that could not be reached, after
+        all others were: the message comes again then, and starts nothing twice."""
         end = msgspec.json.decode(message.body, type=chains.End)
         rows = await triggers.event_triggers_of(self.database.api, message.tenant, end.workflow, "run")
         started = [await self._begin_behind(row, end, message) for row in rows]
@@ -513,7 +513,7 @@ def dedupe_key(value: Json) -> str:
 
 
 def _wanted(trigger: Trigger) -> tuple[str, TriggerKind] | None:
-    """What an event trigger's row says of the trigger; None if it has none."""
+    """The type and kind that the trigger's row has; None if it has no row."""
     match trigger:
         case EventTrigger():
             return trigger.type, "event"

@@ -30,19 +30,20 @@ from hai_flow.wire.webhook import Call
 Json: TypeAlias = Any
 log = structlog.get_logger(__name__)
 
-NAMES_MAX: Final = 1000  # of secrets of which the log has said that they are missing
+NAMES_MAX: Final = 1000  # of secrets that the log has called missing
 
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A path that a workflow has, and what its trigger says of it."""
+    """A path that a workflow has, and its trigger."""
 
     row: EventTriggerRow
     trigger: WebhookTrigger
 
 
 class Webhooks:
-    """Finds the workflow of a path, and starts it for who knows its secret. `secrets`: the deployment's, by name."""
+    """Finds the workflow of a path, and starts it for requests that prove its secret. `secrets`: the deployment's, by
+    name."""
 
     def __init__(self, triggers: Triggers, secrets: Mapping[str, str]) -> None:
         self._triggers = triggers

@@ -1,13 +1,13 @@
 """The main loop of a process that performs: hold runs, perform their open attempts, report through the committer.
 
-A life, top to bottom: register -> (claimed or committed: hold a run) -> begin what is open -> report -> hand back.
+A life, top to bottom: register -> (claimed or committed: hold a run) -> begin open attempts -> report -> hand back.
 
-The rules: a job is performed only after a statement of our own said that we hold the run
+The rules: a job is performed only after a statement of our own returned that we hold the run
 (docs/design/store.md#claims). The lease is the process's, renewed from a thread of its own and only while this loop
-answers and its commits get done (docs/design/store.md#leases); every renewal returns what the database says we hold,
-which is the poll of held runs (docs/design/store.md#held-runs). A process that could not renew drops everything and
-takes a new id. What was a dead worker's is declared lost before anything is begun (docs/design/store.md#lost-attempts).
-No web framework is imported here.
+answers and its commits get done (docs/design/store.md#leases); every renewal returns the runs that we hold by the
+database, which is the poll of held runs (docs/design/store.md#held-runs). A process that could not renew drops
+everything and takes a new id. The attempts of a dead worker are declared lost before anything is begun
+(docs/design/store.md#lost-attempts). No web framework is imported here.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ log = structlog.get_logger(__name__)
 CANCELLED: Final = "step.cancelled"
 CHUNK_CHARS_MAX: Final = 16 * 1024
 REASON_CHARS_MAX: Final = 1000  # of why a run was given back
-HAND_BACK_SECONDS: Final = 10.0  # for what a stop has to commit after the attempts have ended
-CANCEL_SECONDS: Final = 1.0  # for attempts to react to being cancelled, once nobody waits for them any more
+HAND_BACK_SECONDS: Final = 10.0  # for the commits of a stop after the attempts have ended
+CANCEL_SECONDS: Final = 1.0  # for attempts to react to being cancelled, once they are not waited for any more
 AGAIN_MS: Final = 1000
 LOOK_SECONDS: Final = 1.0
 REPLACED_MAX: Final = 64  # times that are replaced and still kept, beyond as many as there are runs
@@ -68,8 +68,8 @@ class WorkerConfig:
     """`lease_seconds`: how long the process counts as alive after its last heartbeat. `heartbeat_seconds`: between two.
 
     `attempts_max`: how many effects run at once. `chunk_seconds`: streamed text of a message is written at most this
-    often; that of a child run, which every run above it is told of, every `told_seconds`. `shutdown_seconds`: how long
-    a stop waits for effects in flight before declaring them lost.
+    often; that of a child run, which every run above it hears of, every `told_seconds`. `shutdown_seconds`: how long a
+    stop waits for effects in flight before declaring them lost.
     """
 
     lease_seconds: float = 30.0
@@ -117,8 +117,8 @@ class HeldRun:
 @dataclass(slots=True, eq=False)
 class _Message:
     """The text that an attempt streamed and that is not with the committer yet, all of one `kind`. `written` counts
-    what is there: chunks of its message `number`, characters of a call's arguments (`grows`). `flushed`: when that was,
-    in the loop's time."""
+    what the committer has: chunks of its message `number`, characters of a call's arguments (`grows`). `flushed`: when
+    that was, in the loop's time."""
 
     texts: list[str] = field(default_factory=list)
     kind: Kind = "text"
@@ -140,8 +140,9 @@ class _Wake(NamedTuple):
 class Wakes:
     """When held runs must be looked at: one time for each run, however often it is set, and the earliest first.
 
-    A run whose time has come is given out again every `AGAIN_MS` until it has another time or none: what was sent to it
-    may have been refused. Times that were replaced stay in the heap until they come or until they are the most of it.
+    A run whose time has come is given out again every `AGAIN_MS` until it has another time or none: the command that
+    was sent may have been refused. Times that were replaced stay in the heap until they come or until they are the most
+    of it.
     """
 
     def __init__(self) -> None:
@@ -235,7 +236,8 @@ class Worker(Service):
         self._keep(self._run_timers, "timers of held runs")
 
     async def _stop(self) -> None:
-        """Finish or declare lost what is in flight, then hand every run back (docs/design/store.md#lost-attempts)."""
+        """Finish the attempts in flight or declare them lost, then hand every run back
+        (docs/design/store.md#lost-attempts)."""
         self._stopping = True
         if self._restart is not None:
             self._restart.cancel()
@@ -298,7 +300,8 @@ class Worker(Service):
         self._heart = Heart(connect, worker, self.config, asked, self.committer.worked_at, self._beat)
 
     async def _lose_begun(self, held: HeldRun) -> None:
-        """Declare lost what was begun. What still waits for a place is handed back with the run, as it is."""
+        """Declare lost the attempts that were begun. Those that wait for a place are handed back with the run, as they
+        are."""
         run = held.run
         for path, performing in list(held.attempts.items()):
             if performing.task is None or performing.task.done():
@@ -316,7 +319,7 @@ class Worker(Service):
     # --- the lease ------------------------------------------------------------------------------------------------
 
     def _beat(self, heart: Heart, beat: Heartbeat | None) -> None:
-        """What the database said to a heartbeat. None: the lease could not be renewed in time."""
+        """Take in the database's answer to a heartbeat. None: the lease could not be renewed in time."""
         if heart is not self._heart:
             return
         if beat is None or not beat.alive:
@@ -337,7 +340,7 @@ class Worker(Service):
                 self.sync(ours.run)
 
     async def _start_over(self) -> None:
-        """Drop everything and take a new id: others may perform what we held."""
+        """Drop everything and take a new id: others may perform the runs that we held."""
         self.committer.worker_id = None
         heart, self._heart = self._heart, None
         self.committer.forget_claims()
@@ -355,7 +358,7 @@ class Worker(Service):
 
     @property
     def _works(self) -> bool:
-        """Whether what is asked of the committer gets done. Who can commit nothing must not hold more runs."""
+        """Whether the committer gets its work done. A process that can commit nothing must not hold more runs."""
         return time.monotonic() - self.committer.worked_at() < self.config.heartbeat_seconds
 
     # --- holding --------------------------------------------------------------------------------------------------
@@ -381,13 +384,14 @@ class Worker(Service):
                 self.committer.refresh(run_id)
 
     def adopt(self, claimed: Iterable[Claimed]) -> None:
-        """Runs that a claim of ours returned. Those of a dead worker first lose what it had begun."""
+        """Runs that a claim of ours returned. Those of a dead worker first lose the attempts that it had begun."""
         for claim in claimed:
             self._claims[claim.run_id] = claim.lost
             self.committer.refresh(claim.run_id)
 
     def sync(self, run: CachedRun) -> None:
-        """Make what we perform equal to what the run's state says is open. Called after every commit and load."""
+        """Make the attempts that we perform equal to the open ones of the run's state. Called after every commit and
+        load."""
         if not run.mine:
             self._drop(run)
             return
@@ -425,7 +429,8 @@ class Worker(Service):
             held.cancel()
 
     def _unusable(self, run: CachedRun, fence: int | None, error: Exception) -> None:
-        """Give back a run that may be ours and that this process can't go on with: held any longer, nobody could."""
+        """Give back a run that may be ours and that this process can't go on with: held any longer, no process
+        could."""
         worker, fresh, held = self.id, run.id in self._claims, self._held.get(run.id)
         if worker is None or self._stopping or (self._claiming and held is None and not fresh):
             return  # a claim is on its way that says whether anything was begun; the next heartbeat names the run again
@@ -454,8 +459,8 @@ class Worker(Service):
         return bool(lost)
 
     def _cancel_what_is_stopped(self, held: HeldRun) -> None:
-        """Tell every attempt to stop, once: told again, it would be torn out of its own cleaning up. What the workflow
-        does to clean up goes on. What has not begun is over at once."""
+        """Cancel every attempt, once: a second time would tear it out of its own cleaning up. The workflow's own steps
+        that clean up go on. Attempts that have not begun are over at once."""
         for path, performing in list(held.attempts.items()):
             task = performing.task
             if task is None or task.cancelling() or in_cleanup(path):
@@ -509,7 +514,7 @@ class Worker(Service):
         performing.task.add_done_callback(self._attempts.discard)
 
     async def _attempt(self, held: HeldRun, path: str, performing: Performing) -> None:
-        """Run one attempt and report what became of it. One that was closed meanwhile reports nothing."""
+        """Run one attempt and report its outcome. One that was closed meanwhile reports nothing."""
         run = held.run
         message, number = _Message(), performing.attempt
         if not self._places.take():
@@ -549,7 +554,7 @@ class Worker(Service):
         except asyncio.CancelledError:
             task = asyncio.current_task()
             assert task is not None
-            if not task.cancelling():  # nobody cancelled us: something that the tool waited for was cancelled
+            if not task.cancelling():  # this task was not cancelled, but something that the tool waited for
                 return _failed(path, number, StepError("The tool was cancelled by something that it waited for."))
             if run.state.status != "stopping" or in_cleanup(path) or self._stopping:
                 raise
@@ -565,7 +570,7 @@ class Worker(Service):
             return _failed(path, number, StepError(f"{type(error).__name__}: {error}"), error, stream.uses)
 
     def _flush(self, run: CachedRun, path: str, attempt: int, message: _Message) -> None:
-        """Hand what was streamed since the last time to the committer, in chunks of bounded size."""
+        """Hand the text that was streamed since the last time to the committer, in chunks of bounded size."""
         if message.timer is not None:
             message.timer.cancel()
             message.timer = None
@@ -583,7 +588,7 @@ class Worker(Service):
 
 
 class _Stream:
-    """What one attempt tells. `flush` hands on what it has said, `seconds` after the first of it; at most every `told`
+    """The stream of one attempt. `flush` hands on its text, `seconds` after the first of it; at most every `told`
     seconds, if that is given."""
 
     def __init__(self, message: _Message, flush: Callable[[], None], seconds: float, told: float | None) -> None:
@@ -624,8 +629,8 @@ def _growing(run: CachedRun, path: str, attempt: int, message: _Message, pieces:
 def _failed(
     path: str, attempt: int, error: StepError, raised: BaseException | None = None, uses: Iterable[ModelUse] = ()
 ) -> c.StepFailed:
-    """What is reported of a failed attempt. `raised`: what the tool raised where it did not mean to, whose place in the
-    code is told. `uses`: the answers of models that it took all the same."""
+    """The report of a failed attempt. `raised`: an exception that the tool did not mean to raise, whose place in the
+    code is reported. `uses`: the answers of models that it took all the same."""
     return c.StepFailed(
         path=path,
         attempt=attempt,
@@ -643,8 +648,8 @@ class Heart:
     """Renews the lease from a thread and a connection of its own, as long as the process that it beats for works.
 
     A loop that is stuck performs nothing useful, nor does one whose commits or loads get no answer: so the lease should
-    end, and others go on with the runs. What is only busy should keep it. `worked_at` says, in the loop, since which
-    monotonic time something has been waiting to be done, or that it is now if nothing has.
+    end, and others go on with the runs. A process that is only busy should keep it. `worked_at` says, in the loop,
+    since which monotonic time something has been waiting to be done, or that it is now if nothing has.
 
     It beats from its making to `stop`. `registered` is the monotonic time at which the lease was asked for.
     """
@@ -726,7 +731,7 @@ class Heart:
             lease = timedelta(seconds=self._config.lease_seconds)
             async with asyncio.timeout(limit):
                 return await claims.heartbeat(self._connection, self._worker, lease)
-        except Exception as error:  # whatever it is: this thread must go on, or nobody learns that the lease is over
+        except Exception as error:  # of any kind: this thread must go on, or the end of the lease is not noticed
             log.warning("heartbeat_failed", error=str(error) or repr(error))
             self._hang_up()
             return None

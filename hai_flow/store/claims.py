@@ -69,12 +69,12 @@ async def register_worker(connection: Connection | Pool, name: str, lease: timed
 
 
 async def retire_worker(connection: Connection | Pool, worker_id: int) -> None:
-    """The worker ends. What it still holds may be claimed at once, as lost."""
+    """The worker ends. The runs that it still holds may be claimed at once, as lost."""
     await connection.execute("UPDATE workers SET alive_until = '-infinity' WHERE id = $1", worker_id)
 
 
 async def living_workers(connection: Connection | Pool) -> list[tuple[int, str, float]]:
-    """The workers whose runs nobody may take yet, as (id, name, seconds until then)."""
+    """The workers whose runs may not be taken yet, as (id, name, seconds until then)."""
     query = f"""
     SELECT id, name, extract(epoch FROM alive_until + interval '{DEAD_AFTER}' - now())::float8
     FROM workers WHERE alive_until >= now() - interval '{DEAD_AFTER}' AND name NOT LIKE 'nobody:%' ORDER BY id
@@ -83,7 +83,7 @@ async def living_workers(connection: Connection | Pool) -> list[tuple[int, str, 
 
 
 class Attendance(NamedTuple):
-    """How many workers give signs of life, and how many runs wait for one: due, and held by nobody who is alive."""
+    """How many workers give signs of life, and how many runs wait for one: due, and held by no worker that is alive."""
 
     alive: int
     waiting: int
@@ -103,7 +103,7 @@ SELECT (SELECT count(*) FROM workers WHERE alive_until > now() AND name NOT LIKE
 
 
 async def attendance(connection: Connection | Pool, queues: Sequence[str] = ("default",)) -> Attendance:
-    """Who performs runs now, of all tenants. No more than `WAITING_COUNTED_MAX` runs are counted."""
+    """The workers that perform runs now, of all tenants. No more than `WAITING_COUNTED_MAX` runs are counted."""
     row = await connection.fetchrow(_ATTENDANCE, queues, WAITING_COUNTED_MAX)
     assert row is not None, "it counts"
     return Attendance(*row)
@@ -112,7 +112,7 @@ async def attendance(connection: Connection | Pool, queues: Sequence[str] = ("de
 async def forget_workers(connection: Connection | Pool, dead_for: timedelta) -> int:
     """Delete the rows of workers that have been dead for so long and hold nothing; returns how many.
 
-    The row of one that holds something stays: without it nobody would find its runs.
+    The row of one that holds something stays: without it its runs would not be found.
     """
     query = """
     DELETE FROM workers w WHERE w.alive_until < now() - $1::interval
@@ -131,7 +131,7 @@ class Held:
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
     """`alive` False: the lease is over and can't be renewed; drop everything, take a new id
-    (docs/design/store.md#leases). `held` is what the database says this worker holds: the poll of held runs
+    (docs/design/store.md#leases). `held` are the runs that this worker holds by the database: the poll of held runs
     (docs/design/store.md#held-runs)."""
 
     alive: bool
@@ -161,7 +161,7 @@ UPDATE runs SET fence = fence + 1 WHERE worker = $1 AND id = ANY($2::uuid[]) RET
 
 
 async def refence_runs(connection: Connection, worker_id: int, run_ids: Collection[UUID]) -> list[Held]:
-    """Raise the fence of those of `run_ids` that the worker holds; what it does not hold is not in the result.
+    """Raise the fence of those of `run_ids` that the worker holds; the others are not in the result.
 
     For a holder after `CommitUnknown`: its commit may still be running in the server, and chunks that land after the
     load that was to show them would be sent a second time under the same fence (found by the torture). Then load.
@@ -182,7 +182,7 @@ UPDATE runs SET worker = NULL, wake_at = $3, fence = fence + 1 WHERE worker = $1
 
 async def release_runs(connection: Connection, worker_id: int, run_ids: Collection[UUID], at: datetime) -> list[UUID]:
     """Hand runs back at shutdown, due at once. Only after each begun attempt was reported or declared lost
-    (docs/design/store.md#lost-attempts): whoever claims them takes every open attempt for one that never began. Returns
+    (docs/design/store.md#lost-attempts): the next claim takes every open attempt for one that never began. Returns
     those that were still ours."""
     with outcome_known():
         rows = await connection.fetch(_RELEASE, worker_id, sorted(run_ids), at)
@@ -209,11 +209,10 @@ async def give_back(
     connection: Connection, worker_id: int, run_id: UUID, fence: int | None, *, begun: bool, reason: str
 ) -> timedelta | None:
     """Give back a run that this worker holds (under `fence`, if that is known) and can't go on with, for others to
-    claim after a pause that doubles each time until somebody commits to it. Returns the pause; None: it was ours no
-    more.
+    claim after a pause that doubles each time until a commit. Returns the pause; None: it was ours no more.
 
-    `begun`: its open attempts may have been begun. Nobody here can write in its log that they are lost, so the run goes
-    to a worker that does not exist and dies after the pause: whoever claims it from there declares them lost.
+    `begun`: its open attempts may have been begun. This process can't write in its log that they are lost, so the run
+    goes to a worker that does not exist and dies after the pause: the claim from there declares them lost.
     """
     arguments = worker_id, run_id, fence, begun, reason, GIVE_BACK_PAUSE, GIVE_BACK_PAUSE_MAX
     with outcome_known():
@@ -230,8 +229,8 @@ WHERE id IN (SELECT id FROM runs
 
 
 async def name_newer(connection: Connection | Pool, queues: Sequence[str], overdue_by: timedelta) -> int:
-    """Say of runs that this release passes over, and that have been due for so long, that nobody can read them;
-    returns how many. A claim by somebody who can says otherwise."""
+    """Mark runs as unreadable that this release passes over, and that have been due for so long; returns how many. A
+    claim by a release that can read them removes the mark."""
     return int((await connection.execute(_NAME_NEWER, queues, overdue_by)).rpartition(" ")[2])
 
 

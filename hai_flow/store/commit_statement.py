@@ -1,12 +1,12 @@
 """The SQL of a commit: one statement whose text depends on what its entries have (docs/design/store.md#the-commit).
 
 Its parts, in their order: the entries as rows, the update of runs that exist and the insert of those that start, then
-the winners, and what is written of them: log, slots, and the rows of the child tables.
+the winners, and their rows: log, slots, and the rows of the child tables.
 
 * Child rows take run, tenant, thread and seq from the run row that won, never from input
   (docs/design/store.md#tenants).
-* Child arrays meet their winners by `array_position`, never by a join: with the pinned nested loops a join is
-  quadratic in the batch.
+* Child arrays meet their winners by `array_position`, never by a join: with the pinned nested loops a join is quadratic
+  in the batch.
 * A plan that is pinned while the tables are empty must still be right when they are not, so nothing is left to choose:
   a tenant is compared by `(r.tenant = entries.tenant) IS TRUE`, which no index can serve. Else an index that begins
   with the tenant looks as good as the primary key, and reads all runs of the tenant for each entry.
@@ -21,9 +21,9 @@ from typing import Final
 
 from hai_flow.engine.events import ABI
 
-# What entries may have beside their events; `births`: some start a run, or want a slot again; `moves`: some go on with
-# another version of their workflow; `branches`: some of those born leave their thread's line; `seats`: some begin with
-# a slot that they were promised. All so seldom that no other commit carries the columns.
+# The parts that entries may have beside their events; `births`: some start a run, or want a slot again; `moves`: some
+# go on with another version of their workflow; `branches`: some of those born leave their thread's line; `seats`: some
+# begin with a slot that they were promised. All so seldom that no other commit carries the columns.
 CHILDREN: Final = ("commands", "pendings", "votes", "outbox", "turns", "messages")
 _ENDED: Final = "('finished', 'failed', 'stopped')"
 

@@ -3,8 +3,8 @@
 * A commit is one statement and its own transaction (docs/design/store.md#locks). It holds at most one entry per run
   (docs/design/store.md#one-entry-per-run), sorted by run id, so that row locks are always taken in one order.
 * A commit never takes a claim that another worker holds, nor for a worker that is dead (docs/design/store.md#claims).
-  Perform a job only after a statement said that its `worker` is you.
-* What no entry has is not sent: one array element costs the driver 0.7 us.
+  Perform a job only after a statement returned you as its `worker`.
+* Columns that no entry has are not sent: one array element costs the driver 0.7 us.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ _Arrays: TypeAlias = Iterable[Sequence[Any] | None]
 
 
 def _arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[str]) -> Iterable[Sequence[Any] | None]:
-    """The arrays of a commit with these parts, after worker and time. What no entry has costs (nearly) nothing."""
+    """The arrays of a commit with these parts, after worker and time. A column that no entry has costs (nearly)
+    nothing."""
     yield [entry.run_id for entry in moved]
     yield _shared([entry.tenant for entry in moved])
     yield [entry.n for entry in moved]

@@ -1,12 +1,12 @@
-"""The connections to PostgreSQL, and what its errors mean. No statement of the domain lives here.
+"""The connections to PostgreSQL, and the meaning of its errors. No statement of the domain lives here.
 
 Two pools: the engine's, whose plans are pinned (docs/design/store.md#locks: a plan cached while a table was small took
 348 ms instead of 4.6), and the API's, whose list queries need a free planner. Nothing on the hot path holds a lock
 across a round trip, and where somebody does, the timeouts below end it.
 
-A line can go silent: the host is lost, or a device on the way forgets the connection and tells nobody. So nothing here
-waits without an end (`Deadlines`). A `Session` that does not answer is cut, never asked to cancel: that would be one
-more question on the same dead line, and the pool would wait for the answer before it took the connection back.
+A line can go silent: the host is lost, or a device on the way silently forgets the connection. So nothing here waits
+without an end (`Deadlines`). A `Session` that does not answer is cut, never asked to cancel: that would be one more
+question on the same dead line, and the pool would wait for the answer before it took the connection back.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ EVERYTHING: Final = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
-    """After how many seconds we give up on whom. Nothing that asks the database waits longer.
+    """The seconds after which we give up waiting. Nothing that asks the database waits longer.
 
-    `connect_seconds`: for a new connection. `acquire_seconds`: for one of the pool's to come free.
-    `statement_seconds`: for the answer to a statement; above the server's own `statement_timeout`, which ends what is
-    only slow. `line_seconds`: for the other machine's TCP to show that it lives. `probe_seconds`: how often a
-    connection that only listens is asked whether anybody is there. `close_seconds`: for a farewell.
+    `connect_seconds`: for a new connection. `acquire_seconds`: for one of the pool's to come free. `statement_seconds`:
+    for the answer to a statement; above the server's own `statement_timeout`, which ends a statement that is only slow.
+    `line_seconds`: for the other machine's TCP to show that it lives. `probe_seconds`: how often a connection that only
+    listens is asked whether anybody is there. `close_seconds`: for a farewell.
     """
 
     connect_seconds: float = 10.0
@@ -89,32 +89,35 @@ class Deadlines:
 class CommitUnknown(StoreError):
     """The connection broke while a statement ran: it may have happened, or not, or *may still happen*.
 
-    A client that hangs up does not stop the server: a load right after may not see yet what lands in a moment. Late
-    decisions are harmless (`version` settles them), late chunks are not: `runs.refence_runs` before anything else.
-    One in three commits that a client saw fail in a crash had been committed (docs/design/store.md#unknown-outcomes).
+    A client that hangs up does not stop the server: a load right after may not see a commit yet that lands in a moment.
+    Late decisions are harmless (`version` settles them), late chunks are not: `claims.refence_runs` before anything
+    else. One in three commits that a client saw fail in a crash had been committed
+    (docs/design/store.md#unknown-outcomes).
     """
 
 
-# What a statement may raise. InternalClientError: the server closed an idle connection in this very moment.
+# The errors of a statement. InternalClientError: the server closed an idle connection in this very moment.
 FAILURES: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, CommitUnknown)
 
 
 class Fault(Enum):
-    """What a failed statement tells its sender to do."""
+    """How the sender of a failed statement should go on."""
 
     # Some row of it can never be stored: halve the batch until the culprit is alone
     # (docs/design/store.md#refused-batches).
     DATA = "data"
     RETRY = "retry"  # nothing happened and nothing is wrong: send the same statement again
     UNKNOWN = "unknown"  # it may have happened, or this connection is no good: load over another before deciding again
-    INSTALLATION = "installation"  # no room, no rights, no such table: the same for every run, until somebody mends it
+    INSTALLATION = (
+        "installation"  # no room, no rights, a table that is not there: the same for every run, until somebody mends it
+    )
     OTHER = "other"  # a fault of ours: let it be seen
 
 
-# By SQLSTATE, or by its class (the first two characters). What stands in neither is the installation's: 28 and 42501
+# By SQLSTATE, or by its class (the first two characters). A state in neither is the installation's: 28 and 42501
 # say that we may not, 3D, 3F and the rest of 42 that something is not there, 53 and 58 that there is no room or that a
-# disk fails, 0A, 55 and XX what no other run could do either, and a state of some product that we have never heard of
-# is no reason to condemn a run.
+# disk fails, 0A, 55 and XX statements that no other run could make either, and an unknown state of some product is no
+# reason to condemn a run.
 _FAULT_OF_STATE: Final[Mapping[str, Fault]] = {
     "40003": Fault.UNKNOWN,  # statement completion unknown: the only one of its class that may have happened
     "55P03": Fault.RETRY,  # lock_timeout
@@ -136,7 +139,7 @@ _FAULT_OF_CLASS: Final[Mapping[str, Fault]] = {
     "08": Fault.UNKNOWN,
     "24": Fault.UNKNOWN,
     "25": Fault.UNKNOWN,  # 25006: read-only since a switchover; 25P02: in a failed transaction; 25P03: cut for idling
-    "26": Fault.UNKNOWN,  # what we had prepared is gone: somebody between us and the server gave us another session
+    "26": Fault.UNKNOWN,  # our prepared statements are gone: a pooler gave us another session
     "34": Fault.UNKNOWN,
     "57": Fault.UNKNOWN,  # shutdown, crash, starting up, database dropped, idle for too long
 }
@@ -153,7 +156,7 @@ def sqlstate_of(error: BaseException | None) -> str | None:
 
 
 def classify(error: BaseException) -> Fault:
-    """What to do about a failed statement. `asyncpg.InterfaceError` on bad data counts as data, not as a broken line:
+    """How to go on after a failed statement. `asyncpg.InterfaceError` on bad data counts as data, not as a broken line:
     text that has no UTF-8 form (a lone surrogate) is refused by the driver before anything is sent."""
     if isinstance(error, CommitUnknown):
         return Fault.UNKNOWN
@@ -196,9 +199,9 @@ def _ends(statement: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
 class Session(_Connection):
     """A connection whose every statement ends: answered, or with the connection cut.
 
-    It is also cut when whoever waits for an answer is cancelled, and when an answer says that the session is no good
-    any more (`Fault.UNKNOWN`): a pool must never give such a connection to anybody again. What was cut by its deadline
-    raises `CommitUnknown`.
+    It is also cut when the task that waits for an answer is cancelled, and when an answer says that the session is no
+    good any more (`Fault.UNKNOWN`): a pool must never give that connection out again. A statement that was cut by its
+    deadline raises `CommitUnknown`.
     """
 
     __slots__ = ("_line", "overdue", "statement_seconds")
@@ -239,7 +242,7 @@ class Session(_Connection):
         self.terminate()
 
     async def close(self, *, timeout: float | None = None) -> None:
-        """Say farewell, and cut the line if nobody answers."""
+        """Say farewell, and cut the line if no answer comes."""
         await super().close(timeout=timeout or FAREWELL_SECONDS)
 
     def watch_the_line(self, seconds: float) -> None:
@@ -265,7 +268,7 @@ async def connect(
     behind_pooler: bool = False,
     **options: Any,
 ) -> Session:
-    """A connection of one's own. Raises what asyncpg raises, `TimeoutError` where nobody answers."""
+    """A connection of one's own. Raises asyncpg's errors, and `TimeoutError` where no answer comes."""
     if behind_pooler:  # it refuses settings from its clients, and gives the next statement to another session
         settings = {"application_name": settings["application_name"]}
         options["statement_cache_size"] = 0
@@ -295,8 +298,8 @@ async def _connect(dsn: str, deadlines: Deadlines, settings: Mapping[str, str], 
 class Listener:
     """LISTEN on a connection of its own that comes back by itself. A hint may be lost; the poll is the truth.
 
-    After every (re)connection the callback gets "*": whatever was said meanwhile was missed. A line that has gone
-    silent looks like one on which nothing is said, so it is asked now and then.
+    After every (re)connection the callback gets "*": all hints meanwhile were missed. A line that has gone silent looks
+    like one without hints, so it is asked now and then.
     """
 
     def __init__(self, dsn: str, channel: str, callback: Callable[[str], None], deadlines: Deadlines) -> None:
@@ -349,7 +352,7 @@ class Listener:
 
 
 class Database:
-    """Both pools of one process. `engine` for commits, claims and loads; `api` for what requests read."""
+    """Both pools of one process. `engine` for commits, claims and loads; `api` for the reads of requests."""
 
     def __init__(
         self,
@@ -435,7 +438,7 @@ class Database:
 
 
 class _Pool(_AsyncpgPool):
-    """A pool that is not waited for without an end, whatever those who have its connections do."""
+    """A pool that is not waited for without an end, whatever the holders of its connections do."""
 
     def __init__(self, dsn: str, acquire_seconds: float, **options: Any) -> None:
         super().__init__(dsn, **options)

@@ -1,6 +1,6 @@
-"""What a commit is given, and what it gives back: plain rows (docs/design/store.md#the-commit).
+"""The rows that a commit is given, and those that it gives back (docs/design/store.md#the-commit).
 
-Exactly one of `born`, `version` and neither says what an entry competes on; `seq` is given out by the commit
+Exactly one of `born`, `version` and neither is the column on which an entry competes; `seq` is given out by the commit
 (docs/design/store.md#decisions-and-chunks).
 """
 
@@ -14,7 +14,7 @@ import msgspec
 
 
 class CommandRow(msgspec.Struct, frozen=True, gc=False):
-    """A command that the entry carries out: its id is taken, and `outcome` answers whoever sends it again
+    """A command that the entry carries out: its id is taken, and `outcome` is the answer to the same command again
     (docs/design/store.md#command-ids)."""
 
     command_id: str
@@ -41,8 +41,8 @@ class VoteRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class OutboxRow(msgspec.Struct, frozen=True, gc=False):
-    """What this commit wants of another run (docs/design/store.md#outbox). Its number within the commit is its place in
-    the entry."""
+    """A message of this commit to another run (docs/design/store.md#outbox). Its number within the commit is its place
+    in the entry."""
 
     kind: str
     target: str
@@ -88,7 +88,8 @@ class Branch(msgspec.Struct, frozen=True, gc=False):
 
 
 class Born(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What only the first entry of a run says. `slot`: taken with it, or the entry loses. `input`: JSON text."""
+    """The columns that only the first entry of a run has. `slot`: taken with it, or the entry loses. `input`: JSON
+    text."""
 
     workflow: bytes
     workflow_name: str
@@ -116,7 +117,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One run's part of a batch.
 
     Exactly one of `born` (the run starts here), `version` (a decision that expects this version) and neither (chunks of
-    the holder, comparing `fence` and the worker id) says what it competes on.
+    the holder, comparing `fence` and the worker id) says on which column it competes.
 
     `events` is the JSON text of `n` events. `status` None: unchanged. `busy` None: chunks only; True: jobs are open or
     attempts in flight (takes the claim if it is free); False: nothing is in flight (gives the claim back, the run is
@@ -152,7 +153,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 class Won(msgspec.Struct, frozen=True, gc=False):
     """The run's row after the commit. `seq - n` is the seq before it: where it is not the one that was known, others'
-    chunks lie between, and must be read before folding. `worker` is who holds the claim now (perhaps nobody).
+    chunks lie between, and must be read before folding. `worker` holds the claim now (None: no worker does).
 
     `worker` being you, on a run that you did not know you held, is yours with nothing begun only if this commit took
     it: you had loaded it free (`worker` None) and `fence` is one above the loaded one, or 0 at birth. Else it may be a

@@ -1,8 +1,8 @@
-"""What people think of what a thread has said, and of what was decided in it (docs/design/protocols.md#feedback).
+"""Opinions of people on a thread's messages, and on the decisions in it (docs/design/protocols.md#feedback).
 
-Kept with the thread, not in a run's log: the terminal event stays the last one, and who judges moves no run. There is
-one row for each principal and subject, which says what they think now. The constraints keep that; what may be judged
-is the caller's to find out, and stays true, since messages and decided pendings do not go away.
+Kept with the thread, not in a run's log: the terminal event stays the last one, and an opinion moves no run. There is
+one row for each principal and subject: their opinion now. The constraints keep that; the caller finds out which
+subjects there are, and they stay, since messages and decided pendings do not go away.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Rating: TypeAlias = Literal["up", "down", "1", "2", "3", "4", "5"]
 
 
 class Subject(NamedTuple):
-    """What is judged: a message (or a call) of the thread's transcript, or a pending, by its id."""
+    """The subject of an opinion: a message (or a call) of the thread's transcript, or a pending, by its id."""
 
     tenant: UUID
     thread_id: str
@@ -30,7 +30,7 @@ class Subject(NamedTuple):
 
 
 class Opinion(NamedTuple):
-    """What somebody thinks; it says something. `rating` is a thumb or a number of stars."""
+    """An opinion; it is not empty. `rating` is a thumb or a number of stars."""
 
     rating: Rating | None
     comment: str | None
@@ -77,7 +77,7 @@ RETURNING {_COLUMNS}, xmax = 0
 async def give_feedback(
     connection: Connection | Pool, subject: Subject, run_id: UUID, principal: str, via: str, opinion: Opinion
 ) -> tuple[Feedback, bool]:
-    """Make `opinion` what the principal thinks of the subject; returns that, and whether it is the first they say."""
+    """Make `opinion` the principal's one on the subject; returns it, and whether it is their first."""
     given = (opinion.rating, opinion.comment, list(opinion.labels))
     row = await connection.fetchrow(_GIVE, *subject, principal, run_id, via, *given)
     assert row is not None
@@ -86,13 +86,13 @@ async def give_feedback(
 
 
 async def get_feedback(connection: Connection | Pool, subject: Subject, principal: str) -> Feedback | None:
-    """What the principal thinks of the subject, if they said so."""
+    """The principal's opinion on the subject, if there is one."""
     row = await connection.fetchrow(f"SELECT {_COLUMNS} FROM feedback WHERE {_WHOSE}", *subject, principal)
     return None if row is None else Feedback(*row)
 
 
 async def withdraw_feedback(connection: Connection | Pool, subject: Subject, principal: str) -> None:
-    """Nothing that the principal said of the subject stands. Twice is harmless."""
+    """Remove the principal's opinion on the subject. Twice is harmless."""
     await connection.execute(f"DELETE FROM feedback WHERE {_WHOSE}", *subject, principal)
 
 
@@ -104,7 +104,7 @@ async def list_feedback(
     limit: int,
     before: tuple[datetime, UUID] | None = None,
 ) -> list[Feedback]:
-    """What everybody thinks, newest first. `before` is the (created_at, id) of the last one of the page before."""
+    """All opinions, newest first. `before` is the (created_at, id) of the last one of the page before."""
     arguments: list[Any] = [tenant, thread_id, limit]
     earlier = ""
     if before is not None:
@@ -118,8 +118,8 @@ async def list_feedback(
 
 
 async def run_of_message(connection: Connection | Pool, tenant: UUID, thread_id: str, message_id: str) -> UUID | None:
-    """The run that has said the message, or made the call, in this thread: of several the newest. Also one of a branch
-    that the thread has left: somebody has seen it."""
+    """The run of the message or the call, in this thread: of several the newest. Also one of a branch that the thread
+    has left: it has been seen."""
     query = """
     SELECT m.run_id FROM messages m JOIN runs r ON r.id = m.run_id
     WHERE m.tenant = $1 AND m.thread_id = $2 AND m.id = $3 ORDER BY r.place DESC, r.created_at DESC, r.id DESC LIMIT 1

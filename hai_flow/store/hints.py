@@ -1,4 +1,4 @@
-"""Hints that runs have something new: NOTIFY, and the names of what it says (docs/design/store.md#hints)."""
+"""Hints that runs have something new: NOTIFY, and the payloads (docs/design/store.md#hints)."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ async def notify(connection: Connection | Pool, run_ids: Collection[UUID | str])
 
 
 async def notify_due(connection: Connection | Pool) -> None:
-    """Hint that some run which nobody holds has something to perform: workers look what is due."""
+    """Hint that a run without a holder has something to perform: workers look for due runs."""
     await connection.execute("SELECT pg_notify($1, $2)", HINT_CHANNEL, DUE)

@@ -1,4 +1,4 @@
-"""Logs and what is folded from them: loading runs, locking one, reading on, snapshots."""
+"""Logs and their folds: loading runs, locking one, reading on, snapshots."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class LogRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class Loaded(msgspec.Struct, frozen=True, gc=False):
-    """A run as of one moment. `state` is a snapshot at `snapshot_seq` when one newer than what the caller has exists;
-    `rows` is the log after it (or after what the caller has), up to `seq`, without gaps."""
+    """A run as of one moment. `state` is a snapshot at `snapshot_seq` when one newer than the caller's state exists;
+    `rows` is the log after it (or after the caller's state), up to `seq`, without gaps."""
 
     run_id: UUID
     tenant: UUID
@@ -107,9 +107,10 @@ WHERE r.tenant = $1 AND r.id = $2
 
 
 async def load_run_at(connection: Connection | Pool, tenant: UUID, run_id: UUID, seq: int, abi: int) -> Loaded | None:
-    """What `state_at(seq)` needs: the nearest snapshot at or before `seq` and the log after it, as far as `seq`.
+    """The rows for `state_at(seq)`: the nearest snapshot at or before `seq` and the log after it, as far as `seq`.
 
-    The last row may go beyond `seq` (rows are commits): fold only its first events. None: no such run of the tenant.
+    The last row may go beyond `seq` (rows are commits): fold only its first events. None: the tenant has no run of that
+    id.
     """
     row = await connection.fetchrow(_LOAD_AT, tenant, run_id, seq, abi)
     return None if row is None else _loaded(row)
@@ -125,7 +126,7 @@ async def locked_runs(connection: Connection | Pool, run_ids: Collection[UUID]) 
 
 @contextlib.asynccontextmanager
 async def lock_run(connection: Connection, run_id: UUID, have_seq: int, abi: int) -> AsyncGenerator[Loaded | None]:
-    """Take one run alone: whoever lost three times decides on what this gives, and `commit`s inside
+    """Take one run alone: a run that lost three times is decided on this state, and committed inside
     (docs/design/store.md#decisions-and-chunks).
 
     The only place that holds a row's lock across round trips; `idle_in_transaction_session_timeout` ends it when the
@@ -148,8 +149,8 @@ JOIN commands c ON c.run_id = k.run_id AND c.command_id = k.command_id
 async def commands_of(
     connection: Connection | Pool, commands: Collection[tuple[UUID, str]]
 ) -> dict[tuple[UUID, str], CommandRow]:
-    """Which of these (run, command id) were carried out, and what was answered (docs/design/store.md#command-ids). The
-    same id with the same `body_sha` gets the first outcome; with another it is 409."""
+    """Which of these (run, command id) were carried out, and the answers (docs/design/store.md#command-ids). The same
+    id with the same `body_sha` gets the first outcome; with another it is 409."""
     rows = await connection.fetch(_COMMANDS_OF, [run for run, _ in commands], [id for _, id in commands])
     return {(row[0], row[1]): CommandRow(*row[1:]) for row in rows}
 

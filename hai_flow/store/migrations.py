@@ -4,10 +4,10 @@ A newer schema than this release knows is left alone: release N - 1 runs beside 
 (docs/design/promises.md#versions).
 
 That release goes on working while a revision runs. So each revision is a transaction of its own, no lock that others
-need is waited for longer than a moment (whoever waits for one makes all that come after it wait too), and no table is
-read while others can't use it: a constraint is added NOT VALID and validated after that, an index is built
-CONCURRENTLY, both in an `autocommit_block`. A revision that was cut off there is begun again, so what it says before
-the block must be true twice (IF NOT EXISTS). The tests refuse revisions that do otherwise.
+need is waited for longer than a moment (waiting for one makes all that come after it wait too), and no table is read
+while others can't use it: a constraint is added NOT VALID and validated after that, an index is built CONCURRENTLY,
+both in an `autocommit_block`. A revision that was cut off there is begun again, so its part before the block must be
+true twice (IF NOT EXISTS). The tests refuse revisions that do otherwise.
 """
 
 from __future__ import annotations
@@ -163,15 +163,15 @@ def _be_patient_for_a_moment(connection: sa.Connection) -> None:
 async def _alone(dsn: str) -> AsyncGenerator[None]:
     """Hold the advisory lock; raises `_OtherMigrates` when another process does.
 
-    The transaction of a connection of its own holds it: it must outlive those of the revisions, and what belongs to a
-    session does not get through a transaction pooler. Nobody waits for it in a statement: building an index
-    concurrently waits for the end of all of those.
+    The transaction of a connection of its own holds it: it must outlive those of the revisions, and session locks do
+    not get through a transaction pooler. No process waits for it in a statement: building an index concurrently waits
+    for the end of all of those.
     """
     connection = await asyncpg.connect(dsn)
     try:
         async with connection.transaction():
             await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-            # By the simple protocol: what asyncpg fetches leaves a snapshot in the transaction, and that is waited for.
+            # By the simple protocol: a fetch of asyncpg leaves a snapshot in the transaction, and that is waited for.
             if await connection.execute(f"SELECT WHERE pg_try_advisory_xact_lock({LOCK_KEY})") != "SELECT 1":
                 raise _OtherMigrates
             yield

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """`body` is the JSON text of what was opened; `opened_seq` the last seq of the commit that opened it."""
+    """`body` is the JSON text of the pending as opened; `opened_seq` the last seq of the commit that opened it."""
 
     run_id: UUID
     id: str
@@ -28,7 +28,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Listed(Pending):
-    """An open one, with what a list tells of its run."""
+    """An open one, with the columns of its run that a list shows."""
 
     workflow: str
     started_by: str

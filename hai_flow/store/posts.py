@@ -1,7 +1,7 @@
 """Everything that a POST of a UI protocol has to know of its thread before it is decided, read in one statement.
 
-One statement is one moment: what another POST commits meanwhile is seen as a whole or not at all. It also costs a
-client that waits one round trip instead of four.
+One statement is one moment: a commit of another POST meanwhile is seen as a whole or not at all. It also costs a client
+that waits one round trip instead of four.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Known:
     """`last`: the thread's newest run, `turn`: the one that a POST with this runId opened, `seen`: those of the posted
-    messages that the thread has; `workflow`: the one that a new run would be of, None where there is no such."""
+    messages that the thread has; `workflow`: the one that a new run would be of, None where there is none."""
 
     last: RunSummary | None
     turn: Turn | None
@@ -64,7 +64,7 @@ async def known_of(
     wanted: NamedVersion | None,
     default: NamedVersion | None,
 ) -> Known:
-    """What is known of a thread to which `message_ids` are posted under a client's own run id.
+    """The rows of a thread to which `message_ids` are posted under a client's own run id.
 
     `wanted`: the workflow that the client names; without it that of the thread's last run counts, then `default`.
     """

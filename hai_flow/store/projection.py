@@ -1,4 +1,4 @@
-"""What a commit writes beside the log: rows that lists and look-ups need, each derived from the commit's events.
+"""The rows that a commit writes beside the log, for lists and look-ups, each derived from the commit's events.
 
 Pure. The log stays the truth; a projection can be made again from it.
 """
@@ -48,7 +48,7 @@ class _Rows:
         self.votes.append(VoteRow(event.id, event.by, _encode(event)))
 
     def forked(self, event: e.Forked, position: int) -> None:
-        """What was asked and voted before is the other run's, and so are the POSTs that opened its turns."""
+        """Pendings and votes from before are the other run's, and so are the POSTs that opened its turns."""
         self.pendings.clear()
         self.votes.clear()
         for n, turn in self.turns.items():

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """A run as lists show it. `unreadable`: why nobody goes on with it, where workers could not read it."""
+    """A run as lists show it. `unreadable`: why workers could not read it, where that is so."""
 
     id: UUID
     tenant: UUID

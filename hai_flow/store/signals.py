@@ -1,14 +1,16 @@
 """Events from outside, and which runs wait for which.
 
-No wake-up is lost, because both sides look *after* their own commit: a signal is stored first, then offered to those
-who wait for its type; a `wait_for` is committed first, then its subscription is written, then what was stored before is
-offered to it. Being offered a signal twice changes nothing: the run knows which ones it has taken.
+No wake-up is lost, because both sides look *after* their own commit: a signal is stored first, then offered to the runs
+that wait for its type; a `wait_for` is committed first, then its subscription is written, then the signals stored
+before are offered to it. Being offered a signal twice changes nothing: the run knows which ones it has taken.
 
 A signal has a *place*. Of one type, those for everybody become visible in the order of their places, and so do those
-for one run: whoever stores one holds a lock of its type (and addressee) from before it has its place until it is
-committed. So who has read up to a place has read all up to there, and need never read it again, whatever clocks do.
+for one run: a statement that stores one holds a lock of its type (and addressee) from before it has its place until it
+is committed. So a reader that has read up to a place has read all up to there, and need never read it again, however
+the clocks go.
 
-A subscription may outlive the step that opened it. Whoever offers something to such a run is told so and removes it.
+A subscription may outlive the step that opened it. An offer to such a run is refused, and the courier removes the
+subscription.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 class Signal:
     """An event from outside. `run_id`: the one run that it is for; None: every run of the tenant that waits for its
     type. `data` is JSON text. `sent_at` is when it was stored, by the database's clock. `undelivered`: it was offered
-    to all but these, who could not be reached, `tries` times so far."""
+    to all but these receivers, which could not be reached, `tries` times so far."""
 
     tenant: UUID
     id: str
@@ -45,8 +47,8 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """A run that waits for a type, as of the commit that ended with the event `opened_seq`. `offered` is what was
-    written with the subscription: how far the run had been offered what was stored."""
+    """A run that waits for a type, as of the commit that ended with the event `opened_seq`. `offered` was written with
+    the subscription: how far the run had been offered stored signals."""
 
     run_id: UUID
     opened_seq: int
@@ -55,8 +57,8 @@ class Subscriber:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far a run has read the stored signals of a type: the places up to which it has read what is for everybody
-    (None: it has yet to begin) and what is for it alone."""
+    """How far a run has read the stored signals of a type: the places up to which it has read those for all runs (None:
+    it has yet to begin) and those for it alone."""
 
     type: str
     to_all: int | None = None
@@ -81,8 +83,9 @@ async def store_signal(
 ) -> tuple[Signal, bool]:
     """Keep a signal; returns it, and whether it was there already (the same id again changes nothing).
 
-    It is due at once: who stores it offers it, or whoever looks next. Who offers it itself, and settles it, says in
-    `due_after` how long others leave that to it. Raises `Rejected` 409 `signal_exists` when another signal has its id.
+    It is due at once: the process that stores it offers it, or the next one that looks. A caller that offers and
+    settles it itself gives in `due_after` how long others leave that to it. Raises `Rejected` 409 `signal_exists` when
+    another signal has its id.
     """
     insert = f"""
     WITH turn AS MATERIALIZED (
@@ -125,9 +128,10 @@ UPDATE signals SET due_at = now() + $2 FROM due WHERE tenant = due.t AND id = du
 async def due_signals(
     connection: Connection | Pool, limit: int, again_after: timedelta = timedelta(seconds=5)
 ) -> list[Signal]:
-    """Up to `limit` signals that are to be offered to those who wait, oldest first.
+    """Up to `limit` signals that are to be offered, oldest first.
 
-    One that is not settled within `again_after` is given out again, so that whoever dies in between loses nothing.
+    One that is not settled within `again_after` is given out again, so that a process that dies in between loses
+    nothing.
     """
     found = [Signal(*row) for row in await connection.fetch(_DUE, limit, again_after)]
     return sorted(found, key=lambda signal: signal.place)
@@ -146,7 +150,7 @@ async def unsettled_before(connection: Connection | Pool, signal: Signal) -> lis
 
 
 async def settle_signal(connection: Connection | Pool, signal: Signal) -> None:
-    """Everyone who waited for the signal has been offered it. Settling twice is harmless."""
+    """Every run that waited for the signal has been offered it. Settling twice is harmless."""
     query = "UPDATE signals SET due_at = NULL, undelivered = NULL WHERE tenant = $1 AND id = $2"
     await connection.execute(query, signal.tenant, signal.id)
 
@@ -189,7 +193,7 @@ async def subscribe(
     types: Mapping[str, bytes | None],
     opened_seq: int,
 ) -> None:
-    """The step `path` of the run waits for signals of these types; with each, what it was offered so far. Twice is
+    """The step `path` of the run waits for signals of these types; with each, how far it was offered them. Twice is
     harmless, and so is an older one late."""
     query = """
     INSERT INTO subscriptions (run_id, path, type, tenant, opened_seq, offered)
@@ -202,7 +206,7 @@ async def subscribe(
 
 
 async def unsubscribe(connection: Connection | Pool, run_id: UUID, type: str, opened_seq: int) -> None:
-    """The run said that it waits for the type no more. What it opened after the event `opened_seq` stays."""
+    """The run waits for the type no more. Subscriptions that it opened after the event `opened_seq` stay."""
     query = "DELETE FROM subscriptions WHERE run_id = $1 AND type = $2 AND opened_seq <= $3"
     await connection.execute(query, run_id, type, opened_seq)
 
@@ -272,7 +276,7 @@ WITH page AS MATERIALIZED (
 SELECT count(*) OVER (), (SELECT count(*) FROM gone), run_id::text, path, type FROM page
 ORDER BY page.run_id DESC, page.path DESC, page.type DESC LIMIT 1
 """
-# Nobody who waits now, or will, could take them: they were sent before the oldest of the tenant's runs started.
+# No run that waits now, or will, could take them: they were sent before the oldest of the tenant's runs started.
 _FORGET_SIGNALS: Final = """
 WITH page AS MATERIALIZED (
   SELECT ctid AS place, tenant, id, sent_at, due_at FROM signals

@@ -1,14 +1,14 @@
 """Slots of concurrency keys, and the runs that wait for one (docs/design/store.md#slots).
 
-A slot is a row that names the run that holds it: `<workflow>:<key>#k`, k from 1 to the key's limit. Whoever takes one
-first locks the key and then looks, in a second statement: one statement would look at what was there before the lock.
-The end of a run frees its slots in the same commit.
+A slot is a row that names the run that holds it: `<workflow>:<key>#k`, k from 1 to the key's limit. A transaction that
+takes one first locks the key and then looks, in a second statement: one statement would look at the rows before the
+lock. The end of a run frees its slots in the same commit.
 
 A slot is *promised* to a run before the run begins with it: `promised_until` is set until the commit that begins it.
 That commit loses if the slot is not the run's any more, so a promise may be taken back at any time. One that is overdue
-was made by somebody who is gone; whoever finds it (an index has nothing but promises) frees it, or asks again that the
-run begins. So whatever is left half done is a row of that index, and nothing ever looks through all slots or all
-waiting runs. Who takes a slot from a run gives it to the next one in the same transaction.
+was made by a process that is gone; the sweep that finds it (an index has nothing but promises) frees it, or asks again
+that the run begins. So work left half done is a row of that index, and nothing ever looks through all slots or all
+waiting runs. A slot that is taken from a run goes to the next one in the same transaction.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from hai_flow.store.sweeps import PAGE_ROWS, Page
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
 
-PROMISE: Final = timedelta(minutes=1)  # as the default of promised_until, for what a release before this one takes
+PROMISE: Final = timedelta(
+    minutes=1
+)  # as the default of promised_until, for slots that a release before this one takes
 _GONE: Final = "('stopping', 'finished', 'failed', 'stopped')"
 _ENDED: Final = "('finished', 'failed', 'stopped')"
 
@@ -98,7 +100,7 @@ async def give_back(pool: Pool, tenant: UUID, key: str, slot: str, run_id: UUID)
 
 
 async def holders(pool: Pool, tenant: UUID, key: str, seats: int) -> list[Holder]:
-    """Who holds the key's slots, the oldest first."""
+    """The holders of the key's slots, the oldest first."""
     query = """
     SELECT s.run_id, s.slot, r.status FROM slots s LEFT JOIN runs r ON r.id = s.run_id
     WHERE s.tenant = $1 AND s.slot = ANY ($2::text[]) ORDER BY s.taken_at, s.slot
@@ -131,7 +133,7 @@ async def promise_slot(pool: Pool, tenant: UUID, slot: str, run_id: UUID) -> boo
 
 
 async def settle_slot(pool: Pool, tenant: UUID, slot: str, run_id: UUID) -> None:
-    """The slot is the run's for good, if it has begun; else nobody's."""
+    """The slot is the run's for good, if it has begun; else it is free."""
     promised = "s.tenant = $1 AND s.slot = $2 AND s.run_id = $3 AND s.promised_until IS NOT NULL"
     query = f"""
     WITH kept AS (UPDATE slots s SET promised_until = NULL WHERE {promised} AND {_BEGAN})
@@ -166,11 +168,11 @@ SELECT tenant, slot, run_id FROM found WHERE NOT ((tenant, slot) IN (SELECT tena
 async def slot_holders(
     connection: Connection | Pool, slots: Collection[tuple[UUID, str]]
 ) -> dict[tuple[UUID, str], UUID]:
-    """The runs that hold these slots, or were promised them, by (tenant, slot); a slot that nobody holds is not in the
-    result. A run that has ended holds none: its slot is freed by who asks.
+    """The runs that hold these slots, or were promised them, by (tenant, slot); a free slot is not in the result. A run
+    that has ended holds none: asking frees its slot.
 
-    There is one way to such a slot: the same Start twice at once with two different free slots, the second's slot
-    committed after the run had already ended. It harms nobody until somebody wants it, who then asks.
+    An ended run has a slot where the same Start came twice at once with two different free slots, and the second's slot
+    was committed after the run had ended. It does no harm until it is wanted, and then it is asked for.
     """
     rows = await connection.fetch(_SLOT_HOLDERS, [tenant for tenant, _ in slots], [slot for _, slot in slots])
     return {(row[0], row[1]): row[2] for row in rows}
@@ -181,7 +183,7 @@ async def slot_holders(
 
 async def wait_for_slot(pool: Pool, tenant: UUID, key: str, run_id: UUID, seats: int, since: datetime) -> None:
     """The run waits behind those that have waited longer. Saying so twice is harmless, and so is saying so late: a run
-    that has begun or ended meanwhile waits for nothing, and nobody would take it out of the queue again."""
+    that has begun or ended meanwhile waits for nothing, and would never be taken out of the queue again."""
     query = """
     INSERT INTO slot_waiters (tenant, key, run_id, seats, queued_at)
     SELECT $1, $2, id, $4, $5 FROM runs WHERE id = $3 AND status IN ('queued', 'paused') FOR SHARE
@@ -262,7 +264,7 @@ async def too_many(pool: Pool, tenant: UUID, key: str, seats: int) -> list[UUID]
     return [row[0] for row in await pool.fetch(query, tenant, key, seats_of(key, seats), seats)]
 
 
-# --- what others left behind --------------------------------------------------------------------------------------
+# --- left behind by others ----------------------------------------------------------------------------------------
 
 _KEPT: Final = f"""
 WITH overdue AS MATERIALIZED (
@@ -315,8 +317,8 @@ FROM keys ORDER BY keys.n
 
 
 async def stalled_keys(pool: Pool, after: list[Any] | None = None) -> tuple[list[tuple[UUID, str]], Page]:
-    """Of a page of the keys that runs wait for, those with a free slot: somebody who should have admitted a run is
-    gone, or all who wait are paused."""
+    """Of a page of the keys that runs wait for, those with a free slot: the process that should have admitted a run is
+    gone, or all waiting runs are paused."""
     tenant, key = after or (UUID(int=0), "")
     rows = await pool.fetch(_STALLED, UUID(str(tenant)), key, PAGE_ROWS)
     stalled = [(row[0], row[1]) for row in rows if row[2]]

@@ -4,11 +4,11 @@ That order is `runs.place`, a number that each takes with its thread's slot: clo
 (Runs of before there were places have 0, and stand in the order of their time in front of the others.)
 
 Where it was branched, its *line* leaves out what a branch has abandoned: from its newest run backwards, each run comes
-after the one that was born before it, but a branch comes after the one that it `follows`. A fork stands in the place
-of the run that it was forked from, whose events it has copied. Nothing is forgotten: a branch can be left in its turn.
+after the one that was born before it, but a branch comes after the one that it `follows`. A fork stands in the place of
+the run that it was forked from, whose events it has copied. Nothing is forgotten: a branch can be left in its turn.
 
-Nothing that a POST needs reads all of a thread: a line is walked backwards, as far as it is needed. What a client is
-shown of it at once, and what its own history is compared with, is the `WINDOW`.
+Nothing that a POST needs reads all of a thread: a line is walked backwards, as far as it is needed. A client is shown
+the `WINDOW` of it at once, and its own history is compared with that.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Message:
 
 
 class Window(NamedTuple):
-    """As much of a line as is shown at once: so many of its newest runs, and of what is said in them and in their
-    children so many of the newest messages and calls."""
+    """As much of a line as is shown at once: so many of its newest runs, and of those and their children so many of the
+    newest messages and calls."""
 
     runs: int
     messages: int
@@ -59,7 +59,7 @@ ALL: Final = Window(2**31 - 2, 2**31 - 1)
 
 
 class Place(NamedTuple):
-    """How far a thread has got: its newest run that is nobody's child, and that run's seq."""
+    """How far a thread has got: its newest run that is no child, and that run's seq."""
 
     run_id: UUID
     seq: int
@@ -97,7 +97,7 @@ ORDER BY place DESC, created_at DESC, id DESC LIMIT 1
 
 
 async def last_run(connection: Connection | Pool, tenant: UUID, thread_id: str) -> RunSummary | None:
-    """The thread's newest run that is nobody's child: the one that a POST may mean
+    """The thread's newest run that is no child: the one that a POST may mean
     (docs/design/protocols.md#one-active-run)."""
     row = await connection.fetchrow(LAST_RUN, tenant, thread_id)
     return None if row is None else RunSummary(*row)
@@ -106,7 +106,7 @@ async def last_run(connection: Connection | Pool, tenant: UUID, thread_id: str) 
 async def next_run(
     connection: Connection | Pool, tenant: UUID, thread_id: str, after: UUID | None = None
 ) -> RunSummary | None:
-    """The thread's first run that is nobody's child and was born after the run `after`; without one, its very first."""
+    """The thread's first run that is no child and was born after the run `after`; without one, its very first."""
     behind = (
         "" if after is None else "AND (place, created_at, id) > (SELECT place, created_at, id FROM runs WHERE id = $3)"
     )
@@ -144,7 +144,7 @@ async def turns_of_run(connection: Connection | Pool, tenant: UUID, run_id: UUID
 
 
 async def turn_of_run(connection: Connection | Pool, tenant: UUID, thread_id: str, run_id: UUID, n: int) -> Turn | None:
-    """Turn `n` of a run of the thread that is nobody's child."""
+    """Turn `n` of a run of the thread that is no child."""
     query = """
     SELECT t.run_id, t.n, t.wire_run_id, t.body_sha, t.first_seq, t.last_seq
     FROM turns t JOIN runs r ON r.id = t.run_id
@@ -210,7 +210,7 @@ async def transcript(
     window: Window = ALL,
 ) -> list[Message]:
     """The messages of the line of the thread's newest run, or of those that come before the run `before` in its: the
-    runs in order, each with its children's, each run's messages in order. Only what is in the `window`."""
+    runs in order, each with its children's, each run's messages in order. Only messages in the `window`."""
     tip = before
     if tip is None:
         newest = await last_run(connection, tenant, thread_id)
@@ -226,7 +226,7 @@ async def transcript(
 async def message_ids(
     connection: Connection | Pool, tenant: UUID, thread_id: str, tip: UUID, window: Window = WINDOW
 ) -> list[tuple[str, str]]:
-    """(id, role) of the messages and calls of the line that ends with `tip`, in order; only what is in the `window`."""
+    """(id, role) of the messages and calls of the line that ends with `tip`, in order; only those in the `window`."""
     query = f"SELECT said.id, said.role FROM ({_SAID}) AS said"
     rows = await connection.fetch(query, tenant, thread_id, tip, window.runs, *_NO_END, 0, window.messages)
     return [(row[0], row[1]) for row in reversed(rows)]

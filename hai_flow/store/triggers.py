@@ -1,10 +1,9 @@
-"""What starts runs by itself: schedules and their firings, and which workflow wants which events and ends of runs.
+"""Triggers: schedules and their firings, and which workflow wants which events and ends of runs.
 
 Rows follow the latest version of each workflow and are written when it is published. A schedule is looked at by one
-process at a time: a statement takes the row and moves its `wake_at` into the future, so that others pass it by until
-it is released or whoever looks at it is dead. Nobody holds a lock across a round trip (docs/design/store.md#locks).
-What a schedule fires is a row of its own, one for each instant, from which the run's id is made: whatever happens, each
-instant has one run.
+process at a time: a statement takes the row and moves its `wake_at` into the future, so that others pass it by until it
+is released or its process is dead. No lock is held across a round trip (docs/design/store.md#locks). Each instant that
+a schedule fires is a row of its own, from which the run's id is made: so each instant has one run.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class ScheduleRow:
     """The `position`-th trigger of a workflow. `workflow` is the sha256 of the version that it starts, `input` JSON.
 
-    `last_run_id` is the last run that it started by itself. `wake_at`: when somebody looks at the schedule again; to
-    who has taken it, the end of that time.
+    `last_run_id` is the last run that it started by itself. `wake_at`: when the schedule is looked at again; to the
+    process that has taken it, the end of that time.
     """
 
     id: UUID
@@ -151,7 +150,7 @@ _OF_EVENTS: Final = "SELECT tenant, workflow_name, position, workflow, dev, type
 
 
 async def event_triggers_of(pool: Pool, tenant: UUID, type: str, kind: TriggerKind = "event") -> list[EventTriggerRow]:
-    """Which latest versions want events of this type, or what else `kind` says."""
+    """The latest versions that want events of this type, or the triggers of another `kind`."""
     query = f"{_OF_EVENTS} WHERE tenant = $1 AND type = $2 AND kind = $3 ORDER BY workflow_name, position"
     return [EventTriggerRow(*row) for row in await pool.fetch(query, tenant, type, kind)]
 
@@ -179,8 +178,8 @@ UPDATE schedules s SET wake_at = clock_timestamp() + $2 FROM due WHERE s.id = du
 
 
 async def take_due(pool: Pool, limit: int, lease: timedelta) -> list[ScheduleRow]:
-    """Up to `limit` schedules that are to be looked at. Nobody else looks at them until they are released, or until
-    the lease is over."""
+    """Up to `limit` schedules that are to be looked at. No other process looks at them until they are released, or
+    until the lease is over."""
     return [ScheduleRow(*row) for row in await pool.fetch(_TAKE, limit, lease)]
 
 
@@ -204,13 +203,13 @@ ON CONFLICT DO NOTHING
 
 
 async def fire(pool: Pool, schedule: ScheduleRow, fires: Sequence[datetime], next: datetime | None) -> None:
-    """Store what a schedule that we have taken fires, and when it fires next. Nothing happens if it has been taken by
-    somebody else meanwhile, paused or published anew."""
+    """Store the firings of a schedule that we have taken, and when it fires next. Nothing happens if another process
+    has taken it meanwhile, paused or published anew."""
     await pool.execute(_FIRE, schedule.id, schedule.next_fire_at, schedule.wake_at, next, list(fires))
 
 
 async def open_fires(pool: Pool, schedule: ScheduleRow) -> list[datetime]:
-    """The instants of the schedule that nobody has dealt with, the oldest first."""
+    """The instants of the schedule that are not dealt with, the oldest first."""
     query = "SELECT fire_at FROM fires WHERE schedule_id = $1 AND outcome IS NULL ORDER BY fire_at"
     return [row[0] for row in await pool.fetch(query, schedule.id)]
 
@@ -230,9 +229,9 @@ async def claim_turn(
     *,
     paused_too: bool = False,
 ) -> bool:
-    """Make `run_id` the schedule's last run, before it is stored, if that is `after` still. Of all who look at one
-    schedule, however late, one at a time starts a run: who is refused must look again. For so long as `lease` the run
-    counts as `starting`."""
+    """Make `run_id` the schedule's last run, before it is stored, if that is `after` still. Of all processes that look
+    at one schedule, however late, one at a time starts a run: one that is refused must look again. For so long as
+    `lease` the run counts as `starting`."""
     return bool(await pool.fetchval(_CLAIM, schedule.id, after, run_id, paused_too, lease))
 
 
@@ -293,7 +292,7 @@ async def forget_fires(
     return page_of(await pool.fetchrow(_FORGET, schedule_id, fire_at, PAGE_ROWS, kept_for))
 
 
-# --- what requests read and change ----------------------------------------------------------------------------------
+# --- read and changed by requests -----------------------------------------------------------------------------------
 
 
 async def list_schedules(
@@ -314,7 +313,7 @@ async def get_schedule(pool: Pool, tenant: UUID, id: UUID) -> ScheduleRow | None
 
 
 async def pause_schedule(pool: Pool, schedule: ScheduleRow) -> None:
-    """The schedule fires no more; what it fired and nobody started stays for when it is resumed."""
+    """The schedule fires no more; firings without a run stay for when it is resumed."""
     query = "UPDATE schedules SET paused = true, next_fire_at = NULL, wake_at = NULL WHERE tenant = $1 AND id = $2"
     await pool.execute(query, schedule.tenant, schedule.id)
 

@@ -86,7 +86,7 @@ fanout.bug(
 )
 fanout.bug(
     "a follower that fails keeps others from the news",
-    ("except Exception as error:  # a follower's fault is nobody else's", "except LookupError as error:"),
+    ("except Exception as error:  # a follower's fault harms no other", "except LookupError as error:"),
     by=f"{_FANOUT}::test_a_place_is_told_of_news_and_one_that_fails_keeps_nobody_from_them",
 )
 fanout.bug(
