@@ -202,7 +202,7 @@ async def _now_and_then(runtime: Runtime) -> None:
     await runtime.slots.sweep()
     ids = [row[0] for row in await pool.fetch("SELECT id FROM runs ORDER BY id LIMIT $1", FOLLOWED)]
     await logs.poll_versions(pool, ids)
-    await threads.newest_places(pool, [(LOCAL_TENANT, str(id)) for id in ids])
+    await threads.newest_positions(pool, [(LOCAL_TENANT, str(id)) for id in ids])
     assert runtime.worker is not None, "the runtime performs"
     assert runtime.worker.id is not None, "it has just idled"
     await claims.heartbeat(engine, runtime.worker.id, timedelta(seconds=30))

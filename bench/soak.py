@@ -100,7 +100,7 @@ async def _until_the_end(engine: Engine, run_id: UUID) -> None:
 
 
 async def _go(engine: Engine, run_id: UUID) -> None:
-    await engine.runtime.courier.send(LOCAL_TENANT, f"go-{run_id}", "go", None, run_id)
+    await engine.runtime.delivery.send(LOCAL_TENANT, f"go-{run_id}", "go", None, run_id)
 
 
 async def _heard(engine: Engine, run_id: UUID) -> None:

@@ -30,7 +30,7 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime.fanout import Lagging
 from hai_flow.store import threads
 from hai_flow.store.run_lists import RunSummary
-from hai_flow.store.threads import Place
+from hai_flow.store.threads import Position
 from hai_flow.wire import agent_input, aui
 from hai_flow.wire.aui import AUI, AuiEncoder
 from hai_flow.wire.dialect import Frame, Posted, ToolMessage
@@ -252,7 +252,7 @@ class _Connection:
         last = await session.last_run()
         state = None if last is None else await self._show(session, last.id)
         if last is not None and state is not None:
-            place = Place(last.id, state.seq)
+            place = Position(last.id, state.seq)
         if _text(params, "message") is not None or _text(params, "text") is not None:
             await self._take(session, {"payload": params})
         if state is not None and not state.ended and await self._follow(state):
@@ -269,7 +269,7 @@ class _Connection:
                 start = RunState(str(newest.id))
             if await self._follow(start):
                 return
-            place = Place(newest.id, (await self.access.state(newest.id)).seq)
+            place = Position(newest.id, (await self.access.state(newest.id)).seq)
 
     async def _show(self, session: _Session, run_id: UUID) -> RunState:
         """Send what the session is now, as its run `run_id` goes on with it."""

@@ -71,7 +71,7 @@ async def _send(
 ) -> dict[str, Any]:
     id = checked_id(access, body, key, "signal")
     with access.admission.command():
-        sent, already = await access.runtime.courier.send(access.tenant, id, body.type, body.data, run_id)
+        sent, already = await access.runtime.delivery.send(access.tenant, id, body.type, body.data, run_id)
     if already:
         response.status_code = 200
     return {

@@ -24,7 +24,7 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime.fanout import Piece, numbered, unnumbered
 from hai_flow.store import logs, run_lists, threads
 from hai_flow.store.run_lists import RunRow, RunSummary
-from hai_flow.store.threads import Place
+from hai_flow.store.threads import Position
 from hai_flow.wire import sse
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.social import SOCIAL, SocialEncoder, profile
@@ -167,7 +167,7 @@ class _Thread:
         """`first`, then what follows `start`, in its run and in those that come after it; None: from the next run."""
         if first is not None:
             yield [first]
-        place: Place | None = None
+        place: Position | None = None
         while not self._closing.is_set():
             if start is not None:
                 run_id, seq = UUID(start.run_id), start.seq
@@ -177,7 +177,7 @@ class _Thread:
                     async for pieces in rest:
                         seq = pieces[-1].seq or seq
                         yield pieces
-                place = Place(run_id, seq)
+                place = Position(run_id, seq)
             await self._news(place)
             start, shown = await self._next(place)
             if shown is not None:
@@ -187,7 +187,7 @@ class _Thread:
     def _closing(self) -> asyncio.Event:
         return self.access.runtime.fanout.closing
 
-    async def _news(self, known: Place | None) -> None:
+    async def _news(self, known: Position | None) -> None:
         """Wait for more of the thread, or for the server's end."""
         news = self.access.runtime.threads.news(self.access.tenant, self.thread_id, known)
         waits = [asyncio.ensure_future(news), asyncio.ensure_future(self._closing.wait())]
@@ -198,7 +198,7 @@ class _Thread:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
 
-    async def _next(self, place: Place | None) -> tuple[RunState | None, Piece | None]:
+    async def _next(self, place: Position | None) -> tuple[RunState | None, Piece | None]:
         """Where it goes on behind `place`: in its run, if that was retried, else in the run after it. A branch goes on
         with something else than what was followed so far: what that is comes first."""
         pool, tenant = self.access.pool, self.access.tenant

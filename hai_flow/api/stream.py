@@ -196,7 +196,7 @@ class Outlet:
         self._taken = connection.taken()
         self._wrote_at = self._moved_at = self._loop.time()
         self._timer = self._loop.call_later(self._next_look(), self._look)
-        place.told = self.resume
+        place.notify = self.resume
         connection.take_over(self)
         self.resume()
 

@@ -14,7 +14,7 @@ A run that is started to be left alone (`detach`) is nobody's child: it has a th
 of nothing that is done to the run that started it. Its step waits only until it is stored:
 
     starter -> started  start_detached
-    courier -> starter  the step has finished with `{run_id}`; or the start was refused, as of a child that has failed
+    delivery -> starter  the step has finished with `{run_id}`; or the start was refused, as of a child that has failed
 
 The child's id is made from the parent's, the step's path and the number of its attempt. So a start that is delivered
 twice finds the child that is there, and a retry starts another one. `timeout` bounds the child's working time, so it is

@@ -1,7 +1,7 @@
 """The imperative shell: the only place where engine, store and steps meet.
 
 `starts` is the door through which a run starts, `committer` decides and commits, `worker` performs, `sweeper` claims
-what is due or lost, `courier` delivers the messages of runs and signals, `slots` lets runs of one concurrency key wait
+what is due or lost, `delivery` brings the messages of runs, and signals, `slots` lets runs of one concurrency key wait
 for each other, `branches` goes on with a thread from an earlier turn, `triggers` starts runs by schedules, events and
 the ends of other runs, `webhooks` by requests of other systems, `fanout` shows commits to followers, `threads` hands
 the followers of a thread on to its next run, `service` is the contract of everything that starts and stops; `catalog`
@@ -22,7 +22,7 @@ from hai_flow.engine.decide import Bounds
 from hai_flow.runtime.branches import Branches
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Committer
-from hai_flow.runtime.courier import Courier, CourierConfig
+from hai_flow.runtime.delivery import Delivery, DeliveryConfig
 from hai_flow.runtime.fanout import Fanout, FanoutConfig
 from hai_flow.runtime.keeping import Keeping
 from hai_flow.runtime.service import Service
@@ -57,7 +57,7 @@ class Runtime(Service):
     database: Database
     committer: Committer
     catalog: Catalog
-    courier: Courier
+    delivery: Delivery
     slots: Slots
     keeping: Keeping
     starts: Starts
@@ -126,16 +126,16 @@ class Runtime(Service):
         self.slots = Slots(self.database, self.committer)
         self.keeping = Keeping(self.database)
         self.starts = Starts(self.committer, self.slots, self.keeping, self.catalog.pins)
-        config = CourierConfig(poll_seconds=settings.poll_seconds)
-        self.courier = Courier(
+        config = DeliveryConfig(poll_seconds=settings.poll_seconds)
+        self.delivery = Delivery(
             self.database, self.committer, self.catalog, self.starts, config, handlers=self.slots.handlers
         )
         ticking = TriggersConfig(ticks=self.performs, poll_seconds=settings.poll_seconds)
         self.triggers = Triggers(
-            self.database, self.committer, self.catalog, self.courier, self.starts, self.slots, watched, ticking
+            self.database, self.committer, self.catalog, self.delivery, self.starts, self.slots, watched, ticking
         )
         self.webhooks = Webhooks(self.triggers, settings.secrets)
-        self._services: list[Service] = [self.committer, self.fanout, self.threads, self.courier, self.triggers]
+        self._services: list[Service] = [self.committer, self.fanout, self.threads, self.delivery, self.triggers]
         self.worker = None
         if self.performs:
             self.worker = Worker(self.database, self.committer, self.registry, _worker_config(settings))

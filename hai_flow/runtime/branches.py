@@ -25,7 +25,7 @@ from hai_flow.runtime.threads import Threads
 from hai_flow.store import logs, run_lists
 from hai_flow.store.database import Database
 from hai_flow.store.run_lists import RunSummary
-from hai_flow.store.threads import Place
+from hai_flow.store.threads import Position
 
 STOP_SECONDS: Final = 30.0  # so long a request waits for the run that its branch leaves
 BYTES_MAX: Final = 4 * 1024 * 1024  # of a log that a fork copies: it is decided and written in one go
@@ -89,4 +89,4 @@ class Branches:
             row = await run_lists.get_run(self._database.api, run.tenant, run.id)
             if row is None or row.status in TERMINAL_STATUSES:
                 return
-            await self._threads.news(run.tenant, run.thread_id, Place(run.id, row.seq))
+            await self._threads.news(run.tenant, run.thread_id, Position(run.id, row.seq))

@@ -4,24 +4,37 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 from uuid import UUID
 
 from hai_flow.definition.document import parse
-from hai_flow.definition.plan import Plan, RunTrigger
+from hai_flow.definition.plan import Plan, Run, RunTrigger
 from hai_flow.definition.uses import first_of
 from hai_flow.errors import Finding, Rejected
 from hai_flow.store import triggers
+from hai_flow.store.database import Database
+from hai_flow.store.workflows import Workflow
 
-if TYPE_CHECKING:
-    from hai_flow.runtime.catalog import Catalog
+
+class Published(Protocol):
+    """The workflows that are published: a catalog."""
+
+    database: Database
+
+    async def resolve(self, tenant: UUID, reference: str) -> tuple[Workflow, Plan]:
+        """The workflow that the reference means now. Raises Rejected 404."""
+        ...
+
+    def runs_of(self, plan: Plan) -> tuple[Run, ...]:
+        """The `run` steps of the plan."""
+        ...
 
 
-_Place: TypeAlias = tuple[str, "Plan | None", bool, tuple[str, ...]]
+_Visited: TypeAlias = tuple[str, "Plan | None", bool, tuple[str, ...]]
 """A workflow on the way, its plan, whether some end was passed, and the way in words."""
 
 
-async def endless(catalog: Catalog, tenant: UUID, plan: Plan, file: str) -> list[Finding]:
+async def endless(catalog: Published, tenant: UUID, plan: Plan, file: str) -> list[Finding]:
     """A finding if a run of the plan would lead to another one by way of some run's end, over workflows that are
     published. Whether their conditions ever end that can't be known; so it is refused."""
     circle = await _circle(catalog, tenant, plan)
@@ -34,12 +47,12 @@ async def endless(catalog: Catalog, tenant: UUID, plan: Plan, file: str) -> list
     return [Finding(file, line, column, "error", "trigger.circle", message)]
 
 
-async def _circle(catalog: Catalog, tenant: UUID, plan: Plan) -> tuple[str, ...]:
+async def _circle(catalog: Published, tenant: UUID, plan: Plan) -> tuple[str, ...]:
     """The way from the workflow to itself, on which some run's end starts another one; () if there is none."""
     watchers = await _watchers(catalog, tenant, plan)
     if not watchers:
         return ()
-    left: deque[_Place] = deque([(plan.name, plan, False, ())])
+    left: deque[_Visited] = deque([(plan.name, plan, False, ())])
     seen = {(plan.name, False)}
     while left:
         name, known, over_an_end, way = left.popleft()
@@ -57,13 +70,13 @@ async def _circle(catalog: Catalog, tenant: UUID, plan: Plan) -> tuple[str, ...]
     return ()
 
 
-async def _plan_of(catalog: Catalog, tenant: UUID, name: str) -> Plan | None:
+async def _plan_of(catalog: Published, tenant: UUID, name: str) -> Plan | None:
     with suppress(Rejected):
         return (await catalog.resolve(tenant, name))[1]
     return None
 
 
-async def _watchers(catalog: Catalog, tenant: UUID, plan: Plan) -> dict[str, list[str]]:
+async def _watchers(catalog: Published, tenant: UUID, plan: Plan) -> dict[str, list[str]]:
     """Which workflows the end of a run of each workflow starts, once the plan counts."""
     rows = await triggers.run_triggers(catalog.database.api, tenant)
     found = [(row.type, row.workflow_name) for row in rows if row.workflow_name != plan.name]

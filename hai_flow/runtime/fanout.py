@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 READ_ROWS: Final = 200
 LEAVES_WITHIN_SECONDS: Final = 1.0  # a follower that leaves waits so long for the answer that it has asked for
-TOLD_AT_ONCE: Final = 200  # followers in one turn of the loop: some milliseconds, in which nothing else happens
+NOTIFIED_AT_ONCE: Final = 200  # followers in one turn of the loop: some milliseconds, in which nothing else happens
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class _Ring:
     bytes: int = 0
     places: dict[Place, None] = field(default_factory=dict)
     broken: bool = False  # its encoder failed, or the log can't be read on: its followers must come back
-    _telling: Iterator[Place] | None = None
+    _notifying: Iterator[Place] | None = None
     _again: bool = False
     _newest: tuple[int, int, News] | None = None  # the piece that was taken last: its two ends, and it
 
@@ -122,44 +122,44 @@ class _Ring:
 
     def wake(self) -> None:
         """Tell everybody soon that there is something new."""
-        if self._telling is None:
-            self._telling = iter(tuple(self.places))
-            asyncio.get_running_loop().call_soon(self._tell)
+        if self._notifying is None:
+            self._notifying = iter(tuple(self.places))
+            asyncio.get_running_loop().call_soon(self._notify)
         else:
             self._again = True
 
-    def _tell(self) -> None:
-        assert self._telling is not None
-        places = list(islice(self._telling, TOLD_AT_ONCE))
+    def _notify(self) -> None:
+        assert self._notifying is not None
+        places = list(islice(self._notifying, NOTIFIED_AT_ONCE))
         for place in places:
             try:
-                place.told()
+                place.notify()
             except Exception as error:  # a follower's fault harms no other
                 log.error("follower_failed", run_id=str(self.feed.run_id), exc_info=error)
-        if len(places) == TOLD_AT_ONCE:
-            asyncio.get_running_loop().call_soon(self._tell)
+        if len(places) == NOTIFIED_AT_ONCE:
+            asyncio.get_running_loop().call_soon(self._notify)
             return
-        self._telling = None
+        self._notifying = None
         if self._again:
             self._again = False
             self.wake()
 
 
-def _untold() -> None:
+def _not_waiting() -> None:
     """A place's callback while its follower waits for nothing."""
 
 
 class Place:
-    """Where a follower stands in a ring. `told` is called whenever there may be something to take."""
+    """Where a follower stands in a ring. `notify` is called whenever there may be something to take."""
 
-    __slots__ = ("_fanout", "_last", "_ring", "seq", "told")
+    __slots__ = ("_fanout", "_last", "_ring", "notify", "seq")
 
     def __init__(self, fanout: Fanout, ring: _Ring, seq: int, last: Callable[[Piece], Piece] | None) -> None:
         self._fanout = fanout
         self._ring: _Ring | None = ring
         self._last = last
         self.seq = seq
-        self.told: Callable[[], None] = _untold
+        self.notify: Callable[[], None] = _not_waiting
         ring.places[self] = None
         ring.feed.followers += 1
 
@@ -181,14 +181,14 @@ class Place:
     async def change(self) -> None:
         """Until there may be something to take."""
         changed = asyncio.get_running_loop().create_future()
-        self.told = lambda: None if changed.done() else changed.set_result(None)
+        self.notify = lambda: None if changed.done() else changed.set_result(None)
         await changed
 
     def leave(self) -> None:
         """The follower goes. May be called again."""
         ring, self._ring = self._ring, None
         if ring is not None:
-            self.told = _untold
+            self.notify = _not_waiting
             del ring.places[self]
             self._fanout._left(ring)
 

@@ -1,6 +1,6 @@
 """Finds the work that no commit announces: runs that are due, runs of dead workers, rows left behind.
 
-The poll is the truth; a hint only makes it come sooner. Messages between runs are not here: `courier`.
+The poll is the truth; a hint only makes it come sooner. Messages between runs are not here: `delivery`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import structlog
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.store import threads
 from hai_flow.store.database import Database
-from hai_flow.store.threads import Place
+from hai_flow.store.threads import Position
 
 log = structlog.get_logger(__name__)
 
@@ -28,7 +28,7 @@ SETTLE_SECONDS: Final = 0.05
 class _Waiting:
     """Followers of one thread that have seen all up to `known`."""
 
-    known: Place | None
+    known: Position | None
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -50,7 +50,7 @@ class Threads(Service):
         if self._waiting:
             self._wake.set()
 
-    async def news(self, tenant: UUID, thread_id: str, known: Place | None) -> None:
+    async def news(self, tenant: UUID, thread_id: str, known: Position | None) -> None:
         """Wait until the thread's newest run is another one than in `known`, or has got further. None: until it has
         any."""
         key, waiting = (tenant, thread_id), _Waiting(known)
@@ -77,7 +77,7 @@ class Threads(Service):
     async def _look(self) -> None:
         keys = list(self._waiting)
         async with self._database.api.acquire() as connection:
-            newest = await threads.newest_places(connection, keys)
+            newest = await threads.newest_positions(connection, keys)
         for key, place in newest.items():
             for waiting in self._waiting.get(key, ()):
                 if waiting.known != place:

@@ -43,7 +43,7 @@ from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Committer
-from hai_flow.runtime.courier import Courier, Unreached
+from hai_flow.runtime.delivery import Delivery, Unreached
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.slots import Slots
 from hai_flow.runtime.starts import Starts, derived_run_id
@@ -109,7 +109,7 @@ class Triggers(Service):
         database: Database,
         committer: Committer,
         catalog: Catalog,
-        courier: Courier,
+        delivery: Delivery,
         starts: Starts,
         slots: Slots,
         watched: Watched,
@@ -119,14 +119,14 @@ class Triggers(Service):
         self.database = database
         self.committer = committer
         self.catalog = catalog
-        self.courier = courier
+        self.delivery = delivery
         self.starts = starts
         self.slots = slots
         self.watched = watched
         self.config = config or TriggersConfig()
         catalog.on_published = self.sync
-        courier.listeners.append(self._hear)
-        courier.handlers[chains.ENDED] = self._run_ended
+        delivery.listeners.append(self._hear)
+        delivery.handlers[chains.ENDED] = self._run_ended
         self._due = asyncio.Event()
 
     # --- the ticker -----------------------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ class Triggers(Service):
         """Take in an event: runs that wait for it are offered it, and workflows that want it are started.
 
         A refusal by one workflow (an input that does not fit, an expression that fails, a concurrency key that is
-        taken) keeps no other from being started, and nor does one that can't be reached, of which the courier takes
+        taken) keeps no other from being started, and nor does one that can't be reached, of which delivery takes
         care. The same event again starts nothing twice, and has the same outcomes; a refused start is tried again.
         Raises `Rejected` 409 `signal_exists` if another event has its id.
         """
@@ -350,9 +350,9 @@ class Triggers(Service):
         started = await self._deliver(signal)
         if not already:
             try:
-                unreached = _unreached(started) | dict(await self.courier.offer(signal))
-                await self.courier.settle(signal, unreached)
-            except Exception as error:  # the courier of some process does it all again
+                unreached = _unreached(started) | dict(await self.delivery.offer(signal))
+                await self.delivery.settle(signal, unreached)
+            except Exception as error:  # delivery of some process does it all again
                 log.warning("event_not_offered", event=id, error=str(error) or repr(error))
         return Received(signal, already, started)
 
@@ -373,10 +373,10 @@ class Triggers(Service):
         if not found:
             return []
         event = event_value(signal.id, signal.type, values.loads(signal.data), values.milliseconds(signal.sent_at))
-        done = await asyncio.gather(*(self._tell(each, event) for each in found))
+        done = await asyncio.gather(*(self._deliver_to(each, event) for each in found))
         return [each for each in done if each is not None]
 
-    async def _tell(self, row: EventTriggerRow, event: Mapping[str, Json]) -> Started | None:
+    async def _deliver_to(self, row: EventTriggerRow, event: Mapping[str, Json]) -> Started | None:
         """One workflow that can't be reached must not keep the event from the others."""
         try:
             return await self._begin_by(row, event)

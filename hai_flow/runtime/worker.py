@@ -40,7 +40,7 @@ from hai_flow.engine.jobs import next_ready, performed, wake_at
 from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.committer import Committer
-from hai_flow.runtime.places import Places
+from hai_flow.runtime.limiter import Limiter
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.runtime.submissions import Chunk
 from hai_flow.runtime.takeover import worker_name
@@ -204,7 +204,7 @@ class Worker(Service):
         self._claims: dict[UUID, bool] = {}  # claimed by an answered statement: whether it was a dead worker's
         self._wakes = Wakes()
         self._woken = asyncio.Event()
-        self._places = Places(self.config.attempts_max)
+        self._limiter = Limiter(self.config.attempts_max)
         self._attempts: set[asyncio.Task[None]] = set()
         self._waiting: set[UUID] = set()  # held runs with attempts that could not be begun when they were opened
         self._claiming = False
@@ -517,8 +517,8 @@ class Worker(Service):
         """Run one attempt and report its outcome. One that was closed meanwhile reports nothing."""
         run = held.run
         message, number = _Message(), performing.attempt
-        if not self._places.take():
-            await self._places.wait()
+        if not self._limiter.take():
+            await self._limiter.wait()
         try:
             if not self._may_begin:
                 held.attempts.pop(path, None)
@@ -529,7 +529,7 @@ class Worker(Service):
             if report.ended_at is None:
                 report = msgspec.structs.replace(report, ended_at=self.committer.now_ms())
         finally:
-            self._places.leave()
+            self._limiter.leave()
             if message.timer is not None:
                 message.timer.cancel()
         if message.texts:

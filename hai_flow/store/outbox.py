@@ -1,6 +1,6 @@
 """Messages of commits to other runs, until they were delivered (docs/design/store.md#outbox).
 
-The courier makes a command with the id (run, seq, n) and deletes the message after the receiver's commit or its
+Delivery makes a command with the id (run, seq, n) and deletes the message after the receiver's commit or its
 "already so". A message may be delivered twice, never lost, and per sender and target in order.
 """
 

@@ -9,7 +9,7 @@ for one run: a statement that stores one holds a lock of its type (and addressee
 is committed. So a reader that has read up to a place has read all up to there, and need never read it again, however
 the clocks go.
 
-A subscription may outlive the step that opened it. An offer to such a run is refused, and the courier removes the
+A subscription may outlive the step that opened it. An offer to such a run is refused, and delivery removes the
 subscription.
 """
 

@@ -58,16 +58,16 @@ WINDOW: Final = Window(200, 2000)
 ALL: Final = Window(2**31 - 2, 2**31 - 1)
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """How far a thread has got: its newest run that is no child, and that run's seq."""
 
     run_id: UUID
     seq: int
 
 
-async def newest_places(
+async def newest_positions(
     connection: Connection | Pool, keys: Sequence[tuple[UUID, str]]
-) -> dict[tuple[UUID, str], Place]:
+) -> dict[tuple[UUID, str], Position]:
     """How far each of the threads `(tenant, thread_id)` has got; one without a run is not there."""
     query = """
     SELECT wanted.tenant, wanted.thread_id, newest.id, newest.seq
@@ -79,7 +79,7 @@ async def newest_places(
     ) AS newest
     """
     rows = await connection.fetch(query, [tenant for tenant, _ in keys], [thread for _, thread in keys])
-    return {(row[0], row[1]): Place(row[2], row[3]) for row in rows}
+    return {(row[0], row[1]): Position(row[2], row[3]) for row in rows}
 
 
 async def runs_of_thread(connection: Connection | Pool, tenant: UUID, thread_id: str) -> list[RunSummary]:

@@ -465,7 +465,7 @@ DETACHING = """
 
 
 def started(family: Family) -> None:
-    """What the courier tells the starter when the run is there."""
+    """What delivery tells the starter when the run is there."""
     family.deliver()
     output = {"run_id": child_run_id(str(RUN), "sub", 1)}
     family.do(family.parent, c.ChildEnded(path="sub", attempt=1, status="finished", output=output))

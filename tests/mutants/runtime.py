@@ -74,10 +74,10 @@ fanout.bug(
 fanout.bug(
     "only the first two hundred followers are told",
     (
-        "            asyncio.get_running_loop().call_soon(self._tell)\n"
+        "            asyncio.get_running_loop().call_soon(self._notify)\n"
         "            return\n"
-        "        self._telling = None",
-        "            pass\n        self._telling = None",
+        "        self._notifying = None",
+        "            pass\n        self._notifying = None",
     ),
     by=f"{_FANOUT}::test_a_place_is_told_of_news_and_one_that_fails_keeps_nobody_from_them",
 )
@@ -215,18 +215,18 @@ fanout.bug(
 
 # --- messages between runs, and signals -------------------------------------------------------------------------------
 
-courier = Room("hai_flow/runtime/courier.py", _OUTBOX, _SIGNALS)
-courier.bug(
+delivery = Room("hai_flow/runtime/delivery.py", _OUTBOX, _SIGNALS)
+delivery.bug(
     "a delivered message is given out again for ever",
     ("return await outbox.delete_message(connection, message)", "return False"),
     by=f"{_OUTBOX}::test_a_run_is_paused_resumed_and_stopped_by_messages",
 )
-courier.bug(
+delivery.bug(
     "a message that was delivered twice is carried out twice",
     ("            command_id=message.command_id,\n            body_sha=sha256(message.body).digest(),\n", ""),
     by=f"{_OUTBOX}::test_who_dies_between_the_receivers_commit_and_the_delete_is_finished_by_another",
 )
-courier.bug(
+delivery.bug(
     "a message that will never be accepted is kept",
     (
         "            if rejected.status not in FINAL_REFUSALS:\n                return False\n",
@@ -234,22 +234,22 @@ courier.bug(
     ),
     by=f"{_OUTBOX}::test_what_is_refused_for_good_is_dropped_and_an_unknown_kind_is_left",
 )
-courier.bug(
+delivery.bug(
     "a message that nobody understands is dropped",
     ("kind=message.kind, error=str(error))\n            return False\n", "kind=message.kind, error=str(error))\n"),
     by=f"{_OUTBOX}::test_what_is_refused_for_good_is_dropped_and_an_unknown_kind_is_left",
 )
-courier.bug(
+delivery.bug(
     "messages to one target are under way at once",
     ("self._messages.add((message.run_id, message.target), message", "self._messages.add(message.command_id, message"),
     by=f"{_OUTBOX}::test_a_quick_message_does_not_wait_for_a_slow_one_but_for_the_one_before_it_to_the_same_target",
 )
-courier.bug(
+delivery.bug(
     "a quick message waits for a slow one to another target",
     ("self._messages.add((message.run_id, message.target), message", "self._messages.add(None, message"),
     by=f"{_OUTBOX}::test_a_quick_message_does_not_wait_for_a_slow_one_but_for_the_one_before_it_to_the_same_target",
 )
-courier.bug(
+delivery.bug(
     "subscribe does not look again",
     (
         "            await self._offer_stored(message, wanted.since, {type: readings[type] for type in awaited}, ())\n",
@@ -257,27 +257,27 @@ courier.bug(
     ),
     by=_SIGNALS,
 )
-courier.bug(
+delivery.bug(
     "subscribe looks for what was stored only behind the subscription",
     ("awaited = await self._offer_stored(message, wanted.since, readings, again)", "awaited = list(wanted.types)"),
     by=_SIGNALS,
 )
-courier.bug(
+delivery.bug(
     "a run that begins to wait is not subscribed",
     ("            await signals.subscribe(pool, tenant, run_id, wanted.path, offered, message.last_seq)\n", ""),
     by=f"{_SIGNALS}::test_a_signal_finishes_the_step_that_waits_for_it",
 )
-courier.bug(
+delivery.bug(
     "only the first page of what was stored is offered",
     ("            if last:\n                break\n", "            break\n"),
     by=f"{_SIGNALS}::test_a_signal_that_was_sent_before_the_step_began_is_found_behind_many_that_it_does_not_want",
 )
-courier.bug(
+delivery.bug(
     "a run is offered what it does not wait for any more",
     ("                if signal.type in awaited:\n", "                if True:\n"),
     by=_SIGNALS,
 )
-courier.bug(
+delivery.bug(
     "what a run has heard is read again",
     (
         "    if heard is None:\n        return _Reading(0, None, 0)\n",
@@ -285,12 +285,12 @@ courier.bug(
     ),
     by=f"{_SIGNALS}::test_a_burst_costs_each_signal_a_page_at_most",
 )
-courier.bug(
+delivery.bug(
     "a signal is never settled",
     ("            await signals.settle_signal(self.database.api, signal)\n", "            pass\n"),
     by=f"{_SIGNALS}::test_who_dies_between_the_runs_commit_and_the_settling_offers_twice_and_it_is_taken_once",
 )
-courier.bug(
+delivery.bug(
     "a signal that somebody could not be brought is settled",
     (
         "        if not unreached:\n            await signals.settle",
@@ -298,17 +298,17 @@ courier.bug(
     ),
     by=f"{_SIGNALS}::test_who_can_not_be_reached_keeps_a_signal_from_nobody_and_is_tried_again_alone",
 )
-courier.bug(
+delivery.bug(
     "one who can't be reached keeps a signal from others",
     ("await asyncio.gather(*offering, return_exceptions=True)", "await asyncio.gather(*offering)"),
     by=f"{_SIGNALS}::test_who_can_not_be_reached_keeps_a_signal_from_nobody_and_is_tried_again_alone",
 )
-courier.bug(
+delivery.bug(
     "who could not be reached is tried again for ever",
     ("        last = tries >= self.config.tries_max\n", "        last = False\n"),
     by=f"{_SIGNALS}::test_a_signal_that_somebody_never_hears_is_given_up_and_its_row_says_of_whom",
 )
-courier.bug(
+delivery.bug(
     "who could not be reached is tried again at once",
     (
         "wait = min(self.config.again_seconds * 2**signal.tries, self.config.again_seconds_max)",
@@ -316,7 +316,7 @@ courier.bug(
     ),
     by=f"{_SIGNALS}::test_the_wait_for_one_who_can_not_be_reached_grows",
 )
-courier.bug(
+delivery.bug(
     "listeners hear of signals for one run",
     (
         "            if signal.run_id is None:\n                unreached |=",
@@ -324,22 +324,22 @@ courier.bug(
     ),
     by=f"{_SIGNALS}::test_a_listener_hears_of_every_signal_to_all_until_it_has_understood_it",
 )
-courier.bug(
+delivery.bug(
     "a newer signal overtakes an older one that another process is about to offer",
     ("self._offer_in_order(each, [*before, signal])", "self._offer_in_order(each, [signal])"),
     by=f"{_SIGNALS}::test_a_signal_is_offered_behind_older_ones_that_another_process_is_about_to_offer",
 )
-courier.bug(
+delivery.bug(
     "older signals for another run are offered to this one",
     ("            if signal.run_id in (None, run_id):\n", "            if True:\n"),
     by=f"{_SIGNALS}::test_an_older_signal_that_another_process_is_about_to_offer_is_offered_only_to_the_run_it_is_for",
 )
-courier.bug(
+delivery.bug(
     "a run that waits no more stays subscribed",
     ("await signals.unsubscribe(self.database.api, run_id, signal.type, subscriber.opened_seq)", "pass"),
     by=_SIGNALS,
 )
-courier.bug(
+delivery.bug(
     "a run that has ended makes the offering of a signal fail",
     (
         '            if rejected.status not in FINAL_REFUSALS:\n                raise\n            return {"taken"',
@@ -347,17 +347,17 @@ courier.bug(
     ),
     by=_SIGNALS,
 )
-courier.bug(
+delivery.bug(
     "what a process has written is delivered only by the poll",
     ("        self.committer.listeners.outbox.append(self._mail.set)\n", ""),
     by=f"{_CHILDREN}::test_what_a_process_that_performs_nothing_has_committed_is_delivered_by_itself",
 )
-courier.bug(
+delivery.bug(
     "the poll looks for nothing that dead processes have left",
     ("await wait_at_most(woken, self.config.poll_seconds * random.uniform(0.8, 1.0))", "await woken.wait()"),
     by=f"{_SIGNALS}::test_a_signal_whose_sender_dies_before_it_is_offered_is_offered_by_another",
 )
-courier.bug(
+delivery.bug(
     "a child that can't start leaves its parent waiting",
     ('            await self._refuse(message, body["parent"], rejected)\n', "            pass\n"),
     by=f"{_CHILDREN}::test_an_input_that_the_child_does_not_take_fails_the_step",
@@ -933,7 +933,7 @@ service.bug(
 
 ROOMS: Final = (
     fanout,
-    courier,
+    delivery,
     slots,
     committer,
     decider,

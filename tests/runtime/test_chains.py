@@ -140,13 +140,13 @@ async def test_a_run_whose_end_nobody_wants_says_nothing_of_it(make: Make, eye: 
     runtime = await make(performs=True)
     plan = await publish(runtime, "sale", SOURCE)
     sent: list[str] = []
-    handle = runtime.courier.handlers[chains.ENDED]
+    handle = runtime.delivery.handlers[chains.ENDED]
 
     async def listen(message: outbox.OutboxMessage) -> None:
         sent.append(message.target)
         await handle(message)
 
-    runtime.courier.handlers[chains.ENDED] = listen
+    runtime.delivery.handlers[chains.ENDED] = listen
     first = await begin(runtime, plan)
     await until(lambda: is_now(runtime, first, "finished"))
     await publish(runtime, "after", AFTER % "")

@@ -273,7 +273,7 @@ async def test_a_place_is_told_of_news_and_one_that_fails_keeps_nobody_from_them
     run_id = (await start(runtime, ASKING)).run_id
     state = await state_of(runtime, run_id)
     places = []
-    for _ in range(2 * fanout.TOLD_AT_ONCE + 1):
+    for _ in range(2 * fanout.NOTIFIED_AT_ONCE + 1):
         following = follow(runtime, state)
         assert await following.catch_up() is None
         places.append(following.hand_over())
@@ -282,9 +282,9 @@ async def test_a_place_is_told_of_news_and_one_that_fails_keeps_nobody_from_them
     def fail() -> None:
         raise RuntimeError("a follower's fault")
 
-    places[0].told = fail
+    places[0].notify = fail
     for number, place in enumerate(places[1:], 1):
-        place.told = lambda number=number: told.append(number)  # type: ignore[misc]
+        place.notify = lambda number=number: told.append(number)  # type: ignore[misc]
     await nudge(runtime, run_id, 0)
     await until(lambda: len(told) >= len(places) - 1, every=0)
     assert told == list(range(1, len(places)))

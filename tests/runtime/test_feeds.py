@@ -129,7 +129,7 @@ async def test_news_that_come_while_places_are_told_are_told_of_as_well(make: Ma
             news = [e.RunPaused(at=hot.state.at, turn=1, by="user:local")]
             runtime.fanout.committed(hot, hot.state.seq + 1 + told, news)
 
-    mine.told = tell
+    mine.notify = tell
     runtime.fanout.committed(hot, hot.state.seq + 1, [e.RunPaused(at=hot.state.at, turn=1, by="user:local")])
     await until(lambda: told == 3, every=0)
     assert len(seqs(mine)) == 3

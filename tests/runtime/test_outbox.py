@@ -139,7 +139,7 @@ async def test_a_quick_message_does_not_wait_for_a_slow_one_but_for_the_one_befo
         begun.append(message.kind)
         await done.wait()
 
-    runtime.courier.handlers |= {"dawdle": dawdle, "follow": dawdle}
+    runtime.delivery.handlers |= {"dawdle": dawdle, "follow": dawdle}
     await send(runtime, letters, *(OutboxRow(kind, str(slow), b"{}") for kind in ("dawdle", "follow")))
     await until(lambda: begun)
     await send(runtime, letters, control("pause", quick))
@@ -163,9 +163,9 @@ async def test_no_more_messages_are_under_way_at_once_than_there_is_room_for_and
     make: Make, eye: Connection, letters: list[OutboxRow]
 ) -> None:
     runtime = await make(performs=True)
-    await runtime.courier.stop()
-    runtime.courier.config = replace(runtime.courier.config, batch_max=3)
-    await runtime.courier.start()
+    await runtime.delivery.stop()
+    runtime.delivery.config = replace(runtime.delivery.config, batch_max=3)
+    await runtime.delivery.start()
     under_way, most, done = 0, 0, 0
 
     async def count(message: outbox.OutboxMessage) -> None:
@@ -176,7 +176,7 @@ async def test_no_more_messages_are_under_way_at_once_than_there_is_room_for_and
         under_way -= 1
         done += 1
 
-    runtime.courier.handlers["count"] = count
+    runtime.delivery.handlers["count"] = count
     await send(runtime, letters, *(OutboxRow("count", str(uuid4()), b"{}") for _ in range(20)))
     await until(lambda: nothing_left(eye))
     assert (done, most) == (20, 3)

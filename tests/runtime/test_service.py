@@ -14,7 +14,7 @@ from hai_flow.errors import StoreError
 from hai_flow.runtime import Runtime
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Committer
-from hai_flow.runtime.courier import Courier
+from hai_flow.runtime.delivery import Delivery
 from hai_flow.runtime.fanout import Fanout
 from hai_flow.runtime.keeping import Keeping
 from hai_flow.runtime.service import Service
@@ -59,9 +59,9 @@ def threads(database: Database) -> Threads:
     return Threads(database, 0.05)
 
 
-def courier(database: Database) -> Courier:
+def delivery(database: Database) -> Delivery:
     commits, catalog = committer(database), Catalog(database, Registry({}))
-    return Courier(
+    return Delivery(
         database, commits, catalog, Starts(commits, Slots(database, commits), Keeping(database), catalog.pins)
     )
 
@@ -72,7 +72,7 @@ def whole(database: Database) -> Runtime:
     )
 
 
-services = pytest.mark.parametrize("build", [committer, worker, sweeper, fanout, threads, courier, whole])
+services = pytest.mark.parametrize("build", [committer, worker, sweeper, fanout, threads, delivery, whole])
 
 
 @pytest.fixture

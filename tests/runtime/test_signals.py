@@ -15,7 +15,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.snapshot import encode_state
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.courier import FIRST_PAGE, Courier
+from hai_flow.runtime.delivery import FIRST_PAGE, Delivery
 from hai_flow.store import signals as store
 from tests.runtime.conftest import (
     ASKING,
@@ -46,7 +46,7 @@ LATER = ASKING + "  - {id: paid, wait_for: {event: payment, deadline: 1d}}\noutp
 
 async def send(runtime: Runtime, id: str, type: str = "payment", data: Any = None, run_id: UUID | None = None) -> bool:
     """Whether it had been sent before."""
-    return (await runtime.courier.send(LOCAL_TENANT, id, type, {"for": 1} if data is None else data, run_id))[1]
+    return (await runtime.delivery.send(LOCAL_TENANT, id, type, {"for": 1} if data is None else data, run_id))[1]
 
 
 async def settled(eye: Connection) -> bool:
@@ -97,7 +97,7 @@ async def test_a_signal_that_was_sent_before_the_step_began_is_found_behind_many
     make: Make, eye: Connection
 ) -> None:
     runtime = await make(performs=True)
-    runtime.courier.config = replace(runtime.courier.config, page_max=2)
+    runtime.delivery.config = replace(runtime.delivery.config, page_max=2)
     run_id = (await start(runtime, ASKING + WAITING.removeprefix("steps:\n"))).run_id
     for number in range(5):  # more than two pages, as is looked twice
         await send(runtime, f"other {number}", data={"for": 2})
@@ -194,16 +194,16 @@ async def test_a_signal_whose_sender_dies_before_it_is_offered_is_offered_by_ano
 async def test_a_run_whose_process_dies_before_its_subscription_is_written_still_gets_its_signal(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, died = Courier._subscribe, asyncio.Event()
+    real, died = Delivery._subscribe, asyncio.Event()
 
-    async def die(self: Courier, message: Any) -> None:
+    async def die(self: Delivery, message: Any) -> None:
         if died.is_set():
             return await real(self, message)
         died.set()
         await self.database.api.execute("UPDATE outbox SET due_at = now()")
         raise ConnectionError("the process died")
 
-    monkeypatch.setattr(Courier, "_subscribe", die)
+    monkeypatch.setattr(Delivery, "_subscribe", die)
     runtime = await make(performs=True)
     run_id = (await start(runtime, ANY)).run_id
     await send(runtime, "s1")
@@ -236,7 +236,7 @@ async def test_who_dies_between_the_runs_commit_and_the_settling_offers_twice_an
 
 async def test_a_listener_hears_of_every_signal_to_all_until_it_has_understood_it(make: Make, eye: Connection) -> None:
     runtime, heard = await make(performs=True), []
-    runtime.courier.config = replace(runtime.courier.config, again_seconds=0.0)
+    runtime.delivery.config = replace(runtime.delivery.config, again_seconds=0.0)
 
     async def hear(signal: store.Signal, only: Any) -> dict[str, Exception]:
         heard.append(signal.id)
@@ -244,7 +244,7 @@ async def test_a_listener_hears_of_every_signal_to_all_until_it_has_understood_i
             raise ConnectionError("not now")
         return {}
 
-    runtime.courier.listeners.append(hear)
+    runtime.delivery.listeners.append(hear)
     run_id = (await start(runtime, ASKING)).run_id
     await send(runtime, "to all")
     await send(runtime, "to one", run_id=run_id)
@@ -361,7 +361,7 @@ async def test_who_can_not_be_reached_keeps_a_signal_from_nobody_and_is_tried_ag
 ) -> None:
     """A run that can't be offered anything, and one that can: each is settled for itself."""
     runtime = await make(performs=True)
-    runtime.courier.config = replace(runtime.courier.config, again_seconds=0.0)
+    runtime.delivery.config = replace(runtime.delivery.config, again_seconds=0.0)
     broken, sound = (await start(runtime, ANY)).run_id, (await start(runtime, ANY)).run_id
     await until(lambda: subscribed(eye, broken, sound))
     real, offered, mended = runtime.committer.submit, [], asyncio.Event()
@@ -389,13 +389,13 @@ async def test_a_signal_that_somebody_never_hears_is_given_up_and_its_row_says_o
     make: Make, eye: Connection
 ) -> None:
     runtime, tried = await make(performs=True), []
-    runtime.courier.config = replace(runtime.courier.config, again_seconds=0.0, tries_max=3)
+    runtime.delivery.config = replace(runtime.delivery.config, again_seconds=0.0, tries_max=3)
 
     async def hear(signal: store.Signal, only: Any) -> dict[str, Exception]:
         tried.append(only and list(only))
         return {"workflow broken": StoreError("its plan can't be made")}
 
-    runtime.courier.listeners.append(hear)
+    runtime.delivery.listeners.append(hear)
     with structlog.testing.capture_logs() as said:
         await send(runtime, "s1")
         await until(lambda: settled(eye))
@@ -411,7 +411,7 @@ async def test_the_wait_for_one_who_can_not_be_reached_grows(make: Make, eye: Co
     signal, _ = await store.store_signal(pool, LOCAL_TENANT, "s1", "payment", b"1", due_after=a_day)
     waits = []
     for tries in (3, 4, 5, 10):
-        await runtime.courier.settle(replace(signal, tries=tries), {"run x": StoreError("no")})
+        await runtime.delivery.settle(replace(signal, tries=tries), {"run x": StoreError("no")})
         waits.append(await eye.fetchval("SELECT due_at - now() FROM signals"))
     assert [round(wait.total_seconds(), -1) for wait in waits] == [40, 80, 160, 600]
 

@@ -161,13 +161,13 @@ async def test_a_run_whose_wait_is_heard_of_when_the_slot_is_free_again_begins_a
 ) -> None:
     runtime = await make()
     first = await begin(runtime, keyed())
-    await runtime.courier.stop()
+    await runtime.delivery.stop()
     second = await begin(runtime, keyed())
     assert await status_of(runtime, second) == "queued"
     await settle(runtime, first)
     assert {row[0] for row in await eye.fetch("SELECT kind FROM outbox")} == {AWAIT, FREED}
     await eye.execute("UPDATE outbox SET due_at = now() + interval '1 day' WHERE kind = $1", AWAIT)
-    await runtime.courier.start()
+    await runtime.delivery.start()
     await until(lambda: eye.fetchval("SELECT NOT EXISTS (SELECT FROM outbox WHERE kind = $1)", FREED))
     assert await status_of(runtime, second) == "queued"
     await eye.execute("UPDATE outbox SET due_at = now()")
@@ -181,7 +181,7 @@ async def test_a_run_that_is_paused_while_it_is_being_admitted_gives_the_slot_on
     first, second, third = [await begin(runtime, keyed()) for _ in range(3)]
     await until(lambda: two_wait(eye))
     key = f"{(await state_of(runtime, first)).workflow}:c1"
-    await runtime.courier.stop()
+    await runtime.delivery.stop()
     await settle(runtime, first)
     seated = await slots.seat_waiters(runtime.database.api, LOCAL_TENANT, key)
     assert [seat.run_id for seat in seated] == [second]
@@ -193,7 +193,7 @@ async def test_a_run_that_is_paused_while_it_is_being_admitted_gives_the_slot_on
     await settle(runtime, third)
     fourth = await begin(runtime, keyed())
     assert [await status_of(runtime, run) for run in (second, fourth)] == ["queued", "queued"]
-    await runtime.courier.start()
+    await runtime.delivery.start()
     await until(lambda: is_now(runtime, second, "waiting"))
     assert await status_of(runtime, fourth) == "queued"
 
@@ -217,7 +217,7 @@ async def test_the_sweep_admits_whom_a_dead_process_left_seated_and_frees_what_i
     first, second = await begin(runtime, keyed()), await begin(runtime, keyed())
     await until(lambda: waiters(eye))
     workflow = (await state_of(runtime, first)).workflow
-    await runtime.courier.stop()  # who would admit the next one has died
+    await runtime.delivery.stop()  # who would admit the next one has died
     await settle(runtime, first)
     seated = await slots.seat_waiters(runtime.database.api, LOCAL_TENANT, f"{workflow}:c1")
     assert [(seat.run_id, seat.status) for seat in seated] == [(second, "queued")]
@@ -300,8 +300,8 @@ async def test_an_admission_whose_commit_was_delayed_until_the_slot_was_another_
     workflow = (await state_of(quick, first)).workflow
     slow = await make()
     delay = Delay(monkeypatch, slow)
-    await quick.courier.stop()
-    await slow.courier.stop()
+    await quick.delivery.stop()
+    await slow.delivery.stop()
     await settle(quick, first)
     admitting = asyncio.create_task(slow.slots.admit(LOCAL_TENANT, f"{workflow}:c1"))
     await until(lambda: delay.held)

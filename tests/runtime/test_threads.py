@@ -10,19 +10,19 @@ from uuid import uuid4
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.threads import Threads
 from hai_flow.store import threads as rows
-from hai_flow.store.threads import Place
+from hai_flow.store.threads import Position
 from tests.runtime.conftest import ASKING, Connection, Make, answer, open_pending, start, state_of
 from tests.support.waiting import until
 
 PLAIN = "steps:\n  - {say: hello}\n"
 
 
-async def place_of(runtime: Runtime, thread: str) -> Place:
-    (place,) = (await rows.newest_places(runtime.database.api, [(LOCAL_TENANT, thread)])).values()
+async def place_of(runtime: Runtime, thread: str) -> Position:
+    (place,) = (await rows.newest_positions(runtime.database.api, [(LOCAL_TENANT, thread)])).values()
     return place
 
 
-def waiting(runtime: Runtime, thread: str, known: Place | None = None) -> asyncio.Task[None]:
+def waiting(runtime: Runtime, thread: str, known: Position | None = None) -> asyncio.Task[None]:
     return asyncio.create_task(runtime.threads.news(LOCAL_TENANT, thread, known))
 
 
@@ -83,7 +83,7 @@ async def _is(threads: Threads, number: int) -> bool:
 async def test_another_run_is_news_even_if_it_has_not_got_as_far_as_the_one_before(make: Make) -> None:
     runtime = await make()
     first = (await start(runtime, PLAIN, thread="t")).run_id
-    known = Place(first, 1_000_000)
+    known = Position(first, 1_000_000)
     task = waiting(runtime, "t", known)
     await asyncio.wait_for(task, 10)
     far = waiting(runtime, "t", await place_of(runtime, "t"))

@@ -445,12 +445,12 @@ async def test_one_event_starts_runs_and_goes_to_those_that_wait_for_it(make: Ma
 async def test_a_signal_for_all_starts_what_it_starts_too(make: Make, eye: Connection) -> None:
     runtime = await make()
     await publish(runtime, "  - event: {type: ping}\n")
-    await runtime.courier.send(LOCAL_TENANT, "e1", "ping", {})
+    await runtime.delivery.send(LOCAL_TENANT, "e1", "ping", {})
     await until(lambda: eye.fetchval("SELECT count(*) FROM runs"))
     ((again),) = await send(runtime, "e1", "ping", {})
     assert again.already
     to_one = await start(runtime, ASKING)
-    await runtime.courier.send(LOCAL_TENANT, "e2", "ping", {}, to_one.run_id)
+    await runtime.delivery.send(LOCAL_TENANT, "e2", "ping", {}, to_one.run_id)
     await until(lambda: eye.fetchval("SELECT count(*) = 0 FROM signals WHERE due_at IS NOT NULL"))
     assert await eye.fetchval("SELECT count(*) FROM runs") == 2, "what is sent to one run starts no other"
 
@@ -570,7 +570,7 @@ async def test_a_workflow_whose_plan_can_not_be_made_keeps_an_event_from_nobody_
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = await make(performs=True)
-    runtime.courier.config = replace(runtime.courier.config, again_seconds=0.0)
+    runtime.delivery.config = replace(runtime.delivery.config, again_seconds=0.0)
     broken, _ = await publish(runtime, "  - event: {type: ping}\n", name="broken")
     await publish(runtime, "  - event: {type: ping}\n", name="sound")
     real, asked, mended = runtime.catalog.plan, [], asyncio.Event()
@@ -586,7 +586,7 @@ async def test_a_workflow_whose_plan_can_not_be_made_keeps_an_event_from_nobody_
     assert (told["sound"].refused, told["sound"].run_id is not None) == (None, True)
     assert told["broken"].refused is not None
     assert (told["broken"].refused.status, told["broken"].refused.code) == (503, "workflow_unusable")
-    runtime.courier._signals.set()
+    runtime.delivery._signals.set()
     await until(lambda: asked.count(broken.sha256) > 2)
     assert len(asked) - asked.count(broken.sha256) == 2, "the sound one is asked for a first time, and to be started"
     mended.set()

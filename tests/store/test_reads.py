@@ -119,7 +119,7 @@ async def test_a_child_run_is_of_the_thread_but_never_its_last_run(db: Database)
     last = await threads.last_run(db.api, TENANT, "t")
     assert last is not None
     assert last.id == parent.run_id
-    assert (await threads.newest_places(db.api, [(TENANT, "t")]))[TENANT, "t"].run_id == parent.run_id
+    assert (await threads.newest_positions(db.api, [(TENANT, "t")]))[TENANT, "t"].run_id == parent.run_id
 
 
 async def test_a_thread_is_its_runs_in_order_with_their_messages(db: Database) -> None:
@@ -350,7 +350,7 @@ async def test_what_a_post_reads_of_a_thread_does_not_depend_on_its_length(db: D
         for name, ask in {
             "last run": lambda c: threads.last_run(c, TENANT, thread),
             "next run": lambda c: threads.next_run(c, TENANT, thread, last.id),
-            "place": lambda c: threads.newest_places(c, [(TENANT, thread)]),
+            "place": lambda c: threads.newest_positions(c, [(TENANT, thread)]),
             "turn": lambda c: threads.turn_of_wire_run(c, TENANT, thread, "none"),
             "line": lambda c: threads.line(c, TENANT, thread, last.id, 2),
             "unseen": lambda c: threads.unseen(c, TENANT, thread, ["new", ids[-1]]),
@@ -403,7 +403,7 @@ async def test_a_clock_that_steps_back_does_not_change_the_order_of_a_thread(db:
     last = await threads.last_run(db.api, TENANT, "t")
     assert last is not None
     assert last.id == ids[-1]
-    assert (await threads.newest_places(db.api, [(TENANT, "t")]))[TENANT, "t"].run_id == ids[-1]
+    assert (await threads.newest_positions(db.api, [(TENANT, "t")]))[TENANT, "t"].run_id == ids[-1]
     assert [run.id for run in await threads.runs_of_thread(db.api, TENANT, "t")] == ids
     assert await threads.line(db.api, TENANT, "t", ids[-1]) == ids
     assert [message.id for message in await threads.transcript(db.api, TENANT, "t")] == ["a", "b", "c"]

@@ -7,7 +7,7 @@ import contextlib
 from collections import deque
 
 
-class Places:
+class Limiter:
     """So many places; when all are taken, they go to those that wait, in their order.
 
     Like a semaphore, but a free place is taken without awaiting anything.

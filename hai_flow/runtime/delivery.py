@@ -61,7 +61,7 @@ FIRST_PAGE: Final = 10  # a loop takes the first that fits, so seldom more are n
 
 
 @dataclass(frozen=True, slots=True)
-class CourierConfig:
+class DeliveryConfig:
     """`poll_seconds`: at least this often it is looked for rows that others left behind. `batch_max`: messages, or
     signals, under way at once. `page_max`: stored signals that are read at once for a run that begins to wait. A
     receiver that could not be reached is tried again after `again_seconds`, each time after twice as long, but at least
@@ -105,7 +105,7 @@ class _Reading:
             self.offered = c.Offered(self.to_all or 0, self.own, tuple(self.passed))
 
 
-class Courier(Service):
+class Delivery(Service):
     """Delivers messages between runs, and signals.
 
     `handlers`: how a message of some kind is delivered; a kind without one is a command for its target. A handler
@@ -119,7 +119,7 @@ class Courier(Service):
         committer: Committer,
         catalog: Catalog,
         starts: Starts,
-        config: CourierConfig | None = None,
+        config: DeliveryConfig | None = None,
         *,
         handlers: Mapping[str, Handle] | None = None,
     ) -> None:
@@ -128,7 +128,7 @@ class Courier(Service):
         self.committer = committer
         self.catalog = catalog
         self.starts = starts
-        self.config = config or CourierConfig()
+        self.config = config or DeliveryConfig()
         self.handlers: dict[str, Handle] = {
             children.START: self._start_child,
             children.START_DETACHED: self._start_detached,
@@ -381,14 +381,14 @@ class Courier(Service):
             only = None if not signal.undelivered else signal.undelivered
             unreached = dict(await self.offer(signal, only))
             if signal.run_id is None:
-                unreached |= await self._tell(signal, only)
+                unreached |= await self._notify_listeners(signal, only)
             await self.settle(signal, unreached)
         except Exception as error:  # it is given out again; those behind it must not wait for that
             log.warning("signal_not_offered", signal=signal.id, error=str(error) or repr(error))
         if crowded:
             self._signals.set()
 
-    async def _tell(self, signal: Signal, only: Collection[str] | None) -> Unreached:
+    async def _notify_listeners(self, signal: Signal, only: Collection[str] | None) -> Unreached:
         unreached: dict[str, Exception] = {}
         for hear in self.listeners:
             try:
