@@ -2,11 +2,16 @@
 
 jsonschema-rs would fetch remote references and read `file:` ones; here such a reference is a finding, and a retriever
 that always refuses stands behind it. Formats are asserted, not only annotated.
+
+A `pattern` is matched in a time that grows with the text alone, unless it looks around or back: then it may grow with
+the square of the text, so the texts that such a schema takes are bounded (`LOOKING_CHARS_MAX`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from math import isqrt
 from typing import Final, TypeAlias
 
 import jsonschema_rs
@@ -18,6 +23,10 @@ Report: TypeAlias = Callable[[Path, str, str], None]  # path inside the schema, 
 
 _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
 _FAULTS_MAX: Final = 100
+_MESSAGE_CHARS_MAX: Final = 500
+LOOKING_CHARS_MAX: Final = 4000
+"""How long the one text of a value may be where the schema has one pattern that looks around or back. More texts and
+more patterns share the time that this may take."""
 _DEFAULTS_DEPTH_MAX: Final = 40
 
 _MAP_OF_SCHEMAS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
@@ -39,23 +48,25 @@ _KEYWORDS: Final = frozenset((*_MAP_OF_SCHEMAS, *_ONE_SCHEMA, *_LIST_OF_SCHEMAS,
 class JsonSchema:
     """plan.Schema over jsonschema-rs. Build it with `compile_schema`, or directly from a schema known to be sane."""
 
-    __slots__ = ("_has_defaults", "_validator", "raw")
+    __slots__ = ("_has_defaults", "_looking", "_validator", "raw")
 
     def __init__(self, raw: Json) -> None:
         self.raw = raw
         self._validator = _validator(raw)
         self._has_defaults = _mentions_default(raw)
+        self._looking = sum(not _is_linear(pattern) for pattern in _patterns(raw))
 
     def findings(self, value: Json) -> list[dict[str, str]]:
         """Every fault of `value` (the first hundred) as `{"path": JSON Pointer, "message": text}`; empty = valid."""
+        if self._looking and (fault := _too_long(value, self._looking)) is not None:
+            return [fault]
         if self._validator.is_valid(value):
             return []
         faults: list[dict[str, str]] = []
         for error in self._validator.iter_errors(value):
             if len(faults) >= _FAULTS_MAX:
                 break
-            pointer = "".join("/" + str(p).replace("~", "~0").replace("/", "~1") for p in error.instance_path)
-            faults.append({"path": pointer, "message": error.message})
+            faults.append({"path": _pointer(error.instance_path), "message": _shortened(error.message)})
         return faults
 
     def with_defaults(self, value: Json) -> Json:
@@ -70,6 +81,61 @@ class JsonSchema:
 
     def __hash__(self) -> int:
         return hash(repr(self.raw))
+
+
+def _pointer(parts: Iterable[str | int]) -> str:
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def _shortened(message: str) -> str:
+    """A fault begins with the value, which may be all of a body; what is said of it comes behind."""
+    if len(message) <= _MESSAGE_CHARS_MAX:
+        return message
+    half = (_MESSAGE_CHARS_MAX - 3) // 2
+    return f"{message[:half]} … {message[-half:]}"
+
+
+def _too_long(value: Json, patterns: int) -> dict[str, str] | None:
+    """The fault of a value whose texts, its names among them, are too much for so many such patterns."""
+    squares, longest, place = 0, -1, ""
+    stack: list[tuple[tuple[str | int, ...], Json]] = [((), value)]
+    while stack:
+        path, part = stack.pop()
+        if isinstance(part, Mapping):
+            stack.extend(((*path, name), each) for name, each in part.items())
+            stack.extend((path, name) for name in part)
+        elif isinstance(part, list):
+            stack.extend(((*path, index), each) for index, each in enumerate(part))
+        elif isinstance(part, str):
+            squares += len(part) ** 2
+            if len(part) > longest:
+                longest, place = len(part), _pointer(path)
+    most = isqrt(LOOKING_CHARS_MAX**2 // patterns)
+    if squares <= most**2:
+        return None
+    message = (
+        f"too long, with {longest} characters, for a schema with a `pattern` that looks around or back, whose time "
+        f"grows with the square of a text; there is room for one of {most}"
+    )
+    return {"path": place, "message": message}
+
+
+def _patterns(raw: Json) -> Iterator[str]:
+    for _, schema in _subschemas(raw):
+        if isinstance(schema, Mapping):
+            if isinstance(schema.get("pattern"), str):
+                yield schema["pattern"]
+            if isinstance(schema.get("patternProperties"), Mapping):
+                yield from schema["patternProperties"]
+
+
+@lru_cache(maxsize=4096)
+def _is_linear(pattern: str) -> bool:
+    try:
+        jsonschema_rs.Draft202012Validator({"pattern": pattern}, pattern_options=jsonschema_rs.RegexOptions())
+    except jsonschema_rs.ValidationError:
+        return False
+    return True
 
 
 def compile_schema(raw: Json, report: Report) -> JsonSchema | None:

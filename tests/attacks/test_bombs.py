@@ -126,3 +126,47 @@ def test_a_body_that_is_packed_is_not_unpacked(server: ServerProcess, path: str,
     body = gzip.compress(b'{"workflow": "' + b"a" * 50_000_000 + b'"}', 9)
     headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
     refused(httpx2.post(server.url + path, content=body, headers=headers, timeout=SECONDS), 400, 415, 422)
+
+
+PATTERNS: Final = {
+    "repeats of repeats": "^(a+)+$",
+    "choices of the same": "^(a|aa)+$",
+    "what was found before": r"^(a+)+\\1$",
+    "what follows, at each place": r"(?=(a+))\\1*b",
+    "what stands before, at each place": "(?<=(a+)+)b",
+    "nothing, again and again": r"^(?:(?:a*)*)*(?!b)\\w$",
+}
+FORM: Final = """\
+steps:
+  - id: q
+    ask: {title: Q, from: anyone, form: {type: object, properties: {text: {type: string, pattern: "%s"}}}}
+"""
+INPUT: Final = """\
+input: {type: object, properties: {text: {type: string, pattern: "%s"}}}
+steps: [{say: hi}]
+"""
+
+
+@pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS.keys())
+def test_a_pattern_that_takes_for_ever_refuses_a_long_text_in_time(server: ServerProcess, pattern: str) -> None:
+    """In the input of a workflow and in a form; the fault does not repeat the text."""
+    text, name = "a" * 200_000 + "!", unique("pattern").replace("-", "_")
+    for kind, body in (("input", INPUT), ("form", FORM)):
+        flow = HEAD.replace("bomb", f"{name}_{kind}") + body % pattern
+        assert httpx2.post(f"{server.url}/v1/workflows", content=flow, headers=YAML).status_code == 201
+    given = {"workflow": f"{name}_input", "input": {"text": text}}
+    problem = refused(httpx2.post(f"{server.url}/v1/runs", json=given, timeout=SECONDS), 422)
+    assert len(str(problem)) < 5000
+    thread = unique("pattern")
+    httpx2.post(f"{server.url}/v1/runs", json={"workflow": f"{name}_form", "thread_id": thread})
+    (run,) = httpx2.get(f"{server.url}/v1/runs", params={"thread_id": thread}).json()["items"]
+    asked = httpx2.get(f"{server.url}/v1/pendings").json()["items"]
+    (id,) = [each["id"] for each in asked if each["run_id"] == run["id"]]
+    answer = httpx2.post(f"{server.url}/v1/pendings/{id}/decide", json={"values": {"text": text}}, timeout=SECONDS)
+    assert len(str(refused(answer, 422))) < 5000
+
+
+def test_a_pattern_that_can_not_be_made_small_is_refused_when_it_is_published(server: ServerProcess) -> None:
+    flow = HEAD + INPUT % "(?:a{1,1000}){1,1000}"
+    problem = refused(httpx2.post(f"{server.url}/v1/workflows", content=flow, headers=YAML), 422)
+    assert "schema.invalid" in [each["code"] for each in problem["findings"]]

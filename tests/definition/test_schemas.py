@@ -93,6 +93,39 @@ def test_a_pattern_can_not_hang() -> None:
     assert time.perf_counter() - began < 1
 
 
+LOOKS = {"type": "string", "pattern": r"(?=(a+))\1*b"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "place"),
+    [
+        (LOOKS, "a" * 4001, ""),
+        ({"properties": {"a": LOOKS}}, {"a": "b", "c/d": "x" * 4001}, "/c~1d"),
+        ({"properties": {"a": LOOKS, "b": LOOKS}}, {"a": "a" * 3000}, "/a"),
+        ({"items": LOOKS}, ["a" * 3000, "a" * 3001], "/1"),
+        ({"patternProperties": {"^x(?!y)": {}}}, {"x" * 4001: 1}, ""),
+    ],
+)
+def test_texts_that_are_too_long_for_a_pattern_that_looks_around_are_not_held_against_it(
+    schema: Any, value: Any, place: str
+) -> None:
+    (fault,) = JsonSchema(schema).findings(value)
+    assert fault["path"] == place
+    assert "looks around or back" in fault["message"]
+
+
+def test_a_pattern_that_looks_around_takes_short_texts_and_any_other_long_ones() -> None:
+    assert JsonSchema(LOOKS).findings("a" * 1000 + "b") == []
+    assert len(JsonSchema(LOOKS).findings("c" * 1000)) == 1
+    assert JsonSchema({"type": "string", "pattern": "^(a+)+$"}).findings("a" * 1_000_000) == []
+
+
+def test_a_fault_does_not_repeat_a_long_value() -> None:
+    (fault,) = JsonSchema({"type": "string", "pattern": "^b$"}).findings("a" * 100_000)
+    assert len(fault["message"]) <= 500
+    assert fault["message"].endswith('does not match "^b$"')
+
+
 def test_circular_references_end() -> None:
     schema = JsonSchema({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}})
     assert schema.with_defaults({"x": 1}) == {"x": 1}
