@@ -1,7 +1,7 @@
-"""One way to write a document (`hai-flow fmt`). What it means is never changed.
+"""One way to write a document (`hai-flow fmt`). Its meaning is never changed.
 
-Works on the text itself, guided by where the parser found things, because a YAML writer would lose what authors care
-about: comments, blank lines, quotes, the choice between flow and block. In four passes:
+Works on the text itself, guided by where the parser found things, because a YAML writer would lose things that authors
+care about: comments, blank lines, quotes, the choice between flow and block. In four passes:
 
 1. An unquoted hole that YAML alone would read in another way is quoted: `{a: ${{ x }}}`, `a: ${{ b ? c : d }}`.
 2. The `${{ }}` around a whole bare expression goes: `if: ${{ x }}`.
@@ -31,7 +31,7 @@ _DOCUMENT_RANKS: Final = {key: rank for rank, key in enumerate(DOCUMENT_ORDER)}
 
 
 def format_source(source: bytes, file: str = "<workflow>") -> str:
-    """The document in its one form. Raises `DefinitionError` with what YAML can't read."""
+    """The document in its one form. Raises `DefinitionError` if YAML can't read it."""
     document = parse(source, file)
     if document.findings:
         raise DefinitionError(document.findings)
@@ -109,7 +109,7 @@ def _in_flow(document: Document, path: Path) -> bool:
 
 
 def _written_bare(written: str, inner: str, in_flow: bool) -> str | None:
-    """How `inner` is written in the place of `written`; None where that can't be said."""
+    """How `inner` is written in the place of `written`; None where that is not certain."""
     if written.startswith(("|", ">")):
         return _block_bare(written)
     if "\n" in inner:
@@ -209,7 +209,7 @@ def _last_line(document: Document, node: Node, key: str) -> int:
 
 
 def _last_lines(document: Document, node: Node, after: int) -> Iterator[int]:
-    """The last line of everything below; an alias stands for what is elsewhere, and counts for nothing."""
+    """The last line of everything below; an alias stands for a value elsewhere, and counts for nothing."""
     if node.start < after:
         yield -1
         return
@@ -256,7 +256,7 @@ def _permute(lines: list[str], entries: Sequence[_Entry], ranks: dict[str, int],
 
 
 def _trimmed(document: Document) -> str:
-    """The text without what nobody sees."""
+    """The text without invisible space."""
     kept = _lines_of_texts(document)
     result: list[str] = []
     for number, line in enumerate(document.text.split("\n")):
@@ -308,7 +308,7 @@ def _quoted_holes(document: Document) -> str:
 
 
 def _reads_alike(document: Document, node: Node, in_flow: bool) -> bool:
-    """Whether YAML alone reads what is written there as it is meant."""
+    """Whether YAML alone reads the text there as it is meant."""
     written = document.text[node.start : node.end]
     sample = f"- {{a: {written}, b: 1}}\n" if in_flow else f"- a: {written}\n  b: 1\n"
     read = parse(sample.encode(), strict=True)

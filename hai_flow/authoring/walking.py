@@ -1,4 +1,4 @@
-"""A document walked by the table of keys: which value stands for what, without compiling anything."""
+"""A document walked by the table of keys: the type of each value, without compiling anything."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ordered_mappings(document: Json) -> Iterator[tuple[Path, bool]]:
 
 
 def _walk(value: Json, type_: Type, path: Path) -> Iterator[tuple[Path, Json, Type]]:
-    """Every value whose type the table knows, from the outside in. What has another shape than it says is left out."""
+    """Every value whose type the table knows, from the outside in. Values of another shape are left out."""
     yield path, value, type_
     match type_.kind, value:
         case "shape", Mapping():

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class _Group:
-    """Some of what a client can do."""
+    """A group of a client's methods."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
@@ -98,13 +98,13 @@ class AsyncClient(_Group):
 
     @cached_property
     def http(self) -> httpx2.AsyncClient:
-        """What sends the requests."""
+        """The HTTP client."""
         import httpx2
 
         return self._given or httpx2.AsyncClient(trust_env=self.link.trusts_environment)
 
     def hands(self) -> Hands:
-        """What performs the effects of one script."""
+        """The performer of one script's effects."""
         return Hands(self)
 
     async def perform(self, script: Script[T]) -> T:

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class _Group:
-    """Some of what a client can do."""
+    """A group of a client's methods."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -99,13 +99,13 @@ class Client(_Group):
 
     @cached_property
     def http(self) -> httpx2.Client:
-        """What sends the requests."""
+        """The HTTP client."""
         import httpx2
 
         return self._given or httpx2.Client(trust_env=self.link.trusts_environment)
 
     def hands(self) -> Hands:
-        """What performs the effects of one script."""
+        """The performer of one script's effects."""
         return Hands(self)
 
     def perform(self, script: Script[T]) -> T:

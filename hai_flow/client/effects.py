@@ -1,7 +1,7 @@
-"""What the client wants of the world, as data. `scripts.py` asks, `blocking.py` and `awaiting.py` do.
+"""The client's effects on the world, as data. `scripts.py` asks, `blocking.py` and `awaiting.py` do.
 
-A *script* is a generator: it yields effects, is sent what became of each, and returns its result. A *feed* also gives
-items on the way. So everything that is decided (what to ask, what to try again, where to go on) is decided once, and
+A *script* is a generator: it yields effects, is sent the outcome of each, and returns its result. A *feed* also gives
+items on the way. So everything that is decided (which request, whether again, where to go on) is decided once, and
 without a socket.
 """
 
@@ -58,19 +58,19 @@ class Now:
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A text that nobody has used before."""
+    """A text that was never used before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Give(Generic[T_co]):
-    """An item for whoever iterates."""
+    """An item of the feed."""
 
     item: T_co
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a request was answered, at which address. `headers` have small letters; a stream's `body` is not here."""
+    """The answer to a request, and its address. `headers` have small letters; a stream's `body` is not here."""
 
     url: str
     status: int

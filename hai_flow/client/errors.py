@@ -1,10 +1,10 @@
-"""What the client raises: a refusal as the server sent it, or that none answered.
+"""The client's exceptions: a refusal as the server sent it, or that none answered.
 
 HaiFlowError          status, code, detail, findings, winner
 +-- Invalid           400, 413, 415, 422: the request is wrong; `findings` lists every fault
 +-- Forbidden         401, 403: not for you
-+-- NotFound          404: there is no such thing, or it is not yours
-+-- Conflict          409, 410: it is not the time for it, or too late; `winner` says what stands
++-- NotFound          404: it does not exist, or it is not yours
++-- Conflict          409, 410: it is not the time for it, or too late; `winner` is the decision that stands
 +-- Unavailable       408, 429, 502, 503, 504, or no answer at all (`status` None): later it may work
 +-- RunFailed         `result` of a run that failed or was stopped; `run` says the rest
 """
@@ -28,7 +28,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A refusal as the server sends it (RFC 9457). `code` is for programs, `detail` for people.
 
     `status` is None where no answer came, `type` is "" where it did not come from a HAI Flow server. `findings` are
-    every mistake at once, `winner` is what stands instead.
+    every mistake at once, `winner` is the decision that stands instead.
     """
 
     type: str = ""
@@ -77,7 +77,7 @@ class Forbidden(HaiFlowError):
 
 
 class NotFound(HaiFlowError):
-    """There is no such thing."""
+    """It does not exist."""
 
 
 class Conflict(HaiFlowError):
@@ -117,7 +117,7 @@ def unreadable(reason: str, status: int | None = None) -> HaiFlowError:
 
 
 def refusal(url: str, status: int, headers: Mapping[str, str], body: bytes) -> HaiFlowError:
-    """What an answer that is no success means."""
+    """The exception for an answer that is no success."""
     problem = _problem(url, status, headers, body)
     if status in (408, 429, 502, 503, 504):
         return Unavailable(problem, _seconds(headers.get("retry-after", "")))

@@ -1,4 +1,4 @@
-"""What both clients know of their server: where it is, who asks, and how patient they are. No I/O."""
+"""The settings that both clients share: the server's address, the principal, and their patience. No I/O."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Patience:
     `repeats`: of one request that finds no server, or one that is busy. `reconnects`: of a stream, in a row without a
     sign of life. The pauses double from `pause_first` to `pause_max`, or last as long as the server says; `jitter`
     (0 to 1) shortens them by up to a half, so that many who lost one server do not come back at once. `tell` is called
-    before each pause, with what failed and how often it has.
+    before each pause, with the failure and how often it came.
     """
 
     repeats: int = 4
@@ -75,11 +75,11 @@ class Link:
 
     @property
     def trusts_environment(self) -> bool:
-        """A proxy of the environment cannot know what runs on this machine."""
+        """A proxy of the environment cannot reach this machine's own servers."""
         return not is_loopback(urlsplit(self.url).hostname or "")
 
     def silence(self, request: Request) -> float:
-        """For how many seconds nothing may come of what `request` asks for."""
+        """For how many seconds the answer to `request` may be silent."""
         silence = self.patience.silence if request.streams else self.patience.answer
         return silence if request.seconds is None else min(silence, request.seconds)
 
@@ -101,12 +101,12 @@ class Link:
 
 
 def answer(response: httpx2.Response, body: bytes = b"") -> Answer:
-    """What both clients make of a response."""
+    """A response as an answer of effects.py."""
     return Answer(str(response.url), response.status_code, {k.lower(): v for k, v in response.headers.items()}, body)
 
 
 def faults() -> tuple[type[Exception], ...]:
-    """What httpx2 raises where no answer is to be had."""
+    """The exceptions that httpx2 raises where there is no answer."""
     import httpx2
 
     return httpx2.RequestError, httpx2.InvalidURL

@@ -1,4 +1,4 @@
-"""What the server answers, as records. Fields that a newer server adds are left out, not refused.
+"""The server's answers, as records. Fields that a newer server adds are left out, not refused.
 
 Values that are one of a few words are `str`: a newer server may know more of them than this client.
 """
@@ -61,11 +61,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
-    """A question to people. `kind`: tool, ask, approve, gate or doubt; `status`: open, or what became of it.
+    """A question to people. `kind`: tool, ask, approve, gate or doubt; `status`: open, or its outcome.
 
     `schema` is that of the form, or of a tool's result; `options` are the decisions there are. An answer that is given
-    with this record is bound to its `digest`: to what it shows. `get` tells more than `list`: `needed` (who may decide,
-    how they have voted, what is missing), `edits`, and what was decided. `workflow` and `started_by` are the run's.
+    with this record is bound to its `digest`: to the content that it shows. `get` tells more than `list`: `needed` (the
+    deciders, their votes, the missing ones), `edits`, and the decision. `workflow` and `started_by` are the run's.
     """
 
     id: str
@@ -102,7 +102,7 @@ class Decision(Pending, frozen=True, kw_only=True):
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """A piece of a text, from (`line`, `column`) to before (`end_line`, `end_column`), and what is to stand there."""
+    """A piece of a text, from (`line`, `column`) to before (`end_line`, `end_column`), and its replacement."""
 
     line: int
     column: int
@@ -174,7 +174,7 @@ class ChangedPart(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What became of one step: `kind` added, removed, moved (from `was`) or changed."""
+    """The change of one step: `kind` added, removed, moved (from `was`) or changed."""
 
     kind: str
     path: str
@@ -184,7 +184,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Diff(msgspec.Struct, frozen=True):
-    """What a version changes. `document`: keys outside of the steps."""
+    """The changes of a version. `document`: keys outside of the steps."""
 
     from_: Version = msgspec.field(name="from")
     to: Version
@@ -255,7 +255,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run was after its first `seq` events. `state` are its variables, `steps` by path. `trigger`: what started
+    """A run after its first `seq` events. `state` are its variables, `steps` by path. `trigger`: what started
     it ("" where an older server does not say); `origin`: the run that did."""
 
     run_id: str
@@ -301,7 +301,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class ThreadMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was said in a thread, by the event `seq` of a run. `content` is text or what else it was said in;
+    """A message of a thread, by the event `seq` of a run. `content` is text or what else it was said in;
     that of a `call` is its result, None without one."""
 
     id: str
@@ -315,7 +315,7 @@ class ThreadMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Feedback(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody (`by`) thinks of a message or of a decided pending (`kind`), whose id is `subject_id`. `rating` is
+    """The rating by `by` of a message or of a decided pending (`kind`), whose id is `subject_id`. `rating` is
     up, down or a number of stars."""
 
     id: str
@@ -351,7 +351,7 @@ class TriggerProblem(msgspec.Struct, frozen=True):
 
 
 class TriggeredRun(msgspec.Struct, frozen=True):
-    """What the event trigger of one workflow did: `status` started, already or refused."""
+    """The result of one workflow's event trigger: `status` started, already or refused."""
 
     workflow: str
     status: str
@@ -360,7 +360,7 @@ class TriggeredRun(msgspec.Struct, frozen=True):
 
 
 class SentEvent(msgspec.Struct, frozen=True):
-    """An event from outside, and what it started. `already`: it has been sent before."""
+    """An event from outside, and the runs that it started. `already`: it has been sent before."""
 
     id: str
     type: str
@@ -370,7 +370,7 @@ class SentEvent(msgspec.Struct, frozen=True):
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """What starts by the clock. `explanation` says it in English; `next` is None while it is paused."""
+    """A start by the clock. `explanation` has it in English; `next` is None while it is paused."""
 
     id: str
     workflow: str

@@ -1,6 +1,6 @@
-"""Everything that can be asked of a server, each described once: its parameters, its request, its answer.
+"""Every request to a server, described once: its parameters, its request, its answer.
 
-`Client` and `AsyncClient` both take their methods from here; what is said of a function is said of theirs.
+`Client` and `AsyncClient` both take their methods from here; the docstring of a function is that of its methods.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def draw_workflow(reference: str, format: str = "mermaid") -> Script[str]:
 
 
 def diff_versions(name: str, from_: str | int, to: str | int) -> Script[m.Diff]:
-    """What the version `to` changes against `from_`: steps that came, went, moved or say something else."""
+    """The changes of the version `to` against `from_`: steps that came, went, moved or say something else."""
     return _get(_path("workflows", name) + "/diff", m.Diff, {"from": from_, "to": to})
 
 
@@ -177,7 +177,7 @@ def list_runs(
 
 
 def get_snapshot(run: RunRef, *, at: int | None = None) -> Script[m.Snapshot]:
-    """What the run was after its first `at` events (None: all): steps, variables, questions, messages."""
+    """The run after its first `at` events (None: all): steps, variables, questions, messages."""
     return _get(_run(run) + "/snapshot", m.Snapshot, {"at": at})
 
 
@@ -270,7 +270,7 @@ def list_pendings(*, limit: int | None = None) -> Feed[m.Pending]:
 
 
 def get_pending(pending: PendingRef) -> Script[m.Pending]:
-    """One question: what is asked, who must decide, and what became of it."""
+    """One question: its content, its deciders, and its outcome."""
     return _get(_pending(pending), m.Pending)
 
 
@@ -332,12 +332,12 @@ def get_thread(thread: ThreadRef) -> Script[m.ThreadWithRuns]:
 
 
 def list_messages(thread: ThreadRef, *, limit: int | None = None) -> Feed[m.ThreadMessage]:
-    """What was said in it, oldest first: messages that are complete, and calls of tools."""
+    """Its messages, oldest first: messages that are complete, and calls of tools."""
     return pages(_thread(thread) + "/messages", m.ThreadMessage, limit=limit)
 
 
 def list_feedback(thread: ThreadRef, *, limit: int | None = None) -> Feed[m.Feedback]:
-    """What everybody thinks of what was said and decided in a thread, newest first."""
+    """All feedback on the messages and decisions of a thread, newest first."""
     return pages(_thread(thread) + "/feedback", m.Feedback, limit=limit)
 
 
@@ -350,8 +350,8 @@ def give_feedback(
     comment: str | None = None,
     labels: Sequence[str] = (),
 ) -> Script[m.Feedback]:
-    """Say what you think of a message (or a call) or of a decided pending: `up` or `down`, or 1 to 5 stars, a comment,
-    labels. It stands instead of what you said of it before. Raises Conflict for a pending that is open."""
+    """Rate a message (or a call) or of a decided pending: `up` or `down`, or 1 to 5 stars, a comment,
+    labels. It replaces your feedback from before. Raises Conflict for a pending that is open."""
     body = {"rating": rating, "comment": comment, "labels": list(labels)}
     request = _with_json("PUT", _subject(thread, message, pending), body)
     return (yield from exchange(request)).read(m.Feedback)
@@ -360,14 +360,14 @@ def give_feedback(
 def get_feedback(
     thread: ThreadRef, *, message: MessageRef | None = None, pending: PendingRef | None = None
 ) -> Script[m.Feedback]:
-    """What you think of it. Raises NotFound where you have not said so."""
+    """Your feedback on it. Raises NotFound where there is none."""
     return _get(_subject(thread, message, pending), m.Feedback)
 
 
 def withdraw_feedback(
     thread: ThreadRef, *, message: MessageRef | None = None, pending: PendingRef | None = None
 ) -> Script[None]:
-    """Take back what you said of it, if you did."""
+    """Take back your feedback on it, if there is any."""
     yield from exchange(Request("DELETE", _subject(thread, message, pending)))
 
 
@@ -404,7 +404,7 @@ def _outside(type: str, data: Json, id: str | None) -> Json:
 
 
 def list_schedules() -> Feed[m.Schedule]:
-    """What starts by the clock, by workflow."""
+    """The schedules, by workflow."""
     return pages("/v1/schedules", m.Schedule)
 
 
@@ -445,7 +445,8 @@ def send_request(
     headers: Mapping[str, str] | None = None,
     repeatable: bool | None = None,
 ) -> Script[Answer]:
-    """Any request: what this client has no method for. `repeatable` (None: GET is): whether it may be sent again."""
+    """Any request, also one that this client has no method for. `repeatable` (None: GET is): whether it may be sent
+    again."""
     request = _with_json(method, path, json, query)
     body = request.body if content is None else content
     return exchange(

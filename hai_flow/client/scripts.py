@@ -1,4 +1,4 @@
-"""What takes more than one request, and how a request is sent until it is answered. Pure: see `effects.py`."""
+"""Operations of more than one request, and how a request is sent until it is answered. Pure: see `effects.py`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SETTLING: Final = (*TERMINAL, "turn_ended", "run_paused", "run_needs_attention"
 
 
 def exchange(request: Request) -> Script[Answer]:
-    """Send it until it is answered with success. Only what is repeatable is sent again. Raises HaiFlowError."""
+    """Send it until it is answered with success. Only repeatable requests are sent again. Raises HaiFlowError."""
     failures = 0
     while True:
         answer: Answer | Lost = yield request
@@ -83,7 +83,7 @@ def pages(
 
 
 def parameters(given: Mapping[str, Json]) -> tuple[tuple[str, str], ...]:
-    """What is not None, as a query: a list becomes the same name several times."""
+    """The parameters that are not None, as a query: a list becomes the same name several times."""
     found: list[tuple[str, str]] = []
     for name, value in given.items():
         values = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
@@ -153,7 +153,7 @@ class _Place:
 
 
 def _stream(place: _Place) -> Generator[Effect | Give[dict[str, Json]], Any, HaiFlowError | None]:
-    """What one connection gives, until a terminal event or its end (None), or until it broke off: returns why."""
+    """The events of one connection, until a terminal event or its end (None), or until it broke off: returns why."""
     answer: Answer | Lost = yield place.request()
     place.url = answer.url
     if not isinstance(answer, Answer) or not answer.ok:
@@ -185,7 +185,7 @@ def _stream(place: _Place) -> Generator[Effect | Give[dict[str, Json]], Any, Hai
 
 
 def _is_over(place: _Place) -> Script[bool]:
-    """Whether nothing comes after the follower's place. A server that can't say is believed to have said it all."""
+    """Whether nothing comes after the follower's place. A server that can't say is believed to have sent all."""
     answer: Answer | Lost = yield Request("GET", place.run_path)
     if not isinstance(answer, Answer) or not answer.ok:
         return place.ended

@@ -14,7 +14,7 @@ class Frame(NamedTuple):
 
 
 class Parser:
-    """Fed with what arrives, wherever it was cut."""
+    """Takes bytes as they arrive, cut anywhere."""
 
     def __init__(self) -> None:
         self._partial: list[bytes] = []  # of the line that has not ended

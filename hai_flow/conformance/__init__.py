@@ -1,6 +1,6 @@
-"""Conformance: any HAI or AG-UI endpoint, driven through what real clients do, and a report of what it did.
+"""Conformance: any HAI or AG-UI endpoint, driven as real clients drive it, and a report of its behaviour.
 
-Imports nothing else of HAI Flow: what it expects comes from the protocols, not from our encoders.
+Imports nothing else of HAI Flow: its expectations come from the protocols, not from our encoders.
 """
 
 from __future__ import annotations

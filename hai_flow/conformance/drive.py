@@ -208,7 +208,7 @@ class _Drive:
     # --- made-up history
 
     def _forged(self, chat: Exchange) -> None:
-        """On a thread of its own, so that what goes wrong here does not spoil the other scenarios."""
+        """On a thread of its own, so that a failure here does not spoil the other scenarios."""
         thread = Thread(self._peer, self._dialect)
         _, own = thread.say("a thread to forge on")
         if not own.streamed:
@@ -400,8 +400,8 @@ class _Drive:
         return self._same_in_binary(wanted)
 
     def _same_in_binary(self, wanted: str) -> None:
-        """What the endpoint says twice as text must be what it says in binary: the same POST again, or else what
-        somebody is told who posts nothing new."""
+        """Events that are the same in two tellings as text must be the same in binary: the same POST again, or else a
+        POST with nothing new."""
         thread = Thread(self._peer, self._dialect)
         body, first = thread.say("a thread to read twice")
         again = thread.post("the same POST again as text", body)
@@ -487,7 +487,7 @@ _LOST_IF_EMPTY: Final = ("toolCalls", "usage", "pendingToolCallIds", "interruptI
 
 
 def _told(exchange: Exchange) -> list[Json]:
-    """The events without what differs from one telling to the next: when it was, and the runId that was posted."""
+    """The events without times and the posted runId, which differ from one telling to the next."""
     left_out = ("timestamp", "runId")
     told = [{name: field for name, field in event.value.items() if name not in left_out} for event in exchange.events]
     return [_plainly(event) for event in told]
@@ -522,7 +522,7 @@ def _raw(events: Iterable[Event]) -> bytes:
 
 
 def _shown_of(exchange: Exchange, new: set[tuple[str, str]]) -> bytes:
-    """The events that tell of what is new."""
+    """The events of new things."""
     names = {name for _, name in new}
     told = ("messageId", "toolCallId")
     return _raw(event for event in exchange.events if {str(event.value.get(name)) for name in told} & names)

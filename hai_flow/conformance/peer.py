@@ -28,8 +28,8 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the kit is told. `tools`: frontend tools to advertise, with the answers to them. `resume`: the payload that
-    resumes an interrupt, alone in a tuple (empty: none is resumed). `dialect` None: find out."""
+    """The settings of the kit. `tools`: frontend tools to advertise, with the answers to them. `resume`: the payload
+    that resumes an interrupt, alone in a tuple (empty: no interrupt is resumed). `dialect` None: find out."""
 
     url: str
     dialect: Dialect | None = None
@@ -43,7 +43,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Exchange:
-    """One POST and what came of it. `ended`: the body was read to its end; `failure`: why not. `redirected`: to where
+    """One POST and its answer. `ended`: the body was read to its end; `failure`: why not. `redirected`: to where
     the endpoint sent the client on."""
 
     what: str
@@ -84,7 +84,7 @@ class Exchange:
         return [str(event.value[field]) for event in self.all(*types) if field in event.value]
 
     def interrupts(self) -> list[dict[str, Json]]:
-        """What the run waits for."""
+        """The run's open calls."""
         finished = self.all("RUN_FINISHED")
         outcome = finished[-1].value.get("outcome") if finished else None
         listed = outcome.get("interrupts") if isinstance(outcome, dict) else None
@@ -92,7 +92,7 @@ class Exchange:
         return [each for each in found if isinstance(each.get("id"), str)]
 
     def done(self) -> set[tuple[str, str]]:
-        """What the stream tells as new: said, called, or got as a result. Snapshots restate; they are left out."""
+        """The new things in the stream: messages, calls, results. Snapshots restate; they are left out."""
         said = {("message", id) for id in self.ids("messageId", *_OPENED)}
         called = {("call", id) for id in self.ids("toolCallId", "TOOL_CALL_START")}
         return said | called | {("result", id) for id in self.ids("toolCallId", "TOOL_CALL_RESULT")}
@@ -104,7 +104,7 @@ class Exchange:
         return sane(messages) if isinstance(messages, list) else None
 
     def told(self) -> str:
-        """In a few words, what the endpoint answered."""
+        """The endpoint's answer in a few words."""
         if self.failure:
             return f"{self.what}: {self.failure}"
         if self.streamed or self.events:
@@ -118,7 +118,7 @@ class Exchange:
 
 
 def _whole_events(body: bytes) -> bytes:
-    """What came before the event in the middle of which reading ended."""
+    """The events before the one in which reading ended."""
     ends = [body.rfind(blank) + len(blank) for blank in (b"\n\n", b"\r\n\r\n") if blank in body]
     return body[: max(ends, default=0)]
 
@@ -199,7 +199,7 @@ class Peer:
         exchange.ended = True
 
     def preflight(self) -> tuple[int, Mapping[str, str]]:
-        """What a browser asks before it posts from another origin: the status and the headers of the answer."""
+        """A browser's question before it posts from another origin: the status and the headers of the answer."""
         asked = {
             "Origin": "https://conformance.example",
             "Access-Control-Request-Method": "POST",
@@ -213,7 +213,7 @@ class Peer:
 
 
 def fresh(prefix: str) -> str:
-    """An id that nobody used before."""
+    """A new id."""
     return f"{prefix}-{uuid.uuid4().hex[:12]}"
 
 
@@ -249,7 +249,7 @@ class Thread:
         return self._peer.post(what, self.dialect, body, accept=accept, leave=leave)
 
     def say(self, what: str, text: str | None = None) -> tuple[dict[str, Json], Exchange]:
-        """Post a user message, and take what comes of it into the history."""
+        """Post a user message, and take the answer into the history."""
         self.messages.append(user(self._peer.plan.message if text is None else text))
         body = self.body()
         exchange = self.post(what, body)
@@ -257,7 +257,7 @@ class Thread:
         return body, exchange
 
     def take(self, exchange: Exchange) -> None:
-        """What a client makes of the events."""
+        """The messages that a client makes of the events."""
         for event in exchange.events:
             self._take(event)
 
@@ -317,6 +317,6 @@ def user(text: str) -> dict[str, Json]:
 
 
 def tool_message(call_id: str, answer: Json) -> dict[str, Json]:
-    """The answer to a call. What is no text goes as its JSON."""
+    """The answer to a call. Other values than text go as their JSON."""
     content = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
     return {"id": fresh("msg"), "role": "tool", "toolCallId": call_id, "content": content}

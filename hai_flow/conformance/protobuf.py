@@ -1,10 +1,9 @@
-"""AG-UI's binary frames, read (docs/design/protocols.md#binary-frames): what any endpoint sends, not only what ours
-does.
+"""AG-UI's binary frames, read (docs/design/protocols.md#binary-frames): the events of any endpoint, not only of
+ours.
 
 The schema is the protocol's whole one. As every reader of Protocol Buffers does, this one steps over fields that it
-does not know, takes the last of a scalar that stands twice, and joins the parts of a message that does. Everything else
-that is not so is `Malformed`, and nothing else is raised. What an event says is not judged here: that is `rules`'
-business, whatever form it came in.
+does not know, takes the last of a scalar that stands twice, and joins the parts of a message that does. Anything else
+is `Malformed`, and nothing else is raised. The content of an event is judged in `rules`, for all forms.
 """
 
 from __future__ import annotations
@@ -188,7 +187,7 @@ def _content(kind: str, content: Any, where: str, depth: int) -> Json:
 
 
 def _number(number: float, where: str) -> Json:
-    """As JSON would have it: what is whole has no fraction."""
+    """As JSON would have it: a whole number has no fraction."""
     if not math.isfinite(number):
         raise Malformed(f"{where}: {number} is no number of JSON")
     return int(number) if number.is_integer() and abs(number) < 1 << 53 else number
@@ -253,7 +252,7 @@ def _result(record: dict[str, Json], where: str) -> Json:
 
 
 def _outcome(*parts: str) -> Callable[[dict[str, Json], str], Json]:
-    """The outcome is a word, with what belongs to it beside it."""
+    """The outcome is a word, with its parts beside it."""
 
     def outcome(record: dict[str, Json], where: str) -> Json:
         beside = {part: found for part in parts if (found := record.pop(part))}

@@ -1,4 +1,4 @@
-"""What is checked, and what came out: plain data, which a terminal or a program shows."""
+"""The checks and their results: plain data, which a terminal or a program shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHOWN_BYTES: Final = 2000
 
 
 class Result(StrEnum):
-    """NOT_APPLICABLE: the endpoint or its protocol has no such thing. SKIPPED: it could not be tried."""
+    """NOT_APPLICABLE: the endpoint or its protocol does not have it. SKIPPED: it could not be tried."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -40,7 +40,7 @@ class Check:
 
 @dataclass(slots=True)
 class Verdict:
-    """What became of a check. `shown`: the bytes that show it."""
+    """The result of a check. `shown`: the bytes that show it."""
 
     check: Check
     result: Result

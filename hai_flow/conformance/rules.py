@@ -1,4 +1,4 @@
-"""What every stream must obey, dialect by dialect: pure, on its events (docs/design/protocols.md)."""
+"""The rules of every stream, dialect by dialect: pure, on its events (docs/design/protocols.md)."""
 
 from __future__ import annotations
 
@@ -186,8 +186,8 @@ _SAFE_INTEGER: Final = 2**53 - 1
 
 
 def judge(events: Sequence[Event], dialect: Dialect, *, begun: bool = True, whole: bool = True) -> list[Fault]:
-    """The faults of one response. `begun`: it is here from its beginning on; else what was opened before is not judged.
-    `whole`: it was read to its end."""
+    """The faults of one response. `begun`: it is here from its beginning on; else anything that was opened before is
+    not judged. `whole`: it was read to its end."""
     judging = _Judge(dialect, begun)
     for event in events:
         judging.event(event)
@@ -486,7 +486,7 @@ def _is_object(text: str) -> bool:
 
 
 def calls_of(message: Mapping[str, Json]) -> list[tuple[str, str, Json]]:
-    """The calls of a message: id, name, arguments. What has another form is left out."""
+    """The calls of a message: id, name, arguments. Calls of another form are left out."""
     found: list[tuple[str, str, Json]] = []
     calls = message.get("toolCalls")
     for call in calls if isinstance(calls, list) else []:

@@ -24,7 +24,7 @@ AGUI_BINARY: Final = "application/vnd.ag-ui.event+proto"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A rule that is broken: its id, what was found, and the bytes that show it."""
+    """A rule that is broken: its id, a sentence, and the bytes that show it."""
 
     rule: str
     found: str
@@ -89,7 +89,7 @@ def _no_constant(name: str) -> Json:
 
 
 def frames(stream: bytes) -> tuple[list[bytes], str]:
-    """The frames behind their length in four big-endian bytes; and what is wrong, or ""."""
+    """The frames behind their length in four big-endian bytes; and the fault, or ""."""
     found: list[bytes] = []
     position = 0
     while position + 4 <= len(stream):
@@ -109,7 +109,7 @@ def read_message_pack(stream: bytes) -> tuple[list[Event], str]:
 
 
 def read_protobuf(stream: bytes) -> tuple[list[Event], str]:
-    """The events of AG-UI's binary form; and what is wrong with it, or ""."""
+    """The events of AG-UI's binary form; and the fault, or ""."""
     return _read(stream, protobuf.decoded)
 
 

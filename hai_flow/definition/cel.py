@@ -95,7 +95,7 @@ _EXTENSIONS: Final = (ext_strings.ExtStrings(), ext_math.ExtMath(), ext_optional
 
 
 def _in_order(value: Any) -> Any:
-    """What a loop runs over: the keys of a map, sorted; a list itself."""
+    """The items of a loop: the sorted keys of a map, or a list itself."""
     return sorted(value, key=lambda key: (str(type(key)), key)) if isinstance(value, dict) else value
 
 
@@ -276,8 +276,8 @@ def _as_maps(source: str, macros: Sequence[_Macro]) -> str:
 
 
 def _paired(tree: Tree, names: Mapping[int, str]) -> Tree:
-    """The tree with what these loops (by the offset of their bracket) give paired with its item, and the function that
-    takes the pairs behind them."""
+    """The tree in which these loops (by the offset of their bracket) give pairs of result and item, and the function
+    that takes the pairs behind them."""
 
     def change(node: Tree) -> Tree:
         if not isinstance(node, Comprehension) or node.offset not in names:
@@ -302,7 +302,7 @@ class _Insertion(NamedTuple):
 
 
 def _pairings(macros: Sequence[_Macro]) -> Iterator[_Insertion]:
-    """What to insert so that a loop named `map` gives pairs, and the function takes them."""
+    """The texts to insert so that a loop named `map` gives pairs, and the function takes them."""
     for macro in macros:
         yield _Insertion(macro.body, 4, "[")
         yield _Insertion(macro.closes, 3, f", {macro.variable}]")
@@ -373,7 +373,7 @@ Insertions: TypeAlias = Sequence[tuple[int, str]]  # what came into a source, by
 
 
 def _faults(text: str, source: str, inserted: Insertions) -> list[Fault]:
-    """The library's messages about `source`, into which `inserted` came, as faults of what it was before."""
+    """The library's messages about `source`, into which `inserted` came, as faults of the source as it was written."""
     found: dict[int, Fault] = {}
     for match in _MESSAGE.finditer(text):
         line, column, message = int(match[1]), int(match[2]), match[3]
@@ -477,7 +477,8 @@ _CEL_TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A variable: `name` stands for the value at `path` in the scope. `fields` limits a map to what is looked at."""
+    """A variable: `name` stands for the value at `path` in the scope. `fields` limits a map to the fields that are
+    read."""
 
     name: str
     path: tuple[Segment, ...]
@@ -487,7 +488,7 @@ class Binding:
 
     @property
     def bound_kind(self) -> Kind:
-        """The kind of what is bound to the variable."""
+        """The kind of the value that is bound to the variable."""
         return "list:string" if self.keys and self.kind == "map" else self.kind
 
 
@@ -556,7 +557,7 @@ def static_path(tree: Tree) -> tuple[Name, tuple[Segment, ...]] | None:
 
 @dataclass(slots=True)
 class Scan:
-    """What a tree mentions: data paths, other free names, and the variables of its loops."""
+    """The names in a tree: data paths, other free names, and the variables of its loops."""
 
     chains: list[Chain] = field(default_factory=list)
     free: list[Name] = field(default_factory=list)
@@ -792,7 +793,8 @@ _MACRO: Final = re.compile(r"\.(?:\s|//[^\n]*\n)*[A-Za-z_]\w*(?:\s|//[^\n]*\n)*$
 
 
 def _orderings(source: str, loops: set[int]) -> Iterator[_Insertion]:
-    """What to insert before each of these loops (by the offset of its `(`), so that a map is run through in order."""
+    """The texts to insert before each of these loops (by the offset of its `(`), so that a map is run through in
+    order."""
     for offset in loops:
         macro = _MACRO.search(source, 0, offset)
         assert macro is not None, "a loop is written as a call of what it runs over"
@@ -944,7 +946,8 @@ _NOT_BEGUN: Final[dict[str, Json]] = {"status": "pending"}  # `steps.X.status` n
 
 
 def look_up(scope: Mapping[str, Json], path: Sequence[Segment]) -> Json:
-    """The value at `path`, or MISSING. Raises ExpressionError where a property is asked of what is no object."""
+    """The value at `path`, or MISSING. Raises ExpressionError where a property is asked of something that is no
+    object."""
     value: Json = scope
     for depth, part in enumerate(path):
         kind = type(value)
@@ -1132,7 +1135,7 @@ _MATCH_SHARE: Final = 8  # characters of text times of pattern, for one characte
 
 
 class _Growth:
-    """An upper bound of what an expression can grow to. Cheap (a sum) where nothing in it multiplies."""
+    """An upper bound of the size to which an expression can grow. Cheap (a sum) where nothing in it multiplies."""
 
     __slots__ = ("_base", "_tree", "_uses", "_variables", "deep")
 

@@ -70,7 +70,7 @@ class Mapped:
 
 @dataclass(frozen=True, slots=True)
 class Comprehension:
-    """`all`, `map`, ... after expansion, and what `optMap` becomes (a loop over nothing)."""
+    """`all`, `map`, ... after expansion, and the form that `optMap` takes (a loop over nothing)."""
 
     offset: int
     variable: str

@@ -1,4 +1,4 @@
-"""What is known of a workflow that another one runs: its input, and the keys of its output."""
+"""The interface of a workflow that another one runs: its input, and the keys of its output."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def nobody(name: str, version: int | None) -> Child | None:
 
 
 def child_of(compiled: plan.Plan) -> Child:
-    """What parents may know of a workflow."""
+    """The interface that parents see."""
     results = list(_results(compiled))
     keys: dict[str, Json] = {}
     for result in results:
@@ -40,7 +40,7 @@ def child_of(compiled: plan.Plan) -> Child:
 
 
 def _results(compiled: plan.Plan) -> Iterator[Json]:
-    """What each end of the workflow gives, as written."""
+    """The value of each end of the workflow, as written."""
     if compiled.output is not None:
         yield compiled.output.written
     for step in compiled.steps.values():

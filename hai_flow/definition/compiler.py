@@ -42,7 +42,7 @@ def compile_workflow(
     """The plan of a workflow. Raises `DefinitionError` with every finding, in document order, if any is an error.
 
     `children` finds the workflows that it runs, where they are known. `stored`: it was published, maybe before some of
-    the rules were made; what those refuse is a warning.
+    the rules were made; their refusals are warnings.
     """
     compiled, findings = _compile(source, file, children, stored)
     if compiled is None:
@@ -86,7 +86,7 @@ def _in_order(reader: Reader) -> list[Finding]:
 
 
 def _is_another_kind(reader: Reader) -> bool:
-    """Whether this is no workflow but another kind of document; nothing else is said about one."""
+    """Whether this is no workflow but another kind of document, which is the only finding then."""
     value = reader.document.value
     kind = value.get("hai") if isinstance(value, Mapping) else None
     if kind == KIND:
@@ -163,7 +163,7 @@ def _made(
 
 
 def _schema_or_any(raw: Json) -> JsonSchema:
-    """The compiled schema; one that accepts everything where a finding already says what is wrong with it."""
+    """The compiled schema; one that accepts everything where there is a finding already."""
     try:
         return JsonSchema(raw)
     except ValueError:

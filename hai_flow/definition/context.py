@@ -1,4 +1,4 @@
-"""What compiling a step needs to know: the document's declarations, its outline, and where its findings go."""
+"""The input of compiling a step: the document's declarations, its outline, and where its findings go."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CompileList: TypeAlias = "Callable[[Context, Sequence[Draft], Names], None]"
 
 
 class Context(Parts):
-    """What a step is compiled in. `steps` fills with the steps of the plan."""
+    """The surroundings of a step while it is compiled. `steps` fills with the steps of the plan."""
 
     def __init__(
         self, reader: Reader, declared: Declared, outline: Outline, children: Children, compile_list: CompileList
@@ -32,11 +32,11 @@ class Context(Parts):
         self._order: dict[str, int] = {}
 
     def compile(self, drafts: Sequence[Draft], names: Names) -> None:
-        """Compile the steps of a list. `names` is what may be named before it."""
+        """Compile the steps of a list. `names` are those before it."""
         self._compile_list(self, drafts, names)
 
     def elsewhere(self, names: Names, chain: Chain, order: int, **more: Any) -> Names:
-        """What may be named at another place than the step's own, with the same roots and guards."""
+        """The names at another place than the step's own, with the same roots and guards."""
         return moved(names, Place(self.outline, chain, order, **more))
 
     def line(self, draft: Draft) -> int:

@@ -1,4 +1,4 @@
-"""What a document declares: defaults, input, state, models, tools and roles (docs/language.md#the-document)."""
+"""The declarations of a document: defaults, input, state, models, tools and roles (docs/language.md#the-document)."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ _MEMBER: Final = re.compile(r"(user|group):.+")
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a document declares: all that its steps are checked against. None in a table: declared, but wrong.
+    """The declarations of a document: all that its steps are checked against. None in a table: declared, but wrong.
 
-    `incomplete`: a file that the document uses could not be read; it may have what is missed here. `starts_alone`: the
-    kind of the first trigger whose runs nobody starts.
+    `incomplete`: a file that the document uses could not be read; it may declare the names that are missing here.
+    `starts_alone`: the kind of the first trigger whose runs the system starts.
     """
 
     name: Json
@@ -81,7 +81,7 @@ def declared(reader: Reader, fields: Mapping[str, Json], used: Used, outline: Ou
 
 
 class Declarations(Parts):
-    """Reads declarations, one section after the other: what is read later may name what was read before."""
+    """Reads declarations, one section after the other: each section may name those before it."""
 
     def __init__(self, reader: Reader, fail_codes: Collection[str] = (), incomplete: bool = False) -> None:
         self.tools: dict[str, plan.Tool | None] = {}
@@ -96,7 +96,7 @@ class Declarations(Parts):
         super().__init__(reader, self.tools, fail_codes)
 
     def read(self, fields: Mapping[str, Json], used: Used, place: Place) -> Declared:
-        """Every section of the document and of what it uses."""
+        """Every section of the document and of the files that it uses."""
         self.read_state(fields.get("state", {}))
         input_schema = self.read_input(fields.get("input", {}))
         names = names_at(Types(input_schema.raw, state_raw(self.state)), place)
@@ -324,7 +324,7 @@ class Declarations(Parts):
         return params
 
     def _doubt_provider(self, name: str, at: Path) -> None:
-        """Who serves models is the deployment's matter: only a near match is worth a word."""
+        """A deployment may have any provider: only a near match is worth a warning."""
         near = [] if name in _PROVIDERS else difflib.get_close_matches(name.lower(), _PROVIDERS, n=1, cutoff=0.8)
         if near:
             self.reader.warning(at, "model.provider", f"nobody is known as `{name}`; did you mean `{near[0]}`?")

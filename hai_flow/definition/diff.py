@@ -1,4 +1,4 @@
-"""What one version of a workflow changes against another: steps that came, went, moved, or do something else.
+"""The changes of one version of a workflow against another: steps that came, went, moved, or do something else.
 
 Two plans are compared, not two texts: comments, line breaks and the order of keys are no change. A step is known by
 its id, by its path, or else by saying exactly the same. What a step holds inside (a block's lists, a handler's) is not
@@ -72,7 +72,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of one step. `path` is the new one (of a removed step the old one), `was` where it stood before.
+    """The change of one step. `path` is the new one (of a removed step the old one), `was` where it stood before.
 
     `moved`: it stands elsewhere, or in another order; `parts` may have changed all the same.
     """
@@ -92,7 +92,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """`document`: keys outside of the steps. `steps`: in the order of the new version, then what was removed."""
+    """`document`: keys outside of the steps. `steps`: in the order of the new version, then the removed ones."""
 
     document: tuple[Part, ...] = ()
     steps: tuple[Change, ...] = ()
@@ -109,7 +109,7 @@ class Diff:
 
 
 def diff(old: Plan, new: Plan) -> Diff:
-    """What `new` changes against `old`."""
+    """The changes of `new` against `old`."""
     before, after = _steps(old), _steps(new)
     same = _matched(before, after)
     came_from = {path: was for was, path in same.items()}
@@ -225,7 +225,7 @@ def _longest_rising(paths: Sequence[str], places: Mapping[str, int]) -> Iterator
 
 
 def _facts(plan: Plan, step: Step) -> Facts:
-    """What the step says, by the keys of the language."""
+    """The step by the keys of the language."""
     facts: Facts = {"verb": step.verb_name}
     for name in step.__struct_fields__:
         if name not in _PLACES and name != "approval":

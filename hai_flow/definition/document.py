@@ -146,7 +146,7 @@ def suggestion(word: str, known: Sequence[str] | Mapping[str, Any] | frozenset[s
 
 
 def kind_of(value: Json) -> str:
-    """What a value is, in words for people."""
+    """The kind of a value, in words for people."""
     match value:
         case None:
             return "nothing (null)"
@@ -198,7 +198,8 @@ _LINE = re.compile(r"([ \t]*(?:- +)*)((?:[\w-]+:(?: +|$))?)(.*)")
 
 
 def _mended(builder: _Builder, file: str, text: str) -> Document | None:
-    """The document without the lines that YAML can't read, so that one such line hides nothing else; None if too many.
+    """The document without the lines that YAML can't read, so that one of them hides no other finding; None if there
+    are too many.
 
     A filler as long as the line's value stands there, and so everything else keeps its place.
     """
@@ -461,7 +462,7 @@ class _Builder:
             target.value[key] = node.value
 
     def _merge(self, target: Node, other: Node) -> None:
-        """Do what the merge key meant, so that nothing is reported as missing."""
+        """Merge as the key asks, so that no key is reported as missing."""
         for key, start in other.keys.items():
             if key not in target.keys:
                 target.keys[key] = start
@@ -522,7 +523,7 @@ class _Builder:
     # -- errors of the scanner -----------------------------------------------------------------------------------
 
     def _scanner_finding(self, error: yaml.MarkedYAMLError) -> None:
-        """A sentence with a remedy for what the scanner could not read."""
+        """A finding, with a remedy, for the place where the scanner stopped."""
         raw = error.problem_mark or error.context_mark
         line, column = (raw.line + 1, raw.column + 1) if raw else (1, 1)
         problem = str(error.problem or "it is not YAML")

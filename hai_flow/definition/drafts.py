@@ -1,4 +1,5 @@
-"""Steps as they stand in a document, before any expression of them is read: where each is, and what is inside of it."""
+"""Steps as they stand in a document, before any expression of them is read: their places, and the steps inside of
+them."""
 
 from __future__ import annotations
 
@@ -66,12 +67,12 @@ class Draft:
 
     @property
     def value(self) -> Json:
-        """What stands under the verb."""
+        """The value under the verb."""
         return self.fields[self.verb]
 
     @property
     def value_at(self) -> Path:
-        """Where that stands."""
+        """The path of that value."""
         return (*self.at, self.verb)
 
     @property
@@ -161,8 +162,8 @@ def _ends(step: Draft) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Outline:
-    """All steps of a document. `ids` has every step that the author named, `tolerated` the ids inside of what can't be
-    read: no reference to those is reported. `fail_codes` are what the document's own `fail` steps raise."""
+    """All steps of a document. `ids` has every step that the author named, `tolerated` the ids inside of unreadable
+    steps: no reference to those is reported. `fail_codes` are the codes of the document's own `fail` steps."""
 
     document: Document
     steps: list[Draft] = field(default_factory=list)

@@ -19,7 +19,7 @@ LONGEST: Final = 3_650 * _UNITS["d"]
 
 
 class NotADuration(ValueError):
-    """A text that is no duration, or one out of bounds. The message says what was expected and found."""
+    """A text that is no duration, or one out of bounds. The message has the expected form and the text."""
 
 
 def milliseconds(text: str, *, shortest: int = SHORTEST) -> int:

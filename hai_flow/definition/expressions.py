@@ -1,7 +1,7 @@
-"""Expressions and templates: what stands in `if`, `when` and between `${{` and `}}` (docs/language.md#names,
+"""Expressions and templates: the texts in `if`, `when` and between `${{` and `}}` (docs/language.md#names,
 docs/language.md#expressions).
 
-`Names` says what may be named at one place of a document. `compile_expression` and `compile_template` check a source
+`Names` are the names that one place of a document has. `compile_expression` and `compile_template` check a source
 against it and give back what plan.py calls an Expression and a Template. The CEL itself is in cel.py; a hole that is
 only a path never gets there: it is copied, so integers, nulls and large values pass unchanged.
 """
@@ -116,7 +116,7 @@ class Types:
     """Sound holes that are paths, by their source: most documents name few things often."""
 
     def look(self, path: Sequence[Segment]) -> Look:
-        """What the schemas know about `path`."""
+        """`path` as the schemas see it."""
         key = tuple(path)
         look = self._looks.get(key)
         if look is None:
@@ -214,7 +214,7 @@ _BARREN: Final = {
 
 
 def _barren(schema: Mapping[str, Json], part: str, parent: Sequence[Segment]) -> str | None:
-    """Why what is known to be no object has no property `part`, or None where it may be one."""
+    """Why something that is no object has no property `part`, or None where it may be one."""
     types = schema.get("type")
     given = [kind for kind in (types if isinstance(types, list) else [types]) if kind != "null"]
     if not given or not all(kind in _BARREN for kind in given):
@@ -257,7 +257,7 @@ Guards: TypeAlias = frozenset[tuple[Segment, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What may be named at one place. `explain(id)` gives (code, message) for a step id that is not `visible` here.
+    """The names that one place has. `explain(id)` gives (code, message) for a step id that is not `visible` here.
 
     `absent` says of visible steps why they may have no output when this place is reached: a clause such as
     "the step has an `if`". Its keys are ids, or `id.member` where only that member may be absent.
@@ -317,7 +317,7 @@ class Names:
         return ROOTS if self.roots <= ROOTS else ROOTS | self.roots
 
     def doubt(self, chain: Chain, known: Guards = frozenset(), *, alone: bool = False) -> Fault | None:
-        """The doubt about a path that may be absent where only `known` (and what is around) is there.
+        """The doubt about a path that may be absent where only `known` (and the guards around) is there.
 
         `alone`: the path is a whole hole, where an optional property is null.
         """
@@ -473,7 +473,7 @@ def compile_expression(source: str, names: Names, *, condition: bool = False) ->
 
 
 def _without_holes(source: str) -> str:
-    """What to say of a bare expression with holes in it."""
+    """The sentence about a bare expression with holes in it."""
     try:
         pieces = split_holes(source)
     except Faults:
@@ -505,7 +505,7 @@ class _Scanned:
 
 
 def _compile(source: str, names: Names) -> tuple[Program, _Scanned, list[Fault]]:
-    """The program of `source`, the paths it reads, and what is doubtful about it. Raises `Faults`."""
+    """The program of `source`, the paths it reads, and the doubts about it. Raises `Faults`."""
     roots = names.scanned_roots()
     scanned = _scan(source, roots)
     found = scanned.found
@@ -630,7 +630,7 @@ class _Doubts:
             self._visit(part, known, inner)
 
     def _look(self, tree: cel.Tree, items: Mapping[str, Look]) -> Look:
-        """The type of what a loop runs over: a path, a part of a loop's item, or one of these filtered."""
+        """The type of a loop's range: a path, a part of a loop's item, or one of these filtered."""
         chain = self.chains.get(id(tree))
         if chain is not None:
             return self.names.types.look(chain.path)
@@ -1042,6 +1042,8 @@ def as_text(value: Json) -> str:
 
 def json_text(value: Json) -> str:
     """`value` as compact JSON with sorted keys and ECMAScript's numbers."""
+    # Nearly RFC 8785, but the library `rfc8785` writes other texts: it sorts keys by UTF-16 units, where this sorts
+    # them by characters, and it refuses integers beyond 2^53, which documents may have. These texts stand in logs.
     match value:
         case None:
             return "null"

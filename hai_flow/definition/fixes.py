@@ -1,4 +1,4 @@
-"""Where a finding ends, and the edit that mends it, where what was meant is certain enough to be written.
+"""Where a finding ends, and the edit that mends it, where the meaning is certain enough.
 
 A message that says "did you mean `x`?" offers x for the very word that it points at; so does "write `x`" of a name and
 of a line that YAML can't read. Here alone this is known, so that no rule has to say its remedy twice. Another word than

@@ -1,7 +1,7 @@
-"""What expressions have beside the functions of CEL: `sum`, `sort_by`, `group_by` and `format_time`.
+"""Functions beside those of CEL: `sum`, `sort_by`, `group_by` and `format_time`.
 
 All four are functions of their arguments alone: no locale, no clock; time zones come from the IANA database, as those
-of triggers do. Here is what they compute; how `sort_by(r, r.name)` becomes CEL is in cel.py.
+of triggers do. Here they are computed; how `sort_by(r, r.name)` becomes CEL is in cel.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DIRECTIVES: Final = "YmdHMSjuVGABabz%"
 
 
 def total(numbers: Sequence[Json]) -> float:
-    """The sum of numbers, rounded once; 0 of none. Raises ValueError for what is no number."""
+    """The sum of numbers, rounded once; 0 of none. Raises ValueError for anything but numbers."""
     for each in numbers:
         if isinstance(each, bool) or not isinstance(each, int | float):
             raise ValueError(f"sum adds numbers, found {_kind(each)}; choose them first: rows.map(r, r.amount).sum()")
@@ -34,7 +34,7 @@ def total(numbers: Sequence[Json]) -> float:
 
 
 def sorted_by(pairs: Sequence[Json]) -> list[Json]:
-    """The second of each pair, in the order of the first; what is equal stays as it was. Raises ValueError where the
+    """The second of each pair, in the order of the first; equal ones keep their order. Raises ValueError where the
     first can't be ordered."""
     kinds = {_kind(key) for key, _ in pairs}
     if len(kinds) > 1:

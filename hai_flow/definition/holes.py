@@ -1,7 +1,7 @@
-"""Where a hole `${{ ... }}` ends, and how YAML is kept from reading what stands in one.
+"""Where a hole `${{ ... }}` ends, and how YAML is kept from reading its inside.
 
 YAML takes `: ` in an unquoted text for a mapping, ` #` for a comment, and braces and commas in flow style for its own.
-An author who writes `yes: ${{ a ? b : c }}` means the hole. So before YAML reads a text, such characters inside of
+An author who writes `yes: ${{ a ? b : c }}` means the hole. So before YAML reads a text, these characters inside of
 holes are replaced by others that mean nothing to it, one for one, which keeps every line and column; the values that
 come out are translated back. Inside quotes and blocks YAML leaves all of them as they are, and so nothing changes.
 """
@@ -52,7 +52,8 @@ def end_of_hole(text: str, begin: int, until: int | None = None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Masked:
-    """A text for YAML, as long as the original. `back` translates what YAML read; None: nothing was replaced."""
+    """A text for YAML, as long as the original. `back` translates the values that YAML read; None: nothing was
+    replaced."""
 
     text: str
     back: dict[int, str] | None = None

@@ -1,4 +1,4 @@
-"""What is wrong or doubtful about steps together: steps that can't be reached, writes at once, what a stop forbids.
+"""Findings about steps together: steps that can't be reached, writes at once, waits in cleaning up.
 
 Everything here reads the outline alone; each rule looks at a list, a block or a step.
 """
@@ -126,7 +126,7 @@ class _Linter:
                 self.reader.error((*step.at, word, "options", index), "decision.no_handler", message)
 
     def _rejection(self, step: Draft) -> None:
-        """What becomes of a rejection: a `catch` that reads as if it took it, a handler behind which it is raised."""
+        """Doubts about a rejection: a `catch` that reads as if it took it, a handler behind which it is raised."""
         if _takes_rejection(step.catch):
             return
         for number, clause in enumerate(step.catch):

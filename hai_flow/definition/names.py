@@ -1,4 +1,4 @@
-"""What a name may be, and what is said of one that can't be (docs/language.md#notation).
+"""The forms of names, and the findings about others (docs/language.md#notation).
 
 Two kinds. An *identifier* stands in expressions and paths: ids of steps, branches, options, loop variables, state. A
 *handle* stands in addresses, on command lines and in files: workflows, tools, models, roles; it may have hyphens.

@@ -1,6 +1,6 @@
 """The outline of a document: every step with its shape, its path and its place, before any expression is read.
 
-Whatever is wrong with a step, it is in the outline and declares its id, so that no reference to it is reported as well.
+Even if a step is wrong, it is in the outline and declares its id, so that no reference to it is reported as well.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ _OTHER_WORDS = {word: verb.name for verb in VERBS.values() for word in verb.aka}
 
 
 def _verb_hint(word: str) -> str:
-    """What was probably meant by a key that is no verb."""
+    """The hint for a key that is no verb."""
     other = _OTHER_WORDS.get(word)
     if other is not None:
         return f"; did you mean `{other}`?"

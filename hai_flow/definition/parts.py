@@ -93,7 +93,7 @@ class Record:
 class Parts:
     """Compiles the parts that occur everywhere, and reports to `reader`.
 
-    `tools` (None: declared, but wrong) and `fail_codes` (what the document's own `fail` steps raise) say which errors
+    `tools` (None: declared, but wrong) and `fail_codes` (those of the document's own `fail` steps) say which errors
     there may be.
     """
 
@@ -140,7 +140,7 @@ class Parts:
             self._doubt_pattern(pattern, prefix, place)
 
     def _doubt_pattern(self, pattern: str, prefix: str, at: Path) -> None:
-        """A code that nobody is known to raise. Python tools may raise codes of their own: those need a near match."""
+        """A code that no step is known to raise. Python tools may raise codes of their own: those need a near match."""
         known = KNOWN_CODES | self._fail_codes | {f"{word}.*" for word in RESERVED_PREFIXES}
         hint = suggestion(pattern, known)
         tools_may_raise = any(isinstance(tool, plan.PythonTool) or tool is None for tool in self._tools.values())
@@ -211,7 +211,7 @@ class Parts:
         return compile_template(value, names, report, text=text)
 
     def _warn_braces(self, value: Json, at: Path) -> None:
-        """`{{ x }}` is what other languages write for a hole."""
+        """Other languages write a hole as `{{ x }}`."""
         for path, text in texts(value, at):
             if "{{" not in text or "${{" in text:
                 continue

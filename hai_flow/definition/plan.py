@@ -1,6 +1,6 @@
 """The plan: a workflow compiled to a frozen tree of steps with stable paths.
 
-A plan knows nothing of any run. It is immutable by its sha256, so whoever caches it never has to forget it.
+A plan knows nothing of any run. It is immutable by its sha256, so a cache never has to forget it.
 `paths` has the grammar of paths. A loop's body `rollout[]` is a step itself, of the verb Iteration; so is
 `deploy/~undo`, the `undo` of `deploy`. No author writes these two, and they have no id that an expression could name.
 """
@@ -65,7 +65,7 @@ class Schema(Protocol):
 
 
 class Verb:
-    """A node of the plan: what one step does. The compiler makes one of each verb (verbs/), the engine does it."""
+    """A node of the plan: the work of one step. The compiler makes it of a verb (verbs/), the engine does it."""
 
     __slots__ = ()
 
@@ -132,7 +132,7 @@ class HttpTool:
 
 @dataclass(frozen=True, slots=True)
 class FrontendTool:
-    """A tool of the client. Not `answered`: its call is shown, and nobody waits for what the client makes of it.
+    """A tool of the client. Not `answered`: its call is shown, and the run does not wait for an answer.
 
     `predict`: (state variable, argument) pairs: while a call streams, a client may take the argument for the variable.
     """
@@ -182,7 +182,7 @@ Quorum: TypeAlias = int | Literal["all"] | Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Escalate:
-    """One stage of `on_deadline`. What is None stays as it was; the clock starts anew."""
+    """One stage of `on_deadline`. A field that is None changes nothing; the clock starts anew."""
 
     deadline: Duration
     from_: Template | None = None
@@ -194,7 +194,7 @@ class Escalate:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """What the last deadline does. `reject` may have a reason (text), `default` has the value."""
+    """The outcome of the last deadline. `reject` may have a reason (text), `default` has the value."""
 
     outcome: Literal["reject", "fail", "approve", "default"]
     reason: Template | None = None
@@ -203,7 +203,7 @@ class Expiry:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Who may decide, how the votes add up, and how long it takes (docs/language.md#people).
+    """The people who may decide, how their votes add up, and how long it takes (docs/language.md#people).
 
     `from_` and `exclude` render to lists of selectors, once, at opening; `exclude` None = the requester, unless `from`
     has `requester` or `anyone`. `form` renders to a JSON Schema (holes in it are filled at opening); None = no form.
@@ -270,7 +270,7 @@ class Growing:
 class Call(Verb):
     """`call: tool.fn` + `with`. `function` is "" where the declaration names it (`pkg.mod:fn`) or has none.
 
-    `into`: what the tool yields is no message but becomes the argument of that call.
+    `into`: the texts that the tool yields are no message but the argument of that call.
     """
 
     tool: Tool
@@ -302,7 +302,7 @@ class Llm(Verb):
 
 @dataclass(frozen=True, slots=True)
 class Agent(Verb):
-    """`tools` are `tool`, `tool.fn` or `tool.*`. `approvals`: a gate by such a name, or None = none needed."""
+    """`tools` are `tool`, `tool.fn` or `tool.*`. `approvals`: a gate by such a name, or None = no gate."""
 
     model: str
     arguments: Template
@@ -316,7 +316,7 @@ class Agent(Verb):
 @dataclass(frozen=True, slots=True)
 class Run(Verb):
     """A child run. `version` None = the latest when the parent's run starts, pinned then. `detach`: it is started, and
-    nobody waits for it."""
+    this run goes on."""
 
     workflow: str
     version: int | None
@@ -548,8 +548,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 class StateVariable:
     """One name of the top-level `state`. `default` is its value at the start of a run (None where not given).
 
-    `client`: who posts for the thread may write it. `kept`: a run begins with what the one before it in its thread had.
-    `shown`: of a child run, it is in the state of its thread.
+    `client`: clients that post for the thread may write it. `kept`: a run begins with what the one before it in its
+    thread had. `shown`: of a child run, it is in the state of its thread.
     """
 
     name: str
@@ -563,7 +563,7 @@ class StateVariable:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one run may use. None = no limit. `duration` is in milliseconds of wall-clock time since the start."""
+    """The limits of one run. None = no limit. `duration` is in milliseconds of wall-clock time since the start."""
 
     tokens: int | None = None
     cost_usd: float | None = None
@@ -640,7 +640,8 @@ TRIGGER_KINDS: Mapping[type, str] = {
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A compiled workflow. `sha256` is that of the document's bytes; `source` is those bytes. `from_disk`: `dev` or
-    `run` read it from a file of the machine that performs it, which may name more than what came over the network."""
+    `run` read it from a file of the machine that performs it, which may name more than one that came over the
+    network."""
 
     name: str
     version: int

@@ -142,7 +142,7 @@ _REQUESTER: Final = "requester"
 
 @dataclass(frozen=True, slots=True)
 class _Panel:
-    """Who may decide, as far as literals say. `people` None: nobody can list them."""
+    """The deciders, as far as they are literal. `people` None: they can't be listed."""
 
     selectors: tuple[str, ...]
     people: frozenset[str] | None
@@ -220,7 +220,7 @@ def policy(context: Context, kind: Kind, fields: Mapping[str, Json], at: Path, n
 
 
 def notify(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> tuple[plan.Template, ...]:
-    """The texts of `notify`. Nothing sends to them yet: who writes them must not wait for that."""
+    """The texts of `notify`. Nothing sends to them yet, which is a warning."""
     texts = fields.get("notify", ())
     strange = [index for index, text in enumerate(texts) if "${{" not in text and not _CHANNEL.fullmatch(text)]
     for index in strange:
@@ -284,7 +284,7 @@ def _reasons(context: Context, fields: Mapping[str, Json], at: Path, options: Se
 def _form(
     context: Context, fields: Mapping[str, Json], at: Path, names: Names
 ) -> tuple[CompiledTemplate | None, dict[str, Json] | None]:
-    """The template of the form, and what is literal of it; None and None without one, or after a finding."""
+    """The template of the form, and its literal part; None and None without one, or after a finding."""
     if "form" not in fields:
         return None, None
     form, place = fields["form"], (*at, "form")
@@ -420,7 +420,7 @@ def _quorum_hole(context: Context, quorum: str, at: Path, names: Names) -> plan.
 
 
 def _panel(context: Context, fields: Mapping[str, Json]) -> _Panel | None:
-    """Who may decide; None where holes or mistakes hide it."""
+    """The deciders; None where holes or mistakes hide them."""
     value = fields.get("from", [_REQUESTER])
     selectors = value if isinstance(value, list) else [value]
     exclude = fields.get("exclude")
@@ -440,7 +440,7 @@ def _panel(context: Context, fields: Mapping[str, Json]) -> _Panel | None:
 
 
 def _members(context: Context, selector: str) -> frozenset[str] | None:
-    """The people a selector stands for, as `user:` selectors (or `requester`); None where nobody can list them."""
+    """The people a selector stands for, as `user:` selectors (or `requester`); None where they can't be listed."""
     if selector == _REQUESTER or selector.startswith("user:"):
         return frozenset((selector,))
     members = context.declared.roles.get(selector[5:]) if selector.startswith("role:") else None
@@ -521,7 +521,7 @@ def _on_deadline(
 def on_deadline(
     context: Context, fields: Mapping[str, Json], at: Path, names: Names, words: Sequence[str], *, escalates: bool
 ) -> tuple[tuple[plan.Escalate, ...], plan.Expiry]:
-    """What `on_deadline` says: the stages, then the end, which is one of `words` (the first where it is silent)."""
+    """The value of `on_deadline`: the stages, then the end, which is one of `words` (the first where it is silent)."""
     value = fields.get("on_deadline", words[0])
     at = (*at, "on_deadline")
     items = value if isinstance(value, list) else [value]
@@ -553,7 +553,7 @@ def on_deadline(
 def _deadline_item(
     context: Context, item: Json, at: Path, words: Sequence[str], escalates: bool
 ) -> tuple[str, Json, Path]:
-    """The word of one entry, what stands under it, and where; "" after a finding."""
+    """The word of one entry, the value under it, and its path; "" after a finding."""
     known = (*(("escalate",) if escalates else ()), *words)
     word, body, inner = item, None, at
     if isinstance(item, Mapping) and len(item) == 1:

@@ -1,6 +1,6 @@
-"""Mappings of a document, read by the table of keys: what is right in one, and a finding for everything else.
+"""Mappings of a document, read by the table of keys: the sound keys, and a finding for every other one.
 
-What is nested is read by the compiler, mapping by mapping, so that an error always knows its key. One mistake is one
+The compiler reads nested mappings one by one, so that an error always knows its key. One mistake is one
 finding, and the rest of the document is still checked.
 """
 
@@ -30,7 +30,7 @@ def _validator(shape: Shape) -> SchemaValidator:
 
 
 def _taken(type_: Type) -> core.CoreSchema:
-    """What the reader takes for a value of this type. What is inside of it is read when its turn comes."""
+    """The values that the reader takes for this type. Their inside is read when its turn comes."""
     match type_.kind:
         case "text" | "literal" | "duration" | "hole" | "name":
             return core.str_schema(min_length=_whole(type_.minimum), max_length=_whole(type_.maximum))
@@ -102,8 +102,8 @@ class TooMany(Exception):
 class Reader:
     """Reads mappings of a document by their shapes and gathers findings.
 
-    `stored`: the document was published, maybe before a rule was made. What such a rule refuses (`refuse`) is then a
-    doubt: what people run goes on.
+    `stored`: the document was published, maybe before a rule was made. A refusal by that rule (`refuse`) is then a
+    doubt, so that the workflow still runs.
     """
 
     def __init__(self, document: Document, *, stored: bool = False) -> None:
@@ -138,9 +138,9 @@ class Reader:
         self._add("warning", self.document.locate(path, offset), code, message)
 
     def _add(self, severity: Literal["error", "warning"], place: tuple[int, int], code: str, message: str) -> None:
-        """Raises `TooMany` behind the last error worth telling; warnings beyond the limit are dropped.
+        """Raises `TooMany` behind the last error that is worth showing; warnings beyond the limit are dropped.
 
-        Where something is wrong already, nothing else is said: it would be a consequence.
+        Where there is a finding already, another one would be its consequence, and is left out.
         """
         if self._wrong.setdefault(place, code) != code:
             return
@@ -260,7 +260,7 @@ _ADVICE: Final = {
 
 
 def _meant(key: str, known: Sequence[str]) -> str:
-    """The known key that was meant by an unknown one; "" where nobody can tell."""
+    """The known key that was meant by an unknown one; "" where that is not certain."""
     synonym = next((word for word in _SYNONYMS.get(key, ()) if word in known), None)
     if synonym is not None:
         return synonym
@@ -294,7 +294,7 @@ _EXAMPLES: Final = {
 
 
 def _example(shape: Shape, key: str) -> str:
-    """What to write where `key` is missing in `shape`."""
+    """An example of `key`, which is missing in `shape`."""
     if key == "hai":  # each kind of document has its own
         (kind,) = next(each.type.values for each in shape.keys if each.name == key)
         return f"`hai: {kind}`"

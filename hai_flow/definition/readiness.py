@@ -12,7 +12,7 @@ _TOOLS: dict[type, str] = {PythonTool: "python", McpTool: "mcp", HttpTool: "http
 
 
 class RunnersMissing(DefinitionError):
-    """A document without a mistake that needs runners which this server does not have: for `what`."""
+    """A document without a mistake that needs runners which this server does not have: for these steps."""
 
     def __init__(self, findings: Sequence[Finding], what: Sequence[str]) -> None:
         super().__init__(findings)
@@ -20,7 +20,7 @@ class RunnersMissing(DefinitionError):
 
 
 def lacking(plan: Plan, known: frozenset[str]) -> list[str]:
-    """What the plan needs runners for that are not `known`, each once, in document order."""
+    """The effects of the plan whose runners are not `known`, each once, in document order."""
     needed = (each for step in plan.steps.values() for each in _needed(plan, step))
     return list(dict.fromkeys(what for kind, what in needed if kind not in known))
 
@@ -29,7 +29,7 @@ def missing_runners(plan: Plan, known: frozenset[str], file: str = "<workflow>")
     """A finding for each step that needs a runner the server does not have, in document order.
 
     `known` has the kinds of effects that it performs: `python` and `mcp` (calls of such tools), `http` (the verb, and
-    calls of such tools), `llm`, `agent`. Frontend tools and child runs need none.
+    calls of such tools), `llm`, `agent`. Frontend tools and child runs need no runner.
     """
     findings: list[Finding] = []
     for step in plan.steps.values():
@@ -53,7 +53,7 @@ def runner_kind(step: Step) -> str | None:
 
 
 def _needed(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
-    """Each kind of runner that the step needs, and for what."""
+    """Each kind of runner that the step needs, and the part of it that does."""
     kind, verb = runner_kind(step), step.verb
     if kind is not None:
         yield kind, f"the {kind} tool `{verb.tool.name}`" if isinstance(verb, Call) else f"`{step.verb_name}`"

@@ -1,4 +1,4 @@
-"""The table of keys: of what kind a value is, and the mappings of a document that belong to no verb.
+"""The table of keys: the kinds of values, and the mappings of a document that belong to no verb.
 
 Pure data, and the only list of keys: a verb brings its own mappings (verbs/), `language` has all of them. The reader
 checks mappings by it, the editor's JSON Schema, the grammar for language models and the tables of docs/language.md are
@@ -23,7 +23,7 @@ Kind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """What a value may be. `word` is how the pages call it.
+    """The kind of a value. `word` is how the pages call it.
 
     `parts`: the members of an `either`, or the one of a `list` or `map`; `values` those of an `enum`; `shape` names one
     of the language; `minimum` and `maximum` bound a number, or the length of a text, a list or a map; `above`: a number
@@ -45,8 +45,8 @@ class Type:
 class Key:
     """One key of a mapping. `default` and `example` are YAML; "" = none. `beside`: goes only with one of these keys.
 
-    `read`: what the reader takes, where the compiler has a better sentence for some values that are not of `type`.
-    `needed_by`: it must be there where that key is.
+    `read`: the type that the reader takes, where the compiler has a better sentence for some values that are not of
+    `type`. `needed_by`: it must be there where that key is.
     """
 
     name: str
@@ -138,7 +138,7 @@ def either(*parts: Type, word: str = "") -> Type:
 
 
 def stages(words: Type, stage: str) -> Type:
-    """A word, a mapping with one key, or a list of such."""
+    """A word, a mapping with one key, or a list of these."""
     one = either(words, shape_of(stage))
     return either(*one.parts, list_of(one, 1), word=f"word, {shape_of(stage).word}, or list of them")
 

@@ -1,6 +1,6 @@
 """JSON Schema 2020-12, compiled once, with every reference out of the document denied (docs/language.md#the-document).
 
-jsonschema-rs would fetch remote references and read `file:` ones; here such a reference is a finding, and a retriever
+jsonschema-rs would fetch remote references and read `file:` ones; here one of these is a finding, and a retriever
 that always refuses stands behind it. Formats are asserted, not only annotated.
 
 A `pattern` is matched in a time that grows with the text alone, unless it looks around or back: then it may grow with

@@ -1,4 +1,4 @@
-"""Who sees which step, from where, and which of them may be absent there (docs/language.md#names)."""
+"""The steps that each place of a document sees, and which of them may be absent there (docs/language.md#names)."""
 
 from __future__ import annotations
 
@@ -127,12 +127,12 @@ class Place(Mapping[str, str]):
 
 
 def names_at(types: Types, place: Place) -> Names:
-    """What may be named at a place at the top of the document."""
+    """The names of a place at the top of the document."""
     return Names(types, ALWAYS, visible=place, explain=place.explain, absent=place)
 
 
 def moved(names: Names, place: Place) -> Names:
-    """What may be named at `place`, with the roots and guards of `names`."""
+    """The names of `place`, with the roots and guards of `names`."""
     return Names(names.types, names.roots, place, names.guarded, place.explain, place)
 
 

@@ -1,4 +1,4 @@
-"""Steps compiled: what every step has, around what its verb makes of it."""
+"""Steps compiled: the keys of every step, around the node that its verb makes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hai_flow.values import Json
 
 
 def compile_list(context: Context, drafts: Sequence[Draft], names: Names) -> None:
-    """Compile the steps of a list and all that is inside of them. `names` is what may be named around it."""
+    """Compile the steps of a list and all that is inside of them. `names` are those around it."""
     for draft in drafts:
         _compile_step(context, draft, moved(names, Place(context.outline, draft.chain, draft.order, draft)))
 
@@ -112,7 +112,7 @@ def _compile_undo(context: Context, draft: Draft | None, names: Names) -> str | 
 
 
 def types_of(context: Context) -> Types:
-    """What is known of the input, the state, and the output and approval of each step."""
+    """The types of the input, the state, and the output and approval of each step."""
     outputs: dict[str, Json] = {}
     approvals: dict[str, Json] = {}
     ungated: set[str] = set()

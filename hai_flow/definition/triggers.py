@@ -1,4 +1,4 @@
-"""What starts runs and what bounds them: `triggers`, `limits`, `concurrency` (docs/language.md#triggers)."""
+"""The starts of runs and their bounds: `triggers`, `limits`, `concurrency` (docs/language.md#triggers)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)  # any: only the fields are rea
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """What starts runs. `alone`: the kind of the first trigger whose runs nobody starts."""
+    """The triggers. `alone`: the kind of the first one whose runs the system starts."""
 
     triggers: tuple[plan.Trigger, ...] = (plan.ApiTrigger(),)
     alone: str | None = None
@@ -212,7 +212,7 @@ def read_concurrency(parts: Parts, value: Json, names: Names) -> plan.Concurrenc
 
 
 def _of_event(names: Names) -> Names:
-    """What a trigger's expressions see: there is no run yet."""
+    """The names of a trigger's expressions: there is no run yet."""
     return Names(names.types, frozenset(("event", "now")), explain=names.explain)
 
 

@@ -1,9 +1,9 @@
 """`use`: tools, models and roles that several workflows share, in files of their own.
 
-What is published holds what it uses: the workflow's document, and behind it, after `---`, the documents that its `use`
-names, in that order. So its sha256 covers them, and nobody who has it needs a file. To bring the files together is for
-those who read files (`hai_flow/shared.py`); here is only how they stand together. What could not be read stands there
-as a sentence, so that it is a finding like any other.
+A published workflow holds the files that it uses: the workflow's document, and behind it, after `---`, the documents
+that its `use` names, in that order. So its sha256 covers them, and it is complete without any file. The files are
+brought together by the module that reads files (`hai_flow/shared.py`); here is only how they stand together. What could
+not be read stands there as a sentence, so that it is a finding like any other.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def _fault_of(mark: bytes) -> str:
 
 
 def first_of(source: bytes) -> bytes:
-    """The workflow's own document, without what it uses."""
+    """The workflow's own document, without the files that it uses."""
     return opened(source)[0]
 
 
 def used_by(source: bytes) -> list[str]:
-    """What `use` of the workflow names; [] also where it is no list of texts."""
+    """The names in `use` of the workflow; [] also where it is no list of texts."""
     if b"use" not in source:
         return []
     value = parse(first_of(source)).value
@@ -67,7 +67,8 @@ def used_by(source: bytes) -> list[str]:
 
 
 def whole(source: bytes, read: Callable[[str], bytes]) -> bytes:
-    """The workflow with what it uses. `read` gives the bytes of a file as `use` names it, or raises `Unusable`."""
+    """The workflow with the files that it uses. `read` gives the bytes of a file as `use` names it, or raises
+    `Unusable`."""
     named = used_by(source)
     if not named or opened(source)[1]:
         return source

@@ -1,4 +1,4 @@
-"""A chart as the text of a Mermaid flowchart (what GitHub, GitLab and most wikis draw)."""
+"""A chart as the text of a Mermaid flowchart (which GitHub, GitLab and most wikis draw)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a picture of a workflow shows, before anybody thinks of boxes or arrows."""
+"""The content of a workflow's picture, without its boxes and arrows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _METHODS: Final = SHAPES["http"].exactly_one[0]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One step. `notes` are short lines below the detail; `lanes` the lists of a block; `handlers` what may follow a
+    """One step. `notes` are short lines below the detail; `lanes` the lists of a block; `handlers` those of a
     decision, an error or the end. `condition` is its `if`, as written."""
 
     path: str
@@ -222,7 +222,7 @@ def _bare(value: Json) -> str:
 
 
 def _people(policy: Mapping[str, Json]) -> str:
-    """Who decides, how many, until when."""
+    """The deciders, their number, the deadline."""
     words = [_selectors(policy.get("from", "requester"))]
     quorum = policy.get("quorum", 1)
     if isinstance(quorum, Mapping):
@@ -277,7 +277,7 @@ def _spread(value: Mapping[str, Json]) -> Iterator[str]:
 
 
 def _late(policy: Mapping[str, Json]) -> Iterator[str]:
-    """What happens when nobody answers, stage by stage."""
+    """The stages when no answer comes."""
     if "on_deadline" not in policy:
         return
     given = policy["on_deadline"]

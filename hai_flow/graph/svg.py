@@ -1,4 +1,4 @@
-"""A chart as SVG: boxes from top to bottom, blocks around what they hold, branches side by side, handlers to the right.
+"""A chart as SVG: boxes from top to bottom, blocks around their steps, branches side by side, handlers to the right.
 
 Two passes. A `Figure` first measures itself (its size, and the x of the line that the flow runs along), then is placed.
 No font is at hand, so the width of a text is estimated, generously. Colours follow the reader's scheme, light or dark.
@@ -72,7 +72,7 @@ def _char_width(character: str, style: str) -> float:
 
 
 def _visible(content: str, but: str = "") -> str:
-    """The text without what XML does not allow, and what would turn the order of its letters."""
+    """The text without characters that XML forbids, or that turn the order of letters."""
     return "".join(each if each.isprintable() or each in but else "\ufffd" for each in content)
 
 
@@ -102,7 +102,7 @@ def _wrap(content: str, style: str, width: float, lines_max: int) -> list[Text]:
 
 
 def _broken(pieces: Sequence[str], joint: str, style: str, width: float, lines_max: int) -> list[str]:
-    """The pieces joined to lines; the last line takes what is left."""
+    """The pieces joined to lines; the last line takes the rest."""
     lines = [pieces[0]]
     for number, piece in enumerate(pieces[1:], 1):
         longer = f"{lines[-1]}{joint}{piece}"
@@ -307,7 +307,7 @@ class Block(Figure):
 
 
 class WithHandlers(Figure):
-    """A step, and to its right what may follow: dashed arrows lead there."""
+    """A step, and to its right its handlers: dashed arrows lead there."""
 
     def __init__(self, main: Figure, handlers: Sequence[Lane]) -> None:
         self.main = main

@@ -1,4 +1,4 @@
-"""What a test that fails says: the place in its document, a sentence, and what was expected beside what was found."""
+"""The failure of a test: the place in its document, a sentence, and the expected value beside the found one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Difference:
 
 
 def differences(expected: Json, found: Json, at: tuple[str | int, ...] = ()) -> Iterator[Difference]:
-    """Where `found` is not as expected: maps need only have what is expected of them, lists are compared exactly."""
+    """Where `found` is not as expected: maps may have further keys, lists are compared exactly."""
     if isinstance(expected, dict) and isinstance(found, dict):
         for key, value in expected.items():
             yield from differences(value, found.get(key, ABSENT), (*at, key))

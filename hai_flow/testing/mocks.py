@@ -1,4 +1,4 @@
-"""What stands in for the world: the effects of a run answered from a test's `mock` (docs/testing.md).
+"""A stand-in for the world: the effects of a run answered from a test's `mock` (docs/testing.md).
 
 An effect that is not mocked, and a list of behaviours that has come to its end, fail the case: a test must never reach
 out, nor invent an answer.
@@ -28,10 +28,10 @@ _STATUS_RETRIABLE: Final = frozenset((408, 425, 429))
 
 
 class Mocks:
-    """The mocks of one case, with a memory of what was called."""
+    """The mocks of one case, with a memory of the calls."""
 
     def __init__(self, plan: Plan, *mocks: Mapping[str, Mock]) -> None:
-        """`mocks`: the case's own, then the file's. Whatever the case says goes before what the file says."""
+        """`mocks`: the case's own, then the file's. The case's mock of a name replaces the file's."""
         self._plan = plan
         self._mocks = mocks
         self._used: Counter[Path] = Counter()  # behaviours taken, by the place of the mock
@@ -88,7 +88,7 @@ class Mocks:
                 return Behaviour(behaviour.at, error=error)
 
     def _call_tool(self, step: Step, agent: Agent, call: ToolCall) -> None:
-        """A model calls a tool; what the tool gives goes to the model, which is mocked as well."""
+        """A model calls a tool; its output goes to the model, which is mocked as well."""
         if not may_call(agent, call.name):
             allowed = ", ".join(agent.tools)
             raise CaseFailed(f"the model of `{step.path}` calls `{call.name}`, but its `tools` are {allowed}")
@@ -124,7 +124,8 @@ class Mocks:
     # --- http -----------------------------------------------------------------------------------------------------
 
     def _response(self, state: RunState, step: Step, http: Http, behaviour: Behaviour, now: int) -> Behaviour:
-        """The response with what the mock leaves out, or the error that it is: `expect` is asked as it would be."""
+        """The response with the fields that the mock leaves out, or the error that it is: `expect` is asked as it would
+        be."""
         given = behaviour.output
         if not isinstance(given, dict) or not given.keys() <= set(_RESPONSE):
             keys = ", ".join(_RESPONSE)
@@ -157,7 +158,7 @@ def _mock_name(step: Step) -> str:
 
 
 def _child_ended(path: str, attempt: int, behaviour: Behaviour) -> c.ChildEnded:
-    """What became of a mocked child run. Its error is the cause of the step's, which is `run.failed`; it was stopped
+    """The end of a mocked child run. Its error is the cause of the step's, which is `run.failed`; it was stopped
     if its error is `run.stopped`, or, by the step's timeout, `step.timeout`."""
     error = behaviour.error
     if error is None:

@@ -28,7 +28,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteFile 
 
 
 class Wrong(pytest.Collector.CollectError):
-    """A test document with findings; they are what pytest shows."""
+    """A test document with findings; pytest shows them."""
 
 
 class CaseFailure(Exception):
@@ -69,7 +69,7 @@ class CaseItem(pytest.Item):
             raise CaseFailure(result)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """What is wrong, as `hai-flow test` says it; a traceback only for a fault of our own."""
+        """The failure, as `hai-flow test` shows it; a traceback only for a fault of our own."""
         if not isinstance(excinfo.value, CaseFailure):
             return super().repr_failure(excinfo, style)
         from hai_flow.testing.report import describe

@@ -105,7 +105,7 @@ class _Reader:
     def fields(
         self, value: Json, at: Path, where: str, kinds: Mapping[str, str], required: tuple[str, ...] = ()
     ) -> dict[str, Json]:
-        """The fields of `value` that are right. `where` names the mapping in messages.
+        """The sound fields of `value`. `where` names the mapping in messages.
 
         A key that nobody knows where one is missing is one mistake, and one finding.
         """
@@ -133,7 +133,7 @@ class _Reader:
         return isinstance(value, _KINDS[kind][0]) and (kind != "whole" or not isinstance(value, bool))
 
     def texts(self, value: Json, at: Path, what: str) -> list[str]:
-        """The texts of a list; what is none is a finding."""
+        """The texts of a list; anything else is a finding."""
         found: list[str] = []
         for number, item in enumerate(value):
             if isinstance(item, str):
@@ -143,7 +143,7 @@ class _Reader:
         return found
 
     def counts(self, value: Mapping[str, Json], at: Path) -> dict[str, int]:
-        """A map of names to how often; what is no number is a finding."""
+        """A map of names to how often; anything but a number is a finding."""
         found: dict[str, int] = {}
         for name, count in value.items():
             if isinstance(count, int) and not isinstance(count, bool) and count >= 0:

@@ -1,4 +1,4 @@
-"""What is told about tests, as lines of text: the same words in the terminal and in pytest."""
+"""The report about tests, as lines of text: the same words in the terminal and in pytest."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from hai_flow.values import Json
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a case. `run` says in a line where its run stood at the end."""
+    """The result of a case. `run` is a line about where its run stood at the end."""
 
     suite: Suite
     case: Case
@@ -64,7 +64,7 @@ def _failure_dict(file: str, failure: Failure) -> dict[str, Json]:
 
 
 def run_case(suite: Suite, case: Case, plan: Plan) -> Result:
-    """Perform one case of `suite` against `plan`. What is not as the test says is in the result; nothing is raised."""
+    """Perform one case of `suite` against `plan`. Differences are in the result; nothing is raised."""
     began = time.perf_counter()
     playing = _Playing(suite, case, _with_state(plan, case.state))
     failures = tuple(playing.play())
@@ -160,7 +160,7 @@ class _Playing:
             raise CaseFailed(f"expected it to be refused with {refused}, but what {person.id} sent was accepted")
 
     def _pending(self, path: str, *, late: bool) -> str:
-        """The id of what waits for people at `path`; if the answer may be `late`, also of what waited there."""
+        """The id of the pending at `path`; if the answer may be `late`, also of one that is closed."""
         id = self.run.pending_id(path)
         if id is None or (not late and path not in self.run.state.open_pendings):
             raise CaseFailed(f"nobody is asked at `{path}` now: {self.summary()}")

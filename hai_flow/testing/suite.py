@@ -1,4 +1,4 @@
-"""What a test document says, as values (docs/testing.md). Built by `reader`, performed by `runner`."""
+"""A test document, as values (docs/testing.md). Built by `reader`, performed by `runner`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class MockError:
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What one call of an effect does: an output, an error, or, of a model, the tools that it calls first.
+    """The outcome of one call of an effect: an output, an error, or, of a model, the tools that it calls first.
 
     With `tool_calls` alone the model has not answered yet: its next turn is the next behaviour of the list.
     """
@@ -68,7 +68,7 @@ class Mock:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """What must hold now. Only the keys that were given are there."""
+    """The expectations at one point. Only the keys that were given are there."""
 
     at: Path
     values: Mapping[str, Json]
@@ -115,7 +115,7 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Operate:
-    """What an operator does, or (`restart`) what happens to the process."""
+    """A command of an operator, or (`restart`) a restart of the process."""
 
     at: Path
     control: Control
@@ -155,12 +155,12 @@ class Suite:
         return self.document.file
 
     def line(self, at: Path) -> int:
-        """The line of what stands at `at`, from 1."""
+        """The line of the value at `at`, from 1."""
         return self.document.position(at)[0]
 
     def requester(self, case: Case) -> Principal:
-        """Who starts the case's run: whom it names, else the last of `people` without a role or group, else the
-        last."""
+        """The requester of the case's run: the one that it names, else the last of `people` without a role or group,
+        else the last."""
         if case.requester is not None:
             return self.people[case.requester]
         ordinary = [person for person in self.people.values() if not (person.roles or person.groups)]

@@ -1,7 +1,7 @@
-"""One run without a database: commands go to the real engine, effects to the mocks, and time passes when it is told to.
+"""One run without a database: commands go to the real engine, effects to the mocks, and time passes on command.
 
-What a worker, a committer and a clock do together is a loop here: decide, take over what was decided, perform what it
-asks for, until nothing moves by itself any more. Pauses between retries do pass by themselves: nobody waits for those.
+The work of a worker, a committer and a clock is a loop here: decide, take over the decision, perform its jobs, until
+nothing moves by itself any more. Pauses between retries do pass by themselves: a test does not wait for those.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class VirtualRun:
         return True
 
     def _only_retries_before(self, wake: int) -> bool:
-        """Whether what the run waits for next is a further attempt, and it would be begun then."""
+        """Whether the run waits for a further attempt next, which would be begun then."""
         timers = self.state.timers
         return bool(timers) and timers[0].kind == "retry" and wake <= timers[0].due
 

@@ -51,7 +51,7 @@ def _call(context: Context, draft: Draft, names: Names) -> plan.Call | None:
 
 
 def _into(context: Context, fields: Mapping[str, Json], at: Path, tool: plan.Tool) -> plan.Growing | None:
-    """The call of a frontend's tool that grows by what this one yields."""
+    """The call of a frontend's tool that grows by the texts that this one yields."""
     if isinstance(tool, plan.FrontendTool):
         message = f"`{tool.name}` is a tool of the client: nothing of it streams; `stream` is for the others"
         context.reader.error(at, "stream.tool", message, key=True)
@@ -100,7 +100,7 @@ def is_tool(context: Context, name: str, at: Path) -> bool:
 
 
 def function_fits(context: Context, tool: plan.Tool, function: str, at: Path, call: str) -> bool:
-    """Whether a tool can be called by its name and this function. `call` is what stands before the name."""
+    """Whether a tool can be called by its name and this function. `call` is the text before the name."""
     fault = _function_fault(tool, function, call)
     if fault is not None:
         context.reader.error(at, "tool.function", fault)
@@ -128,7 +128,7 @@ def _function_fault(tool: plan.Tool, function: str, call: str) -> str | None:
 
 
 def check_arguments(context: Context, who: str, schema: plan.Schema, code: str, draft: Draft) -> None:
-    """The keys of `with` against a schema, and those values that have no holes. `who` names what is called."""
+    """The keys of `with` against a schema, and those values that have no holes. `who` names the tool or workflow."""
     report = context.reader.refuse if code == "run" else context.reader.error
     raw, arguments = schema.raw, draft.fields.get("with", {})
     properties = raw.get("properties", {})

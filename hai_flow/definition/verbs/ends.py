@@ -1,4 +1,4 @@
-"""`break`, `continue`, `return`, `fail`: what ends a list of steps."""
+"""`break`, `continue`, `return`, `fail`: the ends of a list of steps."""
 
 from __future__ import annotations
 

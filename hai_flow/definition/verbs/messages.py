@@ -1,4 +1,4 @@
-"""`say` and `emit`: what a frontend is shown."""
+"""`say` and `emit`: messages and events for the frontend."""
 
 from __future__ import annotations
 

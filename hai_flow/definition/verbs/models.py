@@ -1,4 +1,4 @@
-"""`llm` and `agent`: what models do."""
+"""`llm` and `agent`: the work of models."""
 
 from __future__ import annotations
 

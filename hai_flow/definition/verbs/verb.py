@@ -1,4 +1,5 @@
-"""What a verb is: what is told of it, how it is read and compiled. A module beside this one has each."""
+"""The parts of a verb: its lines in the pages, its keys, its compilation. The modules beside this one have the
+verbs."""
 
 from __future__ import annotations
 
@@ -23,14 +24,14 @@ def record(**properties: Json) -> dict[str, Json]:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One verb. The first seven are what pages say of it: `keys` are the step keys that go with it (beside `id title
+    """One verb. The first seven are for the pages: `keys` are the step keys that go with it (beside `id title
     if`), `fails` the codes that it raises.
 
     `compile`: its node of the plan; None after a finding. `kind`: how a picture shows it. `shapes`: the mappings that
-    belong to it. `gives`: the JSON Schema of its output, `{}` where nothing is known. `read`: what the reader takes,
-    where the compiler has a better sentence for some values that are not of `type`. `lists`: reads the steps inside of
-    a block. `timeout`: of an attempt, in milliseconds, where nobody says. `cleans`: whether it may stand in `undo` and
-    `finally`, which have to end. `aka`: what other languages call it.
+    belong to it. `gives`: the JSON Schema of its output, `{}` where nothing is known. `read`: the type that the reader
+    takes, where the compiler has a better sentence for some values that are not of `type`. `lists`: reads the steps
+    inside of a block. `timeout`: of an attempt, in milliseconds, unless the document has one. `cleans`: whether it may
+    stand in `undo` and `finally`, which have to end. `aka`: its names in other languages.
     """
 
     name: str
