@@ -228,7 +228,7 @@ class Delivery(Service):
         digest = sha256(message.body).digest()
         await self.starts.start(message.tenant, plan, start, command_id=message.command_id, body_sha=digest)
 
-    async def _with_text(self, message: OutboxMessage, told: c.ChildTold) -> c.ChildTold:
+    async def _with_text(self, message: OutboxMessage, command: c.ChildTold) -> c.ChildTold:
         """The command with the streamed text, as the sender's log has it: nothing is added to a message behind its end.
         A message that grows may have more by now; then the next one brings nothing new."""
         run = self.committer.peek(message.run_id)
@@ -239,10 +239,10 @@ class Delivery(Service):
             raise Rejected(404, "run_unknown", f"there is no run {message.run_id}.")
         streamed, growing = (
             tuple(replace(each, content=state.messages[each.message_id].content) for each in said)
-            for said in (told.streamed, told.growing)
+            for said in (command.streamed, command.growing)
         )
-        calls = tuple(_as_it_is(each, state.tool_calls[each.id]) for each in told.calls)
-        return replace(told, streamed=streamed, growing=growing, calls=calls)
+        calls = tuple(_as_it_is(each, state.tool_calls[each.id]) for each in command.calls)
+        return replace(command, streamed=streamed, growing=growing, calls=calls)
 
     async def _start_child(self, message: OutboxMessage) -> None:
         """Start a child run; if it can't be started, its parent hears of that as of a child that has failed."""
@@ -446,8 +446,8 @@ class Delivery(Service):
                     return
 
 
-def _as_it_is(told: c.ShownCall, call: ToolCallState) -> c.ShownCall:
-    return replace(told, args=call.args, open=call.open, result=call.result or "", error=call.error)
+def _as_it_is(shown: c.ShownCall, call: ToolCallState) -> c.ShownCall:
+    return replace(shown, args=call.args, open=call.open, result=call.result or "", error=call.error)
 
 
 def _reading(heard: Heard | None) -> _Reading:

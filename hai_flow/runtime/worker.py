@@ -68,7 +68,7 @@ class WorkerConfig:
     """`lease_seconds`: how long the process counts as alive after its last heartbeat. `heartbeat_seconds`: between two.
 
     `attempts_max`: how many effects run at once. `chunk_seconds`: streamed text of a message is written at most this
-    often; that of a child run, which every run above it hears of, every `told_seconds`. `shutdown_seconds`: how long a
+    often; that of a child run, which every run above it hears of, every `relay_seconds`. `shutdown_seconds`: how long a
     stop waits for effects in flight before declaring them lost.
     """
 
@@ -76,7 +76,7 @@ class WorkerConfig:
     heartbeat_seconds: float = 5.0
     attempts_max: int = 1000
     chunk_seconds: float = 0.04
-    told_seconds: float = 1.0
+    relay_seconds: float = 1.0
     shutdown_seconds: float = 20.0
 
     def __post_init__(self) -> None:
@@ -539,9 +539,9 @@ class Worker(Service):
     async def _perform(
         self, run: CachedRun, path: str, number: int, message: _Message
     ) -> c.StepSucceeded | c.StepFailed:
-        told = None if run.state.parent is None else self.config.told_seconds
+        relay_seconds = None if run.state.parent is None else self.config.relay_seconds
         flush = partial(self._flush, run, path, number, message)
-        stream = _Stream(message, flush, self.config.chunk_seconds, told)
+        stream = _Stream(message, flush, self.config.chunk_seconds, relay_seconds)
         try:
             assert run.plan is not None
             step, known = standing_at(run.plan, path), run.state.steps[path]
@@ -588,14 +588,16 @@ class Worker(Service):
 
 
 class _Stream:
-    """The stream of one attempt. `flush` hands on its text, `seconds` after the first of it; at most every `told`
-    seconds, if that is given."""
+    """The stream of one attempt. `flush` hands on its text, `seconds` after the first of it; at most every
+    `relay_seconds`, if that is given."""
 
-    def __init__(self, message: _Message, flush: Callable[[], None], seconds: float, told: float | None) -> None:
+    def __init__(
+        self, message: _Message, flush: Callable[[], None], seconds: float, relay_seconds: float | None
+    ) -> None:
         self._message = message
         self._flush = flush
         self._seconds = seconds
-        self._told = told
+        self._relay_seconds = relay_seconds
         self.uses: list[ModelUse] = []
 
     async def __call__(self, text: str, kind: Kind = "text") -> None:
@@ -609,8 +611,8 @@ class _Stream:
         message.texts.append(text)
         if message.timer is None:
             wait, loop = self._seconds, asyncio.get_running_loop()
-            if self._told is not None:
-                wait = max(wait, message.flushed + self._told - loop.time())
+            if self._relay_seconds is not None:
+                wait = max(wait, message.flushed + self._relay_seconds - loop.time())
             message.timer = loop.call_later(wait, self._flush)
 
     def used(self, use: ModelUse) -> None:
@@ -661,13 +663,13 @@ class Heart:
         config: WorkerConfig,
         registered: float,
         worked_at: Callable[[], float],
-        tell: Callable[[Heart, Heartbeat | None], None],
+        notify: Callable[[Heart, Heartbeat | None], None],
     ) -> None:
         self._connect = connect
         self._worker = worker
         self._config = config
         self._worked_at = worked_at
-        self._tell = tell
+        self._notify = notify
         self._owner = asyncio.get_running_loop()
         self._ended = asyncio.Event()
         self._worked = time.monotonic()
@@ -715,7 +717,7 @@ class Heart:
                     self._lease_until = sent + self._config.lease_seconds
                 elif beat is None and time.monotonic() < self._lease_until:
                     continue
-                self._to_owner(self._tell, self, beat)
+                self._to_owner(self._notify, self, beat)
                 if beat is None or not beat.alive:
                     return
         finally:
