@@ -111,7 +111,7 @@ def follow(run_path: str, after: int) -> Feed[dict[str, Json]]:
     Where a stream is over one look at the run tells whether the run is, too: it may have been retried since, and then
     the feed goes on. Raises HaiFlowError.
     """
-    place = _Place(run_path, after)
+    place = _Position(run_path, after)
     while True:
         error = yield from _stream(place)
         if error is None:
@@ -127,7 +127,7 @@ def follow(run_path: str, after: int) -> Feed[dict[str, Json]]:
         yield Backoff(place.failures, error, streams=True)
 
 
-class _Place:
+class _Position:
     """How far a follower has come."""
 
     def __init__(self, run_path: str, after: int) -> None:
@@ -152,7 +152,7 @@ class _Place:
         return True
 
 
-def _stream(place: _Place) -> Generator[Effect | Give[dict[str, Json]], Any, HaiFlowError | None]:
+def _stream(place: _Position) -> Generator[Effect | Give[dict[str, Json]], Any, HaiFlowError | None]:
     """The events of one connection, until a terminal event or its end (None), or until it broke off: returns why."""
     answer: Answer | Lost = yield place.request()
     place.url = answer.url
@@ -184,7 +184,7 @@ def _stream(place: _Place) -> Generator[Effect | Give[dict[str, Json]], Any, Hai
                     return None
 
 
-def _is_over(place: _Place) -> Script[bool]:
+def _is_over(place: _Position) -> Script[bool]:
     """Whether nothing comes after the follower's place. A server that can't say is believed to have sent all."""
     answer: Answer | Lost = yield Request("GET", place.run_path)
     if not isinstance(answer, Answer) or not answer.ok:

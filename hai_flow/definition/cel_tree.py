@@ -106,7 +106,7 @@ def _fields(data: bytes) -> list[tuple[int, Any]]:
     return [(number, content) for number, content, _ in protobuf.fields(data)]
 
 
-class _Reader:
+class _Parsed:
     """Reads cel.expr.ParsedExpr. Recursion is bounded: the parser refuses nesting deeper than 32."""
 
     def __init__(self, parsed: bytes) -> None:
@@ -193,9 +193,9 @@ class _Reader:
         return Comprehension(offset, parts[1].decode(), range_, parts[3].decode(), start, condition, step, result)
 
 
-_READERS: Final[tuple[tuple[int, Callable[[_Reader, int, bytes], Tree]], ...]] = (
-    (4, _Reader._name), (3, _Reader._constant), (5, _Reader._select), (6, _Reader._call), (7, _Reader._list),
-    (8, _Reader._struct), (9, _Reader._comprehension),
+_READERS: Final[tuple[tuple[int, Callable[[_Parsed, int, bytes], Tree]], ...]] = (
+    (4, _Parsed._name), (3, _Parsed._constant), (5, _Parsed._select), (6, _Parsed._call), (7, _Parsed._list),
+    (8, _Parsed._struct), (9, _Parsed._comprehension),
 )  # fmt: skip
 
 
@@ -205,7 +205,7 @@ def _double(data: bytes) -> float:
 
 def read_tree(serialized: bytes) -> Tree:
     """The tree in a serialized expression. Raises RecursionError for one that is nested beyond reason."""
-    reader = _Reader(dict(_fields(serialized))[2])
+    reader = _Parsed(dict(_fields(serialized))[2])
     return reader.tree(reader.expression)
 
 

@@ -28,7 +28,7 @@ from hai_flow.definition.outline import outline
 from hai_flow.definition.policies import notify
 from hai_flow.definition.reader import Reader, TooMany
 from hai_flow.definition.schemas import JsonSchema
-from hai_flow.definition.scope import END, Place, names_at
+from hai_flow.definition.scope import END, Visibility, names_at
 from hai_flow.definition.sharing import read_used
 from hai_flow.definition.steps import compile_catch, compile_list, types_of
 from hai_flow.definition.uses import KIND, Part, opened
@@ -111,14 +111,14 @@ def _plan(source: bytes, readers: list[Reader], children: Children, parts: Seque
         compile_list,
     )  # fmt: skip
     types = types_of(context)
-    top = names_at(types, Place(drafts, (), 0))
+    top = names_at(types, Visibility(drafts, (), 0))
     default_notify = notify(context, fields.get("defaults", {}), ("defaults",), top)
     context.compile(drafts.steps, top)
     catch = compile_catch(context, drafts.catch, top)
     context.compile(drafts.finally_, top)
     output = None
     if "output" in fields:
-        output = context.template(fields["output"], ("output",), names_at(types, Place(drafts, (), END)))
+        output = context.template(fields["output"], ("output",), names_at(types, Visibility(drafts, (), END)))
     for each in (drafts.steps, *(clause.steps for clause in drafts.catch), drafts.finally_):
         lint(context, each)
     if "steps" not in fields or "name" not in fields or "version" not in fields:

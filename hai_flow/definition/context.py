@@ -8,13 +8,13 @@ from typing import Any, TypeAlias
 from hai_flow.definition import plan
 from hai_flow.definition.children import Children
 from hai_flow.definition.declarations import Declared
-from hai_flow.definition.drafts import Chain, Draft, Outline
+from hai_flow.definition.drafts import Chain, Outline, StepDraft
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.parts import Parts
 from hai_flow.definition.reader import Reader
-from hai_flow.definition.scope import Place, moved
+from hai_flow.definition.scope import Visibility, moved
 
-CompileList: TypeAlias = "Callable[[Context, Sequence[Draft], Names], None]"
+CompileList: TypeAlias = "Callable[[Context, Sequence[StepDraft], Names], None]"
 
 
 class Context(Parts):
@@ -31,15 +31,15 @@ class Context(Parts):
         self._compile_list = compile_list
         self._order: dict[str, int] = {}
 
-    def compile(self, drafts: Sequence[Draft], names: Names) -> None:
+    def compile(self, drafts: Sequence[StepDraft], names: Names) -> None:
         """Compile the steps of a list. `names` are those before it."""
         self._compile_list(self, drafts, names)
 
     def elsewhere(self, names: Names, chain: Chain, order: int, **more: Any) -> Names:
         """The names at another place than the step's own, with the same roots and guards."""
-        return moved(names, Place(self.outline, chain, order, **more))
+        return moved(names, Visibility(self.outline, chain, order, **more))
 
-    def line(self, draft: Draft) -> int:
+    def line(self, draft: StepDraft) -> int:
         """The line on which a step begins."""
         return self.reader.document.position(draft.at)[0]
 

@@ -18,7 +18,7 @@ from hai_flow.definition.parts import DEADLINE_DEFAULT, Parts, texts
 from hai_flow.definition.reader import Reader
 from hai_flow.definition.reference import DOCUMENT_SHAPES
 from hai_flow.definition.schemas import JsonSchema, closed
-from hai_flow.definition.scope import Place, names_at
+from hai_flow.definition.scope import Visibility, names_at
 from hai_flow.definition.sharing import Used
 from hai_flow.definition.triggers import read_concurrency, read_limits, read_triggers
 from hai_flow.values import Json
@@ -77,7 +77,7 @@ class Declared:
 
 def declared(reader: Reader, fields: Mapping[str, Json], used: Used, outline: Outline) -> Declared:
     """The declarations of the document with these fields, and of the files that it uses."""
-    return Declarations(reader, outline.fail_codes, used.incomplete).read(fields, used, Place(outline, (), 0))
+    return Declarations(reader, outline.fail_codes, used.incomplete).read(fields, used, Visibility(outline, (), 0))
 
 
 class Declarations(Parts):
@@ -95,7 +95,7 @@ class Declarations(Parts):
         self.incomplete = incomplete
         super().__init__(reader, self.tools, fail_codes)
 
-    def read(self, fields: Mapping[str, Json], used: Used, place: Place) -> Declared:
+    def read(self, fields: Mapping[str, Json], used: Used, place: Visibility) -> Declared:
         """Every section of the document and of the files that it uses."""
         self.read_state(fields.get("state", {}))
         input_schema = self.read_input(fields.get("input", {}))

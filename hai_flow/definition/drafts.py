@@ -13,13 +13,13 @@ from hai_flow.values import Json
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Frame:
+class Enclosure:
     """One list of steps around a place. `owner` None: the document. `body` says which of the owner's lists it is.
 
     `parent` is the path of the plan's step that has the list; for the body of a loop that is `rollout[]`.
     """
 
-    owner: Draft | None
+    owner: StepDraft | None
     body: str
     parent: str
 
@@ -38,11 +38,11 @@ class Frame:
         return self.body == "" and self.owner is not None and self.owner.verb == "for_each"
 
 
-Chain: TypeAlias = tuple[Frame, ...]  # the lists around a place, outermost first
+Chain: TypeAlias = tuple[Enclosure, ...]  # the lists around a place, outermost first
 
 
 @dataclass(slots=True, eq=False)
-class Draft:
+class StepDraft:
     """A step as it stands in the document: its sound fields, where it is, and the lists inside it.
 
     `verb` is "" for a step that is too wrong to be compiled. `order` counts steps in document order, handlers behind
@@ -59,11 +59,11 @@ class Draft:
     body_end: int = 0
     next: str | None = None
     params: dict[str, Json] = field(default_factory=dict)  # of for_each and repeat: the mapping under the verb
-    blocks: dict[str, list[Draft]] = field(default_factory=dict)  # body -> steps
-    handlers: dict[str, list[Draft]] = field(default_factory=dict)  # option -> steps
+    blocks: dict[str, list[StepDraft]] = field(default_factory=dict)  # body -> steps
+    handlers: dict[str, list[StepDraft]] = field(default_factory=dict)  # option -> steps
     catch: list[Clause] = field(default_factory=list)
-    finally_: list[Draft] = field(default_factory=list)
-    undo: Draft | None = None
+    finally_: list[StepDraft] = field(default_factory=list)
+    undo: StepDraft | None = None
 
     @property
     def value(self) -> Json:
@@ -83,7 +83,7 @@ class Draft:
     def body(self) -> str:
         return self.chain[-1].body if self.chain else ""
 
-    def lists(self) -> Iterator[list[Draft]]:
+    def lists(self) -> Iterator[list[StepDraft]]:
         """Every list inside this step, handlers and `undo` included, in order."""
         yield from self.blocks.values()
         yield from self.handlers.values()
@@ -93,7 +93,7 @@ class Draft:
         if self.undo is not None:
             yield [self.undo]
 
-    def inside(self) -> Iterator[Draft]:
+    def inside(self) -> Iterator[StepDraft]:
         """Every step nested in this one, handlers included."""
         for steps in self.lists():
             for step in steps:
@@ -107,13 +107,13 @@ class Clause:
 
     fields: dict[str, Json]
     at: Path
-    steps: list[Draft]
+    steps: list[StepDraft]
 
 
 LEAVING: Final = ("break", "continue")
 
 
-def loop_around(chain: Chain) -> Frame | None:
+def loop_around(chain: Chain) -> Enclosure | None:
     """The body of the loop that a `break` or `continue` at this place would leave; None where none can be left: a
     `finally` and an `undo` run to their end."""
     for frame in reversed(chain):
@@ -124,20 +124,20 @@ def loop_around(chain: Chain) -> Frame | None:
     return None
 
 
-def leaving(loop: Draft) -> Iterator[Draft]:
+def leaving(loop: StepDraft) -> Iterator[StepDraft]:
     """Each `break` and `continue` that leaves this loop or a round of it."""
     for step in loop.inside():
         if step.verb in LEAVING and (frame := loop_around(step.chain)) is not None and frame.owner is loop:
             yield step
 
 
-def always_ends(steps: Sequence[Draft]) -> bool:
+def always_ends(steps: Sequence[StepDraft]) -> bool:
     """Whether nothing can come behind this list: a `return`, `fail`, `break` or `continue` in it is reached for
     certain."""
     return any("if" not in step.fields and _ends(step) for step in steps)
 
 
-def _ends(step: Draft) -> bool:
+def _ends(step: StepDraft) -> bool:
     if step.verb in ("return", "fail", *LEAVING):
         return True
     if step.catch:
@@ -166,10 +166,10 @@ class Outline:
     steps: no reference to those is reported. `fail_codes` are the codes of the document's own `fail` steps."""
 
     document: Document
-    steps: list[Draft] = field(default_factory=list)
+    steps: list[StepDraft] = field(default_factory=list)
     catch: list[Clause] = field(default_factory=list)
-    finally_: list[Draft] = field(default_factory=list)
-    ids: dict[str, Draft] = field(default_factory=dict)
+    finally_: list[StepDraft] = field(default_factory=list)
+    ids: dict[str, StepDraft] = field(default_factory=dict)
     tolerated: set[str] = field(default_factory=set)
     fail_codes: set[str] = field(default_factory=set)
 
@@ -180,7 +180,7 @@ class Lists(Protocol):
     @property
     def reader(self) -> Reader: ...
 
-    def steps(self, value: Sequence[Json], at: Path, prefix: str, chain: Chain) -> list[Draft]:
+    def steps(self, value: Sequence[Json], at: Path, prefix: str, chain: Chain) -> list[StepDraft]:
         """The steps of one list. Each gets a path and its id, also a wrong one."""
         ...
 

@@ -11,12 +11,12 @@ from itertools import pairwise
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path, suggestion
-from hai_flow.definition.drafts import LEAVING, Clause, Draft, Frame, always_ends, loop_around
+from hai_flow.definition.drafts import LEAVING, Clause, Enclosure, StepDraft, always_ends, loop_around
 from hai_flow.definition.language import VERBS
 from hai_flow.values import Json
 
 
-def lint(context: Context, steps: Sequence[Draft]) -> None:
+def lint(context: Context, steps: Sequence[StepDraft]) -> None:
     """Look at every step of these lists and of all lists inside, and report to its reader."""
     _Linter(context).list(steps)
 
@@ -26,21 +26,21 @@ class _Linter:
         self.declared = context.declared
         self.reader = context.reader
 
-    def list(self, steps: Sequence[Draft]) -> None:
+    def list(self, steps: Sequence[StepDraft]) -> None:
         self._unreachable(steps)
         for step in steps:
             self._step(step)
             for inner in step.lists():
                 self.list(inner)
 
-    def _unreachable(self, steps: Sequence[Draft]) -> None:
+    def _unreachable(self, steps: Sequence[StepDraft]) -> None:
         for before, following in pairwise(steps):
             if "if" not in before.fields and always_ends([before]):
                 message = f"this step can't be reached: `{before.verb}` before it always ends the list; remove one"
                 self.reader.warning(following.at, "step.unreachable", message)
                 return
 
-    def _step(self, step: Draft) -> None:
+    def _step(self, step: StepDraft) -> None:
         if step.verb == "return" and (loop := _loop_around(step)) is not None:
             message = (
                 f"`return` ends the whole run, not the iteration of `{loop.id}`; `continue` skips the rest of an "
@@ -55,7 +55,7 @@ class _Linter:
         self._delivery(step)
         self._decisions(step)
 
-    def _leaving(self, step: Draft) -> None:
+    def _leaving(self, step: StepDraft) -> None:
         if loop_around(step.chain) is not None:
             return
         body = next((frame.body for frame in reversed(step.chain) if frame.body in ("~undo", "~finally")), None)
@@ -68,7 +68,7 @@ class _Linter:
 
     # -- cleaning up -----------------------------------------------------------------------------------------------
 
-    def _cleanup(self, step: Draft) -> None:
+    def _cleanup(self, step: StepDraft) -> None:
         """`undo` and `finally` may not wait for anybody: a stop always ends."""
         body = next((frame.body for frame in step.chain if frame.body in ("~undo", "~finally")), None)
         if body is None:
@@ -96,7 +96,7 @@ class _Linter:
 
     # -- deliveries and decisions ----------------------------------------------------------------------------------
 
-    def _delivery(self, step: Draft) -> None:
+    def _delivery(self, step: StepDraft) -> None:
         if step.fields.get("delivery") == "at_most_once" and "retry" in step.fields:
             message = "`retry` would perform it again, and `delivery: at_most_once` forbids that; remove one of them"
             self.reader.error((*step.at, "retry"), "delivery.retry", message, key=True)
@@ -105,7 +105,7 @@ class _Linter:
             message = f"expected an idempotency key of 1 to 255 characters, found {len(key)}"
             self.reader.error((*step.at, "idempotency_key"), "idempotency_key.length", message)
 
-    def _decisions(self, step: Draft) -> None:
+    def _decisions(self, step: StepDraft) -> None:
         """Handlers and options fit each other."""
         word = "approve" if step.verb == "approve" else "approval"
         gate = step.fields.get(word)
@@ -125,7 +125,7 @@ class _Linter:
                 message = f"the option `{option}` needs steps: write `on_decision: {{{option}: [...]}}`"
                 self.reader.error((*step.at, word, "options", index), "decision.no_handler", message)
 
-    def _rejection(self, step: Draft) -> None:
+    def _rejection(self, step: StepDraft) -> None:
         """Doubts about a rejection: a `catch` that reads as if it took it, a handler behind which it is raised."""
         if _takes_rejection(step.catch):
             return
@@ -146,7 +146,7 @@ class _Linter:
             at = (*step.at, word) if word == "on_reject" else (*step.at, word, "reject")
             self.reader.warning(at, "decision.raises", message, key=True)
 
-    def _handler(self, step: Draft, option: str, options: Sequence[str]) -> None:
+    def _handler(self, step: StepDraft, option: str, options: Sequence[str]) -> None:
         at = (*step.at, "on_decision", option)
         if option == "approve":
             message = "`approve` has no handler: the flow goes on; write the next step instead"
@@ -163,7 +163,7 @@ class _Linter:
 
     # -- writes at once --------------------------------------------------------------------------------------------
 
-    def _writes_at_once(self, block: Draft) -> None:
+    def _writes_at_once(self, block: StepDraft) -> None:
         if block.verb == "for_each":
             if block.params.get("max_parallel", 1) == 1:
                 return
@@ -184,13 +184,13 @@ class _Linter:
         message = f"{who} `{'/'.join(path)}`, and the last one wins; give `{path[0]}` a `reduce`, or set it afterwards"
         self.reader.warning(place, "set.parallel", message, key=isinstance(place[-1], str) and place[-1] != "path")
 
-    def _writes(self, steps: Sequence[Draft]) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    def _writes(self, steps: Sequence[StepDraft]) -> Iterator[tuple[Path, tuple[str, ...]]]:
         """Every path of `state` that steps of this list, or inside it, set without `reduce`, with its place."""
         for step in steps:
             for each in (step, *step.inside()):
                 yield from self._writes_of(each)
 
-    def _writes_of(self, step: Draft) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    def _writes_of(self, step: StepDraft) -> Iterator[tuple[Path, tuple[str, ...]]]:
         if step.verb != "set":
             return
         value, at = step.fields.get("set"), (*step.at, "set")
@@ -221,7 +221,7 @@ def _takes_rejection(clauses: Sequence[Clause]) -> bool:
     return not patterns.isdisjoint(("approval.rejected", "approval.*", "*"))
 
 
-def _is_taken_around(chain: Sequence[Frame]) -> bool:
+def _is_taken_around(chain: Sequence[Enclosure]) -> bool:
     """Whether a block around takes the rejection: by a `catch`, or as the failure of one item."""
     for frame in chain:
         if frame.owner is None or frame.is_handler:
@@ -231,11 +231,11 @@ def _is_taken_around(chain: Sequence[Frame]) -> bool:
     return False
 
 
-def _loop_around(step: Draft) -> Draft | None:
+def _loop_around(step: StepDraft) -> StepDraft | None:
     return next((frame.owner for frame in reversed(step.chain) if frame.is_item), None)
 
 
-def _is_in_repeat(chain: Sequence[Frame]) -> bool:
+def _is_in_repeat(chain: Sequence[Enclosure]) -> bool:
     """Whether the nearest loop or parallel block around is a `repeat`, with no handler between."""
     for frame in reversed(chain):
         if frame.owner is None or frame.is_handler or frame.owner.verb in ("for_each", "parallel"):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from hai_flow.definition.document import Path, kind_of, suggestion
-from hai_flow.definition.drafts import Chain, Clause, Draft, Frame, Outline
+from hai_flow.definition.drafts import Chain, Clause, Enclosure, Outline, StepDraft
 from hai_flow.definition.language import SHAPES, STEP_KEYS, STEP_SHAPES, VERBS
 from hai_flow.definition.names import corrected, name_fault
 from hai_flow.definition.reader import Reader
@@ -36,9 +36,9 @@ class _Outliner:
 
     # -- lists -----------------------------------------------------------------------------------------------------
 
-    def steps(self, value: Sequence[Json], at: Path, prefix: str, chain: Chain) -> list[Draft]:
+    def steps(self, value: Sequence[Json], at: Path, prefix: str, chain: Chain) -> list[StepDraft]:
         """The steps of one list. Every step gets a path and its id, also a wrong one."""
-        drafts: list[Draft] = []
+        drafts: list[StepDraft] = []
         counts: dict[str, int] = {}
         for index, raw in enumerate(value):
             drafts.append(self._step(raw, (*at, index), prefix, chain, counts))
@@ -46,7 +46,7 @@ class _Outliner:
             draft.next = following.path
         return drafts
 
-    def _step(self, raw: Json, at: Path, prefix: str, chain: Chain, counts: dict[str, int]) -> Draft:
+    def _step(self, raw: Json, at: Path, prefix: str, chain: Chain, counts: dict[str, int]) -> StepDraft:
         verb = self._verb(raw, at)
         word = verb or "step"
         counts[word] = counts.get(word, 0) + 1
@@ -57,7 +57,7 @@ class _Outliner:
         given = raw.get("id") if isinstance(raw, Mapping) else None
         usable = isinstance(given, str) and name_fault(given) is None
         own = given if usable and isinstance(given, str) else f"{word}#{counts[word]}"
-        draft = Draft(verb, fields, at, f"{prefix}{own}", own, chain, self._next_order())
+        draft = StepDraft(verb, fields, at, f"{prefix}{own}", own, chain, self._next_order())
         if usable:
             self._declare(draft, at)
         elif isinstance(given, str):
@@ -73,7 +73,7 @@ class _Outliner:
         self.order += 1
         return self.order
 
-    def _declare(self, draft: Draft, at: Path) -> None:
+    def _declare(self, draft: StepDraft, at: Path) -> None:
         first = self.found.ids.setdefault(draft.id, draft)
         if first is not draft:
             line = self.reader.document.position((*first.at, "id"), key=True)[0]
@@ -112,7 +112,7 @@ class _Outliner:
 
     # -- inside a step ---------------------------------------------------------------------------------------------
 
-    def _inside(self, draft: Draft) -> None:
+    def _inside(self, draft: StepDraft) -> None:
         """The lists inside a step: blocks, then handlers."""
         lists = VERBS[draft.verb].lists
         if lists is not None and draft.verb in draft.fields:
@@ -132,7 +132,7 @@ class _Outliner:
         if "undo" in fields:
             draft.undo = self._undo(draft)
 
-    def _decisions(self, draft: Draft) -> None:
+    def _decisions(self, draft: StepDraft) -> None:
         handlers: dict[str, tuple[Json, Path]] = {}
         for option, raw in draft.fields.get("on_decision", {}).items():
             handlers[option] = (raw, (*draft.at, "on_decision", option))
@@ -146,7 +146,7 @@ class _Outliner:
             handlers.setdefault("reject", (draft.fields["on_reject"], (*draft.at, "on_reject")))
         for option, (raw, at) in handlers.items():
             steps = self.steps_of(raw, at, f"the handler of `{option}`")
-            chain = (*draft.chain, Frame(draft, f"~{option}", draft.path))
+            chain = (*draft.chain, Enclosure(draft, f"~{option}", draft.path))
             draft.handlers[option] = self.steps(steps, at, f"{draft.path}/~{option}/", chain)
 
     def steps_of(self, value: Json, at: Path, where: str) -> Sequence[Json]:
@@ -159,7 +159,7 @@ class _Outliner:
         return ()
 
     def catch(
-        self, fields: Mapping[str, Json], at: Path, prefix: str, chain: Chain, owner: Draft | None
+        self, fields: Mapping[str, Json], at: Path, prefix: str, chain: Chain, owner: StepDraft | None
     ) -> list[Clause]:
         clauses: list[Clause] = []
         for number, raw in enumerate(fields.get("catch", ())):
@@ -173,18 +173,18 @@ class _Outliner:
                 self.found.tolerated.update(_nested_ids(raw))
                 continue
             clause = self.reader.fields(SHAPES["catch"], given, place, "a `catch` clause")
-            inner = (*chain, Frame(owner, f"~catch/{number}", owner.path if owner else ""))
+            inner = (*chain, Enclosure(owner, f"~catch/{number}", owner.path if owner else ""))
             steps = self.steps(clause.get("steps", ()), (*place, "steps"), f"{prefix}~catch/{number}/", inner)
             clauses.append(Clause(clause, place, steps))
         return clauses
 
     def finally_(
-        self, fields: Mapping[str, Json], at: Path, prefix: str, chain: Chain, owner: Draft | None
-    ) -> list[Draft]:
-        inner = (*chain, Frame(owner, "~finally", owner.path if owner else ""))
+        self, fields: Mapping[str, Json], at: Path, prefix: str, chain: Chain, owner: StepDraft | None
+    ) -> list[StepDraft]:
+        inner = (*chain, Enclosure(owner, "~finally", owner.path if owner else ""))
         return self.steps(fields.get("finally", ()), (*at, "finally"), f"{prefix}~finally/", inner)
 
-    def _undo(self, draft: Draft) -> Draft | None:
+    def _undo(self, draft: StepDraft) -> StepDraft | None:
         raw, at = draft.fields["undo"], (*draft.at, "undo")
         fields = self.reader.fields(SHAPES["undo"], raw, at, "`undo`")
         verbs = [verb for verb in ("call", "http", "run") if verb in raw]
@@ -194,8 +194,8 @@ class _Outliner:
                 message = f"expected one of `call`, `http`, `run` in `undo`, found {found}"
                 self.reader.error((*at, verbs[1]) if verbs else at, "undo.kind", message, key=True)
             return None
-        chain = (*draft.chain, Frame(draft, "~undo", draft.path))
-        return Draft(verbs[0], fields, at, f"{draft.path}/~undo", "~undo", chain, self._next_order())
+        chain = (*draft.chain, Enclosure(draft, "~undo", draft.path))
+        return StepDraft(verbs[0], fields, at, f"{draft.path}/~undo", "~undo", chain, self._next_order())
 
 
 _VERB_LIST = ", ".join(VERBS)

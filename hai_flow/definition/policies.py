@@ -136,7 +136,7 @@ _OUTCOMES: Final[dict[Kind, tuple[str, ...]]] = {
     "ask": ("fail", "default"),
 }
 _JOINS: Final[tuple[str, ...]] = COMBINE.type.parts[0].values
-_WORDS: Final[tuple[str, ...]] = REASONS.type.parts[0].values
+_NEEDS: Final[tuple[str, ...]] = REASONS.type.parts[0].values
 _REQUESTER: Final = "requester"
 
 
@@ -272,7 +272,7 @@ def _reasons(context: Context, fields: Mapping[str, Json], at: Path, options: Se
         if option not in options:
             hint = suggestion(option, options) or f"; it has {', '.join(options)}"
             context.reader.error(place, "reasons.unknown", f"there is no option `{option}`{hint}", key=True)
-        elif word not in _WORDS:
+        elif word not in _NEEDS:
             message = f"expected `required` or `optional`, found {kind_of(word)}"
             context.reader.error(place, "reasons.word", message)
     return frozenset(option for option, word in reasons.items() if word == "required")

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from hai_flow.definition.document import suggestion
-from hai_flow.definition.drafts import LEAVING, Chain, Draft, Frame, Outline, always_ends, leaving
+from hai_flow.definition.drafts import LEAVING, Chain, Enclosure, Outline, StepDraft, always_ends, leaving
 from hai_flow.definition.expressions import ALWAYS, Names, Types
 
 END: Final = 1 << 30  # an order behind every step
 _ALL_MEMBERS: Final = ("output", "error", "approval", "usage")
 
 
-class Place(Mapping[str, str]):
+class Visibility(Mapping[str, str]):
     """A place of the document, as `Names` asks about it: which ids are visible (`in`), why others are not (`explain`),
     and why the output, error or approval of a visible one may be absent (`get("id.output")`).
 
@@ -26,10 +26,10 @@ class Place(Mapping[str, str]):
         outline: Outline,
         chain: Chain,
         order: int,
-        own: Draft | None = None,
+        own: StepDraft | None = None,
         *,
         at_end: bool = False,
-        before: Draft | None = None,
+        before: StepDraft | None = None,
     ) -> None:
         self.outline = outline
         self.chain = chain
@@ -44,7 +44,7 @@ class Place(Mapping[str, str]):
         target = self.outline.ids.get(str(name))
         return target is not None and not self._hidden(target)
 
-    def _hidden(self, target: Draft) -> str:
+    def _hidden(self, target: StepDraft) -> str:
         """Why `target` can't be named here, in one word; "" if it can."""
         if target is self.own:
             return "own"
@@ -98,7 +98,7 @@ class Place(Mapping[str, str]):
             reason = self._reason(target, mine, level, member)
         return default if reason is None else reason
 
-    def _reason(self, target: Draft, mine: Frame | None, level: int, member: str) -> str | None:
+    def _reason(self, target: StepDraft, mine: Enclosure | None, level: int, member: str) -> str | None:
         inside = target.chain[level:]
         if mine is not None and mine.is_handler and (mine.owner is None or (inside and inside[0].owner is mine.owner)):
             return f"`{mine.body[1:].partition('/')[0]}` also runs when that step has not finished"
@@ -126,12 +126,12 @@ class Place(Mapping[str, str]):
         return sum(1 for _ in self)
 
 
-def names_at(types: Types, place: Place) -> Names:
+def names_at(types: Types, place: Visibility) -> Names:
     """The names of a place at the top of the document."""
     return Names(types, ALWAYS, visible=place, explain=place.explain, absent=place)
 
 
-def moved(names: Names, place: Place) -> Names:
+def moved(names: Names, place: Visibility) -> Names:
     """The names of `place`, with the roots and guards of `names`."""
     return Names(names.types, names.roots, place, names.guarded, place.explain, place)
 
@@ -146,7 +146,7 @@ def _common(one: Chain, other: Chain) -> int:
     return level
 
 
-def _inside_for_each(name: str, chain: Chain, target: Draft) -> str:
+def _inside_for_each(name: str, chain: Chain, target: StepDraft) -> str:
     level = _common(chain, target.chain)
     loop = next(frame.owner for frame in target.chain[level:] if frame.is_item)
     assert loop is not None, "a for_each is a step"
@@ -156,7 +156,7 @@ def _inside_for_each(name: str, chain: Chain, target: Draft) -> str:
     )
 
 
-def _sibling(name: str, other: Frame) -> str:
+def _sibling(name: str, other: Enclosure) -> str:
     block = other.owner.path if other.owner else "the document"
     if other.is_handler:
         return f"step `{name}` is in another handler ({block}/{other.body}), which doesn't run with this one"
@@ -168,7 +168,7 @@ def _sibling(name: str, other: Frame) -> str:
     )
 
 
-def _own_reason(target: Draft, mine: Frame, member: str) -> str | None:
+def _own_reason(target: StepDraft, mine: Enclosure, member: str) -> str | None:
     """Why a member of `target` may be absent in one of its own handlers."""
     keeps = target.verb == "approve" or (target.verb == "for_each" and mine.body.startswith("~catch"))
     if mine.body == "~undo":
@@ -184,7 +184,7 @@ def _own_reason(target: Draft, mine: Frame, member: str) -> str | None:
     return None if member != "error" or mine.body == "~reject" else "the step has not failed"
 
 
-def _frame_reason(frame: Frame) -> str | None:
+def _frame_reason(frame: Enclosure) -> str | None:
     """Why nothing in this list may have run, seen from outside its owner."""
     owner = frame.owner
     if owner is None or frame.is_handler:
@@ -202,7 +202,7 @@ def _frame_reason(frame: Frame) -> str | None:
     return None
 
 
-def _left_before(loop: Draft | None, target: Draft, *, verbs: Sequence[str] = LEAVING) -> str | None:
+def _left_before(loop: StepDraft | None, target: StepDraft, *, verbs: Sequence[str] = LEAVING) -> str | None:
     """Why a round of the loop may have ended before `target`, which is inside."""
     if loop is None or loop.verb not in ("for_each", "repeat"):
         return None
@@ -210,7 +210,7 @@ def _left_before(loop: Draft | None, target: Draft, *, verbs: Sequence[str] = LE
     return None if step is None else f"a `{step.verb}` before it may have skipped it"
 
 
-def _step_reason(target: Draft, member: str, *, elsewhere: bool) -> str | None:
+def _step_reason(target: StepDraft, member: str, *, elsewhere: bool) -> str | None:
     if member == "error":
         return "it is there only where the step has failed"
     if "if" in target.fields:
@@ -226,6 +226,6 @@ def _step_reason(target: Draft, member: str, *, elsewhere: bool) -> str | None:
     return None
 
 
-def _is_caught(draft: Draft) -> bool:
+def _is_caught(draft: StepDraft) -> bool:
     """Whether the flow may go on behind a failure of the step."""
     return any(not always_ends(clause.steps) for clause in draft.catch)

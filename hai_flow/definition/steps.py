@@ -7,21 +7,21 @@ from collections.abc import Mapping, Sequence
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.declarations import state_raw
-from hai_flow.definition.drafts import Clause, Draft
+from hai_flow.definition.drafts import Clause, StepDraft
 from hai_flow.definition.expressions import ENVELOPE, Names, Types
 from hai_flow.definition.language import VERBS
 from hai_flow.definition.policies import OPTIONS, approval, literal_form
-from hai_flow.definition.scope import Place, moved
+from hai_flow.definition.scope import Visibility, moved
 from hai_flow.values import Json
 
 
-def compile_list(context: Context, drafts: Sequence[Draft], names: Names) -> None:
+def compile_list(context: Context, drafts: Sequence[StepDraft], names: Names) -> None:
     """Compile the steps of a list and all that is inside of them. `names` are those around it."""
     for draft in drafts:
-        _compile_step(context, draft, moved(names, Place(context.outline, draft.chain, draft.order, draft)))
+        _compile_step(context, draft, moved(names, Visibility(context.outline, draft.chain, draft.order, draft)))
 
 
-def _compile_step(context: Context, draft: Draft, names: Names) -> None:
+def _compile_step(context: Context, draft: StepDraft, names: Names) -> None:
     fields, at = draft.fields, draft.at
     condition = None
     if "if" in fields:
@@ -63,7 +63,7 @@ def _compile_step(context: Context, draft: Draft, names: Names) -> None:
     context.add(step, 2 * draft.order)
 
 
-def _timeout(context: Context, draft: Draft, verb: plan.Verb | None, names: Names) -> plan.Duration | None:
+def _timeout(context: Context, draft: StepDraft, verb: plan.Verb | None, names: Names) -> plan.Duration | None:
     """The step's own timeout, its tool's, or the default of its kind. Never for people: they have a deadline."""
     if "timeout" in draft.fields:
         return context.duration(draft.fields, "timeout", draft.at, names)
@@ -78,7 +78,7 @@ def _timeout(context: Context, draft: Draft, verb: plan.Verb | None, names: Name
     return context.declared.default_timeout if context.declared.default_timeout is not None else kind.timeout
 
 
-def _gate(context: Context, draft: Draft, names: Names) -> plan.Approval | None:
+def _gate(context: Context, draft: StepDraft, names: Names) -> plan.Approval | None:
     value = draft.fields["approval"]
     given = draft.fields.get("http" if draft.verb == "http" else "with", {})
     arguments: list[str] = [str(key) for key in given] if isinstance(given, Mapping) else []
@@ -87,7 +87,7 @@ def _gate(context: Context, draft: Draft, names: Names) -> plan.Approval | None:
     return approval(context, value, (*draft.at, "approval"), names, arguments)
 
 
-def _compile_handlers(context: Context, draft: Draft, names: Names) -> dict[str, str]:
+def _compile_handlers(context: Context, draft: StepDraft, names: Names) -> dict[str, str]:
     for option, steps in draft.handlers.items():
         context.compile(steps, names.with_roots("error") if option == "reject" else names)
     return {option: steps[0].path for option, steps in draft.handlers.items() if steps}
@@ -104,7 +104,7 @@ def compile_catch(context: Context, clauses: Sequence[Clause], names: Names) -> 
     return tuple(compiled)
 
 
-def _compile_undo(context: Context, draft: Draft | None, names: Names) -> str | None:
+def _compile_undo(context: Context, draft: StepDraft | None, names: Names) -> str | None:
     if draft is None:
         return None
     context.compile([draft], names)
@@ -132,7 +132,7 @@ def types_of(context: Context) -> Types:
     return Types(declared.input.raw, state_raw(declared.state), outputs, approvals, {}, ungated, mindless)
 
 
-def _output_type(context: Context, draft: Draft) -> Json:
+def _output_type(context: Context, draft: StepDraft) -> Json:
     gives = VERBS[draft.verb].gives if draft.verb else None
     return (gives(context, draft) if callable(gives) else gives) or {}
 

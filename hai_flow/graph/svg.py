@@ -242,7 +242,7 @@ class Column(Figure):
             y = following
 
 
-class Frame(Figure):
+class Labelled(Figure):
     """A labelled list of steps: a branch, a case, a handler."""
 
     def __init__(self, lane: Lane, style: str) -> None:
@@ -268,7 +268,9 @@ class Block(Figure):
         self.node = node
         self.lines = _lines(node)
         self.head = len(self.lines) * LINE + (20 if not self.loops else 42)
-        self.lanes: list[Figure] = [Frame(lane, "lane") if lane.label else _sequence(lane.nodes) for lane in node.lanes]
+        self.lanes: list[Figure] = [
+            Labelled(lane, "lane") if lane.label else _sequence(lane.nodes) for lane in node.lanes
+        ]
         inner = sum(lane.width for lane in self.lanes) + PAD * (len(self.lanes) - 1)
         width = max(inner, *(line.width for line in self.lines)) + 2 * PAD + (PAD if self.loops else 0)
         height = self.head + max(lane.height for lane in self.lanes) + PAD
@@ -311,7 +313,7 @@ class WithHandlers(Figure):
 
     def __init__(self, main: Figure, handlers: Sequence[Lane]) -> None:
         self.main = main
-        self.frames = [Frame(lane, "handler") for lane in handlers]
+        self.frames = [Labelled(lane, "handler") for lane in handlers]
         side = sum(frame.height for frame in self.frames) + PAD * (len(self.frames) - 1)
         width = main.width + SIDE + max(frame.width for frame in self.frames)
         super().__init__(width, max(main.height, side), main.spine, main.tail)
@@ -358,7 +360,7 @@ def _whole(chart: Chart) -> Figure:
     joined = [True, *(node.goes_on for node in chart.nodes)]
     figures.append(Pill("end", f"output {chart.output}" if chart.output else ""))
     if chart.handlers:
-        figures.append(Row([Frame(lane, "handler") for lane in chart.handlers]))
+        figures.append(Row([Labelled(lane, "handler") for lane in chart.handlers]))
         joined.append(False)
     return Column(figures, joined)
 

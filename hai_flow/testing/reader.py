@@ -82,13 +82,13 @@ _PERSON = re.compile(r"(role|group):(.+)")
 def read_suite(source: bytes, file: str = "<tests>") -> tuple[Suite | None, list[Finding]]:
     """The suite of a test document, and every finding in document order. No suite where there is a finding."""
     document = parse(source, file)
-    reader = _Reader(document)
+    reader = _SuiteBuilder(document)
     suite = reader.suite() if document.value is not None or not document.findings else None
     findings = sorted(reader.findings, key=lambda finding: (finding.line, finding.column))
     return (None if findings else suite), findings
 
 
-class _Reader:
+class _SuiteBuilder:
     """Reads the mappings of one document and gathers findings: one mistake is one, and the rest is still read."""
 
     def __init__(self, document: Document) -> None:
@@ -407,12 +407,12 @@ class _Reader:
         return Expect(at, fields)
 
 
-_ENTRIES: Final[dict[str, Callable[[_Reader, Json, Path], Entry]]] = {
-    "expect": _Reader._expect,
-    "decide": _Reader._decide,
-    "answer": _Reader._answer,
-    "signal": _Reader._signal,
-    "advance": _Reader._advance,
+_ENTRIES: Final[dict[str, Callable[[_SuiteBuilder, Json, Path], Entry]]] = {
+    "expect": _SuiteBuilder._expect,
+    "decide": _SuiteBuilder._decide,
+    "answer": _SuiteBuilder._answer,
+    "signal": _SuiteBuilder._signal,
+    "advance": _SuiteBuilder._advance,
 }
 
 

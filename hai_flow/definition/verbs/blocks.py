@@ -8,7 +8,7 @@ from typing import Any, Final
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path, kind_of
-from hai_flow.definition.drafts import Draft, Frame, Lists
+from hai_flow.definition.drafts import Enclosure, Lists, StepDraft
 from hai_flow.definition.expressions import ROOTS, CompiledExpression, Names
 from hai_flow.definition.names import name_fault
 from hai_flow.definition.reference import (
@@ -61,7 +61,7 @@ _ITEMS: Final = {"type": "array", "items": _ITEM}
 _LOOPS: Final = {"for_each": FOR_EACH, "repeat": REPEAT}
 
 
-def _switch(context: Context, draft: Draft, names: Names) -> plan.Verb:
+def _switch(context: Context, draft: StepDraft, names: Names) -> plan.Verb:
     cases: list[tuple[CompiledExpression | None, str]] = []
     for body, steps in draft.blocks.items():
         raw = draft.fields["switch"][int(body)]
@@ -75,7 +75,7 @@ def _switch(context: Context, draft: Draft, names: Names) -> plan.Verb:
     return plan.Switch(tuple(cases))
 
 
-def _for_each(context: Context, draft: Draft, names: Names) -> plan.Verb | None:
+def _for_each(context: Context, draft: StepDraft, names: Names) -> plan.Verb | None:
     params, at = draft.params, (*draft.at, "for_each")
     _check_items(context, params, at, names)
     items = context.template(params["items"], (*at, "items"), names) if "items" in params else None
@@ -125,7 +125,7 @@ def _loop_variable(context: Context, params: Mapping[str, Json], at: Path, names
     return variable
 
 
-def _repeat(context: Context, draft: Draft, names: Names) -> plan.Verb | None:
+def _repeat(context: Context, draft: StepDraft, names: Names) -> plan.Verb | None:
     params, at = draft.params, (*draft.at, "repeat")
     if "while" in params and "until" in params:
         message = "expected `while` or `until`, found both; one loop has one condition"
@@ -147,13 +147,13 @@ def _repeat(context: Context, draft: Draft, names: Names) -> plan.Verb | None:
     return plan.Repeat(params["max"], iteration, again, done)
 
 
-def _frame(draft: Draft) -> Frame:
+def _frame(draft: StepDraft) -> Enclosure:
     """The body of a loop, as its steps have it."""
     steps = draft.blocks[""]
-    return steps[0].chain[-1] if steps else Frame(draft, "", f"{draft.path}[]")
+    return steps[0].chain[-1] if steps else Enclosure(draft, "", f"{draft.path}[]")
 
 
-def _iteration(context: Context, draft: Draft, output: plan.Template | None) -> str | None:
+def _iteration(context: Context, draft: StepDraft, output: plan.Template | None) -> str | None:
     """The pseudo-step of a loop's body; None where it has no steps."""
     steps = draft.blocks[""]
     if not steps:
@@ -171,7 +171,7 @@ def _iteration(context: Context, draft: Draft, output: plan.Template | None) -> 
     return path
 
 
-def _join(context: Context, draft: Draft) -> Any:
+def _join(context: Context, draft: StepDraft) -> Any:
     join, count = draft.fields.get("join", "all"), len(draft.fields["parallel"])
     if join in ("all", "any") if isinstance(join, str) else (type(join) is int and 1 <= join <= count):
         return join
@@ -181,7 +181,7 @@ def _join(context: Context, draft: Draft) -> Any:
     return "all"
 
 
-def _cases(lists: Lists, draft: Draft) -> None:
+def _cases(lists: Lists, draft: StepDraft) -> None:
     cases = draft.fields["switch"]
     for number, raw in enumerate(cases):
         at = (*draft.at, "switch", number)
@@ -191,49 +191,49 @@ def _cases(lists: Lists, draft: Draft) -> None:
         if is_default and number < len(cases) - 1:
             message = "expected the default case last: nothing behind it would run; move it to the end"
             lists.reader.error((*at, "default"), "switch.default", message, key=True)
-        inner = (*draft.chain, Frame(draft, str(number), draft.path))
+        inner = (*draft.chain, Enclosure(draft, str(number), draft.path))
         prefix = f"{draft.path}/{number}/"
         draft.blocks[str(number)] = lists.steps(fields.get("steps", ()), (*at, "steps"), prefix, inner)
 
 
-def _branches(lists: Lists, draft: Draft) -> None:
+def _branches(lists: Lists, draft: StepDraft) -> None:
     for name, raw in draft.fields["parallel"].items():
         at = (*draft.at, "parallel", name)
         fault = name_fault(name)
         if fault:
             lists.reader.error(at, "name.invalid", fault, key=True)
         steps = lists.steps_of(raw, at, f"the branch `{name}`")
-        inner = (*draft.chain, Frame(draft, name, draft.path))
+        inner = (*draft.chain, Enclosure(draft, name, draft.path))
         draft.blocks[name] = lists.steps(steps, at, f"{draft.path}/{name}/", inner)
 
 
-def _group(lists: Lists, draft: Draft) -> None:
-    inner = (*draft.chain, Frame(draft, "", draft.path))
+def _group(lists: Lists, draft: StepDraft) -> None:
+    inner = (*draft.chain, Enclosure(draft, "", draft.path))
     draft.blocks[""] = lists.steps(draft.fields["try"], (*draft.at, "try"), f"{draft.path}/", inner)
 
 
-def _body(lists: Lists, draft: Draft) -> None:
+def _body(lists: Lists, draft: StepDraft) -> None:
     at = (*draft.at, draft.verb)
     draft.params = lists.reader.fields(_LOOPS[draft.verb], draft.fields[draft.verb], at, f"`{draft.verb}`")
     parent = f"{draft.path}[]"
-    inner = (*draft.chain, Frame(draft, "", parent))
+    inner = (*draft.chain, Enclosure(draft, "", parent))
     draft.blocks[""] = lists.steps(draft.params.get("steps", ()), (*at, "steps"), f"{parent}/", inner)
 
 
-def _parallel(context: Context, draft: Draft, names: Names) -> plan.Parallel:
+def _parallel(context: Context, draft: StepDraft, names: Names) -> plan.Parallel:
     for steps in draft.blocks.values():
         context.compile(steps, names)
     branches = tuple((name, steps[0].path) for name, steps in draft.blocks.items() if steps)
     return plan.Parallel(branches, _join(context, draft))
 
 
-def _winners(context: Context, draft: Draft) -> Json:
+def _winners(context: Context, draft: StepDraft) -> Json:
     if type(draft.fields.get("join")) is int:
         return record(winners={"type": "array", "items": {"type": "string"}})
     return record(winner={})
 
 
-def _try(context: Context, draft: Draft, names: Names) -> plan.Try:
+def _try(context: Context, draft: StepDraft, names: Names) -> plan.Try:
     context.compile(draft.blocks[""], names)
     return plan.Try(draft.blocks[""][0].path)
 

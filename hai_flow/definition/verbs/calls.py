@@ -9,7 +9,7 @@ from typing import Final
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path, shorten, suggestion
-from hai_flow.definition.drafts import Draft
+from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.parts import texts
 from hai_flow.definition.reference import DECIDED_KEYS, DOCUMENT_SHAPES, EFFECT_KEYS, LITERAL
@@ -18,7 +18,7 @@ from hai_flow.definition.verbs.verb import Verb
 from hai_flow.values import Json
 
 
-def _call(context: Context, draft: Draft, names: Names) -> plan.Call | None:
+def _call(context: Context, draft: StepDraft, names: Names) -> plan.Call | None:
     value, at = draft.value, draft.value_at
     arguments = draft.fields.get("with", {})
     template = context.template(arguments, (*draft.at, "with"), names)
@@ -127,7 +127,7 @@ def _function_fault(tool: plan.Tool, function: str, call: str) -> str | None:
             return None
 
 
-def check_arguments(context: Context, who: str, schema: plan.Schema, code: str, draft: Draft) -> None:
+def check_arguments(context: Context, who: str, schema: plan.Schema, code: str, draft: StepDraft) -> None:
     """The keys of `with` against a schema, and those values that have no holes. `who` names the tool or workflow."""
     report = context.reader.refuse if code == "run" else context.reader.error
     raw, arguments = schema.raw, draft.fields.get("with", {})
@@ -157,7 +157,7 @@ def _check_argument(context: Context, who: str, root: Json, schema: Json, value:
         report(at, f"{code}.argument", f"the argument does not fit {who}: {fault['message']}")
 
 
-def _gives(context: Context, draft: Draft) -> Json:
+def _gives(context: Context, draft: StepDraft) -> Json:
     value = draft.fields.get("call")
     tool = context.declared.tools.get(value.partition(".")[0]) if isinstance(value, str) else None
     if not isinstance(tool, plan.FrontendTool):

@@ -7,7 +7,7 @@ from typing import Final
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path, shorten
-from hai_flow.definition.drafts import Draft, loop_around
+from hai_flow.definition.drafts import StepDraft, loop_around
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.parts import CODE, RESERVED_PREFIXES
 from hai_flow.definition.reference import ANY, LITERAL, TEXT, Key, Shape, either, enum, shape_of
@@ -20,7 +20,7 @@ FAIL: Final = Shape("fail", "`fail` as a mapping", (
 ))  # fmt: skip
 
 
-def _fail(context: Context, draft: Draft, names: Names) -> plan.Fail | None:
+def _fail(context: Context, draft: StepDraft, names: Names) -> plan.Fail | None:
     value, at = draft.value, draft.value_at
     if isinstance(value, str):
         return plan.Fail(context.template(value, at, names, text=True))
@@ -42,14 +42,14 @@ def _check_own_code(context: Context, code: str, at: Path) -> None:
         )
 
 
-def _leave(context: Context, draft: Draft, names: Names) -> plan.Break | plan.Continue | None:
+def _leave(context: Context, draft: StepDraft, names: Names) -> plan.Break | plan.Continue | None:
     frame = loop_around(draft.chain)
     if frame is None:  # the lint says so
         return None
     return plan.Break(frame.parent) if draft.verb == "break" else plan.Continue(frame.parent)
 
 
-def _return(context: Context, draft: Draft, names: Names) -> plan.Return:
+def _return(context: Context, draft: StepDraft, names: Names) -> plan.Return:
     return plan.Return(context.template(draft.value, draft.value_at, names))
 
 

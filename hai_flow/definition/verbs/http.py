@@ -9,7 +9,7 @@ from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.declarations import check_auth
 from hai_flow.definition.document import Path
-from hai_flow.definition.drafts import Draft
+from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.parts import Record
 from hai_flow.definition.reference import ANY, CEL, DECIDED_KEYS, EFFECT_KEYS, TEXT, Key, Shape, shape_of
@@ -34,7 +34,7 @@ HTTP: Final = Shape("http", "`http`", (
 (_BODIES,) = HTTP.at_most_one
 
 
-def _http(context: Context, draft: Draft, names: Names) -> plan.Http | None:
+def _http(context: Context, draft: StepDraft, names: Names) -> plan.Http | None:
     value, at = draft.value, draft.value_at
     fields = context.reader.fields(HTTP, value, at, "`http`")
     given = [method for method in METHODS if method in value]

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path
-from hai_flow.definition.drafts import Draft
+from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.reference import ANY, ENDED_KEYS, MAPPING, TEXT, Key, Shape, either, shape_of
 from hai_flow.definition.verbs.verb import Verb
@@ -44,7 +44,7 @@ EMIT: Final = Shape("emit", "`emit`", (
     Key("raw", shape_of("raw"), "an event of another system, as it is",
         example='{event: "${{ steps.x.output }}", source: erp}'),
     Key("collaboration", shape_of("collaboration"), "who hands over to whom",
-        example="{from: planner, to: writer, task: {id: t1, name: Draft}}"),
+        example="{from: planner, to: writer, task: {id: t1, name: StepDraft}}"),
 ), exactly_one=(("custom", "raw", "collaboration"),))  # fmt: skip
 CUSTOM: Final = Shape("custom", "`custom`", (
     Key("name", replace(TEXT, minimum=1), "of the event", required=True, example="progress"),
@@ -57,16 +57,16 @@ RAW: Final = Shape("raw", "`raw`", (
 COLLABORATION: Final = Shape("collaboration", "`collaboration`", (
     Key("from", TEXT, "who hands over", required=True, example="planner"),
     Key("to", TEXT, "to whom", required=True, example="writer"),
-    Key("task", shape_of("task"), "what", required=True, example="{id: t1, name: Draft}"),
+    Key("task", shape_of("task"), "what", required=True, example="{id: t1, name: StepDraft}"),
 ))  # fmt: skip
 TASK: Final = Shape("task", "`task`", (
     Key("id", TEXT, "its id", required=True, example="t1"),
-    Key("name", TEXT, "its name", required=True, example="Draft"),
+    Key("name", TEXT, "its name", required=True, example="StepDraft"),
 ))  # fmt: skip
 _EMITTED: Final = {"custom": CUSTOM, "raw": RAW, "collaboration": COLLABORATION}
 
 
-def _say(context: Context, draft: Draft, names: Names) -> plan.Say | None:
+def _say(context: Context, draft: StepDraft, names: Names) -> plan.Say | None:
     value, at = draft.value, draft.value_at
     if isinstance(value, str):
         return plan.Say("text", context.template(value, at, names, text=True))
@@ -102,7 +102,7 @@ def _check_message(context: Context, kind: str, content: Json, at: Path) -> None
         context.reader.error(at, "shape.missing_key", "`content` is missing in `thinking`", key=True)
 
 
-def _emit(context: Context, draft: Draft, names: Names) -> plan.Emit | None:
+def _emit(context: Context, draft: StepDraft, names: Names) -> plan.Emit | None:
     value, at = draft.value, draft.value_at
     fields = context.reader.fields(EMIT, value, at, "`emit`")
     kinds = [kind for kind in _EMITTED if kind in value]

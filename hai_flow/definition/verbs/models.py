@@ -9,7 +9,7 @@ from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.declarations import check_model
 from hai_flow.definition.document import Path, kind_of, suggestion
-from hai_flow.definition.drafts import Draft
+from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.parts import Record, is_hole
 from hai_flow.definition.policies import approval
@@ -61,7 +61,7 @@ AGENT: Final = Shape("agent", "`agent`", (
 ), at_most_one=(("prompt", "messages"),))  # fmt: skip
 
 
-def _llm(context: Context, draft: Draft, names: Names) -> plan.Llm | None:
+def _llm(context: Context, draft: StepDraft, names: Names) -> plan.Llm | None:
     value, at = draft.value, draft.value_at
     fields = context.reader.fields(LLM, value, at, "`llm`")
     name = _model_of(context, fields, value, at)
@@ -73,7 +73,7 @@ def _llm(context: Context, draft: Draft, names: Names) -> plan.Llm | None:
     return plan.Llm(name, arguments, output, stream, _models_asked(context, name))
 
 
-def _agent(context: Context, draft: Draft, names: Names) -> plan.Agent | None:
+def _agent(context: Context, draft: StepDraft, names: Names) -> plan.Agent | None:
     value, at = draft.value, draft.value_at
     fields = context.reader.fields(AGENT, value, at, "`agent`")
     name = _model_of(context, fields, value, at)
@@ -210,7 +210,7 @@ def _covers(offered: str, name: str) -> bool:
     return tool == other and (function in ("", "*") or name == f"{tool}.*")
 
 
-def _gives(context: Context, draft: Draft) -> Json:
+def _gives(context: Context, draft: StepDraft) -> Json:
     value = draft.fields.get(draft.verb)
     schema = value.get("output", {"type": "string"}) if isinstance(value, Mapping) else {}
     return schema if isinstance(schema, Mapping) else {}

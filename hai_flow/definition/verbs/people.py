@@ -7,7 +7,7 @@ from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
-from hai_flow.definition.drafts import Draft
+from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.policies import (
     APPROVAL,
@@ -67,7 +67,7 @@ APPROVE: Final = Shape("approve", "`approve`", (
 ))  # fmt: skip
 
 
-def _ask(context: Context, draft: Draft, names: Names) -> plan.Ask | None:
+def _ask(context: Context, draft: StepDraft, names: Names) -> plan.Ask | None:
     value, at = draft.value, draft.value_at
     fields = context.reader.fields(ASK, value, at, "`ask`")
     title = context.text(fields, "title", at, names)
@@ -78,7 +78,7 @@ def _ask(context: Context, draft: Draft, names: Names) -> plan.Ask | None:
     return plan.Ask(title, message, rule)
 
 
-def _approve(context: Context, draft: Draft, names: Names) -> plan.Approve | None:
+def _approve(context: Context, draft: StepDraft, names: Names) -> plan.Approve | None:
     value, at = draft.value, draft.value_at
     fields = context.reader.fields(APPROVE, value, at, "`approve`")
     title = context.text(fields, "title", at, names)
@@ -90,7 +90,7 @@ def _approve(context: Context, draft: Draft, names: Names) -> plan.Approve | Non
     return plan.Approve(title, message, evidence, rule)
 
 
-def _gives(context: Context, draft: Draft) -> Json:
+def _gives(context: Context, draft: StepDraft) -> Json:
     form = draft.fields["ask"].get("form") if isinstance(draft.fields.get("ask"), Mapping) else None
     return literal_form(form) if isinstance(form, Mapping) else {}
 

@@ -9,7 +9,7 @@ from hai_flow.definition import plan
 from hai_flow.definition.children import Child
 from hai_flow.definition.context import Context
 from hai_flow.definition.document import shorten
-from hai_flow.definition.drafts import Draft
+from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.names import WORKFLOW
 from hai_flow.definition.reference import DECIDED_KEYS, EFFECT_KEYS, LITERAL
@@ -20,7 +20,7 @@ from hai_flow.values import Json
 _REFERENCE: Final = re.compile(rf"(?P<name>{WORKFLOW})(@(?P<version>[1-9][0-9]{{0,8}}))?")
 
 
-def _run(context: Context, draft: Draft, names: Names) -> plan.Run | None:
+def _run(context: Context, draft: StepDraft, names: Names) -> plan.Run | None:
     value, at = draft.value, draft.value_at
     arguments = context.template(draft.fields.get("with", {}), (*draft.at, "with"), names)
     child = _REFERENCE.fullmatch(value)
@@ -55,7 +55,7 @@ def _child(context: Context, reference: str) -> Child | None:
     return context.children(name, version)
 
 
-def _gives(context: Context, draft: Draft) -> Json:
+def _gives(context: Context, draft: StepDraft) -> Json:
     if draft.fields.get("detach") is True:
         return record(run_id={"type": "string"})
     value = draft.fields.get("run")

@@ -8,7 +8,7 @@ from typing import Final
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path, shorten, suggestion
-from hai_flow.definition.drafts import Draft
+from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.parts import texts
 from hai_flow.definition.reference import (
@@ -37,7 +37,7 @@ OPERATION: Final = Shape("operation", "An operation of `set` (RFC 6902)", (
 ))  # fmt: skip
 
 
-def _set(context: Context, draft: Draft, names: Names) -> plan.Set | None:
+def _set(context: Context, draft: StepDraft, names: Names) -> plan.Set | None:
     value, at = draft.value, draft.value_at
     if isinstance(value, list):
         for index, raw in enumerate(value):

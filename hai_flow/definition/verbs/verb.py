@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
-from hai_flow.definition.drafts import Draft, Lists
+from hai_flow.definition.drafts import Lists, StepDraft
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.reference import Shape, Type
 from hai_flow.values import Json
@@ -41,12 +41,12 @@ class Verb:
     output: str
     fails: str
     example: str
-    compile: Callable[[Context, Draft, Names], plan.Verb | None]
+    compile: Callable[[Context, StepDraft, Names], plan.Verb | None]
     kind: Kind
     shapes: tuple[Shape, ...] = ()
-    gives: Json | Callable[[Context, Draft], Json] = None
+    gives: Json | Callable[[Context, StepDraft], Json] = None
     read: Type | None = None
-    lists: Callable[[Lists, Draft], None] | None = None
+    lists: Callable[[Lists, StepDraft], None] | None = None
     timeout: int | None = None
     cleans: bool = True
     aka: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from typing import Any, Final
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path
-from hai_flow.definition.drafts import Draft
+from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.policies import on_deadline
 from hai_flow.definition.reference import (
@@ -53,7 +53,7 @@ SUBSCRIPTION: Final = Shape("subscription", "An entry of `any` and `all`", (
 _EVENT: Final = record(id={}, type={"type": "string"}, data={}, at={})
 
 
-def _wait(context: Context, draft: Draft, names: Names) -> plan.Wait | None:
+def _wait(context: Context, draft: StepDraft, names: Names) -> plan.Wait | None:
     value, at = draft.value, draft.value_at
     fields = context.reader.fields(WAIT, value, at, "`wait`")
     given = [key for key in ("for", "until") if key in value]
@@ -78,7 +78,7 @@ def _check_instant(context: Context, text: str, at: Path) -> None:
         context.reader.error(at, "wait.until", message)
 
 
-def _wait_for(context: Context, draft: Draft, names: Names) -> plan.WaitFor | None:
+def _wait_for(context: Context, draft: StepDraft, names: Names) -> plan.WaitFor | None:
     value, at = draft.value, draft.value_at
     fields = context.reader.fields(WAIT_FOR, value, at, "`wait_for`")
     kinds = [key for key in ("event", "any", "all") if key in value]
@@ -119,7 +119,7 @@ def _subscription(context: Context, raw: Json, at: Path, names: Names) -> plan.S
     return plan.Subscription(fields["event"], match) if "event" in fields else None
 
 
-def _gives(context: Context, draft: Draft) -> Json:
+def _gives(context: Context, draft: StepDraft) -> Json:
     value = draft.value if isinstance(draft.fields.get("wait_for"), Mapping) else {"on_deadline": {}}
     if isinstance(value.get("on_deadline"), Mapping):  # the default may be anything
         return {}
