@@ -12,7 +12,7 @@ import ipaddress
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -164,6 +164,18 @@ class Settings:
         "The catalogue of models that workflows may name with `use`: a YAML file with their addresses, keys and prices "
         "(docs/models.md)."
     )
+    secrets_file: Path | None = _path(  # noqa: RUF009
+        'Whence secrets come, and to which hosts workflows may send them: a YAML file (docs/security.md, "Secrets").'
+    )
+    http_hosts: tuple[str, ...] = _names(
+        "Hosts that `http` steps may reach though they are not public: names (*.internal for all below), addresses or "
+        "networks, separated by commas."
+    )
+    http_proxy: str | None = _text("The proxy that `http` steps take, as http://host:port. Unset: none.", secret=True)
+    http_ca: Path | None = _path(  # noqa: RUF009
+        "A file of further certificate authorities (PEM) that `http` steps believe, beside the well-known ones."
+    )
+    http_bytes_max: int = _whole("The most bytes that come back for one `http` step.", _MIB, _KIB, 64 * _MIB)
     publish: bool = _switch(
         "1 lets those who can call this server's API publish workflows. A workflow decides which tools are called with "
         "what, so they may then do all that the tools can. `dev` takes them on loopback without it."
@@ -390,6 +402,11 @@ def _each() -> tuple[Any, ...]:
 
 
 _ALIAS: Final = re.compile(r"(/[A-Za-z0-9._~-]+)+(=[A-Za-z0-9_-]+)?")
+
+
+def variables(names: Iterable[str]) -> dict[str, str]:
+    """Variables of the environment that a file of the settings names; those that are set."""
+    return {name: text for name in names if (text := os.environ.get(name, ""))}
 
 
 def variable(name: str) -> str:

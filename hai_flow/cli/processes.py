@@ -122,11 +122,19 @@ def configure_logs(level: str) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *shown,
+            _without_secrets,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _without_secrets(_logger: Any, _method: str, line: Any) -> Any:
+    """A line of the log, in which an exception may quote what was sent."""
+    from hai_flow.steps.secrets import hidden
+
+    return hidden(line)
 
 
 def _plain_values(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -282,10 +282,13 @@ class Call(Verb):
 
 @dataclass(frozen=True, slots=True)
 class Http(Verb):
-    """`arguments` renders to `{method, url, query?, headers?, auth?, body? | form? | text?}`."""
+    """`arguments` renders to `{method, url, query?, headers?, auth?, body? | form? | text? | multipart?}`; headers and
+    auth may name secrets (`secret_names`). `next` renders to the address of the next page."""
 
     arguments: Template
     expect: Expression | None = None  # None: any 2xx
+    next: Template | None = None
+    pages: int = 1
 
 
 @dataclass(frozen=True, slots=True)

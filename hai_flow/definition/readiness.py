@@ -8,7 +8,8 @@ from hai_flow.definition.plan import Agent, Call, Http, HttpTool, Llm, McpTool, 
 from hai_flow.errors import DefinitionError, Finding
 
 _NEEDS: dict[type, str] = {Http: "http", Llm: "llm", Agent: "agent"}
-_TOOLS: dict[type, str] = {PythonTool: "python", McpTool: "mcp", HttpTool: "http"}
+_TOOLS: dict[type, str] = {PythonTool: "python", McpTool: "mcp", HttpTool: "http_tool"}
+_WORDS = {kind: kind.removesuffix("_tool") for kind in _TOOLS.values()}
 
 
 class RunnersMissing(DefinitionError):
@@ -28,8 +29,8 @@ def lacking(plan: Plan, known: frozenset[str]) -> list[str]:
 def missing_runners(plan: Plan, known: frozenset[str], file: str = "<workflow>") -> list[Finding]:
     """A finding for each step that needs a runner the server does not have, in document order.
 
-    `known` has the kinds of effects that it performs: `python` and `mcp` (calls of such tools), `http` (the verb, and
-    calls of such tools), `llm`, `agent`. Frontend tools and child runs need no runner.
+    `known` has the kinds of effects that it performs: `python`, `mcp` and `http_tool` (calls of such tools), `http`,
+    `llm`, `agent` (the verbs). Frontend tools and child runs need no runner.
     """
     findings: list[Finding] = []
     for step in plan.steps.values():
@@ -45,7 +46,8 @@ def missing_runners(plan: Plan, known: frozenset[str], file: str = "<workflow>")
 
 
 def runner_kind(step: Step) -> str | None:
-    """The kind of runner that performs the step's effect: python, mcp, http, llm or agent. None: it needs none."""
+    """The kind of runner that performs the step's effect: python, mcp, http, http_tool, llm or agent. None: it needs
+    none."""
     verb = step.verb
     if isinstance(verb, Call):
         return _TOOLS.get(type(verb.tool))
@@ -56,9 +58,9 @@ def _needed(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
     """Each kind of runner that the step needs, and the part of it that does."""
     kind, verb = runner_kind(step), step.verb
     if kind is not None:
-        yield kind, f"the {kind} tool `{verb.tool.name}`" if isinstance(verb, Call) else f"`{step.verb_name}`"
+        yield kind, f"the {_WORDS[kind]} tool `{verb.tool.name}`" if isinstance(verb, Call) else f"`{step.verb_name}`"
     if isinstance(verb, Agent):
         for name in verb.tools:
             tool = plan.tools.get(name.partition(".")[0])
             if type(tool) in _TOOLS:
-                yield _TOOLS[type(tool)], f"the {_TOOLS[type(tool)]} tool `{name}`"
+                yield _TOOLS[type(tool)], f"the {_WORDS[_TOOLS[type(tool)]]} tool `{name}`"

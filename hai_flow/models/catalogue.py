@@ -16,7 +16,7 @@ of its provider, and keys that are bound to them, or it would carry the deployme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -26,15 +26,12 @@ from hai_flow.definition.expressions import Names, Types
 from hai_flow.definition.plan import Model
 from hai_flow.definition.reader import Reader
 from hai_flow.definition.reference import CATALOGUE
-from hai_flow.errors import Finding, StepError
+from hai_flow.errors import Finding
 from hai_flow.models.faults import not_configured
 from hai_flow.models.presets import PRESETS, Preset
 from hai_flow.models.vocabulary import Endpoint, Price, Quirks
 
 Json: TypeAlias = Any
-FindKey: TypeAlias = Callable[[str, str, bool], str]
-"""The value of a secret by its name, for a host; whether the deployment itself asks. Raises StepError."""
-
 KIND: Final = "models/v1"
 _TOTAL: Final = 300.0
 _IDLE: Final = 60.0
@@ -57,11 +54,8 @@ def read_catalogue(source: bytes, file: str) -> tuple[dict[str, Model], list[Fin
 class Catalogue:
     """The models of this deployment. `offered`: the providers that packages add, by name."""
 
-    def __init__(
-        self, models: Mapping[str, Model] | None = None, find_key: FindKey | None = None, offered: Collection[str] = ()
-    ) -> None:
+    def __init__(self, models: Mapping[str, Model] | None = None, offered: Collection[str] = ()) -> None:
         self._models = dict(models or {})
-        self._find_key = find_key or _no_key
         self._offered = frozenset(offered)
 
     @property
@@ -73,7 +67,7 @@ class Catalogue:
         """How the first of `models` is reached, then those that are asked where it does not answer: its own in the
         catalogue, then the others. `from_disk`: the workflow was read from a file of this machine.
 
-        Raises StepError `llm.not_configured`.
+        Keys are only named (`Endpoint.secret`). Raises StepError `llm.not_configured`.
         """
         found: dict[str, Endpoint] = {}
         for model in models:
@@ -81,14 +75,6 @@ class Catalogue:
                 endpoint = self._endpoint(each, model, is_ours=is_ours, trusted=is_ours or from_disk)
                 found.setdefault(each.name if is_ours else f"\0{each.name}", endpoint)
         return list(found.values())
-
-    def fault(self, models: Collection[Model], *, from_disk: bool) -> str | None:
-        """Why the models could not be asked, or None."""
-        try:
-            self.endpoints(models, from_disk=from_disk)
-        except StepError as error:
-            return error.message
-        return None
 
     def _meant(self, model: Model) -> list[tuple[Model, bool]]:
         """What a declaration stands for, and whether the deployment says it: itself, or a model of the catalogue with
@@ -118,7 +104,8 @@ class Catalogue:
             provider=model.provider,
             model=model.model,
             base_url=base_url,
-            key=self._key(model, preset, base_url, is_ours=is_ours),
+            secret=self._secret(model, preset),
+            ours=is_ours,
             key_header=preset.key_header,
             api=model.api or "chat",
             params={**model.params, **asked.params},
@@ -143,17 +130,11 @@ class Catalogue:
             raise not_configured(f"expected an address like https://host/v1 as `base_url`, found {url!r}")
         return url
 
-    def _key(self, model: Model, preset: Preset, base_url: str, *, is_ours: bool) -> str | None:
-        if model.key is not None:
-            return self._find_key(model.key, urlsplit(base_url).hostname or "", is_ours)
-        if preset.keyless:
-            return None
+    def _secret(self, model: Model, preset: Preset) -> str | None:
+        if model.key is not None or preset.keyless:
+            return model.key
         raise not_configured(f"the model `{model.name}` has no `api_key`, and `{model.provider}` asks for one")
 
 
 def _quirks(known: Quirks, said: Mapping[str, Json]) -> Quirks:
     return Quirks(**{name: said.get(name, getattr(known, name)) for name in Quirks.__dataclass_fields__})
-
-
-def _no_key(name: str, host: str, is_ours: bool) -> str:
-    raise not_configured(f"the secret `{name}` is not there")

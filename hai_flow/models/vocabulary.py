@@ -53,7 +53,8 @@ class Quirks:
 class Endpoint:
     """A model as this deployment reaches it.
 
-    `name` is that in the workflow. `key` is the secret itself: it is shown nowhere. `total` and `idle` are in seconds:
+    `name` is that in the workflow. `key` is the `secret` of that name itself: it is shown nowhere. `ours`: the
+    deployment's catalogue says it all. `total` and `idle` are in seconds:
     of a whole answer, and of silence within it. `context`: how many tokens it takes, if that is known.
     """
 
@@ -70,6 +71,8 @@ class Endpoint:
     total: float = 300.0
     idle: float = 60.0
     price: Price | None = None
+    secret: str | None = None
+    ours: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,8 @@ from hai_flow.runtime.triggers import Triggers, TriggersConfig
 from hai_flow.runtime.watched import Watched
 from hai_flow.runtime.webhooks import Webhooks
 from hai_flow.runtime.worker import Worker, WorkerConfig
-from hai_flow.runtime.world import runners_of
+from hai_flow.runtime.world import registry_of
 from hai_flow.settings import Settings
-from hai_flow.steps.runner import Registry
 from hai_flow.steps.toolbox import Toolbox
 from hai_flow.store.database import Database, Deadlines
 from hai_flow.store.hints import HINT_CHANNEL
@@ -83,7 +82,7 @@ class Runtime(Service):
         self.performs = performs
         self.deadlines = deadlines or Deadlines()
         self.toolbox = Toolbox.of(settings.tools, Path.cwd(), project=project)
-        self.registry = Registry(runners_of(settings, self.toolbox))
+        self.registry = registry_of(settings, self.toolbox)
 
     async def _start(self) -> None:
         settings = self.settings

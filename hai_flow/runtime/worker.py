@@ -22,16 +22,18 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 from uuid import UUID
 
 import msgspec
 import structlog
 
 from hai_flow import values
+from hai_flow.definition.expressions import CompiledExpression
 from hai_flow.definition.paths import in_cleanup
-from hai_flow.definition.plan import Call
+from hai_flow.definition.plan import Call, Expression, Step, Template
 from hai_flow.engine import commands as c
+from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft, Raised
 from hai_flow.engine.events import ModelUse
 from hai_flow.engine.growing import grown_before, grown_piece
 from hai_flow.engine.ids import message_id, shown_call_id
@@ -541,15 +543,26 @@ class Worker(Service):
     ) -> c.StepSucceeded | c.StepFailed:
         relay_seconds = None if run.state.parent is None else self.config.relay_seconds
         flush = partial(self._flush, run, path, number, message)
-        stream = _Stream(message, flush, self.config.chunk_seconds, relay_seconds)
+        stream = _Stream(message, flush, self.config.chunk_seconds, relay_seconds, self._registry.hidden)
         try:
             assert run.plan is not None
             step, known = standing_at(run.plan, path), run.state.steps[path]
             if isinstance(step.verb, Call) and step.verb.into is not None:
                 message.grows, message.written = True, len(grown_before(step.verb.into))
-            attempt = Attempt(run.state.run_id, path, number, known.args or "{}", step, known.key, run.plan.from_disk)
+            attempt = Attempt(
+                run.state.run_id,
+                path,
+                number,
+                known.args or "{}",
+                step,
+                known.key,
+                run.plan.from_disk,
+                run.plan.name,
+                partial(self._evaluated, run, step),
+            )
             output = await self._registry.runner_of(step).perform(attempt, stream)
             ended_at, used = self.committer.now_ms(), tuple(stream.uses)
+            output = self._registry.hidden(output)
             return c.StepSucceeded(path=path, attempt=number, output=output, ended_at=ended_at, used=used)
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -564,10 +577,29 @@ class Worker(Service):
             cause = error.__cause__
             if cause is not None:
                 log.warning("tool_failed", run_id=str(run.id), path=path, exc_info=cause)
-            return _failed(path, number, error, cause, stream.uses)
+            return self._hiding(_failed(path, number, error, cause, stream.uses))
         except Exception as error:
             log.warning("tool_raised", run_id=str(run.id), path=path, exc_info=error)
-            return _failed(path, number, StepError(f"{type(error).__name__}: {error}"), error, stream.uses)
+            failed = StepError(f"{type(error).__name__}: {error}")
+            return self._hiding(_failed(path, number, failed, error, stream.uses))
+
+    def _hiding(self, failed: c.StepFailed) -> c.StepFailed:
+        """A failure without secrets: what is raised may quote what was sent."""
+        hidden = self._registry.hidden
+        return msgspec.structs.replace(
+            failed, message=hidden(failed.message), data=hidden(failed.data), trace=hidden(failed.trace)
+        )
+
+    def _evaluated(self, run: CachedRun, step: Step, uses: Expression | Template, /, **names: Any) -> Any:
+        """The value of an expression of the step now. Its runner asks, and what follows is recorded."""
+        assert run.plan is not None
+        draft = Draft(run.plan, run.state, self.committer.now_ms(), DEFAULT_BOUNDS)
+        try:
+            if isinstance(uses, CompiledExpression):
+                return draft.truth(uses, step, **names)
+            return draft.render(cast(Template, uses), step, **names)
+        except Raised as raised:
+            raise StepError(raised.message, code=raised.code, data=raised.data, retriable=False) from None
 
     def _flush(self, run: CachedRun, path: str, attempt: int, message: _Message) -> None:
         """Hand the text that was streamed since the last time to the committer, in chunks of bounded size."""
@@ -592,16 +624,22 @@ class _Stream:
     `relay_seconds`, if that is given."""
 
     def __init__(
-        self, message: _Message, flush: Callable[[], None], seconds: float, relay_seconds: float | None
+        self,
+        message: _Message,
+        flush: Callable[[], None],
+        seconds: float,
+        relay_seconds: float | None,
+        hide: Callable[[Any], Any],
     ) -> None:
         self._message = message
+        self._hide = hide
         self._flush = flush
         self._seconds = seconds
         self._relay_seconds = relay_seconds
         self.uses: list[ModelUse] = []
 
     async def __call__(self, text: str, kind: Kind = "text") -> None:
-        message = self._message
+        message, text = self._message, self._hide(text)
         if kind != message.kind and not message.grows:
             if message.texts or message.written:
                 self._flush()

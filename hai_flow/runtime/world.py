@@ -2,50 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-from hai_flow.definition.plan import Model
+from hai_flow.errors import Finding
 from hai_flow.models.catalogue import Catalogue, read_catalogue
 from hai_flow.models.endpoints import Providers
-from hai_flow.models.faults import not_configured
-from hai_flow.settings import SECRET, Settings, SettingsError, variable
+from hai_flow.settings import Settings, SettingsError, variable, variables
+from hai_flow.steps.guard import Guard
+from hai_flow.steps.http import HttpConfig, HttpRunner
 from hai_flow.steps.llm import LlmRunner
 from hai_flow.steps.python import PythonRunner
-from hai_flow.steps.runner import Runner
+from hai_flow.steps.runner import Registry, Runner
+from hai_flow.steps.secrets import Secrets, hidden
+from hai_flow.steps.secrets_file import read_secrets
 from hai_flow.steps.toolbox import Toolbox
 
+Read = TypeVar("Read")
 
-def runners_of(settings: Settings, toolbox: Toolbox) -> dict[str, Runner]:
-    """The runner of each kind of effect. Raises SettingsError for a catalogue of models with mistakes."""
-    models = {} if settings.models is None else _models_in(settings.models)
+
+def registry_of(settings: Settings, toolbox: Toolbox) -> Registry:
+    """The runner of each kind of effect. Raises SettingsError for a file of the settings with mistakes."""
+    models = {} if settings.models is None else _read("models", settings.models, read_catalogue)
+    sources = {} if settings.secrets_file is None else _read("secrets_file", settings.secrets_file, read_secrets)
+    environment = variables(source.env for source in sources.values() if source.env)
+    secrets = Secrets(settings.secrets, sources, environment)
     providers = Providers()
-
-    def key(name: str, host: str, is_ours: bool) -> str:
-        return _secret(settings.secrets, name)
-
-    return {
+    ca = None if settings.http_ca is None else str(settings.http_ca)
+    config = HttpConfig(settings.http_bytes_max, settings.http_proxy, ca)
+    runners: dict[str, Runner] = {
         "python": PythonRunner(toolbox),
-        "llm": LlmRunner(Catalogue(models, key, providers.offered), providers),
+        "llm": LlmRunner(Catalogue(models, providers.offered), providers, secrets),
+        "http": HttpRunner(Guard(settings.http_hosts), secrets, config),
     }
+    return Registry(runners, hidden)
 
 
-def _models_in(path: Path) -> Mapping[str, Model]:
+def _read(name: str, path: Path, read: Callable[[bytes, str], tuple[Read, list[Finding]]]) -> Read:
     try:
         source = path.read_bytes()
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise SettingsError([f"{variable('models')}: {path} can't be read: {reason}."]) from None
-    models, findings = read_catalogue(source, str(path))
+        raise SettingsError([f"{variable(name)}: {path} can't be read: {reason}."]) from None
+    found, findings = read(source, str(path))
     problems = [str(finding) for finding in findings if finding.severity == "error"]
     if problems:
         raise SettingsError(problems)
-    return models
-
-
-def _secret(secrets: Mapping[str, str], name: str) -> str:
-    """Raises StepError `llm.not_configured`."""
-    value = secrets.get(name)
-    if value is None:
-        raise not_configured(f"the secret `{name}` is not there; set {SECRET}{name}")
-    return value
+    return found

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
 
 from hai_flow import values
 from hai_flow.definition.plan import Llm, Schema, Step
@@ -22,6 +24,7 @@ from hai_flow.models.structured import read_answer, received, repair_prompt
 from hai_flow.models.turn import Turn, cost_of
 from hai_flow.models.vocabulary import Endpoint, Message, Piece, Request, Text, Thinking
 from hai_flow.steps.runner import Attempt, Stream
+from hai_flow.steps.secrets import Secrets, Use
 
 Json: TypeAlias = Any
 
@@ -29,16 +32,18 @@ _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 class LlmRunner:
-    """Performs `llm` with the models of `catalogue`, which `providers` serve."""
+    """Performs `llm` with the models of `catalogue`, which `providers` serve; their keys are among `secrets`."""
 
-    def __init__(self, catalogue: Catalogue, providers: Providers) -> None:
+    def __init__(self, catalogue: Catalogue, providers: Providers, secrets: Secrets) -> None:
         self._catalogue = catalogue
         self._providers = providers
+        self._secrets = secrets
 
     async def perform(self, attempt: Attempt, stream: Stream) -> Json:
         llm = attempt.step.verb
         assert isinstance(llm, Llm)
-        endpoints = self._catalogue.endpoints(llm.models, from_disk=attempt.from_disk)
+        known = self._catalogue.endpoints(llm.models, from_disk=attempt.from_disk)
+        endpoints = [await self._with_key(each, attempt) for each in known]
         question = _Question(self._providers, llm, stream)
         messages = conversation(values.loads(attempt.args))
         answer, endpoint = await question.ask(endpoints, messages)
@@ -57,8 +62,21 @@ class LlmRunner:
         return None
 
     def doubt(self, step: Step, *, from_disk: bool = False) -> str | None:
-        llm = step.verb
-        return self._catalogue.fault(llm.models, from_disk=from_disk) if isinstance(llm, Llm) else None
+        if not isinstance(step.verb, Llm):
+            return None
+        try:
+            endpoints = self._catalogue.endpoints(step.verb.models, from_disk=from_disk)
+        except StepError as error:
+            return error.message
+        secrets = [each.secret for each in endpoints if each.secret is not None]
+        return next((doubt for name in secrets if (doubt := self._secrets.absent(name))), None)
+
+    async def _with_key(self, endpoint: Endpoint, attempt: Attempt) -> Endpoint:
+        if endpoint.secret is None:
+            return endpoint
+        host = urlsplit(endpoint.base_url).hostname or ""
+        use = Use(host, attempt.workflow, attempt.from_disk, endpoint.ours)
+        return replace(endpoint, key=await self._secrets.value(endpoint.secret, use))
 
     async def close(self) -> None:
         await self._providers.close()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
-from hai_flow.definition.plan import Plan, Step
+from hai_flow.definition.plan import Expression, Plan, Step, Template
 from hai_flow.definition.readiness import runner_kind
 from hai_flow.engine.events import ModelUse
 from hai_flow.errors import StepError
@@ -28,10 +28,21 @@ class Stream(Protocol):
         ...
 
 
+class Evaluate(Protocol):
+    """Raises StepError with the code of what is wrong with the expression."""
+
+    def __call__(self, uses: Expression | Template, /, **names: Json) -> Json: ...
+
+
+def _nothing_to_evaluate(uses: Expression | Template, /, **names: Json) -> Json:
+    raise StepError("this attempt knows nothing of its run", code="expression.error", retriable=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One try of one effect: everything that a runner needs. `args` is the JSON text that was recorded (and hashed).
 
+    `evaluate` gives the value of an expression or a template of the step, with further names. `workflow` is its name.
     `key` is the idempotency key where it is not the default. `from_disk`: the workflow was read from a file of this
     machine, so it may name what one that came over the network may not (`steps/toolbox`).
     """
@@ -43,6 +54,8 @@ class Attempt:
     step: Step
     key: str | None = None
     from_disk: bool = False
+    workflow: str = ""
+    evaluate: Evaluate = _nothing_to_evaluate
 
     @property
     def idempotency_key(self) -> str:
@@ -74,10 +87,12 @@ class Runner(Protocol):
 
 
 class Registry:
-    """The runners of this process by kind: python, mcp, http, llm, agent (`runner_kind`)."""
+    """The runners of this process by kind: python, http, llm (`runner_kind`)."""
 
-    def __init__(self, runners: dict[str, Runner]) -> None:
+    def __init__(self, runners: dict[str, Runner], hide: Callable[[Json], Json] = lambda value: value) -> None:
+        """`hide` takes what must not be told out of what is."""
         self._runners = runners
+        self.hidden = hide
 
     @property
     def kinds(self) -> frozenset[str]:

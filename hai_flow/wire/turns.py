@@ -29,6 +29,7 @@ _RESERVED: Final = frozenset(
         "step",
         "tool",
         "http",
+        "secret",
         "llm",
         "agent",
         "approval",

@@ -25,9 +25,6 @@ AGENT: Final = (
     MODEL + "tools: {files: {python: hai_flow.examples}}\n"
     "steps: [{agent: {model: small, prompt: Hello, tools: [files.delete_files]}}]\n"
 )
-HTTP: Final = (
-    BEGIN + "steps: [{http: {get: 'https://example.com', headers: {Authorization: '${{ secrets.token }}'}}}]\n"
-)
 HTTP_TOOL: Final = (
     BEGIN + "tools: {erp: {http: 'https://example.com', effect: read}}\nsteps: [{call: erp.book, with: {}}]\n"
 )
@@ -49,7 +46,7 @@ def no_agents(http: httpx2.Client) -> None:
 
 
 def no_services(http: httpx2.Client) -> None:
-    has_no_runner(http, HTTP, HTTP_TOOL, MCP_TOOL)
+    has_no_runner(http, HTTP_TOOL, MCP_TOOL)
 
 
 def no_identity(http: httpx2.Client) -> None:

@@ -209,11 +209,12 @@ def test_effects_have_the_timeouts_of_their_kind() -> None:
 def test_an_http_request_is_one_template() -> None:
     p = example("rollout")
     http = verb(p, "rollout[]/health", plan.Http)
-    scope = {"svc": {"name": "api"}, "secrets": {"HEALTH": "ref"}}
+    scope = {"svc": {"name": "api"}}
     assert http.arguments.render(scope) == {
-        "method": "GET", "url": "https://health.example.com/api", "headers": {"Authorization": "Bearer ref"},
+        "method": "GET", "url": "https://health.example.com/api",
+        "headers": {"Authorization": "Bearer ${{ secrets.HEALTH }}"},
     }  # fmt: skip
-    assert http.arguments.roots == {"svc", "secrets"}
+    assert http.arguments.roots == {"svc"}
     assert http.expect.evaluate({"response": {"status": 200, "json": {"error_rate": 0.0}}}) is True
 
 

@@ -30,14 +30,10 @@ models:
 """
 
 
-def key(name: str, host: str, is_ours: bool) -> str:
-    return f"{name}@{host}"
-
-
 def catalogue(source: bytes = OURS, **more: Any) -> Catalogue:
     models, findings = read_catalogue(source, "models.yaml")
     assert findings == []
-    return Catalogue(models, key, **more)
+    return Catalogue(models, **more)
 
 
 def asked(models: str, *, from_disk: bool = False, where: Catalogue | None = None) -> list[Endpoint]:
@@ -59,14 +55,13 @@ def fault(models: str, **more: Any) -> str:
 def test_use_takes_all_from_the_catalogue_and_its_fallback_with_it() -> None:
     smart, local = asked("{m: {use: smart}}")
     assert (smart.name, smart.model, smart.base_url) == ("m", "deepseek-chat", "https://api.deepseek.com")
-    assert smart.key == "DEEPSEEK@api.deepseek.com"
+    assert (smart.secret, smart.ours, smart.key) == ("DEEPSEEK", True, None)
     assert (smart.total, smart.idle, smart.context) == (120.0, 10.0, 65536)
     assert smart.price == Price(input=0.8, cached=0.1, output=2)
     assert (smart.quirks.output, smart.quirks.send_back) == ("prompt", "tool_turns"), (
         "the preset's, but for what is said"
     )
-    assert (local.base_url, local.key) == ("http://models.internal:8000/v1", None)
-    assert "DEEPSEEK" not in repr(smart)
+    assert (local.base_url, local.secret) == ("http://models.internal:8000/v1", None)
 
 
 def test_a_workflow_says_its_own_parameters_times_and_fallbacks() -> None:
@@ -83,14 +78,14 @@ def test_every_preset_is_reached(name: str) -> None:
         f"{{m: {{provider: {name}, model: x, api_key: '${{{{ secrets.K }}}}', base_url: https://h/v1}}}}",
         from_disk=True,
     )
-    assert (found.base_url, found.key) == ("https://h/v1", "K@h")
+    assert (found.base_url, found.secret, found.ours) == ("https://h/v1", "K", False)
 
 
 def test_what_was_published_has_no_address_of_its_own() -> None:
     models = "{m: {provider: openai, model: x, base_url: 'https://evil.example/v1', api_key: '${{ secrets.OPENAI }}'}}"
     assert "declare it in the deployment's catalogue" in fault(models)
     assert asked(models, from_disk=True)[0].base_url == "https://evil.example/v1"
-    assert asked("{m: {provider: openai, model: x, api_key: '${{ secrets.K }}'}}")[0].key == "K@api.openai.com"
+    assert asked("{m: {provider: openai, model: x, api_key: '${{ secrets.K }}'}}")[0].secret == "K"
 
 
 @pytest.mark.parametrize(

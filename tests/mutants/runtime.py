@@ -869,7 +869,7 @@ worker.bug(
 worker.bug(
     "an effect that raises hangs its run",
     (
-        '            log.warning("tool_raised", run_id=str(run.id), path=path, exc_info=error)\n            return',
+        '            failed = StepError(f"{type(error).__name__}: {error}")\n            return',
         "            raise\n            return",
     ),
     by="tests/runtime/test_performing.py::test_a_fault_of_ours_fails_the_step_and_hangs_no_run",

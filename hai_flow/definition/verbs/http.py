@@ -12,7 +12,8 @@ from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.parts import Record
-from hai_flow.definition.reference import ANY, CEL, DECIDED_KEYS, EFFECT_KEYS, TEXT, Key, Shape, shape_of
+from hai_flow.definition.reference import ANY, CEL, DECIDED_KEYS, EFFECT_KEYS, TEXT, Key, Shape, integer, shape_of
+from hai_flow.definition.secret_names import SecretBearing
 from hai_flow.definition.verbs.verb import Verb, record
 from hai_flow.values import Json
 
@@ -26,10 +27,15 @@ HTTP: Final = Shape("http", "`http`", (
     Key("body", ANY, "sent as JSON", example='{order: "${{ input.order }}"}'),
     Key("form", ANY, "sent as a form", example="{grant_type: client_credentials}"),
     Key("text", ANY, "sent as text", example="ping"),
+    Key("multipart", ANY, "sent as a form with files: text by name, or `{filename, content, type}`, the content text",
+        example='{note: hello, file: {filename: a.csv, content: "a,b"}}'),
     Key("expect", CEL, "what counts as success, over `response`", default="any 2xx",
         example="response.status == 200"),
+    Key("next", TEXT, "the address of the next page, over `response`; null or empty: there is none. `json` of the "
+        "output is then the list of what each page had", example='"${{ response.json.next }}"'),
+    Key("pages", integer(1, 1000), "how many pages at most", default="100", example="10"),
 ), exactly_one=(("get", "post", "put", "patch", "delete", "head"),),
-    at_most_one=(("body", "form", "text"),))  # fmt: skip
+    at_most_one=(("body", "form", "text", "multipart"),))  # fmt: skip
 (METHODS,) = HTTP.exactly_one
 (_BODIES,) = HTTP.at_most_one
 
@@ -43,23 +49,29 @@ def _http(context: Context, draft: StepDraft, names: Names) -> plan.Http | None:
     bodies = [key for key in _BODIES if key in fields]
     if len(bodies) > 1:
         found = " and ".join(f"`{key}`" for key in bodies)
-        message = f"expected at most one of `body`, `form`, `text` in `http`, found {found}; remove one"
+        message = f"expected at most one of `body`, `form`, `text`, `multipart` in `http`, found {found}; remove one"
         context.reader.error((*at, bodies[1]), "http.bodies", message, key=True)
     url = context.text(fields, given[0], at, names) if given else None
     parts: list[tuple[str, plan.Template]] = []
     for key in ("query", "headers", "auth", *_BODIES):
         if key in fields:
-            here = names.with_roots("secrets") if key in ("headers", "auth") else names
-            parts.append((key, context.template(fields[key], (*at, key), here)))
+            if key in ("headers", "auth"):
+                given_secrets = context.template(fields[key], (*at, key), names.with_roots("secrets"))
+                parts.append((key, SecretBearing(given_secrets)))
+            else:
+                parts.append((key, context.template(fields[key], (*at, key), names)))
     if "auth" in fields:
         check_auth(context.reader, fields["auth"], (*at, "auth"))
     expect = None
     if "expect" in fields:
         expect = context.condition(fields["expect"], (*at, "expect"), names.with_roots("response"))
+    following = None
+    if "next" in fields:
+        following = context.template(fields["next"], (*at, "next"), names.with_roots("response"))
     if url is None or len(given) != 1:
         return None
     method = context.literal(given[0].upper())
-    return plan.Http(Record((("method", method), ("url", url), *parts)), expect)
+    return plan.Http(Record((("method", method), ("url", url), *parts)), expect, following, fields.get("pages", 100))
 
 
 def _no_method(context: Context, value: Mapping[str, Json], given: list[str], at: Path) -> None:

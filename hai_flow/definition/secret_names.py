@@ -1,0 +1,76 @@
+"""Secrets in values: a document names them, what is recorded and shown names them too, and who sends puts them in.
+
+`${{ secrets.NAME }}` renders to itself. What else a value is made of must not look like that, or who starts a run could
+have a secret put in where the author has not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from hai_flow.definition.cel import ExpressionError
+from hai_flow.definition.plan import Template
+
+Json: TypeAlias = Any
+
+_USED: Final = re.compile(r"\bsecrets\s*\.\s*([A-Za-z_][A-Za-z0-9_]{0,62})")
+REFERENCE: Final = re.compile(r"\$\{\{ secrets\.([A-Za-z_][A-Za-z0-9_]{0,62}) \}\}")
+
+
+@dataclass(frozen=True, slots=True)
+class SecretBearing:
+    """plan.Template: `inner`, which may name secrets."""
+
+    inner: Template
+
+    @property
+    def written(self) -> Json:
+        return self.inner.written
+
+    @property
+    def roots(self) -> frozenset[str]:
+        return self.inner.roots - {"secrets"}
+
+    @property
+    def steps(self) -> frozenset[str]:
+        return self.inner.steps
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        """The value, in which secrets are named. Raises `ExpressionError`, also where something else than a secret of
+        the document looks like one."""
+        names = written_names(self.inner.written)
+        plain = self.inner.render({**scope, "secrets": dict.fromkeys(names, "")})
+        forged = next((text for text in _texts(plain) if REFERENCE.search(text)), None)
+        if forged is not None:
+            message = f"a value names a secret that the document does not name there: {forged[:100]!r}"
+            raise ExpressionError("expression.error", message)
+        return self.inner.render({**scope, "secrets": {name: f"${{{{ secrets.{name} }}}}" for name in names}})
+
+
+def written_names(written: Json) -> frozenset[str]:
+    """The secrets that a value of a document names."""
+    return frozenset(name for text in _texts(written) if "${{" in text for name in _USED.findall(text))
+
+
+def filled(value: Json, find: Callable[[str], str]) -> Json:
+    """`value` with the secrets that it names, as `find` gives them."""
+    if isinstance(value, str):
+        return REFERENCE.sub(lambda match: find(match[1]), value) if "${{" in value else value
+    if isinstance(value, dict):
+        return {key: filled(each, find) for key, each in value.items()}
+    return [filled(each, find) for each in value] if isinstance(value, list) else value
+
+
+def _texts(value: Json) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield str(key)
+            yield from _texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)

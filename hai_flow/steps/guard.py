@@ -1,0 +1,108 @@
+"""Where a step may connect to: public addresses, and what the deployment allows beside them.
+
+Whoever writes a workflow, or starts a run of it, says where requests go; this process may reach what they can't: its
+own machine, its neighbours, the metadata service of its cloud. So a name is resolved once, its addresses are judged,
+and the connection goes to the very address that was judged, whatever the name means a moment later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeAlias
+
+from hai_flow.errors import StepError
+
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
+"""The addresses of a host, as text. Raises OSError."""
+
+_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+_NAT64_LOCAL: Final = ipaddress.ip_network("64:ff9b:1::/48")
+_COMPATIBLE: Final = ipaddress.ip_network("::/96")
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    """As this machine resolves names, without blocking. Also what only looks like a number (`0x7f.1`) is resolved."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+class Guard:
+    """`allowed`: hosts that may be reached though they are not public: names (`*.internal`: all below), addresses or
+    networks. `resolve` gives the addresses of a name."""
+
+    def __init__(self, allowed: Iterable[str] = (), resolve: Resolve = resolve) -> None:
+        self._resolve = resolve
+        self._names: set[str] = set()
+        self._networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
+        for each in allowed:
+            try:
+                self._networks.append(ipaddress.ip_network(each.strip("[]"), strict=False))
+            except ValueError:
+                self._names.add(_bare(each))
+
+    async def address(self, host: str, port: int) -> str:
+        """The address to connect to. Raises StepError: `http.refused`, or `http.connection` for a name that has none.
+
+        Where a name has several addresses, all have to be good: which of them is taken is a matter of chance.
+        """
+        bare = _bare(host)
+        try:
+            found = await self._resolve(bare, port)
+        except (OSError, UnicodeError) as error:
+            raise StepError(f"{host!r} has no address: {error}", code="http.connection", retriable=True) from None
+        if not found:
+            raise StepError(f"{host!r} has no address.", code="http.connection", retriable=True)
+        if not self._knows(bare):
+            for each in found:
+                self._judge(host, each)
+        return found[0]
+
+    def _knows(self, host: str) -> bool:
+        if host in self._names:
+            return True
+        parts = host.split(".")
+        return any(f"*.{'.'.join(parts[number:])}" in self._names for number in range(1, len(parts)))
+
+    def _judge(self, host: str, text: str) -> None:
+        try:
+            address = ipaddress.ip_address(text)
+        except ValueError:
+            raise _refused(host, f"{text!r} is no address") from None
+        if any(address in network for network in self._networks if network.version == address.version):
+            return
+        if not is_public(address):
+            raise _refused(host, "that is no public address")
+
+
+def is_public(address: Address) -> bool:
+    """Whether anybody on the internet could mean this address: not what is private, local, reserved or for many, nor an
+    IPv6 address that holds such an IPv4 address."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.scope_id is not None or address in _NAT64_LOCAL:
+            return False
+        inner = address.ipv4_mapped or address.sixtofour
+        if inner is None and address.teredo is not None:
+            inner = address.teredo[1]
+        if inner is None and (address in _NAT64 or address in _COMPATIBLE):
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(inner)
+        if address.is_site_local:
+            return False
+    return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
+
+
+def _bare(host: str) -> str:
+    return host.strip().strip("[]").rstrip(".").lower()
+
+
+def _refused(host: str, why: str) -> StepError:
+    message = (
+        f"this server connects steps to public addresses only, and {host!r}: {why}; HAI_FLOW_HTTP_HOSTS allows more"
+    )
+    return StepError(message, code="http.refused", retriable=False)

@@ -1,0 +1,346 @@
+"""`http`: one request, or one for each page of a list, with bounds on what comes back and on where it goes.
+
+Nothing is tried again here: the step's `retry` does that, and every attempt has the same idempotency key. Secrets are
+put in when the request is sent, and go to no other origin than the one that the author named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import urljoin, urlsplit
+
+from hai_flow import values
+from hai_flow.definition.plan import Http, Step
+from hai_flow.definition.secret_names import filled
+from hai_flow.errors import StepError
+from hai_flow.models.faults import retry_after
+from hai_flow.steps.guard import Guard
+from hai_flow.steps.runner import Attempt, Stream
+from hai_flow.steps.secrets import Secrets, Use
+
+if TYPE_CHECKING:
+    import httpx2
+
+Json: TypeAlias = Any
+
+CONNECT_SECONDS: Final = 10.0
+REDIRECTS_MAX: Final = 5
+SAID_CHARS_MAX: Final = 300
+_MOVED: Final = frozenset({301, 302, 303, 307, 308})
+_AGAIN: Final = frozenset({408, 425, 429})
+_WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+
+@dataclass(frozen=True, slots=True)
+class HttpConfig:
+    """`bytes_max`: of all that comes back for one step. `proxy`: the address of one that all requests take. `ca`: a
+    file of further certificates that are believed."""
+
+    bytes_max: int = 1024 * 1024
+    proxy: str | None = None
+    ca: str | None = None
+
+
+class HttpRunner:
+    """Performs `http`."""
+
+    def __init__(self, guard: Guard, secrets: Secrets, config: HttpConfig) -> None:
+        self._guard = guard
+        self._secrets = secrets
+        self._config = config
+        self._client: httpx2.AsyncClient | None = None
+
+    async def perform(self, attempt: Attempt, stream: Stream) -> Json:
+        http = attempt.step.verb
+        assert isinstance(http, Http)
+        exchange = _Exchange(self, attempt, http)
+        response = await exchange.asked(values.loads(attempt.args))
+        if http.next is None:
+            return response
+        pages = [response["json"]]
+        while (url := exchange.next_page(response)) is not None:
+            if len(pages) >= http.pages:
+                message = f"expected at most {http.pages} pages, and there are more; raise `pages`"
+                raise StepError(message, code="http.too_large", retriable=False)
+            response = await exchange.asked({"method": "GET", "url": urljoin(response["url"], url)}, page=True)
+            pages.append(response["json"])
+        return {**response, "json": pages, "text": ""}
+
+    def fault(self, step: Step, *, from_disk: bool = False) -> str | None:
+        return None
+
+    def doubt(self, step: Step, *, from_disk: bool = False) -> str | None:
+        http = step.verb
+        return self._secrets.doubt(http.arguments.written) if isinstance(http, Http) else None
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    @property
+    def bytes_max(self) -> int:
+        return self._config.bytes_max
+
+    async def client(self, host: str, port: int) -> httpx2.AsyncClient:
+        """Who sends. Behind a proxy the host is judged here, for the proxy resolves it once more."""
+        if self._config.proxy is not None:
+            await self._guard.address(host, port)
+        if self._client is None:
+            self._client = _client_of(self._guard, self._config)
+        return self._client
+
+    async def with_secrets(self, value: Json, attempt: Attempt, host: str) -> Json:
+        """`value` with the secrets that it names, for `host`. Raises StepError."""
+        use = Use(host=host, workflow=attempt.workflow, from_disk=attempt.from_disk)
+        return filled(value, (await self._secrets.found(value, use)).__getitem__)
+
+
+class _Exchange:
+    """The requests of one attempt."""
+
+    def __init__(self, runner: HttpRunner, attempt: Attempt, http: Http) -> None:
+        self._runner = runner
+        self._attempt = attempt
+        self._http = http
+        self._left = runner.bytes_max
+        self._origin: tuple[str, str, int] | None = None
+        self._headers: Json = {}
+
+    async def asked(self, asked: Mapping[str, Json], *, page: bool = False) -> dict[str, Json]:
+        """The response, which is as `expect` wants it. Raises StepError."""
+        url = asked["url"]
+        if not page:
+            self._origin = _origin(url)
+            self._headers = {"headers": asked.get("headers"), "auth": asked.get("auth")}
+        for _ in range(REDIRECTS_MAX + 1):
+            response = await self._sent(asked, url)
+            place = response["headers"].get("location")
+            if response["status"] not in _MOVED or not place or asked["method"] not in ("GET", "HEAD"):
+                return self._judged(response)
+            url = urljoin(url, place)
+        message = f"the address leads on more than {REDIRECTS_MAX} times; name the one where it ends"
+        raise StepError(message, code="http.connection", retriable=False)
+
+    def next_page(self, response: Mapping[str, Json]) -> str | None:
+        assert self._http.next is not None
+        url = self._attempt.evaluate(self._http.next, response=response)
+        if url is None or url == "":
+            return None
+        if not isinstance(url, str):
+            raise _unfit(f"expected the address of the next page from `next`, found {values.dumps(url).decode()[:100]}")
+        return url
+
+    def _judged(self, response: dict[str, Json]) -> dict[str, Json]:
+        status, expect = response["status"], self._http.expect
+        if expect is None:
+            if 200 <= status < 300:
+                return response
+            again = status in _AGAIN or status >= 500
+            message = f"{self._place(response['url'])} answered {status}."
+            after = retry_after(response["headers"])
+            raise StepError(message, code="http.status", retriable=again, data=_short(response), retry_after=after)
+        if self._attempt.evaluate(expect, response=response):
+            return response
+        message = f"{self._place(response['url'])} answered {status}, and `{expect.source}` is false."
+        after = retry_after(response["headers"])
+        raise StepError(message, code="http.expect", data=_short(response), retry_after=after)
+
+    async def _sent(self, asked: Mapping[str, Json], url: str) -> dict[str, Json]:
+        import httpx2
+
+        origin = _origin(url)
+        ours = origin == self._origin
+        given = self._headers if ours else {}
+        given = await self._runner.with_secrets(given, self._attempt, origin[1])
+        headers = _headers(given.get("headers"), given.get("auth"))
+        if asked["method"] in _WRITES:
+            headers.setdefault("idempotency-key", self._attempt.idempotency_key)
+        client = await self._runner.client(origin[1], origin[2])
+        try:
+            query = asked.get("query") if ours else None
+            request = client.build_request(asked["method"], _with_query(url, query), headers=headers, **_body(asked))
+            response = await client.send(request, stream=True)
+            try:
+                content = await self._read(response.aiter_bytes(), url)
+            finally:
+                await response.aclose()
+        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
+            raise _unfit(f"{url!r} is no address that can be asked: {error}") from None
+        except (httpx2.DecodingError, httpx2.RemoteProtocolError) as error:
+            raise self._unreadable(url, str(error)) from None
+        except httpx2.TransportError as error:
+            message = f"{self._place(url)} can't be reached: {str(error) or type(error).__name__}"
+            raise StepError(message, code="http.connection", retriable=True) from None
+        return self._response(response, content, url)
+
+    async def _read(self, chunks: AsyncIterator[bytes], url: str) -> bytes:
+        found = bytearray()
+        async for chunk in chunks:
+            found += chunk
+            self._left -= len(chunk)
+            if self._left < 0:
+                message = f"{self._place(url)} answers with more than {self._runner.bytes_max} bytes"
+                raise StepError(f"{message} (HAI_FLOW_HTTP_BYTES_MAX).", code="http.too_large", retriable=False)
+        return bytes(found)
+
+    def _response(self, response: httpx2.Response, content: bytes, url: str) -> dict[str, Json]:
+        """The response as expressions see it."""
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        is_json = kind == "application/json" or kind.endswith("+json")
+        try:
+            text = content.decode(response.charset_encoding or "utf-8")
+            value = values.check(values.loads(text)) if is_json and text.strip() else None
+            values.check(text)
+        except (UnicodeDecodeError, LookupError, values.NotJson) as error:
+            if 200 <= response.status_code < 300:
+                raise self._unreadable(url, f"its body is not what its type {kind or 'text'} says: {error}") from None
+            text, value = content.decode(errors="replace").replace("\x00", "\ufffd"), None
+        headers = {name.lower(): each for name, each in response.headers.items()}
+        return {"status": response.status_code, "headers": headers, "json": value, "text": text, "url": url}
+
+    def _unreadable(self, url: str, why: str) -> StepError:
+        message = f"{self._place(url)} answers with what can't be read: {why}"
+        return StepError(message[:1000], code="http.invalid_response", retriable=False)
+
+    def _place(self, url: str) -> str:
+        """The host and path of an address, without what may be secret in it."""
+        parts = urlsplit(url)
+        return f"{parts.hostname}{parts.path}"
+
+
+def _client_of(guard: Guard, config: HttpConfig) -> httpx2.AsyncClient:
+    import httpcore2
+    import httpx2
+
+    plain: Any = httpcore2.AnyIOBackend()
+
+    class Judged(httpcore2.AsyncNetworkBackend):
+        """Connects to the address that was judged, and to no other that the name may have."""
+
+        async def connect_tcp(self, host: str, port: int, *args: Any, **more: Any) -> httpcore2.AsyncNetworkStream:
+            return await plain.connect_tcp(await guard.address(host, port), port, *args, **more)
+
+        async def sleep(self, seconds: float) -> None:
+            await plain.sleep(seconds)
+
+    context = httpx2.create_ssl_context()
+    if config.ca is not None:
+        context.load_verify_locations(config.ca)
+    transport = httpx2.AsyncHTTPTransport(verify=context, proxy=config.proxy, trust_env=False)
+    if config.proxy is None:
+        transport._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=context,
+            max_connections=100,
+            max_keepalive_connections=20,
+            keepalive_expiry=5.0,
+            network_backend=Judged(),
+        )
+    timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
+    return httpx2.AsyncClient(transport=transport, trust_env=False, follow_redirects=False, timeout=timeout)
+
+
+def _origin(url: str) -> tuple[str, str, int]:
+    """Scheme, host and port. Raises StepError for what is no address of the web."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise _unfit(f"{url!r} is no address that can be asked: {error}") from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise _unfit(f"expected an address like https://host/path, found {url!r}")
+    if parts.username is not None or parts.password is not None:
+        raise _unfit("an address holds no user and password; use `auth`")
+    return parts.scheme, host.lower(), port or (443 if parts.scheme == "https" else 80)
+
+
+def _headers(given: Json, auth: Json) -> dict[str, str]:
+    headers: dict[str, str] = {"accept-encoding": "identity", "user-agent": "hai-flow"}
+    for name, value in (given or {}).items():
+        headers[str(name).lower()] = value if isinstance(value, str) else values.dumps(value).decode()
+    match auth:
+        case None:
+            pass
+        case str():
+            headers["authorization"] = f"Bearer {auth}"
+        case {"bearer": token}:
+            headers["authorization"] = f"Bearer {token}"
+        case {"basic": {"user": user, "password": password}}:
+            import base64
+
+            headers["authorization"] = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+        case {"header": {"name": name, "value": value}}:
+            headers[str(name).lower()] = str(value)
+        case _:
+            raise _unfit(
+                "expected a token, `{bearer}`, `{basic: {user, password}}` or `{header: {name, value}}` as `auth`"
+            )
+    for name, value in headers.items():
+        if any(character in "\r\n\0" for character in name + value):
+            raise _unfit(f"the header {name!r} holds a line break")
+    return headers
+
+
+def _with_query(url: str, query: Json) -> httpx2.URL:
+    import httpx2
+
+    parsed = httpx2.URL(url)
+    return parsed.copy_merge_params(_plain(query)) if isinstance(query, Mapping) and query else parsed
+
+
+def _plain(given: Mapping[str, Json]) -> dict[str, Any]:
+    """Parameters as text; a list is one for each item, null is left out."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if isinstance(value, list):
+            found[name] = [_word(each) for each in value]
+        elif value is not None:
+            found[name] = _word(value)
+    return found
+
+
+def _word(value: Json) -> str:
+    if isinstance(value, float) and value.is_integer() and math.isfinite(value):
+        return str(int(value))
+    return value if isinstance(value, str) else values.dumps(value).decode()
+
+
+def _body(asked: Mapping[str, Json]) -> dict[str, Any]:
+    if "body" in asked:
+        return {"json": asked["body"]}
+    if "form" in asked:
+        if not isinstance(asked["form"], Mapping):
+            raise _unfit("expected a mapping as `form`")
+        return {"data": _plain(asked["form"])}
+    if "multipart" in asked:
+        return {"files": _files(asked["multipart"])}
+    if "text" in asked:
+        return {"content": _word(asked["text"]).encode()}
+    return {}
+
+
+def _files(given: Json) -> dict[str, Any]:
+    if not isinstance(given, Mapping) or not given:
+        raise _unfit("expected a mapping with a part at least as `multipart`")
+    files: dict[str, Any] = {}
+    for name, part in given.items():
+        if isinstance(part, Mapping):
+            kind = part.get("type") or "application/octet-stream"
+            files[name] = (part.get("filename") or name, _word(part.get("content", "")).encode(), kind)
+        else:
+            files[name] = (None, _word(part).encode())
+    return files
+
+
+def _short(response: Mapping[str, Json]) -> dict[str, Json]:
+    """A response as errors repeat it."""
+    text = response["text"]
+    shown = text if len(text) <= SAID_CHARS_MAX else f"{text[:SAID_CHARS_MAX]}…"
+    return {"status": response["status"], "url": response["url"], "text": shown}
+
+
+def _unfit(message: str) -> StepError:
+    return StepError(message, code="http.invalid_request", retriable=False)

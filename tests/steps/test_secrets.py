@@ -1,0 +1,84 @@
+"""Whence secrets come, and who may send them where."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from hai_flow.errors import StepError
+from hai_flow.steps.secrets import HIDDEN, Secrets, Source, Use, hidden
+from hai_flow.steps.secrets_file import read_secrets
+
+DISK = Use("any.host", "w", from_disk=True)
+
+
+async def fault(secrets: Secrets, name: str, use: Use = DISK) -> str:
+    with pytest.raises(StepError) as raised:
+        await secrets.value(name, use)
+    assert raised.value.retriable is (raised.value.code == "secret.missing")
+    return f"{raised.value.code} {raised.value.message}"
+
+
+async def test_a_secret_comes_from_the_environment_a_file_or_a_program(tmp_path: Path) -> None:
+    (tmp_path / "bank").write_text("of a file\n")
+    count = tmp_path / "count"
+    says = f"import pathlib; p = pathlib.Path({str(count)!r}); p.open('a').write('x'); print('of a program')"
+    sources = {
+        "OTHER": Source(env="OTHER_NAME"),
+        "BANK": Source(file=tmp_path / "bank"),
+        "VAULT": Source(command=(sys.executable, "-c", says)),
+    }
+    secrets = Secrets({"PLAIN": "of the environment"}, sources, {"OTHER_NAME": "under another name"})
+    found = [await secrets.value(name, DISK) for name in ("PLAIN", "OTHER", "BANK", "VAULT", "VAULT")]
+    assert found == ["of the environment", "under another name", "of a file", "of a program", "of a program"]
+    assert count.read_text() == "x", "what a program said is kept for a while"
+
+
+async def test_what_is_not_there_is_said_without_its_value(tmp_path: Path) -> None:
+    fails = (sys.executable, "-c", "import sys; print('half'); sys.exit(3)")
+    sources = {"A": Source(env="NOT_SET"), "B": Source(file=tmp_path / "b"), "C": Source(command=fails)}
+    sources["D"] = Source(command=(str(tmp_path / "nothing"),))
+    secrets = Secrets({}, sources)
+    assert await fault(secrets, "X") == "secret.missing the secret `X` is not there: HAI_FLOW_SECRET_X is not set."
+    assert "NOT_SET is not set" in await fault(secrets, "A")
+    assert "can't be read: FileNotFoundError" in await fault(secrets, "B")
+    said = await fault(secrets, "C")
+    assert "ended with 3" in said
+    assert "half" not in said
+    assert "can't be started" in await fault(secrets, "D")
+
+
+async def test_a_published_workflow_sends_secrets_only_where_the_deployment_says() -> None:
+    sources = {"S": Source(hosts=("a.test", "*.b.test"), workflows=("w",)), "T": Source()}
+    secrets = Secrets({"S": "s-value", "T": "t-value", "U": "u-value"}, sources)
+    for host in ("a.test", "A.test.", "x.b.test"):
+        assert await secrets.value("S", Use(host, "w")) == "s-value"
+    for host in ("b.test", "xb.test", "a.test.evil", ""):
+        assert (await fault(secrets, "S", Use(host, "w"))).startswith("secret.refused")
+    assert "it is for w only" in await fault(secrets, "S", Use("a.test", "other"))
+    for name in ("T", "U"):
+        assert "nothing says to which hosts" in await fault(secrets, name, Use("a.test", "w"))
+        assert await secrets.value(name, DISK)
+        assert await secrets.value(name, Use("models.test", ours=True))
+    assert (await fault(secrets, "S", Use("c.test", "w", from_disk=True))).startswith("secret.refused")
+
+
+async def test_what_was_resolved_is_hidden_wherever_it_turns_up() -> None:
+    secrets = Secrets({"S": "canary-1", "SHORT": "ab"})
+    assert hidden({"a": "canary-1"}) == {"a": "canary-1"}, "nobody has used it yet"
+    await secrets.value("S", DISK)
+    await secrets.value("SHORT", DISK)
+    value = {"a": ["x canary-1 y", 1, None], "canary-1": "ab"}
+    assert hidden(value) == {"a": [f"x {HIDDEN} y", 1, None], HIDDEN: "ab"}
+
+
+def test_a_file_of_secrets_is_read_and_its_mistakes_have_a_place() -> None:
+    source = b"hai: secrets/v1\nsecrets:\n  A: {command: [vault, read], every: 1m, hosts: [a.test]}\n  B: {}\n"
+    found, findings = read_secrets(source, "s.yaml")
+    assert (findings, found["B"]) == ([], Source())
+    assert found["A"] == Source(command=("vault", "read"), every=60.0, hosts=("a.test",))
+    wrong = b"hai: secrets/v1\nsecrets:\n  A: {env: X, file: /y}\n  B: {evn: X}\n  C: {every: soon, command: [x]}\n"
+    _, findings = read_secrets(wrong, "s.yaml")
+    assert [str(finding).split(" ")[0] for finding in findings] == ["s.yaml:3:15:", "s.yaml:4:7:", "s.yaml:5:14:"]
