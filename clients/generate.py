@@ -48,7 +48,7 @@ Rules that every reader may rely on: `seq` counts from 1 without a gap; `at` nev
 last unless `run_retried` follows it. `ready` lists the paths that may begin because of the event ("" is the end).
 """
 
-NOTE
+@@NOTE@@
 from __future__ import annotations
 
 import re
@@ -91,7 +91,7 @@ _TAIL: Final = '''
 EVENT_TYPES: Final[dict[str, type[Event]]] = {
     _snake(kind.__name__): kind for kind in Event.__subclasses__() if kind.__module__ == __name__
 }
-TERMINAL: Final = (TERMINAL)
+TERMINAL: Final = (@@TERMINAL@@)
 
 
 def read_event(shown: dict[str, Json]) -> AnyEvent:
@@ -127,7 +127,7 @@ def events(log: str) -> str:
         assert phrase in re.sub(r"\s+", " ", log), f"`{phrase}` is said no more: take it out of _PHRASES"
     tree = ast.parse(log)
     note = _NOTE.format(source="engine/events.py")
-    return _HEAD.replace("NOTE", note) + "\n\n".join(_records(tree, log)) + _tail(tree)
+    return _HEAD.replace("@@NOTE@@", note) + "\n\n".join(_records(tree, log)) + _tail(tree)
 
 
 def _records(tree: ast.Module, log: str) -> Iterator[str]:
@@ -209,7 +209,7 @@ def _tail(tree: ast.Module) -> str:
     listed = re.sub(r" \|\n    ", "\n    | ", listed)
     assert isinstance(terminal, ast.Tuple)
     ends = ", ".join(f'"{_snake(ast.unparse(each))}"' for each in terminal.elts)
-    return f"\n\nAnyEvent: TypeAlias = (\n{listed}\n)  # fmt: skip\n" + _TAIL.replace("TERMINAL", ends)
+    return f"\n\nAnyEvent: TypeAlias = (\n{listed}\n)  # fmt: skip\n" + _TAIL.replace("@@TERMINAL@@", ends)
 
 
 def _is(node: ast.expr, name: str) -> bool:

@@ -27,8 +27,7 @@ def _snake(name: str) -> str:
 
 
 class Error(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What went wrong, as authors see it (`error`, docs/language.md#codes). Codes are stable, messages are for
-    people."""
+    """A failure, as authors see it (`error`, docs/language.md#codes). Codes are stable, messages are for people."""
 
     code: str
     message: str
@@ -59,8 +58,8 @@ class Parent(msgspec.Struct, frozen=True):
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which run made this one start, though it is nobody's child: its step `path` (`detach`), or, without one, its end
-    (a `run` trigger). `depth`: how many such ends stand in a row before it."""
+    """Which run made this one start, though it is no child of it: its step `path` (`detach`), or, without one, its end
+    (a `run` trigger). `depth`: how many of these ends stand in a row before it."""
 
     run_id: str
     path: str | None = None
@@ -141,7 +140,7 @@ class RunPaused(Event, frozen=True):
 
 
 class RunResumed(Event, frozen=True):
-    """`status` is what the run is again: running (a turn is still open), waiting or queued."""
+    """`status` is that of the run again: running (a turn is still open), waiting or queued."""
 
     by: str
     status: str
@@ -155,7 +154,7 @@ class Inherited(msgspec.Struct, frozen=True):
 
 
 class RunStopping(Event, frozen=True):
-    """A cooperative stop began; `in_flight` attempts were told to cancel. What had finished, and what was begun, when a
+    """A cooperative stop began; `in_flight` attempts were asked to cancel. Steps that had finished, or begun, when a
     fork `inherited` it is the fork's to undo and to clean up."""
 
     by: str
@@ -205,9 +204,9 @@ class RunRetried(Event, frozen=True):
 class Migrated(Event, frozen=True):
     """The run goes on with another version of its workflow, from where it stands.
 
-    `paths`: steps of the plan that are called otherwise now, old -> new; what stands inside them goes with them.
-    `input` and `state` are there where the version's defaults add to them; `pins` are those of further children. Open
-    questions follow: `pending_restamped`.
+    `paths`: steps of the plan that are called otherwise now, old -> new; steps inside them go with them. `input` and
+    `state` are there where the version's defaults add to them; `pins` are those of further children. Open questions
+    follow: `pending_restamped`.
     """
 
     by: str
@@ -224,8 +223,8 @@ class Forked(Event, frozen=True):
     """The `copied` events before this one are those of the run `of`, up to where a turn of it ended and it waited. From
     here on this is a run of its own, and `by` is its requester.
 
-    No vote counts any more that was cast on what is open, for it was cast on a question of that run. Whatever runs on a
-    clock has as long to go as it had there: the time since then does not count.
+    No vote counts any more that was cast on an open question, for that was a question of the other run. Whatever runs
+    on a clock has as long to go as it had there: the time since then does not count.
     """
 
     of: str
@@ -294,7 +293,7 @@ class AttemptStarted(Event, frozen=True):
 
 
 class StepFinished(Event, frozen=True):
-    """`handler` "~finally": its list goes on, and what is behind the step comes after that. `undoable`: an error that
+    """`handler` "~finally": its list goes on, and the flow behind the step comes after that. `undoable`: an error that
     comes later undoes the step. The output of a `for_each` is not here: the fold gathers it from the iterations."""
 
     path: str
@@ -315,8 +314,9 @@ class StepSkipped(Event, frozen=True):
 
 
 class StepFailed(Event, frozen=True):
-    """`handler` names what goes on inside the step: "~undo" (what finished in it is undone, newest first), "~catch/0",
-    "~reject", "~finally". Without one the failure is raised further, or was caught and the flow goes on behind.
+    """`handler` names the list that goes on inside the step: "~undo" (finished steps are undone, newest first),
+    "~catch/0", "~reject", "~finally". Without one the failure is raised further, or was caught and the flow goes on
+    behind.
 
     Path "" is the document. A step fails once more for every handler that follows, and for an error that a handler
     raises in place of the first.
@@ -330,11 +330,11 @@ class StepFailed(Event, frozen=True):
 
 
 class StepEnding(Event, frozen=True):
-    """The step is about to end as `outcome` says, once what is still open inside it has ended: `finally` lists that
-    have to run, effects that were told to cancel. Nothing else inside it begins. Path "" is the document.
+    """The step is about to end as `outcome` says, once every open step inside it has ended: `finally` lists that have
+    to run, effects that were asked to cancel. Nothing else inside it begins. Path "" is the document.
 
     `outcome` "next" ends an iteration, whose rest is skipped, "left" the loop around it as well; "abandoned" is stopped
-    without undo: a branch that lost its race, or what was open when the run returned.
+    without undo: a branch that lost its race, or a step that was open when the run returned.
 
     `outcome`: finished, failed, stopped, abandoned, next or left.
     """
@@ -382,7 +382,7 @@ class IterationStarted(Event, frozen=True):
 
 
 class IterationEnded(Event, frozen=True):
-    """`status` finished, failed or stopped. `output` and `error` are what a `for_each` shows of it. `ready`: the next
+    """`status` finished, failed or stopped. `output` and `error` are shown of it by a `for_each`. `ready`: the next
     iteration."""
 
     path: str
@@ -491,7 +491,7 @@ class PendingOpened(Event, frozen=True):
     kind tool: `tool` and `args` (the call), `schema` = the result's; ask: `schema` = the form; approve: `options`,
     `evidence`, `schema` = the form if there is one; gate: as approve, with `tool` and `args` in place of evidence;
     doubt: `tool` and `args` of a call whose outcome was lost, which an operator settles. `policy` is a `Rules` as JSON:
-    who may decide, how votes add up, and what escalates when, with holes filled. `deadline` is that of this stage.
+    the deciders, how votes add up, and each escalation, with holes filled. `deadline` is that of this stage.
     """
 
     id: str
@@ -531,8 +531,8 @@ class VoteCast(Event, frozen=True):
 
 
 class PendingEdited(Event, frozen=True):
-    """Somebody who may changed the arguments of a gated call: `args` is the new text, `edits` what has been changed so
-    far, by argument or JSON Pointer. Approvals of another `digest` no longer count."""
+    """A person changed the arguments of a gated call: `args` is the new text, `edits` are all changes so far, by
+    argument or JSON Pointer. Approvals of another `digest` no longer count."""
 
     id: str
     by: str
@@ -542,9 +542,9 @@ class PendingEdited(Event, frozen=True):
 
 
 class PendingEscalated(Event, frozen=True):
-    """Nobody decided in time (or nobody could, `reason`): the next stage of `on_deadline` begins, with a clock of its
+    """No decision in time (or none was possible, `reason`): the next stage of `on_deadline` begins, with a clock of its
     own. `policy` holds from now on; id, evidence, digest and votes stay. `since` is when the stage began, where that
-    was before `at`: nobody looked when the deadline passed."""
+    was before `at`: no process looked when the deadline passed."""
 
     id: str
     path: str
@@ -562,7 +562,7 @@ class PendingRestamped(Event, frozen=True):
 
 
 class PendingReminded(Event, frozen=True):
-    """Those who may decide are reminded, the `n`-th time since the stage began (from 1), over `notify`."""
+    """The deciders are reminded, the `n`-th time since the stage began (from 1), over `notify`."""
 
     id: str
     path: str
@@ -589,7 +589,7 @@ class PendingDecided(Event, frozen=True):
 
 
 class PendingVoided(Event, frozen=True):
-    """Nobody needs to answer any more; later answers are refused."""
+    """No answer is needed any more; later answers are refused."""
 
     id: str
     reason: str = ""
@@ -622,7 +622,7 @@ class TimerFired(Event, frozen=True):
 
 
 class TimeJumped(Event, frozen=True):
-    """Somebody who tries the workflow out let `ms` pass at once: whatever runs on a clock, and is not halted by a
+    """A person tries the workflow out and let `ms` pass at once: whatever runs on a clock, and is not halted by a
     pause, is due so much earlier. Nothing else has aged: `at`, `now` and the time that was worked are the real
     ones."""
 
@@ -640,9 +640,9 @@ class SignalsAwaited(Event, frozen=True):
 class SignalReceived(Event, frozen=True):
     """The step `path` (a `wait_for`) has taken a signal. `sent_at` is when it was stored, ms since 1970.
 
-    `subscription` is the place of what it fits in the step's list, from 0; `awaits` are the types still waited for.
+    `subscription` is the place of the one it fits in the step's list, from 0; `awaits` are the types still waited for.
     `place` is the signal's own among the stored ones of its type (0: unknown), `own` says that it was for this run
-    alone; `heard` how far the run has heard that type from now on, with what is newly left.
+    alone; `heard` how far the run has heard that type from now on, with those newly left.
     """
 
     id: str
@@ -696,8 +696,8 @@ class ChildMoved(Event, frozen=True):
 
 class ChildAsked(Event, frozen=True):
     """A question of the child run `run_id` of the step `path`, or of one below it, as it is now: so that the log of the
-    outermost run has all that its thread is asked. `opened.path` begins with `path`; who answers, answers the run that
-    the question's id names. `known`: it was told before."""
+    outermost run has all that its thread is asked. `opened.path` begins with `path`; an answer goes to the run that the
+    question's id names. `known`: it was here before."""
 
     path: str
     run_id: str
@@ -728,7 +728,7 @@ class ChildSaid(Event, frozen=True):
 
 class ChildStepped(Event, frozen=True):
     """A step of a child run of the step with which `path` begins, or of one below it, begins (`status` running), or is
-    over. Steps without an effect that anybody could watch are not told.
+    over. Steps without a visible effect are left out.
 
     `status`: running, finished, failed, stopped or skipped.
     """
@@ -738,17 +738,17 @@ class ChildStepped(Event, frozen=True):
 
 
 class ChildShared(Event, frozen=True):
-    """What a child run of the step `path`, or one below it, shows in the state of its thread has these `values` now."""
+    """The state that a child run of the step `path`, or one below it, shows in its thread has these `values` now."""
 
     path: str
     values: dict[str, Json]
 
 
 class ModelUse(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One answer of a model, or what came of it: tokens, and what they cost in US dollars (None: nobody knows).
+    """One answer of a model, or its part: tokens, and their cost in US dollars (None: unknown).
 
     `model` is its name in the workflow, `served` its name at the `provider`. `cached` tokens are part of the `input`,
-    `reasoning` ones of the `output`. `estimated`: nobody has counted them. `repair`: the model was asked once more,
+    `reasoning` ones of the `output`. `estimated`: they were not counted. `repair`: the model was asked once more,
     because its answer did not fit.
     """
 

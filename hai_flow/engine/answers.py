@@ -1,4 +1,4 @@
-"""What people are asked, and how their answers are read. docs/language.md#people.
+"""Questions to people, and how their answers are read. docs/language.md#people.
 
 An answer's content gives the choice, the authenticated poster gives the authority. Whatever cannot be read without
 doubt is refused and the pending stays open.
@@ -76,7 +76,7 @@ def read_answer(pending: PendingState, tool: FrontendTool | None, answer: Pendin
 
 
 def _demand_digest(opened: PendingOpened, digest: Json) -> None:
-    """An answer that names what it was given to is given to nothing else."""
+    """An answer that names the content that it was given to is given to nothing else."""
     if digest is not None and digest != opened.digest:
         raise Rejected(
             422,
@@ -192,8 +192,8 @@ def _choice(pending: PendingState, answer: PendingAnswer) -> tuple[str, Json, st
 
 
 def _chosen_values(opened: PendingOpened, decision: str, given: Json) -> Json:
-    """The values that go with a choice. An approval fills in the whole form; with any other option what is given must
-    fit, but nothing must be: a form asks for what an approval needs."""
+    """The values that go with a choice. An approval fills in the whole form; with any other option the values given
+    must fit, but none must be: a form asks for the needs of an approval."""
     form = form_of(opened)
     if form is None:
         if given is not None:
@@ -237,7 +237,7 @@ _WORDS: Final = {
     **dict.fromkeys(("true", "confirmed", "approved", "yes"), votes.APPROVE),
     **dict.fromkeys(("false", "rejected", "denied", "cancelled", "canceled", "no"), votes.REJECT),
 }
-"""What frontends answer `confirmAction` with that know only that something is to be confirmed, in any case."""
+"""Answers of frontends that know of `confirmAction` only that something is to be confirmed, in any case."""
 
 
 def _spelled(opened: PendingOpened, raw: Json) -> dict[str, Json]:
@@ -265,7 +265,7 @@ def _spelled(opened: PendingOpened, raw: Json) -> dict[str, Json]:
 
 
 def _settlement(opened: PendingOpened, answer: PendingAnswer) -> tuple[str, Json, str | None]:
-    """What an operator says became of a call: it happened, with this result; do it again; or fail."""
+    """The fate of a call, as an operator tells it: it happened, with this result; do it again; or fail."""
     given: dict[str, Json] = {"decision": answer.decision, "reason": answer.reason}
     if answer.result is not msgspec.UNSET:
         given["result"] = answer.result
@@ -319,7 +319,7 @@ def _pointer(opened: PendingOpened, name: str) -> str:
 
 
 def _at(opened: PendingOpened, args: Json, pointer: str) -> Json:
-    """What stands at `pointer`: an edit replaces, it never adds."""
+    """The value at `pointer`: an edit replaces, it never adds."""
     node = args
     for part in parse_pointer(pointer):
         if isinstance(node, dict) and part in node:
@@ -342,7 +342,7 @@ _JSON_TYPES: Final = ((bool, "boolean"), (int | float, "number"), (str, "string"
 
 
 def edits_by_name(edits: dict[str, Json]) -> dict[str, Json]:
-    """`edits` as the envelope shows them: an argument by its name, what is deeper inside by its pointer."""
+    """`edits` as the envelope shows them: an argument by its name, a value deeper inside by its pointer."""
     found: dict[str, Json] = {}
     for name, value in edits.items():
         parts = parse_pointer(name) if name.startswith("/") else [name]

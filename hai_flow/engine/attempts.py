@@ -1,4 +1,4 @@
-"""What becomes of an effect whose attempt has failed: another attempt after a while, or the step fails."""
+"""An effect whose attempt has failed: another attempt after a while, or the step fails."""
 
 from __future__ import annotations
 

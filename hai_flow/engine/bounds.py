@@ -1,10 +1,10 @@
-"""What one run may grow to: how much it waits for at once, and how long its log gets.
+"""The size of one run: how much it waits for at once, and how long its log gets.
 
-Too many waits fail the step that would be one more. A log that is full fails the run: what is open is cut off, what is
-done is undone, every begun `finally` runs, and no `catch` takes it, for it could only make the log longer. What cleans
+Too many waits fail the step that would be one more. A log that is full fails the run: open steps are cut off, finished
+ones undone, every begun `finally` runs, and no `catch` takes it, for it could only make the log longer. Cleaning
 up has a quarter more; behind that all is cut off. So a run of any kind ends. It says so in a warning before.
 
-The bounds are this process's: a log says what was decided by them, so its fold depends on none.
+The bounds are this process's: a log holds the decisions made by them, so its fold depends on none.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CUT_AT: Final = 1.25
 
 
 def demand_wait(draft: Draft, step: Step) -> None:
-    """Raises `Raised` if the run waits for as much as it may. What cleans up is not counted."""
+    """Raises `Raised` if the run waits for as much as it may. Steps that clean up are not counted."""
     state, most = draft.state, draft.limits.waits
     if len(state.open_pendings) + len(state.timers) + len(state.children) < most or in_cleanup(step.path):
         return  # most runs wait for little, and each wait has a timer
@@ -45,7 +45,7 @@ def demand_wait(draft: Draft, step: Step) -> None:
 
 
 def used(state: RunState, log_bytes: int, limits: Bounds) -> float:
-    """How much of what its log may be the run has used: 1.0 is all."""
+    """The share of its log's bound that the run has used: 1.0 is all."""
     return max(state.seq / limits.run_events, log_bytes / limits.run_bytes)
 
 

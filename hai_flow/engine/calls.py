@@ -16,10 +16,10 @@ from hai_flow.engine.state import ToolCallState
 Json: TypeAlias = Any
 
 SHOWN_OUTPUT: Final = "hai.output"
-"""The custom event that shows what an exposed effect gave which is no call of a tool (docs/language.md#steps)."""
+"""The custom event that shows the output of an exposed effect which is no call of a tool (docs/language.md#steps)."""
 
 SHOWN: Final = "shown"
-"""The result of a call that was only shown: a history has to say that nobody waits for it."""
+"""The result of a call that was only shown: a history has to say that no answer is awaited."""
 
 ABORTED: Final = "aborted"
 """The same of one whose arguments broke off."""
@@ -46,7 +46,7 @@ def _begin(draft: Draft, step: Step, id: str, name: str, executor: str) -> None:
 
 
 def begin_growing_call(draft: Draft, step: Step, growing: Growing) -> None:
-    """Show the frontend a call whose argument grows from now on, by what the step's attempt yields."""
+    """Show the frontend a call whose argument grows from now on, by the yields of the step's attempt."""
     tool = growing.tool
     id = shown_call_id(draft.state.run_id, step.path, draft.state.steps[step.path].attempt)
     foretell(draft, step, tool)
@@ -62,7 +62,7 @@ def foretell(draft: Draft, step: Step, tool: FrontendTool) -> None:
 
 
 def resolve_call(draft: Draft, step: Step, output: Json, error: e.Error | None) -> None:
-    """Show the result of an exposed call to the frontend that saw it begin, or what another exposed effect gave."""
+    """Show the result of an exposed call to the frontend that saw it begin, or the output of another exposed effect."""
     known = draft.state.steps[step.path]
     if not step.expose:
         return

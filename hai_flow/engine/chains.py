@@ -1,11 +1,11 @@
-"""What the end of a run starts: `run` triggers of other workflows.
+"""Runs that start at the end of a run: `run` triggers of other workflows.
 
-Whether anybody wants to hear of an end, the engine does not know; whoever commits it does, and adds this message to the
-commit. So each end is told at least once, under an id of its own, of which the id of what it starts is made.
+The engine does not know whether any trigger waits for an end; the committer does, and adds this message to the commit.
+So each end is delivered at least once, under an id of its own, from which the id of the run that it starts is made.
 
-A run knows how many such ends stand in a row before it (`Origin.depth`), and nothing is started behind `CHAIN_MAX` of
-them: a circle that nobody could see when it was published comes to rest. Not one that leads over a request or an event:
-what comes from outside begins at zero.
+A run knows how many of these ends stand in a row before it (`Origin.depth`), and nothing is started behind `CHAIN_MAX`
+of them: a circle that publishing could not see comes to rest. One that leads over a request or an event does not: a run
+that is started from outside begins at zero.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ENDS: Final = (RunFinished, RunFailed, RunStopped)
 
 
 class End(msgspec.Struct, frozen=True):
-    """How a run has ended, as it is told. `depth` is that of its `origin`."""
+    """The end of a run, as it is delivered. `depth` is that of its `origin`."""
 
     run_id: str
     thread_id: str
@@ -44,12 +44,12 @@ class End(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> Origin:
-        """The origin of what this end starts."""
+        """The origin of the run that this end starts."""
         return Origin(self.run_id, depth=self.depth + 1)
 
     @property
     def event(self) -> dict[str, Json]:
-        """What the expressions of a trigger see as `event`."""
+        """The end as the expressions of a trigger see it, as `event`."""
         said = msgspec.to_builtins(self)
         at, _ = said.pop("at"), said.pop("depth")
         return event_value(self.run_id, f"run.{self.status}", said, at)
@@ -61,7 +61,7 @@ def has_ended(decision: Decision) -> bool:
 
 
 def told(state: RunState) -> Message:
-    """What a run that has just ended says of it."""
+    """The message of a run that has just ended."""
     end = End(
         run_id=state.run_id,
         thread_id=state.thread_id,

@@ -1,16 +1,16 @@
 """Child runs: an effect that no process performs, because it is a run of its own.
 
-A parent and its child never share a commit. What one wants of the other goes through the outbox
+A parent and its child never share a commit. The wishes of one to the other go through the outbox
 (docs/design/store.md#outbox):
 
     parent -> child     start_child; pause, resume, stop, terminate as they come to the parent (`pass_down`)
-    child -> parent     child_told what it asks, says and does, child_moved when it begins to wait or goes on,
+    child -> parent     child_told its questions, words and steps, child_moved when it begins to wait or goes on,
                         child_ended at its end (`tell_parent`)
 
-What is told goes on from parent to parent, so the log of the outermost run has all that its thread is asked
+The parent passes that on to its own parent, so the log of the outermost run has all questions of its thread
 (docs/decisions/0027). An answer goes to the run that asks, which the question's id names.
 
-A run that is started to be left alone (`detach`) is nobody's child: it has a thread of its own, no `parent`, and hears
+A run that is started to be left alone (`detach`) is no child: it has a thread of its own, no `parent`, and hears
 of nothing that is done to the run that started it. Its step waits only until it is stored:
 
     starter -> started  start_detached
@@ -18,7 +18,7 @@ of nothing that is done to the run that started it. Its step waits only until it
 
 The child's id is made from the parent's, the step's path and the number of its attempt. So a start that is delivered
 twice finds the child that is there, and a retry starts another one. `timeout` bounds the child's working time, so it is
-the child who watches it: by a Stop of its own, which its parent knows by the reason.
+the child that watches it: by a Stop of its own, which its parent knows by the reason.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _QUIET: Final = (e.ChildStepped, e.ChildShared)  # what opens no turn of a run t
 
 
 def command_of(kind: str, target: str, body: Json) -> c.Command | None:
-    """What a message between parent and child asks of its receiver; None for a kind that is none of theirs.
+    """The command that a message between parent and child is; None for a kind that is none of theirs.
 
     Raises `msgspec.ValidationError` for a body that no release wrote.
     """
@@ -163,7 +163,7 @@ def start(draft: Draft, step: Step, verb: Run, args: str) -> None:
 
 
 def _awaited_child(draft: Draft, step: Step) -> dict[str, Json]:
-    """What the start of a child says beside its workflow and its input. Raises `Raised`."""
+    """The fields of a child's start beside its workflow and its input. Raises `Raised`."""
     state = draft.state
     depth = 1 if state.parent is None else state.parent.depth + 1
     if depth > DEPTH_MAX:
@@ -182,7 +182,7 @@ def _awaited_child(draft: Draft, step: Step) -> dict[str, Json]:
 
 
 def _left_alone(draft: Draft, step: Step) -> dict[str, Json]:
-    """The same of a run that nobody waits for. `by`: the attempt that hears whether it was started."""
+    """The same of a run that is not awaited. `by`: the attempt that hears whether it was started."""
     state = draft.state
     origin = e.Origin(state.run_id, step.path, 0 if state.origin is None else state.origin.depth)
     return {
@@ -234,10 +234,10 @@ def moved(draft: Draft, command: c.ChildMoved) -> None:
 
 
 def told(draft: Draft, command: c.ChildTold) -> None:
-    """The child, or one below it, asks people something, was answered, or has said something.
+    """The child, or one below it, asks people something, was answered, or has written something.
 
-    The turn in which that is told is opened, if there is none: what an answer leads to is seen by who gave it. But
-    steps alone open none where the run is held: what was under way when it was paused ends in the child.
+    The turn for that is opened, if there is none: the author of an answer sees its consequences. But
+    steps alone open none where the run is held: work that was under way when it was paused ends in the child.
     """
     step = _awaited(draft, command.path, command.attempt)
     if draft.state.parent is not None:
@@ -278,7 +278,7 @@ def _heard(draft: Draft, event: e.ChildSaid, path: str) -> None:
 
 
 def _grown(draft: Draft, message: e.ChildSaid, path: str) -> None:
-    """A message of a run below has come as far as this. What is left out here is told when it is over: no turn is
+    """A message of a run below has come as far as this. Pieces that are left out come with its end: no turn is
     opened for it, and from half of what the log may hold it has no room (as steps)."""
     state = draft.state
     known = state.messages.get(message.message_id)
@@ -325,7 +325,7 @@ def _told_quietly(draft: Draft, event: e.ChildStepped | e.ChildShared, step: str
 
 
 def _stepped(draft: Draft, event: e.ChildStepped, path: str) -> None:
-    """A step of a run below: of those that are told to begin, the end is told, too."""
+    """A step of a run below: where its beginning was recorded, its end is, too."""
     begins, state = event.status == "running", draft.state
     if begins == (path in state.below):
         return
@@ -353,7 +353,7 @@ def start_anew(draft: Draft) -> None:
 
 
 def pass_down(draft: Draft, what: str, by: str, reason: str = "") -> None:
-    """Tell the children what the parent was told: "pause", "resume", "stop" or "terminate".
+    """Pass a control on to the children: "pause", "resume", "stop" or "terminate".
 
     To be called before the parent's own end closes its steps. A stop spares those that clean up.
     """
@@ -378,7 +378,8 @@ def _between(draft: Draft, step: Step, verb: Run) -> dict[str, Json]:
 
 
 def tell_parent(draft: Draft, before: RunState) -> None:
-    """What this decision means for the run's parent, if it has one. To be called when nothing follows any more."""
+    """Send the consequences of this decision for the run's parent, if it has one. To be called when nothing follows any
+    more."""
     state, parent = draft.state, draft.state.parent
     if parent is None:
         return
@@ -432,7 +433,7 @@ def _place(parent: e.Parent) -> dict[str, Json]:
 
 
 def _works(state: RunState) -> bool:
-    """Whether the run does something. One that is held does as long as its turn is open: what was under way goes on."""
+    """Whether the run does something. One that is held does as long as its turn is open: work under way goes on."""
     return state.status in _MOVING or (state.turn_open and not state.ended)
 
 
@@ -443,8 +444,8 @@ def _growing(state: RunState, events: Sequence[e.Event]) -> list[e.ChildSaid]:
 
 
 def _news(draft: Draft, before: RunState) -> list[News]:
-    """What this decision has asked, said and done, and what it was told itself, in order; each question once, as it is
-    now. Without what was streamed, of which no decision knows the text (docs/design/store.md#decisions-and-chunks)."""
+    """The questions, words and steps of this decision, and those of the runs below, in order; each question once, as it
+    is now. Without streamed text, which no decision knows (docs/design/store.md#decisions-and-chunks)."""
     news: dict[object, News] = {}
     growing: dict[str, list[str]] = {}
     seen: set[str] = set()  # the steps that began in this decision, and can be watched

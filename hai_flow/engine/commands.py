@@ -1,6 +1,6 @@
-"""What may be asked of a run. Imperative; the same door for people, workers, timers and schedules.
+"""Everything that may be asked of a run. Imperative; the same door for people, workers, timers and schedules.
 
-A command may be refused (`Rejected`), answered "already so", or decided. Who asks is `by`, a principal's id
+A command may be refused (`Rejected`), answered "already so", or decided. The asker is `by`, a principal's id
 (`user:local` until identity exists). Ids of new things reach the engine as arguments.
 """
 
@@ -32,7 +32,7 @@ Json: TypeAlias = Any
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Who asks: an id (`user:ann`), with the roles (`controller`) and groups (`finance`) that it has now.
+    """The asker: an id (`user:ann`), with the roles (`controller`) and groups (`finance`) that it has now.
 
     `on_behalf_of` names the principal whose vote this one casts as a delegate.
     """
@@ -47,7 +47,7 @@ LOCAL_PRINCIPAL = Principal("user:local")
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """What a dialect's POST says about the turn that it would open."""
+    """The turn that a dialect's POST would open, as it describes it."""
 
     wire_run_id: str | None = None
     dialect: str | None = None
@@ -61,9 +61,9 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Start(Command, frozen=True):
-    """`input` is what the caller gave (defaults are filled in by the engine). `pins`, `parent`, `timeout` and `origin`
-    as in the event `run_started`; the pins are found by whoever stores the run. `state` is the state as a client posted
-    it, `kept` that of the thread's last run: of both counts what the workflow lets them say (`shared`).
+    """`input` is as the caller gave it (defaults are filled in by the engine). `pins`, `parent`, `timeout` and `origin`
+    as in the event `run_started`; the pins are found by the caller of the engine. `state` is the state as a client
+    posted it, `kept` that of the thread's last run: both count as far as the workflow lets them (`shared`).
 
     `key` is the concurrency key that the run needs (`slots.key_of`), None if its workflow has none or if a run above
     it holds the key already. `queued`: no slot of it is free, or others wait before it, so the run waits for its
@@ -121,7 +121,7 @@ class StepFailed(Command, frozen=True):
 
 
 class StepLost(Command, frozen=True):
-    """The process that performed the attempt is gone; nobody knows how far it came."""
+    """The process that performed the attempt is gone; how far it came is unknown."""
 
     path: str
     attempt: int
@@ -147,8 +147,8 @@ class PendingAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(Command, frozen=True):
-    """All answers of one POST: all accepted, or the command is refused and lists what stands against each. `state` is
-    the state as the client posted it, of which what it may write is taken over."""
+    """All answers of one POST: all accepted, or the command is refused and lists the obstacles to each. `state` is
+    the state as the client posted it; the part that it may write is taken over."""
 
     answers: tuple[PendingAnswer, ...]
     by: Principal
@@ -159,8 +159,8 @@ class Answer(Command, frozen=True):
 
 
 class Fork(Command, frozen=True):
-    """A run begins with what another one was when a turn of it ended and it waited: `events` are those of the run `of`
-    up to there. `answer` decides some of what it waited for, under the ids that it has in that run; who gives it is the
+    """A run begins as another one was when a turn of it ended and it waited: `events` are those of the run `of`
+    up to there. `answer` decides some of its questions, under the ids that it has in that run; who gives it is the
     fork's requester. `undone` are the steps that the other run has undone since.
 
     `key` is the concurrency key that the run needs, as in `Start`."""
@@ -182,9 +182,9 @@ class Passed(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Offered(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """How far a run has been offered what is stored of a type: all that is for everybody up to the place `to_all`, all
-    that is for the run alone up to the place `own`. Each of them it had taken then, or it is among `passed`, or among
-    those that the run knows as left."""
+    """How far a run has been offered the stored signals of a type: all that is for everybody up to the place `to_all`,
+    all that is for the run alone up to the place `own`. Each of them it had taken then, or it is among `passed`, or
+    among those that the run knows as left."""
 
     to_all: int = 0
     own: int = 0
@@ -195,7 +195,7 @@ class Signal(Command, frozen=True):
     """An event from outside is offered to the run. `name` is its type, `sent_at` when it was stored (ms since 1970).
 
     `place` numbers the stored signals of a type in the order in which they became visible, those for everybody and
-    those for one run (`own`) each for themselves; 0: unknown. `offered` is what had been offered before it.
+    those for one run (`own`) each for themselves; 0: unknown. `offered` is how far others had been offered before it.
     """
 
     id: str
@@ -230,11 +230,12 @@ class ShownCall(msgspec.Struct, frozen=True):
 
 
 class ChildTold(Command, frozen=True):
-    """What the child run of attempt `attempt` of the step `path`, or one below it, asks and says, with its own paths.
+    """Questions and words of the child run of attempt `attempt` of the step `path`, or of one below, with their own
+    paths.
 
-    `working` as in `ChildMoved`, None: as before. `turn`: what the POST that led to it says of the turn that it would
+    `working` as in `ChildMoved`, None: as before. `turn`: the turn that the POST which led to it would
     open in the outermost run; `state` is the state that came with it. `streamed` are the messages that have grown over
-    several commits, told before the others, `growing` those that have grown and do so yet, `calls` what the child shows
+    several commits, before the others, `growing` those that have grown and do so yet, `calls` what the child shows
     of frontends' tools: no decision reads what was streamed, so it is who delivers this that puts the texts in, as far
     as they have come.
     """
@@ -272,7 +273,7 @@ class Continue(Command, frozen=True):
 
 
 class NeedAttention(Command, frozen=True):
-    """What the run would store was refused by the database: an operator must look at it."""
+    """The database refused to store a commit of the run: an operator must look at it."""
 
     reason: str
 
@@ -304,7 +305,7 @@ class Retry(Command, frozen=True):
 
 
 class Jump(Command, frozen=True):
-    """Let `ms` (more than 0) pass at once for what runs on a clock, to try out what follows from it."""
+    """Let `ms` (more than 0) pass at once for what runs on a clock, to try out the consequences."""
 
     by: str
     ms: int

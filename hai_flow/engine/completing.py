@@ -1,4 +1,5 @@
-"""How a step is completed, and what comes behind it: the next step of its list, the end of its list, its `finally`."""
+"""How a step is completed, and how the flow goes on behind it: the next step of its list, the end of its list, its
+`finally`."""
 
 from __future__ import annotations
 
@@ -66,8 +67,8 @@ def skip(draft: Draft, due: Skip) -> Consequence | None:
 
 
 def _behind(draft: Draft, step: Step) -> tuple[tuple[str, ...], Step | None]:
-    """What may begin behind `step`; or the step whose list has ended with it. Behind a list that handled something
-    the flow goes on behind the step that it belongs to."""
+    """The steps that may begin behind `step`; or the step whose list has ended with it. Behind a list that handled
+    something the flow goes on behind the step that it belongs to."""
     while True:
         following = _first_not_done(draft, step.next)
         if is_ending(draft, step.parent):
@@ -124,7 +125,7 @@ def list_done(draft: Draft, due: ListDone) -> Consequence | None:
 
 
 def finally_done(draft: Draft, owner: Step) -> Consequence | None:
-    """The step's `finally` has run and the flow does not go on behind it: what it interrupted goes on."""
+    """The step's `finally` has run and the flow does not go on behind it: the interrupted end goes on."""
     known = draft.state.steps[owner.path]
     if is_left_to_the_stop(draft, owner.path):
         return None

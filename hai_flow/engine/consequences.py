@@ -1,6 +1,6 @@
-"""What follows from what, as data: each rule draws one consequence and names the next. The loop is in `endings`.
+"""Consequences as data: each rule draws one consequence and names the next. The loop is in `endings`.
 
-A consequence may concern the step itself (its `finally` begins), or what is around it (its list goes on, a branch has
+A consequence may concern the step itself (its `finally` begins), or the step around it (its list goes on, a branch has
 ended). A rule names it and returns; none calls another one's rule. So a chain of ends is no deeper than the loop that
 draws it, however deep the blocks stand in each other, and each rule can be read alone.
 """
@@ -19,7 +19,8 @@ Json: TypeAlias = Any
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False):
-    """The step has done its work: its `finally` goes on, or what is behind it. `approval` is the envelope of a gate."""
+    """The step has done its work: its `finally` goes on, or the flow behind it. `approval` is the envelope of a
+    gate."""
 
     step: Step
     output: Json = None
@@ -60,14 +61,14 @@ class Fail(msgspec.Struct, frozen=True, gc=False):
 
 
 class Handle(msgspec.Struct, frozen=True, gc=False):
-    """What is behind the undo of a step that has failed, as the log says: `catch`, `finally`, or it is raised."""
+    """The undo of a step that has failed, as the log says, is over: `catch`, `finally`, or it is raised."""
 
     step: Step
     error: Error
 
 
 class Raise(msgspec.Struct, frozen=True, gc=False):
-    """The step has failed for good: what is around it takes the error."""
+    """The step has failed for good: the step around it takes the error."""
 
     step: Step
     error: Error
@@ -80,7 +81,7 @@ class UndoOver(msgspec.Struct, frozen=True, gc=False):
 
 
 class End(msgspec.Struct, frozen=True, gc=False):
-    """The step is to end as `ending` says. What is open inside it is cut off first; its `finally` lists run before.
+    """The step is to end as `ending` says. Open steps inside it are cut off first; its `finally` lists run before.
 
     `of`: a step inside that has ended itself, around which blocks are open with nothing left in them.
     """

@@ -1,6 +1,6 @@
-"""Ending a step before its time: what is open inside it is cut off first, and its `finally` lists run before its end.
+"""Ending a step before its time: open steps inside it are cut off first, and its `finally` lists run before its end.
 
-What runs in a `finally` or an `undo` goes on. A step around such a one is `ending`: it ends as soon as nothing is open
+A `finally` or an `undo` that runs goes on. A step around one is `ending`: it ends as soon as nothing is open
 inside it any more.
 """
 
@@ -77,8 +77,8 @@ def stopped(draft: Draft, step: Step, reason: str = "", *, undone: bool = True) 
 
 def cut(draft: Draft, scope: str, reason: str, *, around: Iterable[str] = (), undone: bool = True) -> None:
     """Cut off everything open inside `scope` ("" = everywhere), and the work of the step `scope` itself: attempts,
-    pendings, timers, and the blocks around them. What runs in a `finally` or an `undo` goes on; blocks that stand
-    around such, and those whose `finally` runs now, end behind it.
+    pendings, timers, and the blocks around them. A `finally` or an `undo` that runs goes on; blocks that stand
+    around one, and those whose `finally` runs now, end behind it.
 
     `undone`: the items of a `for_each` that are cut off are undone, where it says so.
     """
@@ -129,7 +129,7 @@ def _blocks_around(draft: Draft, leaves: Iterable[str], scope: str) -> set[str]:
 
 
 def drop_work(draft: Draft, path: str, reason: str) -> None:
-    """What the step does or waits for is over: its attempt, its question, its message, its child run."""
+    """The work of the step is over: its attempt, its question, its message, its child run."""
     pending = draft.state.open_pendings.get(path)
     if pending is not None:
         draft.emit(e.PendingVoided, id=pending, reason=reason)
@@ -140,7 +140,7 @@ def drop_work(draft: Draft, path: str, reason: str) -> None:
 
 
 def tell_child(draft: Draft, path: str, what: str, by: str, reason: str) -> None:
-    """Tell the child run of the step at `path` what to do, unless it was started to be left alone."""
+    """Send a control to the child run of the step at `path`, unless it was started to be left alone."""
     verb = draft.step(path).verb
     assert isinstance(verb, Run)
     if not verb.detach:

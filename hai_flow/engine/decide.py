@@ -1,15 +1,15 @@
-"""What follows from a command: the whole policy of a run, as a pure function.
+"""The consequences of a command: the whole policy of a run, as a pure function.
 
     decide(plan, state, command, now) -> Decision      or raises Rejected: nothing happened
 
 How it works. Every consequence that does not *start* anything is drawn at once: the end of a step ends its list, which
-ends its parent, and so on up to the document. What may start next is only noted, in `ready`; `_advance` takes it up
-while the run is running and the decision is within its bounds (docs/design/engine.md#bounds). So a pause, a bound and a
-crash all look the same: something is ready and somebody has to go on.
+ends its parent, and so on up to the document. Steps that may start next are only noted, in `ready`; `_advance` takes it
+up while the run is running and the decision is within its bounds (docs/design/engine.md#bounds). So a pause, a bound
+and a crash all look the same: something is ready and somebody has to go on.
 
 Time comes before commands. Whatever is due by itself at `now` is decided first, as of the instant at which it was due:
-so it makes no difference to anybody how late a timer fires, or whether it does. What ends so has ended in time; what
-begins because of it begins now, for nobody could see it before (docs/decisions/0018).
+so it makes no difference how late a timer fires, or whether it does. An end of this kind was in time; a step that
+begins because of it begins now, for it could not be seen before (docs/decisions/0018).
 
 `now` is in milliseconds since 1970, a lower bound of the database's clock. Never read streamed text here
 (docs/design/store.md#decisions-and-chunks).
@@ -80,8 +80,8 @@ def decide(
 
 
 def as_of(plan: Plan, state: RunState, now: int, limits: Bounds = DEFAULT_BOUNDS) -> RunState:
-    """The run as whatever is decided at `now` finds it, with all that is due by itself. For who looks at what is open:
-    that no timer has fired yet makes nobody's answer good. Nothing of it is committed, so show no more of it than that.
+    """The run as whatever is decided at `now` finds it, with all that is due by itself. For readers of open questions:
+    an answer is late even where no timer has fired yet. Nothing of it is committed, so show no more of it than that.
     """
     done = False
     while not done:
@@ -213,7 +213,7 @@ def _answer(draft: Draft, command: c.Answer) -> Json:
 def _take(
     draft: Draft, command: c.Answer, readings: list[tuple[PendingState, answers.Reading, bool]]
 ) -> list[dict[str, Json]]:
-    """Decide what was answered, in the turn that is open. Returns what became of each answer."""
+    """Decide the answers, in the turn that is open. Returns the outcome of each answer."""
     if command.messages:
         draft.emit(e.MessagesChanged, messages=command.messages)
         draft.emit(
@@ -375,9 +375,9 @@ def _retry(draft: Draft, command: c.Retry) -> Json:
 
 
 def _jump(draft: Draft, command: c.Jump) -> Json:
-    """Time goes on to the next thing that is due, and to the one after it, until `ms` have passed: so the clock of what
-    begins on the way begins on the way. It goes no further where the run works, or wants something of others: that
-    takes real time. Returns how much has `passed` and is `left` (docs/decisions/0033)."""
+    """Time goes on to the next thing that is due, and to the one after it, until `ms` have passed: so the clock of a
+    step that begins on the way begins on the way. It goes no further where the run works, or wants something of others:
+    that takes real time. Returns how much has `passed` and is `left` (docs/decisions/0033)."""
     if draft.state.status not in _ON_A_CLOCK:
         raise _not_now(draft, "let time pass for")
     left, begun, sent = command.ms, dict(performed(draft.state)), len(draft.outbox)
@@ -459,7 +459,7 @@ def _outcome_of(draft: Draft, path: str, attempt: int) -> Step:
 
 
 def _attempt(draft: Draft, path: str, attempt: int) -> Step:
-    """The step whose open attempt this is, or was, if nobody knows yet what became of it. A result of any other attempt
+    """The step whose open attempt this is, or was, if its outcome is in doubt. A result of any other attempt
     is refused (docs/design/store.md#lost-attempts)."""
     doubt = pendings.doubt_of(draft.state, path, attempt)
     if doubt is not None:
@@ -477,7 +477,7 @@ def _attempt(draft: Draft, path: str, attempt: int) -> Step:
 
 
 def _go_on(draft: Draft) -> None:
-    """Draw every consequence that may be drawn now: start what is ready, end what is over."""
+    """Draw every consequence that may be drawn now: start the ready, end the finished."""
     _take_up(draft)
     if draft.state.status != "stopping":
         _suspend(draft)
@@ -506,7 +506,7 @@ def _advance(draft: Draft) -> None:
 
 
 def _stop_on(draft: Draft) -> None:
-    """Effects in flight end first; then what finished is undone, then every begun `finally` runs."""
+    """Effects in flight end first; then finished steps are undone, then every begun `finally` runs."""
     while draft.state.status == "stopping":
         path = next_ready(draft.state)
         if path is not None:
@@ -553,12 +553,12 @@ def _pass_time_before(draft: Draft, command: c.Command) -> bool:
 
 
 def _pass_time(draft: Draft, until: int, *, since: int = 0, attempts: bool = True) -> bool:
-    """Let happen what is due by `until`, in the order in which it is due, each as of its instant, but none before
-    `since`. What may begin because of one has begun before the next. Returns whether all of it has happened: not if the
-    bounds are reached before.
+    """Let everything happen that is due by `until`, in the order in which it is due, each as of its instant, but none
+    before `since`. Steps that may begin because of one have begun before the next. Returns whether all of it has
+    happened: not if the bounds are reached before.
 
-    `attempts`: their time-outs, too. Those are for who performs the run: if that process is gone, they are lost, not
-    late.
+    `attempts`: their time-outs, too. Those are for the performer of the run: if that process is gone, they are lost,
+    not late.
     """
     passed = False
     while (due := next_due(draft.state, attempts=attempts)) is not None and due.at <= until:
@@ -634,7 +634,7 @@ def _too_late(draft: Draft, path: str) -> None:
 
 
 _FOR_TIME: Final = (c.TimerFired, c.Continue)
-"""Commands that ask for nothing but what is due."""
+"""Commands that ask for nothing but the passing of time."""
 _FOR_ATTEMPTS: Final = (c.TimerFired, c.StepSucceeded, c.StepFailed)
 """Commands of the process that performs the run's attempts: only it knows that those are late, and not lost."""
 

@@ -1,6 +1,6 @@
-"""A decision in the making: the speculative state, the events that lead to it, and what it may still take.
+"""A decision in the making: the speculative state, the events that lead to it, and the rest of its bounds.
 
-Also the values a step sees (scope, rendering, errors). Not here: what follows from what; a draft only records it.
+Also the values a step sees (scope, rendering, errors). Not here: consequences; a draft only records them.
 Never read streamed text here (docs/design/store.md#decisions-and-chunks).
 """
 
@@ -32,9 +32,9 @@ RUN_END: Final = ""
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """What one decision may take, and how long a turn stays open for a timer. Times in milliseconds.
+    """The bounds of one decision, and how long a turn stays open for a timer. Times in milliseconds.
 
-    `waits`, `run_events` and `run_bytes` are of a whole run: what it waits for at once, and its log (`bounds`).
+    `waits`, `run_events` and `run_bytes` are of a whole run: its waits at once, and its log (`bounds`).
     """
 
     pure_steps: int = 100
@@ -52,7 +52,7 @@ DEFAULT_BOUNDS: Final = Bounds()
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """What a commit wants of another run: `kind` says what, `target` names whom, `body` is plain JSON."""
+    """A wish of a commit to another run: `kind` names it, `target` the run, `body` is plain JSON."""
 
     kind: str
     target: str
@@ -60,9 +60,9 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
-    """What is to be committed: `events` in order, and the `state` that they make.
+    """A decision to be committed: `events` in order, and the `state` that they make.
 
-    `cut` tells that an attempt was closed by someone other than its performer, who must be fenced off. `outcome` is
+    `cut` tells that an attempt was closed by someone other than its performer, which must be fenced off. `outcome` is
     the answer to the command (JSON), which the same command id gets again. `already`: nothing new, events are empty.
     `undecided`: so much was due before the command that it is for a decision of its own. Commit this, and ask again.
     """
@@ -77,7 +77,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def jobs(self) -> list[Job]:
-        """What a holder of the run does once this is committed."""
+        """The jobs of the run's holder once this is committed."""
         return open_jobs(self.state)
 
 
@@ -131,7 +131,7 @@ class Draft:
         return [*self.state.subscriptions, *self.state.children]
 
     def send(self, kind: str, target: str, body: Json) -> None:
-        """What this commit wants of another run (docs/design/store.md#outbox)."""
+        """Send a wish of this commit to another run (docs/design/store.md#outbox)."""
         self.outbox.append(Message(kind, target, body))
 
     def started(
@@ -201,7 +201,7 @@ class Draft:
         self.events.append(event)
 
     def take_over(self, events: Sequence[e.Event]) -> None:
-        """Begin the log with what happened in another run. It counts against no bound of this decision."""
+        """Begin the log with the events of another run. It counts against no bound of this decision."""
         self.state = fold(self.state, events)
         self.events.extend(events)
         self.taken_over = len(events)
@@ -263,7 +263,7 @@ class Draft:
         return written.decode()
 
     def take(self, size: int, most: int = EVENT_BYTES_MAX) -> None:
-        """Count what a step renders against the bounds of an event and of this decision. Raises `Raised`."""
+        """Count the bytes that a step renders against the bounds of an event and of this decision. Raises `Raised`."""
         if size > most:
             raise Raised("expression.too_large", f"a rendered value has at most {most} bytes, found {size}.")
         self.rendered_bytes += size
@@ -350,7 +350,8 @@ def _thread_value(draft: Draft, step: Step | None) -> Json:
 
 
 def _posted(state: RunState) -> Json:
-    """What the user's newest message held when the run started, as it was posted: text, or a list of content parts."""
+    """The content of the user's newest message when the run started, as it was posted: text, or a list of content
+    parts."""
     content: Json = state.message
     for n, message in enumerate(sorted(state.messages.values(), key=lambda each: each.n)):
         if message.path is not None or message.n != n or message.turn != 1:

@@ -1,9 +1,9 @@
 """The loop that draws consequences, and the ways into it: a step finishes, fails, or is to end.
 
-Every consequence of an end is drawn at once. Not here: beginning anything; what may begin next is only noted, in
-`ready`. The rules: `completing` (what finishes), `failing`, `undoing`, `cutting` (what is ended before its time),
+Every consequence of an end is drawn at once. Not here: beginning anything; steps that may begin next are only noted, in
+`ready`. The rules: `completing`, `failing`, `undoing`, `cutting` (of steps that are ended before their time),
 `document`, and a module for each block verb in `blocks`. Wherever something has to run first (a `finally`, an `undo`),
-the chain of consequences ends, and the state says what the step waits for: `handler` is the list that goes on, `ending`
+the chain of consequences ends, and the state says why the step waits: `handler` is the list that goes on, `ending`
 is how it will end once nothing is open inside it.
 """
 
@@ -29,7 +29,7 @@ def draw(draft: Draft, due: Consequence | None) -> None:
 
 
 def conclude(draft: Draft) -> None:
-    """The last list of the document has ended, or what came behind it."""
+    """The last list of the document has ended, or its `finally` behind that."""
     draw(draft, document.conclude(draft))
 
 
@@ -44,7 +44,7 @@ def fail(draft: Draft, step: Step, error: e.Error, approval: Json = None) -> Non
 
 
 def end(draft: Draft, step: Step, ending: Ending) -> None:
-    """End the step as `ending` says; what is open inside it is cut off first."""
+    """End the step as `ending` says; open steps inside it are cut off first."""
     draw(draft, consequences.End(step, ending))
 
 

@@ -1,10 +1,10 @@
-"""What a failure leads to: undo, a `catch`, the `finally`; and where it is raised to.
+"""The consequences of a failure: undo, a `catch`, the `finally`; and where it is raised to.
 
 The ends of one step, in their order (docs/language.md#failing):
 
-    what is open inside is cut off -> its `finally` lists run -> finished steps inside are undone, if the step is the
+    open steps inside are cut off -> its `finally` lists run -> finished steps inside are undone, if the step is the
     scope of an undo and has failed -> its `catch` -> its `finally` -> the list it stands in goes on, or the failure is
-    raised to what is around it.
+    raised to the step around it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _finally_failed(draft: Draft, owner: Step, error: e.Error) -> Consequence | 
 
 
 def _catch_failed(draft: Draft, owner: Step, error: e.Error) -> Consequence | None:
-    """What the `catch` itself has done is undone; then comes the `finally`."""
+    """The steps of the `catch` itself are undone; then comes the `finally`."""
     undo = next_undo(draft, owner.path)
     if undo is not None:
         draft.emit(e.StepFailed, path=owner.path, error=error, handler=UNDO, ready=(undo,))

@@ -1,10 +1,10 @@
-"""A fork: a run that begins with what another one was when it waited.
+"""A fork: a run that begins as another one was when it waited.
 
 Its log begins with that run's events, as if they were its own: pendings and tool calls are called by the fork's ids,
 and whatever finished there is finished here, never done again. Then comes `forked`, and with it everything that could
 not be taken over:
 
-* votes that were cast on what is open, and digests: what people said they said to another run;
+* votes that were cast on open questions, and digests: people gave them to another run;
 * clocks, which have as long to go as they had there;
 * children, which are started anew, and subscriptions.
 
@@ -30,7 +30,7 @@ from hai_flow.errors import Rejected
 
 
 def take_over(draft: Draft, command: c.Fork) -> None:
-    """The run is there, and is what the other one was. Raises `Rejected` 409 where that can't be gone on with."""
+    """The run is there, and is as the other one was. Raises `Rejected` 409 where that can't be gone on with."""
     of = str(command.of)
     draft.take_over(tuple(_renamed(command.events, of, draft.state.run_id)))
     _demand_rest(draft.state, of)
@@ -39,8 +39,8 @@ def take_over(draft: Draft, command: c.Fork) -> None:
 
 
 def make_own(draft: Draft) -> None:
-    """What is open is this run's from here on. To be called when the answers have been read, which may name digests
-    that the other run has shown."""
+    """Open questions and waits are this run's from here on. To be called when the answers have been read, which may
+    name digests that the other run has shown."""
     for id in sorted(draft.state.open_pendings.values()):
         pendings.restamp(draft, draft.state.pendings[id])
     signals.subscribe_again(draft)
@@ -93,7 +93,7 @@ def _demand_rest(state: RunState, of: str) -> None:
 
 
 def _demand_unspent(draft: Draft, command: c.Fork, of: str) -> None:
-    """That what is taken over still holds, and that what people allowed is not done a second time."""
+    """That everything taken over still holds, and that no permission is used a second time."""
     state = draft.state
     undone = sorted(path for path in command.undone if path in state.undoables)
     if undone:

@@ -1,6 +1,6 @@
-"""The JSON text of a call whose one argument grows: what stands before the text, a piece of it, what stands behind.
+"""The JSON text of a call whose one argument grows: the part before the text, a piece of it, the part behind.
 
-Whoever performs writes the pieces, decisions write the rest: none of them has to read what is there already.
+The performer writes the pieces, decisions write the rest: none of them has to read the text so far.
 """
 
 from __future__ import annotations

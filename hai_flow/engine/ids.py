@@ -1,7 +1,7 @@
-"""Ids made from what they name, so that a decision made twice names things alike (docs/design/engine.md#ids).
+"""Ids made from the names of things, so that a decision made twice names things alike (docs/design/engine.md#ids).
 
-What they name holds keys of loops, which come from whoever starts a run. So an id has 128 bits of its digest (that of a
-child, a UUID, 122): nobody finds two steps of a run whose questions are called the same.
+These names hold keys of loops, which come from the input of a run. So an id has 128 bits of its digest (that of a
+child, a UUID, 122): no two steps of a run can be found whose questions are called the same.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def is_short(id: str) -> bool:
 
 
 def call_prefix(run_id: str) -> str:
-    """How the ids of a run's pendings and tool calls begin. What follows is the same in every run."""
+    """How the ids of a run's pendings and tool calls begin. The rest is the same in every run."""
     return f"call_{_base32(UUID(run_id).bytes)}_"
 
 

@@ -17,7 +17,7 @@ from hai_flow.definition.plan import BLOCKS, CatchClause, Plan, Step, Try
 def standing_at(plan: Plan, path: str) -> Step:
     """The step of the plan that stands at `path`, with all its paths as they are there.
 
-    What lies deeper, in the iterations of its own loops, keeps its empty brackets.
+    A path that lies deeper, in the iterations of its own loops, keeps its empty brackets.
     """
     if not in_loop(path):
         return plan.steps[path]

@@ -1,4 +1,4 @@
-"""What is to be done for a run after its last commit. A function of the state: there is no job table
+"""The jobs of a run after its last commit. A function of the state: there is no job table
 (docs/design/store.md#lost-attempts)."""
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Continue(msgspec.Struct, frozen=True):
 Job: TypeAlias = Perform | Continue
 
 TIMERS_WHILE_HALTED: Final = frozenset({"deadline", "remind"})
-"""What goes on while a run is paused or needs attention: votes and deadlines are decided and shown in time, only their
-consequences wait (docs/design/engine.md#pausing-and-ending)."""
+"""Timers that go on while a run is paused or needs attention: votes and deadlines are decided and shown in time, only
+their consequences wait (docs/design/engine.md#pausing-and-ending)."""
 _ACTIVE: Final = frozenset({"running", "paused", "stopping", "needs_attention"})
 
 
@@ -79,8 +79,8 @@ def next_ready(state: RunState) -> str | None:
 
 
 class Due(NamedTuple):
-    """What happens by itself at the instant `at` (ms since 1970): `timer` fires; or without one, the step at `path`
-    has worked for as long as it may."""
+    """An event that happens by itself at the instant `at` (ms since 1970): `timer` fires; or without one, the step at
+    `path` has worked for as long as it may."""
 
     at: int
     path: str

@@ -1,4 +1,4 @@
-"""What loops go on with: the keys of a `for_each`'s items, and which iteration comes next. Emits nothing."""
+"""How loops go on: the keys of a `for_each`'s items, and which iteration comes next. Emits nothing."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Whether a run may go on with another version of its workflow, and what changes if it does.
+"""Whether a run may go on with another version of its workflow, and its changes if it does.
 
 A run moves as it stands: nothing that is done is done again, nothing that is open is asked again. So every step that it
-knows must be there in the new version, under its old path or one that it is told, in the same place of the same blocks
-and with the same verb; and whatever was shown to people must be what the new version would show
+knows must be there in the new version, under its old path or one that it is given, in the same place of the same blocks
+and with the same verb; and whatever was shown to people must be as the new version would show it
 (docs/language.md#people). Where in doubt the answer is no: an operator can stop the run and start another one.
 
-What was fixed when it was opened stays so: a pending's rules and deadline, a loop's items, the arguments of an effect
+Values that were fixed at an opening stay so: a pending's rules and deadline, a loop's items, the arguments of an effect
 that has begun.
 """
 
@@ -44,7 +44,7 @@ class Obstacle(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """What a migration would do, or every obstacle to it. The rest as in the event `Migrated`."""
+    """The changes of a migration, or every obstacle to it. The rest as in the event `Migrated`."""
 
     obstacles: tuple[Obstacle, ...] = ()
     paths: dict[str, str] = {}
@@ -53,9 +53,9 @@ class Move(msgspec.Struct, frozen=True):
 
 
 def examine(old: Plan, new: Plan, state: RunState, mapping: Mapping[str, str], now: int) -> Move:
-    """What it means for a run of `old` in `state` to go on with `new`.
+    """The changes with which a run of `old` in `state` goes on with `new`, or the obstacles.
 
-    `mapping`: ids or paths of steps, old -> new, where they are called otherwise; what is inside goes with them.
+    `mapping`: ids or paths of steps, old -> new, where they are called otherwise; steps inside go with them.
     """
     obstacles = list(_of_run(old, new, state))
     paths, unknown = _paths(old, new, mapping)
@@ -103,7 +103,7 @@ def _of_run(old: Plan, new: Plan, state: RunState) -> Iterator[Obstacle]:
 
 
 def _filled(new: Plan, state: RunState) -> tuple[Json, Json]:
-    """Input and state, with what the new version's defaults add."""
+    """Input and state, with the additions of the new version's defaults."""
     input = new.input.with_defaults(state.input)
     if not isinstance(state.state, dict):
         return input, state.state
@@ -199,7 +199,7 @@ def _keeps_its_path(step: Step, state: RunState, begun: Iterable[tuple[str, Step
 
 
 def _performs(step: Step) -> Json:
-    """What an effect does, apart from its arguments: those were fixed when it began."""
+    """The effect of a step, apart from its arguments: those were fixed when it began."""
     return [step.verb.function, written(step.verb.tool)] if isinstance(step.verb, Call) else None
 
 
@@ -268,7 +268,7 @@ def _contents(draft: Draft, pending: PendingState, was: Step, now: Step) -> Iter
 
 
 def _asks(step: Step) -> dict[str, Any]:
-    """What a step shows people, by part."""
+    """The contents that a step shows people, by part."""
     verb = step.verb
     if isinstance(verb, Ask | Approve):
         evidence = verb.evidence if isinstance(verb, Approve) else None

@@ -35,7 +35,7 @@ def is_ending(draft: Draft, path: str) -> bool:
 
 
 def is_left_to_the_stop(draft: Draft, path: str) -> bool:
-    """Whether the run is being stopped, and looks for itself what comes behind the step (`stopping`)."""
+    """Whether the run is being stopped, and finds the next step by itself (`stopping`)."""
     return draft.state.status == "stopping" and not in_cleanup(path)
 
 

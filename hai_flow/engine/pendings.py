@@ -1,6 +1,6 @@
 """Asking people and taking their answers: open a pending, read and decide it, remind, escalate, let it expire.
 
-How the content of an answer is understood is in `answers`, how votes add up in `votes`. Who asks comes authenticated,
+How the content of an answer is understood is in `answers`, how votes add up in `votes`. The asker comes authenticated,
 with the roles and groups that they have at that moment.
 
 Times: deadlines and reminders are those of a stage. Each opening of the clock (the first, and every escalation) sets
@@ -153,7 +153,7 @@ def open_gate(draft: Draft, step: Step, gate: Approval, args: str) -> None:
 
 
 def _effect_name(step: Step, args: Json) -> str:
-    """What the step would do, in the words of the document."""
+    """The effect of the step, in the words of the document."""
     match step.verb:
         case Call(tool, function):
             return f"{tool.name}.{function}" if function else tool.name
@@ -167,7 +167,7 @@ def _effect_name(step: Step, args: Json) -> str:
 
 def check_gate(draft: Draft, step: Step) -> str:
     """The text of the arguments that were approved, which the effect must start with. Raises `Raised`
-    (approval.digest) if what is about to be executed is not what was approved."""
+    (approval.digest) if the call about to begin is not the approved one."""
     state = draft.state
     approved, args = approved_gate(state, step), state.steps[step.path].args
     fault = None
@@ -208,7 +208,7 @@ def approved_gate(state: RunState, step: Step) -> PendingState | None:
 
 
 def open_doubt(draft: Draft, step: Step) -> None:
-    """An effect that may happen at most once was lost: only a person can find out what became of it. (Not while the run
+    """An effect that may happen at most once was lost: only a person can find out its outcome. (Not while the run
     is being stopped: a stop always ends.)"""
     if draft.state.status == "stopping":
         message = "The process that performed the step is gone, and its outcome with it."
@@ -242,7 +242,7 @@ def doubt_of(state: RunState, path: str, attempt: int) -> PendingState | None:
 
 
 def settle_doubt(draft: Draft, pending: PendingState) -> None:
-    """The outcome came after all; what it means for the step is up to the caller."""
+    """The outcome came after all; its consequences for the step are up to the caller."""
     draft.emit(e.PendingVoided, id=pending.opened.id, reason="the outcome of the call arrived")
 
 
@@ -357,7 +357,7 @@ def may_decide(plan: Plan, state: RunState, pending: PendingState, principal: c.
 
 
 def needed(pending: PendingState) -> dict[str, Json]:
-    """Who may decide the pending now, how they have voted so far, and what is missing to an approval. Plain JSON."""
+    """The deciders of the pending now, their votes so far, and the votes missing to an approval. Plain JSON."""
     return votes.needed(pending)
 
 
@@ -376,7 +376,7 @@ def _ineligible(pending: PendingState, principal: c.Principal, world: World) -> 
 
 
 def readings(draft: Draft, command: c.Answer) -> list[tuple[PendingState, Reading, bool]]:
-    """Every answer read against its pending, or one refusal that lists what stands against each. True: nothing new."""
+    """Every answer read against its pending, or one refusal that lists the obstacles to each. True: nothing new."""
     read: dict[str, tuple[PendingState, Reading, bool]] = {}
     refusals: list[Rejected] = []
     for answer in command.answers:
@@ -419,7 +419,7 @@ def _reading(draft: Draft, answer: c.PendingAnswer, by: c.Principal) -> tuple[Pe
 
 
 def _understood(draft: Draft, pending: PendingState, answer: c.PendingAnswer) -> Reading | Rejected:
-    """The answer, or why it can't be read: that is told last, after everything else that stands against it."""
+    """The answer, or why it can't be read: that comes last, after every other obstacle to it."""
     verb = draft.step(pending.opened.path).verb
     tool = verb.tool if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool) else None
     try:
@@ -449,7 +449,7 @@ def _demand_open(draft: Draft, pending: PendingState) -> None:
 
 
 def _is_overdue(draft: Draft, pending: PendingState) -> bool:
-    """Whether the deadline of its stage has passed, though nobody has drawn what follows from that. (Time passes before
+    """Whether the deadline of its stage has passed, though its consequences are not drawn yet. (Time passes before
     any command; but of a fork, it may have passed in the run that it was forked from.)"""
     if pending.status != "open":
         return False
@@ -481,7 +481,7 @@ def _combined_with(pending: PendingState, reading: Reading) -> Json:
 
 
 def decide_pending(draft: Draft, pending: PendingState, reading: Reading, by: c.Principal, via: str) -> None:
-    """Record the answer, and draw what follows from it."""
+    """Record the answer, and draw its consequences."""
     opened = pending.opened
     step = draft.step(opened.path)
     if opened.kind in ("approve", "gate"):
@@ -515,13 +515,13 @@ def _content(value: Json) -> str:
 
 
 def answered(pending: PendingState, reading: Reading, status: str, by: c.Principal | str | None) -> dict[str, Json]:
-    """What the command tells of one answer."""
+    """The outcome of one answer, in that of the command."""
     who = by.id if isinstance(by, c.Principal) else by
     return {"id": pending.opened.id, "outcome": reading.outcome, "status": status, "by": who}
 
 
 def _winner(pending: PendingState) -> dict[str, Json]:
-    """What stands instead of a late or different answer."""
+    """The answer that stands instead of a late or different one."""
     return {
         "id": pending.opened.id,
         "outcome": pending.status,
@@ -600,7 +600,7 @@ def _close(draft: Draft, pending: PendingState, outcome: str, result: dict[str, 
 
 
 def _go_on(draft: Draft, step: Step, pending: PendingState, result: dict[str, Json], message: str) -> None:
-    """What follows from the envelope `result`. Nothing but an approval ever falls through to the next step."""
+    """Draw the consequences of the envelope `result`. Nothing but an approval ever falls through to the next step."""
     decision = result["decision"]
     if decision == votes.APPROVE:
         if pending.opened.kind == "approve":
@@ -626,7 +626,7 @@ def _reject(draft: Draft, step: Step, result: dict[str, Json], message: str) -> 
 
 
 def remind(draft: Draft, step: Step) -> None:
-    """It is time to remind those who may decide the step's pending."""
+    """It is time to remind the deciders of the step's pending."""
     id = draft.state.open_pendings[step.path]
     pending = draft.state.pendings[id]
     notify = rules_of(pending).notify
@@ -635,7 +635,7 @@ def remind(draft: Draft, step: Step) -> None:
 
 
 def deadline_passed(draft: Draft, step: Step) -> None:
-    """The deadline of the step's pending has passed: the next stage, or what `on_deadline` says at the end."""
+    """The deadline of the step's pending has passed: the next stage, or the last outcome of `on_deadline`."""
     pending = draft.state.pendings[draft.state.open_pendings[step.path]]
     if rules_of(pending).escalations:
         _escalate(draft, step, "the deadline has passed")
@@ -644,7 +644,7 @@ def deadline_passed(draft: Draft, step: Step) -> None:
 
 
 def _escalate(draft: Draft, step: Step, reason: str) -> None:
-    """The next stage that can be decided begins; earlier votes of those who may decide in it count at once."""
+    """The next stage that can be decided begins; earlier votes of its deciders count at once."""
     id = draft.state.open_pendings[step.path]
     while True:
         pending = draft.state.pendings[id]

@@ -1,6 +1,6 @@
 """A policy of the plan as the rules of one pending: every hole filled, once, at opening (docs/language.md#people).
 
-All stages of `on_deadline` are filled in together, so what is asked of whom cannot change while they decide.
+All stages of `on_deadline` are filled in together, so the question and its deciders cannot change meanwhile.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Json: TypeAlias = Any
 
 
 def rules_for(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json], *, may_exclude: bool = True) -> Rules:
-    """The policy with the holes of all its stages filled: what is asked of whom must not change while they decide."""
+    """The policy with the holes of all its stages filled: the question must not change meanwhile."""
     first = _first_stage(draft, step, policy, roots, may_exclude=may_exclude)
     stages = [first]
     for change in policy.escalations:
@@ -67,7 +67,7 @@ def _first_stage(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json
 
 
 def _next_stage(draft: Draft, step: Step, before: Rules, change: Escalate, roots: dict[str, Json]) -> Rules:
-    """The stage before with what `change` replaces of it."""
+    """The stage before with the replacements of `change`."""
     given: dict[str, Any] = {"deadline": milliseconds(draft, step, change.deadline, roots)}
     if change.from_ is not None:
         given["from_"], given["fault"] = _deciders(draft, step, change.from_, roots)
@@ -83,7 +83,7 @@ def _next_stage(draft: Draft, step: Step, before: Rules, change: Escalate, roots
 
 
 def _worked_out(stage: Rules, world: World) -> Rules:
-    """The stage with those who may vote in it, where they can be listed."""
+    """The stage with its voters, where they can be listed."""
     asked = any(surely_matches(each, world.requester, world) for each in stage.from_)
     kept_out = any(surely_matches(each, world.requester, world) for each in stage.exclude)
     stage = msgspec.structs.replace(stage, asks_requester=asked and not kept_out)
@@ -114,7 +114,7 @@ def _quorum(draft: Draft, step: Step, quorum: Any, roots: dict[str, Json]) -> An
 
 
 def _deciders(draft: Draft, step: Step, from_: Template, roots: dict[str, Json]) -> tuple[tuple[str, ...], str]:
-    """Whom `from` names, and why it names nobody ("" if it does): then this stage can't be decided."""
+    """The people that `from` names, and why it names none ("" if it does): then this stage can't be decided."""
     value = draft.render(from_, step, **roots)
     try:
         found = selectors_of(value)
@@ -124,7 +124,7 @@ def _deciders(draft: Draft, step: Step, from_: Template, roots: dict[str, Json])
 
 
 def _exclusion(draft: Draft, step: Step, exclude: Template, roots: dict[str, Json]) -> tuple[str, ...]:
-    """Whom `exclude` names. Raises `Raised`: who cannot be read must not be let in."""
+    """The people that `exclude` names. Raises `Raised`: an unreadable one must not be let in."""
     value = draft.render(exclude, step, **roots)
     try:
         return selectors_of(value, editor=True)

@@ -17,7 +17,7 @@ ANY = "any"  # in a map of seats: how many people in all
 
 
 class Missing(NamedTuple):
-    """What a quorum lacks: so many people, seats by selector, and (of `all`) who by name. Nothing = it is met."""
+    """The lack of a quorum: so many people, seats by selector, and (of `all`) people by name. Nothing = it is met."""
 
     people: int
     seats: Mapping[str, int]
@@ -25,12 +25,12 @@ class Missing(NamedTuple):
 
 
 def is_met(quorum: Quorum, approvers: People, everyone: Collection[str] = ()) -> bool:
-    """Whether `approvers` are enough. `everyone` is whom `all` means; nobody is never all."""
+    """Whether `approvers` are enough. `everyone` is the meaning of `all`; an empty list is never all."""
     return missing(quorum, approvers, everyone) == _NOTHING
 
 
 def missing(quorum: Quorum, approvers: People, everyone: Collection[str] = ()) -> Missing:
-    """What `approvers` lack to be a quorum."""
+    """The lack of `approvers` to be a quorum."""
     if isinstance(quorum, int):
         return Missing(max(0, quorum - len(approvers)), {}, ())
     if isinstance(quorum, str):

@@ -1,7 +1,8 @@
 """Where a failed run goes on when it is retried. Reads the plan and the state; emits nothing.
 
 A list goes on at its first step that is not done. Steps that were undone are not done: they run again, and so does
-everything that failed or was cut off. What finished and was not undone stays as it is (docs/language.md#failing).
+everything that failed or was cut off. Steps that finished and were not undone stay as they are
+(docs/language.md#failing).
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ class _Walk:
 
     def inside(self, step: Step, known: StepState) -> Frontier:
         """Where it goes on inside the step: in a `catch` that was cut off or has failed, in the lists of a block, in
-        what else follows on a step that is over."""
+        the other handlers of a step that is over."""
         for number, clause in enumerate(step.catch):
             found = Frontier(handling={step.path: paths.catch(number)})
             if self._is_begun(clause.first) and not self.list_done(clause.first, found):

@@ -63,7 +63,7 @@ def delay(
 ) -> int | None:
     """Milliseconds until the next attempt after `failures` failed ones before this, or None: no further attempt.
 
-    `seed` = (run, path, attempt) makes the jitter the same for whoever decides. A server's Retry-After (`retry_after`)
+    `seed` = (run, path, attempt) makes the jitter the same for every decider. A server's Retry-After (`retry_after`)
     is obeyed up to the policy's `max_delay`.
     """
     if policy is None or failures >= policy.max:

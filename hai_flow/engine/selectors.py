@@ -1,8 +1,8 @@
-"""Whom a selector means: `user:ann`, `role:controller`, `group:finance`, `requester`, `anyone`
+"""The meaning of a selector: `user:ann`, `role:controller`, `group:finance`, `requester`, `anyone`
 (docs/language.md#people).
 
-A role that the document declares means exactly the people and groups it lists; any other role, and every group, is what
-the principal brings along. So who has them cannot be listed, only recognised.
+A role that the document declares means exactly the people and groups it lists; any other role, and every group, comes
+with the principal. So its members cannot be listed, only recognised.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _SELECTOR = re.compile(r"(?:user|role|group):\S{1,200}")
 
 
 class NotASelector(ValueError):
-    """A value that names nobody. The message says what was expected and found."""
+    """A value that names no one. The message has the expected and the found."""
 
 
 def acting_as(text: str) -> Principal:
-    """The principal that a development server is told to take somebody for: `user:ann,role:controller,group:finance`,
+    """The principal that a development server takes a person for: `user:ann,role:controller,group:finance`,
     and `for=user:bob` for a delegate. Raises `NotASelector`."""
     ids: list[str] = []
     others: list[str] = []
@@ -48,7 +48,7 @@ def acting_as(text: str) -> Principal:
 
 
 class World(NamedTuple):
-    """What decides whom a selector means in one run: its requester, and the roles that the document declares."""
+    """The world in which one run reads selectors: its requester, and the roles that the document declares."""
 
     requester: str
     roles: Mapping[str, tuple[str, ...]]
@@ -101,7 +101,7 @@ def _matches(selector: str, id: str, principal: Principal, world: World) -> bool
 
 
 def people_of(selectors: Iterable[str], world: World) -> tuple[str, ...] | None:
-    """Everyone whom the selectors mean, by id; None if they can't be listed."""
+    """Everyone in the selectors, by id; None if they can't be listed."""
     found: dict[str, None] = {}
     for selector in selectors:
         kind, _, name = selector.partition(":")
@@ -117,7 +117,7 @@ def people_of(selectors: Iterable[str], world: World) -> tuple[str, ...] | None:
 
 
 def could_match(selector: str, id: str, world: World) -> bool:
-    """Whether the person of whom only the id is known may match: true where nobody can tell before they vote."""
+    """Whether a person known only by id may match: true where that is unknown before they vote."""
     if selector == ANYONE:
         return True
     if people_of([selector], world) is not None:
@@ -126,5 +126,5 @@ def could_match(selector: str, id: str, world: World) -> bool:
 
 
 def surely_matches(selector: str, id: str, world: World) -> bool:
-    """Whether the person of whom only the id is known matches whatever roles and groups they have."""
+    """Whether a person known only by id matches whatever roles and groups they have."""
     return selector == ANYONE or _matches(selector, id, Principal(id), world)

@@ -1,7 +1,7 @@
-"""State that others than the run's own steps may write: what a client posts, and what the thread's last run has left.
+"""State that others than the run's own steps may write: a client, and the thread's last run.
 
-A client posts all the state that it has, for it is the server's own back again. So what it may not write is not judged;
-what it may is held against its schema, and refused with every fault.
+A client posts all the state that it has, for it is the server's own back again. So variables that it may not write are
+not judged; the others are held against their schemas, and refused with every fault.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ def keeps_state(plan: Plan) -> bool:
 
 
 def first_state(plan: Plan, kept: Mapping[str, Json], posted: Mapping[str, Json]) -> dict[str, Json]:
-    """The state that a run begins with: the defaults, what its thread has `kept`, and over it what the client `posted`.
+    """The state that a run begins with: the defaults, those of its thread (`kept`), and over them those of the client
+    (`posted`).
 
-    What was kept by another version and does not fit this one is left. Raises `Rejected` 422 as `posted_changes`.
+    A value kept by another version that does not fit this one is left. Raises `Rejected` 422 as `posted_changes`.
     """
     state = {name: variable.default for name, variable in plan.state.items()}
     for name, variable in plan.state.items():
@@ -41,13 +42,14 @@ def first_state(plan: Plan, kept: Mapping[str, Json], posted: Mapping[str, Json]
 
 
 def may_write(state: RunState, by: c.Principal) -> bool:
-    """Whether what this client posts of the state counts: it is the requester, or acts on the requester's behalf. Who
-    only may answer decides what is asked, and nothing else."""
+    """Whether the state that this client posts counts: it is the requester, or acts on the requester's behalf. An
+    answerer decides the question, and nothing else."""
     return state.requester in (by.id, by.on_behalf_of)
 
 
 def write(draft: Draft, posted: Mapping[str, Json]) -> None:
-    """Take over what the client has written. Before a turn opens: its snapshot then has it. Raises `Rejected` 422."""
+    """Take over the state that the client has written. Before a turn opens: its snapshot then has it. Raises `Rejected`
+    422."""
     state = draft.state.state
     changes = posted_changes(draft.plan, state, posted)
     ops = [
@@ -59,7 +61,7 @@ def write(draft: Draft, posted: Mapping[str, Json]) -> None:
 
 
 def write_above(draft: Draft, posted: Mapping[str, Json]) -> None:
-    """The same of what came with an answer to a question of a run below, which is decided there: what does not fit is
+    """The same of the state with an answer to a question of a run below, which is decided there: a misfit is
     left, with a warning."""
     try:
         write(draft, posted)
@@ -69,7 +71,7 @@ def write_above(draft: Draft, posted: Mapping[str, Json]) -> None:
 
 
 def shown_changes(plan: Plan, before: Mapping[str, Json] | None, now: Mapping[str, Json]) -> dict[str, Json]:
-    """What a child run shows of its state that is new: all of it that is shown, if there was none `before`."""
+    """The state that a child run newly shows: all of it that is shown, if there was none `before`."""
     return {
         name: now[name]
         for name, variable in plan.state.items()
@@ -78,7 +80,7 @@ def shown_changes(plan: Plan, before: Mapping[str, Json] | None, now: Mapping[st
 
 
 def posted_changes(plan: Plan, state: Mapping[str, Json], posted: Mapping[str, Json]) -> dict[str, Json]:
-    """Of what was posted that which the client may write, and which differs from `state`. Raises `Rejected` 422."""
+    """The posted variables that the client may write, and that differ from `state`. Raises `Rejected` 422."""
     changes = {
         name: posted[name]
         for name, variable in plan.state.items()

@@ -1,17 +1,17 @@
 """`wait_for`: a step that waits for events from outside.
 
-The engine never looks for signals. A step that begins to wait says so in the outbox ("subscribe"); whoever delivers
-that offers the run what was stored before, and later signals are offered as they come (docs/design/store.md#signals).
+The engine never looks for signals. A step that begins to wait says so in the outbox ("subscribe"); the courier
+offers the run the signals stored before, and later signals are offered as they come (docs/design/store.md#signals).
 An offer is the command Signal: it may come twice, too late, or not fit, and then nothing happens. A run takes one
 signal once.
 
-What a run has taken it does not remember for ever by id: a loop may take a signal each second. Signals of a type have
-places, in the order in which they became visible, and whoever offers them says how far the run has been offered all
-(`Offered`). Up to there it has taken each that it does not know as left (`Heard`); ids are kept of what is beyond. What
-is left, a later step may take; so the place is not moved on past more of them than `LEFT_MAX`.
+A run does not remember for ever by id which signals it has taken: a loop may take a signal each second. Signals of a
+type have places, in the order in which they became visible, and an offer says how far the run has been offered all
+(`Offered`). Up to there it has taken each that it does not know as left (`Heard`); ids are kept of those beyond. A
+signal that is left, a later step may take; so the place is not moved on past more of them than `LEFT_MAX`.
 
 Signals that come while the run is paused are taken at once, as people's votes are: they are in time, whatever happens
-to the deadline meanwhile. What follows from them waits for Resume.
+to the deadline meanwhile. Their consequences wait for Resume.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def begin_wait_for(draft: Draft, step: Step, verb: WaitFor) -> None:
 
 
 def subscribe_again(draft: Draft) -> None:
-    """Of a fork: it waits for what the other run waited for, and what has come since is in time."""
+    """Of a fork: it waits for the same signals as the other run, and those that came since are in time."""
     for path, types in sorted(draft.state.subscriptions.items()):
         _subscribe(draft, path, types)
 

@@ -1,7 +1,7 @@
 """`concurrency`: a run that waits until a slot of its key is free (docs/design/store.md#slots).
 
 The engine counts no slots. A run that must wait says so in the outbox, a run that ends says that its slot is free;
-whoever delivers that keeps the queue, takes slots for those who wait longest and admits them. A paused run holds its
+the courier keeps the queue, takes slots for the runs that wait longest and admits them. A paused run holds its
 slot, and a paused run in the queue is passed over.
 """
 
@@ -18,7 +18,7 @@ FREED: Final = "slot_freed"
 
 
 def queue(draft: Draft, *, cancels: bool = False) -> None:
-    """The run waits for a slot of its key. `cancels`: those who hold it longest are stopped for it."""
+    """The run waits for a slot of its key. `cancels`: the runs that hold it longest are stopped for it."""
     assert draft.state.key is not None, "who waits for a slot has a key"
     draft.end_turn("queued")
     draft.emit(e.RunQueued, slot=draft.state.key)

@@ -1,6 +1,6 @@
 """How a run begins, before its first step: its input, and the concurrency key that it needs.
 
-The key is rendered before the run exists, because whoever stores the run must find a slot for it first.
+The key is rendered before the run exists, because a slot must be found for it before it is stored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KEY_CHARS_MAX: Final = 500
 
 
 def begin_run(draft: Draft, command: c.Start) -> None:
-    """The run is there. Raises `Rejected` 422 if the input, or what a client has written to its state, does not fit."""
+    """The run is there. Raises `Rejected` 422 if the input, or the state that a client has written, does not fit."""
     plan = draft.plan
     given = plan.input.with_defaults(command.input)
     findings = plan.input.findings(given)

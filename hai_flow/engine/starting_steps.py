@@ -1,6 +1,6 @@
 """How a step begins: for the first time, with a further attempt, behind its gate, or once more after a Retry.
 
-What its verb does then is in `verbs` and `blocks`. Not here: whether it may begin now (`decide`), performing.
+Its verb goes on in `verbs` and `blocks`. Not here: whether it may begin now (`decide`), performing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NO_LIMITS: Final = Limits()
 
 
 def begin(draft: Draft, step: Step) -> None:
-    """Begin the step, its next attempt, or what is behind its gate; whatever goes wrong is its failure."""
+    """Begin the step, its next attempt, or the call behind its gate; whatever goes wrong is its failure."""
     try:
         draw(draft, _begun(draft, step))
     except Raised as raised:
@@ -52,7 +52,7 @@ def _begin_first(draft: Draft, step: Step) -> Consequence | None:
 
 
 def _demand_room(draft: Draft, step: Step) -> None:
-    """Raises `Raised` where the run's limits have no room for a further step. What cleans up is not counted."""
+    """Raises `Raised` where the run's limits have no room for a further step. Steps that clean up are not counted."""
     limits, state = draft.plan.limits, draft.state
     if limits == NO_LIMITS or not step.is_written or in_cleanup(step.path):
         return
@@ -67,7 +67,7 @@ def _demand_room(draft: Draft, step: Step) -> None:
 
 
 def _demand_tokens(state: RunState, limits: Limits) -> None:
-    """Raises `Raised` where no model may be asked any more. What an answer takes is known behind it, so the last one
+    """Raises `Raised` where no model may be asked any more. The cost of an answer is known behind it, so the last one
     may exceed the limit, and so may those that are asked at the same time."""
     tokens = state.spent.input + state.spent.output
     if limits.tokens is not None and tokens >= limits.tokens:

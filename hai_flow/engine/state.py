@@ -1,9 +1,9 @@
 """The state of one run, as records of immutable maps.
 
-`evolve` makes the next state of an event and shares what it does not change; a speculative state that lost its commit
-is dropped for free (docs/design/store.md#snapshots). The indexes kept here (attempts, timers, timeouts, open pendings,
-ready) let decide work without ever looking at all steps. `seq` is the number of events folded; `snapshot at k` and `the
-fold of k events` are the same words.
+`evolve` makes the next state of an event and shares all that it does not change; a speculative state that lost its
+commit is dropped for free (docs/design/store.md#snapshots). The indexes kept here (attempts, timers, timeouts, open
+pendings, ready) let decide work without ever looking at all steps. `seq` is the number of events folded; `snapshot at
+k` and `the fold of k events` are the same words.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Outcome: TypeAlias = Literal["finished", "skipped", "failed", "handled", "stoppe
 
 
 class Ending(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
-    """How a step will end once what is open inside it has ended (see `StepEnding`)."""
+    """How a step will end once every open step inside it has ended (see `StepEnding`)."""
 
     outcome: str
     output: Json = None
@@ -43,7 +43,7 @@ class Ending(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_u
 
 
 class Item(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
-    """What stays of an iteration that has ended."""
+    """The record of an iteration that has ended."""
 
     status: str
     output: Json = None
@@ -53,7 +53,7 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unk
 class LoopState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
     """The iterations of a loop.
 
-    Of a `for_each`: its `items` with their `keys`; `begun` were begun, or are ready to, `ended` have ended; what became
+    Of a `for_each`: its `items` with their `keys`; `begun` were begun, or are ready to, `ended` have ended; the outcome
     of each; `again` are those that a Retry begins once more before it goes on with the rest. Of a `repeat`: `begun` is
     the number of its first iteration (not 0 if it was begun anew), `last` the one that `steps.X` means.
     """
@@ -68,7 +68,8 @@ class LoopState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
 
 
 class Spent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
-    """What answers of models took, as in `events.ModelUse`. `cost` is of those whose price is known; None: of none."""
+    """The cost of answers of models, as in `events.ModelUse`. `cost` is of those whose price is known; None: of
+    none."""
 
     calls: int = 0
     input: int = 0
@@ -102,7 +103,7 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_un
 
 
 class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
-    """One step instance: `phase` is where it stands in its life, `outcome` what it has come to, if it has.
+    """One step instance: `phase` is where it stands in its life, `outcome` its result, if it has one.
 
     A phase changes only by a row of STEP_TRANSITIONS (docs/run-states.md). `begun` are the handlers of it that have
     begun since it did, the last one last: none of them begins by itself a second time, but for "~undo". `replaced` is
@@ -115,8 +116,8 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     once more after a Retry); `key` is its idempotency key where it is not the default.
     `timeout` is that of a block, kept so that a Retry can start its clock anew. Of a parallel step: `left` counts
     the branches that have not finished, `dropped` those of them that failed out of a race, `winners` those
-    that finished, the first first. `received`: the signals that a `wait_for` has taken. `spent`: what its
-    attempts took of models.
+    that finished, the first first. `received`: the signals that a `wait_for` has taken. `spent`: the cost of
+    the models of its attempts.
     """
 
     phase: Phase
@@ -150,7 +151,7 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
 
     @property
     def status(self) -> StepStatus:
-        """What the step is called wherever it is shown: its outcome, or what it does until it has one."""
+        """The status that is shown of the step: its outcome, or its activity until it has one."""
         if self.outcome is None:
             return _STATUSES.get(self.phase, "running")
         return "failed" if self.outcome == "handled" else self.outcome
@@ -187,7 +188,7 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
 
     @property
     def done(self) -> Outcome | None:
-        """What it had come to before its own `finally` failed it."""
+        """Its outcome before its own `finally` failed it."""
         return self.replaced if self.outcome in ("failed", "undone") else None
 
     @property
@@ -206,11 +207,11 @@ class Timer(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False, 
 
 
 class PendingState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
-    """A pending: what was opened, as edits and escalations left it, and what became of it.
+    """A pending: the question, as edits and escalations left it, and its outcome.
 
     `status` is open, answered, declined, approve, reject (or another option), expired or voided. `since` is when its
-    present stage began, `reminded` how often it was reminded of since then, `edits` what people changed of the
-    arguments. `escalations` are as the envelope shows them: what each stage asked for, and when.
+    present stage began, `reminded` how often it was reminded of since then, `edits` the changes of people to the
+    arguments. `escalations` are as the envelope shows them: the demands of each stage, and when.
     """
 
     opened: e.PendingOpened
@@ -236,7 +237,7 @@ class RelayedState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, fo
 
 
 class MessageState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
-    """A message of the run in the order of its `n`. `chunks` counts what was appended to `content`."""
+    """A message of the run in the order of its `n`. `chunks` counts the pieces of `content`."""
 
     n: int
     id: str
@@ -285,7 +286,7 @@ class TurnState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
 
 
 class TakenSignal(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
-    """A signal that the run has taken; `place` 0: nobody said it."""
+    """A signal that the run has taken; `place` 0: unknown."""
 
     type: str
     own: bool = False
@@ -367,8 +368,8 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
 
     @property
     def questions(self) -> Mapping[str, PendingState]:
-        """What people were asked: by the run itself, and by the runs below it. What a child asks that nobody waits for
-        any more needs no answer."""
+        """The questions to people, of the run itself and of the runs below it. Those of a child that is not awaited any
+        more need no answer."""
         if not self.relayed:
             return self.pendings
         below = {id: _heeded(each, self.children.get(each.path)) for id, each in self.relayed.items()}
@@ -382,7 +383,7 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
 
     @property
     def shown(self) -> Mapping[str, Json]:
-        """The state as frontends see it: the run's own, and what the runs below it show under names that it has not."""
+        """The state as frontends see it: the run's own, and that of the runs below it under names that it has not."""
         own = {} if self.state is None else self.state
         return {**{name: self.shared[name] for name in sorted(self.shared)}, **own} if self.shared else own
 

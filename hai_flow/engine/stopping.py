@@ -1,4 +1,4 @@
-"""Stopping a run: what is in flight ends by itself, what is done is undone, every begun `finally` runs."""
+"""Stopping a run: effects in flight end by themselves, finished steps are undone, every begun `finally` runs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hai_flow.engine.undo_scopes import next_undo, undo_error
 
 
 def begin_stop(draft: Draft, reason: str) -> None:
-    """Cut off what people, timers and signals could still move. Effects in flight report their own end; what cleans up
-    goes on, unless a fork goes on with it."""
+    """Cut off the steps that people, timers and signals could still move. Effects in flight report their end; cleaning
+    up goes on, unless a fork goes on with it."""
     leaves = [
         path
         for path in open_leaves(draft)
@@ -42,7 +42,7 @@ def note_finally(draft: Draft, step: Step) -> None:
 
 
 def cut_attempts(draft: Draft, reason: str) -> None:
-    """The grace period is over: effects that were told to cancel and have not ended are cut off."""
+    """The grace period is over: effects that were asked to cancel and have not ended are cut off."""
     for path in sorted(draft.state.attempts):
         if not in_cleanup(path):
             drop_work(draft, path, reason)

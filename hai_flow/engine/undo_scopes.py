@@ -16,7 +16,7 @@ from hai_flow.engine.retry_policy import UNDO_FAILED
 
 
 def is_undo_scope(draft: Draft, step: Step) -> bool:
-    """Whether an error that leaves the step undoes what finished inside it."""
+    """Whether an error that leaves the step undoes the steps that finished inside it."""
     if step.is_iteration:
         loop = draft.step(step.parent)
         return block_of(loop).undoes_items(loop)
@@ -44,7 +44,7 @@ def _newest(draft: Draft, scope: str, undoables: Iterable[str]) -> str | None:
 
 
 def _is_undone_by(path: str, scope: str) -> bool:
-    """Whether an error that leaves `scope` undoes the step: not what a `finally` in there has done."""
+    """Whether an error that leaves `scope` undoes the step: not those of a `finally` in there."""
     return path == scope or (is_inside(path, scope) and not in_cleanup(path, scope))
 
 
@@ -62,7 +62,7 @@ def undoing_scope(draft: Draft, owner: Step) -> Step | None:
 
 
 def undo_error(draft: Draft, path: str, cause: e.Error | None) -> e.Error:
-    """What a run ends with when something could not be undone (docs/language.md#failing)."""
+    """The error of a run in which something could not be undone (docs/language.md#failing)."""
     failed, undone = draft.state.undo_failed, draft.state.undone
     message = f"Could not undo {', '.join(failed)}."
     error = draft.error(UNDO_FAILED, message, path, {"undone": list(undone), "failed": list(failed)})

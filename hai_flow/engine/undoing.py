@@ -1,4 +1,4 @@
-"""Taking back what has finished, newest first, when an error leaves the step around it (`undo_scopes` says what)."""
+"""Taking back finished steps, newest first, when an error leaves the step around it (`undo_scopes` names them)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hai_flow.engine.undo_scopes import following_undo, is_undo_scope, next_undo
 
 
 def undo_finished(draft: Draft, undo: Step) -> Consequence | None:
-    """The `undo` step has done its work: what it belongs to is undone, and the next one's turn has come."""
+    """The `undo` step has done its work: its step is undone, and the next one's turn has come."""
     owner = draft.step(undo.parent)
     following = following_undo(draft, owner)
     ready = () if following is None else (following,)
@@ -59,7 +59,7 @@ def _incomplete(draft: Draft, scope: Step, cause: e.Error | None) -> Consequence
 
 
 def failed_behind_finally(draft: Draft, owner: Step, error: e.Error) -> Consequence | None:
-    """A step that had finished fails by its own `finally`: what it did is undone, and no `catch` of it is asked."""
+    """A step that had finished fails by its own `finally`: its work is undone, and no `catch` of it is asked."""
     undo = next_undo(draft, owner.path) if is_undo_scope(draft, owner) else None
     if undo is not None:
         draft.emit(e.StepFailed, path=owner.path, error=error, handler=UNDO, ready=(undo,))

@@ -1,7 +1,7 @@
-"""The rules of one pending with their holes filled, and what its votes come to (docs/language.md#people).
+"""The rules of one pending with their holes filled, and the result of its votes (docs/language.md#people).
 
-A function of the pending alone: whom a selector means was settled when the pending was opened and when each vote was
-cast. Not here: arithmetic (`quorum`), reading a vote (`answers`), and what follows from a decision (`pendings`).
+A function of the pending alone: the meaning of a selector was settled when the pending was opened and when each vote
+was cast. Not here: arithmetic (`quorum`), reading a vote (`answers`), and the consequences of a decision (`pendings`).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ REJECT: Final = "reject"
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Who decides, how many of them, and for how long. Durations in milliseconds.
+    """The deciders, their number, and their time. Durations in milliseconds.
 
     `people` are those of `from` that may vote, if they can be listed, with the selectors that each could match;
-    `everyone` is whom `quorum: all` means. Both are fixed when the stage is worked out, at opening. `asks_requester`:
-    who started the run is surely among those who may vote. `fault` says why nobody can ever decide. `reasons` are
-    the options whose answer must say why. `escalations` are the stages to come, each with all that stays from
-    the one before.
+    `everyone` is the meaning of `quorum: all`. Both are fixed when the stage is worked out, at opening.
+    `asks_requester`: the requester of the run surely may vote. `fault` says why a decision is impossible. `reasons` are
+    the options whose answer must say why. `escalations` are the stages to come, each with all that stays from the one
+    before.
     """
 
     from_: tuple[str, ...] = msgspec.field(name="from", default=())
@@ -75,7 +75,7 @@ def rules_of(pending: PendingState) -> Rules:
 
 
 def asks(policy: Json, other: Principal) -> bool:
-    """Whether the rules, as an event keeps them, ask `other`, who is not the run's requester. A role that cannot be
+    """Whether the rules, as an event keeps them, ask `other`, a stranger to the run. A role that cannot be
     listed is whatever they bring along."""
     rules = msgspec.convert(policy, Rules)
     if rules.people is not None:
@@ -98,12 +98,12 @@ def voter(vote: VoteCast) -> str:
 
 
 def who_voted(votes: Sequence[VoteCast]) -> set[str]:
-    """Everybody who has had their vote: who cast one, and whom it was cast for."""
+    """Everybody that has had a vote: the voters, and the people they voted for."""
     return {id for vote in votes for id in (vote.by, voter(vote))}
 
 
 def counts(rules: Rules, vote: VoteCast, digest: str) -> bool:
-    """Whether the vote counts: its voter may decide now; an approval is of what is asked now, and not of an edit of
+    """Whether the vote counts: its voter may decide now; an approval is of the present question, and not of an edit of
     the voter's own where that is excluded."""
     if vote.decision == APPROVE and (vote.digest != digest or (vote.edited and EDITOR in rules.exclude)):
         return False
@@ -121,7 +121,7 @@ def approvals(rules: Rules, pending: PendingState) -> list[VoteCast]:
 
 
 def values_given(pending: PendingState) -> list[Json]:
-    """The values of all approvals of what is asked now, whether or not they count at this stage."""
+    """The values of all approvals of the present question, whether or not they count at this stage."""
     digest = pending.opened.digest
     return [vote.values or {} for vote in pending.votes if vote.decision == APPROVE and vote.digest == digest]
 
@@ -143,7 +143,7 @@ def verdict(rules: Rules, pending: PendingState) -> str | None:
 
 
 def impossible(rules: Rules, pending: PendingState) -> str | None:
-    """Why nobody can decide this stage for good, or None."""
+    """Why this stage can't be decided for good, or None."""
     if rules.fault:
         return rules.fault
     if not _is_unreachable(rules, pending, _approvers(rules, pending)):
@@ -153,7 +153,7 @@ def impossible(rules: Rules, pending: PendingState) -> str | None:
 
 
 def _is_unreachable(rules: Rules, pending: PendingState, approvers: Mapping[str, tuple[str, ...]]) -> bool:
-    """Whether not even everybody who could still approve would be enough. Never, where they can't be listed."""
+    """Whether not even all that could still approve would be enough. Never, where they can't be listed."""
     if rules.people is None:
         return False
     spent = who_voted(pending.votes)
@@ -212,7 +212,7 @@ def _vote_shown(rules: Rules, vote: VoteCast, digest: str) -> dict[str, Json]:
 
 
 def needed(pending: PendingState) -> dict[str, Json]:
-    """Who may decide the pending now, how they have voted so far, and what is missing to an approval."""
+    """The deciders of the pending now, their votes so far, and the votes missing to an approval."""
     rules = rules_of(pending)
     lacking = quorum.missing(_quorum(rules), _approvers(rules, pending), rules.everyone)
     spent = who_voted(pending.votes)
@@ -233,7 +233,7 @@ def needed(pending: PendingState) -> dict[str, Json]:
 
 
 class Differs(ValueError):
-    """A value that must be the `same` in every approval is not. The message says which, and what stands."""
+    """A value that must be the `same` in every approval is not. The message names both."""
 
 
 def combined(rules: Rules, form: Json, given: Sequence[Json]) -> Json:

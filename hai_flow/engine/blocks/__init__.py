@@ -1,7 +1,7 @@
-"""The block verbs, one module each: how they begin, what an end inside them means, how they resume and migrate.
+"""The block verbs, one module each: how they begin, take an end inside them, resume and migrate.
 
-A module names its verb and its rules as `BLOCKS`; what stands in this package is found by itself. So a new block is one
-file here. What all blocks share is elsewhere: `completing`, `failing`, `undoing`, `cutting`.
+A module names its verb and its rules as `BLOCKS`; the modules of this package are found by themselves. So a new block
+is one file here. The rules that all blocks share are elsewhere: `completing`, `failing`, `undoing`, `cutting`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a block verb is to the engine: one value of `Block` holds all that is particular to it."""
+"""A block verb as the engine knows it: one value of `Block` holds all that is particular to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ Json: TypeAlias = Any
 
 
 class Lists(msgspec.Struct, frozen=True):
-    """What a Retry looks at inside a block: its `lists` by their first steps, and its `iterations` in their order.
+    """The places inside a block that a Retry looks at: its `lists` by their first steps, and its `iterations` in their
+    order.
 
     Each iteration comes with whether it is done; so many as `at_once` go on at the same time. `counted`: the block
     counts how many of its lists go on.
@@ -53,17 +54,17 @@ def _no_iteration(draft: Draft, step: Step, *more: Any) -> Consequence | None:
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
-    """The rules of one block verb. `step` is the block, as it stands in the run; each rule names what follows.
+    """The rules of one block verb. `step` is the block, as it stands in the run; each rule names its consequence.
 
     begin           the block begins
     list_done       its list `body` has ended
     child_failed    the step `child` of one of its lists has failed for good
-    child_failing   the same, while what finished inside `child` is being undone
+    child_failing   the same, while finished steps inside `child` are being undone
     iteration_done  of a loop: an iteration has finished with an output
     loop_left       of a loop: a `break` has ended an iteration
     resume          where a Retry goes on inside it
     may_move        why an open block can't go on as the step `now` of another version, or None
-    undoes          whether an error that leaves it undoes what has finished inside it
+    undoes          whether an error that leaves it undoes the steps that finished inside it
     undoes_items    of a loop: the same of one of its iterations
     """
 

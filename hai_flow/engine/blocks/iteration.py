@@ -1,4 +1,4 @@
-"""The body of a loop: an instance for each iteration. What its end means to the loop is the loop's own rule."""
+"""The body of a loop: an instance for each iteration. The loop has the rule for its end."""
 
 from __future__ import annotations
 

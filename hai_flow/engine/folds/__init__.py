@@ -1,1 +1,1 @@
-"""The folds of events, by what they are about. `evolve` has the table of all of them."""
+"""The folds of events, by their subject. `evolve` has the table of all of them."""

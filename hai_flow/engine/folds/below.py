@@ -1,4 +1,4 @@
-"""Folds of child runs: what the runs below ask, say and do."""
+"""Folds of child runs: the questions, words and steps of the runs below."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def below_without(state: RunState, path: str) -> Map[str, int]:
 
 
 def cut_below(state: RunState, path: str) -> dict[str, Any]:
-    """The changes by which messages of the runs below the step `path` end that nobody tells the rest of any more."""
+    """The changes by which messages of the runs below the step `path` end whose rest will not come any more."""
     left = [id for id, owner in state.open_messages.items() if is_inside(owner, path)]
     if not left:
         return {}

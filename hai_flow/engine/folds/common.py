@@ -1,4 +1,4 @@
-"""What several folds share: parts of the next state, each as it is behind an event.
+"""Shared by several folds: parts of the next state, each as it is behind an event.
 
 The folds of every step name all fields that they change in one `replace`: to hand maps of changes on costs much of a
 decision's time.

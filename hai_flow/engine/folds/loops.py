@@ -1,4 +1,4 @@
-"""Folds of iterations, and what stays of them in their loop."""
+"""Folds of iterations, and of their records in their loop."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def iteration_ended(state: RunState, event: e.IterationEnded) -> RunState:
 
 
 def gathered(loop: LoopState) -> list[Json]:
-    """The output of a `for_each`: what became of each item, in their order."""
+    """The output of a `for_each`: the outcome of each item, in their order."""
     none = Item("stopped")
     items = ((key, loop.results.get(key, none)) for key in loop.keys)
     return [

@@ -14,7 +14,7 @@ from hai_flow.engine.state import Map, PendingState, RunState
 
 
 def migrated(state: RunState, event: e.Migrated) -> RunState:
-    """The same run under another plan: what is called otherwise, and nothing else."""
+    """The same run under another plan: renamed paths, and nothing else."""
     if event.paths:
         state = _renamed(state, event.paths)
     return following(

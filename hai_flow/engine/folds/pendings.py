@@ -1,4 +1,4 @@
-"""Folds of what people are asked and say."""
+"""Folds of questions to people and their answers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def pending_restamped(state: RunState, event: e.PendingRestamped) -> RunState:
 
 
 def pending_decided(state: RunState, event: e.PendingDecided) -> RunState:
-    """What was asked goes on: of a gate with the arguments that were decided upon, and what was decided."""
+    """The step goes on: behind a gate with the arguments that were decided upon, and the decision."""
     pending = replace(
         state.pendings[event.id],
         status=event.outcome,

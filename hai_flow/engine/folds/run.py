@@ -1,4 +1,4 @@
-"""Folds of the run itself: its statuses, its state, what it says of itself."""
+"""Folds of the run itself: its statuses, its state, its notes."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def run_resumed(state: RunState, event: e.RunResumed) -> RunState:
 
 
 def run_stopping(state: RunState, event: e.RunStopping) -> RunState:
-    """Blocks end behind what they hold: no timeout cuts them short any more, and no limit of the run."""
+    """Blocks end behind the steps inside them: no timeout cuts them short any more, and no limit of the run."""
     given = event.inherited or e.Inherited(0, 0)
     kept = {
         path: due

@@ -171,7 +171,7 @@ def step_stopped(state: RunState, event: e.StepStopped) -> RunState:
 
 
 def _closed(state: RunState, event: _End, closed: StepState, handler: str | None, ready: tuple[str, ...]) -> RunState:
-    """What every end of a step shares: no attempt, no timer, no place in the frontier; its successors are ready."""
+    """Shared by every end of a step: no attempt, no timer, no place in the frontier; its successors are ready."""
     path, steps = event.path, state.steps
     if path in state.children:
         left = {"below": below_without(state, path), **cut_below(state, path)}

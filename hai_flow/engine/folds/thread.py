@@ -1,4 +1,4 @@
-"""Folds of turns, messages and calls: what a thread shows."""
+"""Folds of turns, messages and calls: all that a thread shows."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def messages_changed(state: RunState, event: e.MessagesChanged) -> RunState:
 
 
 def message_of(state: RunState, event: e.MessageStarted | e.ChildSaid, **more: Any) -> MessageState:
-    """The message that begins, or is told, with the event."""
+    """The message that begins, or comes whole, with the event."""
     return MessageState(
         state.entries,
         event.message_id,

@@ -1,7 +1,7 @@
 """How each verb begins that is no block. A pure step also ends with that; effects and questions stay open.
 
-A module names its verbs and how they begin as `VERBS`; what stands in this package is found by itself, so a new verb is
-one function in one file here. It returns what follows at once, or None. It may raise `Raised`: then the step fails.
+A module names its verbs and how they begin as `VERBS`; the modules of this package are found by themselves, so a new
+verb is one function in one file here. It returns its consequence, or None. It may raise `Raised`: then the step fails.
 """
 
 from __future__ import annotations

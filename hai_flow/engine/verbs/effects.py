@@ -1,4 +1,4 @@
-"""`call`, `http`, `llm`, `agent` and `run`: what something outside of the run performs, attempt by attempt.
+"""`call`, `http`, `llm`, `agent` and `run`: effects that are performed outside of the run, attempt by attempt.
 
 The order (docs/design/engine.md#effects): arguments rendered once, `approval.when`, the gate, attempts.
 """
@@ -42,7 +42,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
 
 
 def _arguments(draft: Draft, step: Step, verb: Call | Http | Llm | Agent | Run, known: StepState | None) -> str:
-    """The arguments as JSON text. Every attempt uses those first rendered, except behind an undo: what they were
+    """The arguments as JSON text. Every attempt uses those first rendered, except behind an undo: the values they were
     rendered from may have been undone as well."""
     if known is not None and known.args is not None and not draft.state.redone:
         return known.args
@@ -50,7 +50,7 @@ def _arguments(draft: Draft, step: Step, verb: Call | Http | Llm | Agent | Run, 
 
 
 def _idempotency_key(draft: Draft, step: Step) -> str | None:
-    """What the effect's performer tells the world, so that it happens once; None for the default, `run.id/path`."""
+    """The key by which the world knows the effect, so that it happens once; None for the default, `run.id/path`."""
     owner = draft.state.steps.get(step.parent if step.body == UNDO else step.path)
     again = 0 if owner is None else owner.rounds
     if step.idempotency_key is None:

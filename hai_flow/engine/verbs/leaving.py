@@ -1,4 +1,4 @@
-"""`return`, `break`, `continue` and `fail`: the flow leaves what is around the step."""
+"""`return`, `break`, `continue` and `fail`: the flow leaves the steps around."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def begin_continue(draft: Draft, step: Step) -> Consequence:
 
 
 def _over(draft: Draft, step: Step) -> None:
-    """The step itself has finished: nothing follows on that but what it says of the steps around it."""
+    """The step itself has finished: nothing follows on that but the end of the steps around it."""
     draft.started(step)
     draft.pure_steps += 1
     draft.emit(e.StepFinished, path=step.path)
