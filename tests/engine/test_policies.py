@@ -11,8 +11,8 @@ import pytest
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import EVENT_BYTES_MAX
 from hai_flow.engine.state import PendingState
-from hai_flow.engine.votes import Differs, Rules, combined, rules_of
-from tests.support.people import DAY, HOUR, REQUESTER, Asked, approving, asking, escalate, failure, lit, policy
+from hai_flow.engine.votes import Differs, Rules, asks, combined, rules_of, written
+from tests.support.people import DAY, HOUR, REQUESTER, Asked, approving, asking, escalate, failure, lit, policy, who
 
 BOARD = {"board": ("user:ann", "user:bob", "user:joe"), "wide": ("user:ann", "group:staff")}
 
@@ -165,3 +165,21 @@ def test_what_only_some_have_given_is_combined_of_those() -> None:
     rules = Rules(combine={"a": "list", "b": "all", "c": "last"})
     assert combined(rules, {}, given) == {"a": [1], "b": False, "c": "x"}
     assert combined(rules, None, given) is None
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_the_rules_of_a_question_tell_whether_somebody_else_is_asked(listed: bool) -> None:
+    """`listed`: all deciders are named, so that they are known by name when the question is opened."""
+    ann, bob = (who("ann"), who("bob")) if listed else (who("ann", "boss"), who("bob", "boss"))
+    from_ = ("user:ann", "user:bob") if listed else ("role:boss",)
+    rules = Asked(approving(policy(from_, exclude=["user:bob"]))).pending.opened.policy
+    assert asks(rules, ann)
+    assert asks(rules, who("dan", for_="ann")) is listed, "who acts for somebody brings roles of their own"
+    assert not asks(rules, bob)
+    assert not asks(rules, who("eve"))
+
+
+def test_somebody_whose_role_the_workflow_lists_is_asked_whatever_roles_they_bring() -> None:
+    rules = written(Rules(from_=("role:boss",), people={"user:ann": ("role:boss",)}))
+    assert asks(rules, who("ann"))
+    assert not asks(rules, who("eve", "boss"))

@@ -88,6 +88,8 @@ async def test_hints_arrive_also_after_the_listener_s_connection_was_cut(db: Dat
         (asyncpg.PostgresIOError(), Fault.INSTALLATION),
         (asyncpg.InternalServerError(), Fault.INSTALLATION),
         (asyncpg.DataError("a lone surrogate"), Fault.DATA),
+        (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"), Fault.DATA),
+        (OverflowError("int too big to convert"), Fault.DATA),
         (ZeroDivisionError(), Fault.OTHER),
     ],
     ids=lambda value: value.name if isinstance(value, Fault) else type(value).__name__,

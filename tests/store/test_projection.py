@@ -146,8 +146,10 @@ def test_a_pending_without_a_deadline_has_none_in_its_row() -> None:
 
 
 def test_what_a_fork_has_copied_is_the_other_runs_to_be_asked_and_answered() -> None:
-    run = Play("steps: [{id: gate, approve: {title: Go?, from: anyone, quorum: 3}}]", start=False)
+    first = "{id: first, approve: {title: Look?, from: anyone}}"
+    run = Play(f"steps: [{first}, {{id: gate, approve: {{title: Go?, from: anyone, quorum: 3}}}}]", start=False)
     run.start(turn=c.Turn(wire_run_id="w1", body_sha="0a"))
+    run.answer("first", by="user:x", decision="approve")
     run.answer("gate", by="user:x", decision="approve")
     fork = run.fork(run.state.seq, {"gate": {"decision": "approve"}}, by="user:y")
     rows = rows_after(fork)
