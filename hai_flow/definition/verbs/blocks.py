@@ -266,10 +266,7 @@ VERBS: Final = (
         kind="block",
         shapes=(FOR_EACH,),
         lists=_body,
-        gives={
-            "type": "array",
-            "items": record(key={"type": "string"}, status={"type": "string"}, output={}, error={}),
-        },
+        gives=_ITEMS,
         aka=("foreach", "loop", "for", "map"),
     ),
     Verb(

@@ -44,7 +44,7 @@ EMIT: Final = Shape("emit", "`emit`", (
     Key("raw", shape_of("raw"), "an event of another system, as it is",
         example='{event: "${{ steps.x.output }}", source: erp}'),
     Key("collaboration", shape_of("collaboration"), "who hands over to whom",
-        example="{from: planner, to: writer, task: {id: t1, name: StepDraft}}"),
+        example="{from: planner, to: writer, task: {id: t1, name: Draft}}"),
 ), exactly_one=(("custom", "raw", "collaboration"),))  # fmt: skip
 CUSTOM: Final = Shape("custom", "`custom`", (
     Key("name", replace(TEXT, minimum=1), "of the event", required=True, example="progress"),
@@ -57,7 +57,7 @@ RAW: Final = Shape("raw", "`raw`", (
 COLLABORATION: Final = Shape("collaboration", "`collaboration`", (
     Key("from", TEXT, "who hands over", required=True, example="planner"),
     Key("to", TEXT, "to whom", required=True, example="writer"),
-    Key("task", shape_of("task"), "what", required=True, example="{id: t1, name: StepDraft}"),
+    Key("task", shape_of("task"), "what", required=True, example="{id: t1, name: Draft}"),
 ))  # fmt: skip
 TASK: Final = Shape("task", "`task`", (
     Key("id", TEXT, "its id", required=True, example="t1"),
