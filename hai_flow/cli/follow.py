@@ -37,6 +37,7 @@ class Narrator:
         self._stamp = ""  # of the event that is shown: its seq and its time
         self._streaming: str | None = None  # the message whose line is open
         self._kinds: dict[str, str] = {}
+        self._grown: dict[str, int] = {}  # messages that are not over -> how much of them was shown
         self._calls: dict[str, list[str]] = {}  # id -> name, then pieces of the arguments
         self._told: set[str] = set()  # paths of the steps whose start was shown
 
@@ -54,7 +55,11 @@ class Narrator:
     def line(self, text: str, style: str | None = None) -> None:
         """A line of its own: an open message's line is ended first."""
         self.end_line()
-        self._console.print(clean(self._stamp + text.replace("\n", "\n" + " " * len(self._stamp))), style=style)
+        self._console.print(clean(self._stamp + self._under(text)), style=style)
+
+    def _under(self, text: str) -> str:
+        """`text` whose further lines stand behind the stamp, too: what somebody wrote is no line of ours."""
+        return text.replace("\n", "\n" + " " * len(self._stamp))
 
     def end_line(self) -> None:
         if self._streaming is not None:
@@ -70,7 +75,8 @@ class Narrator:
             self._streaming = message
             self._console.print(self._stamp, end="")
         style = None if self._kinds.get(message, "text") == "text" else "dim"
-        self._console.print(clean(event["content"]), style=style, end="")
+        self._grown[message] = self._grown.get(message, 0) + len(event["content"])
+        self._console.print(clean(self._under(event["content"])), style=style, end="")
         self._console.file.flush()
 
     def _message_started(self, event: EventJson) -> None:
@@ -78,6 +84,7 @@ class Narrator:
 
     def _message_ended(self, event: EventJson) -> None:
         self._kinds.pop(event["message_id"], None)
+        self._grown.pop(event["message_id"], None)
         if self._streaming == event["message_id"]:
             self.end_line()
         if event.get("aborted"):
@@ -197,7 +204,13 @@ class Narrator:
         self.line(f"· {event['path']}: the run below {'works again' if event['working'] else 'waits'}", "dim")
 
     def _child_said(self, event: EventJson) -> None:
-        self.line(event["content"])
+        """The whole, of which some may have been shown as it came."""
+        rest = event["content"][self._grown.get(event["message_id"], 0) :]
+        if rest and event["message_id"] in self._grown:
+            self._message_chunk({**event, "content": rest})
+        elif rest:
+            self.line(rest)
+        self._message_ended(event)
 
     def _child_stepped(self, event: EventJson) -> None:
         mark, style = _MARKS.get(event["status"], ("✗", "red"))

@@ -169,6 +169,16 @@ def test_an_input_that_does_not_fit_is_refused_before_anything_starts() -> None:
         check_input(schema_of(name={"type": "string"}), {})
 
 
+def test_a_message_of_a_run_below_is_told_once_however_much_of_it_was_told_as_it_grew() -> None:
+    stream = io.StringIO()
+    narrator = Narrator(Console(stream))
+    for content in ("one ", "two "):
+        narrator.show({"type": "message_chunk", "message_id": "a", "content": content})
+    narrator.show({"type": "child_said", "message_id": "a", "path": "sub/say", "content": "one two three"})
+    narrator.show({"type": "child_said", "message_id": "b", "path": "sub/say", "content": "whole"})
+    assert stream.getvalue() == "one two three\nwhole\n"
+
+
 def test_interleaved_messages_get_lines_of_their_own_and_unknown_events_are_named() -> None:
     stream = io.StringIO()
     narrator = Narrator(Console(stream))

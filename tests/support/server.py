@@ -24,6 +24,7 @@ YAML = {"Content-Type": "application/yaml"}
 
 # Quick where production is patient: what a killed process held is free again soon.
 QUICK = {"HAI_FLOW_LEASE_SECONDS": "2", "HAI_FLOW_HEARTBEAT_SECONDS": "0.5", "HAI_FLOW_POLL_SECONDS": "0.2"}
+LOG_LEVEL = "HAI_FLOW_TESTS_LOG"  # what the server logs, in the `environment` of `serving`
 TOOLS = {"HAI_FLOW_TOOLS": ",".join(effects.MODULES)}
 
 
@@ -109,7 +110,9 @@ async def _main(dsn: str, admission: dict[str, Any]) -> None:
     from hai_flow.runtime import LOCAL_TENANT, Runtime
     from hai_flow.settings import Settings
 
-    configure_logs("WARNING")  # on standard error: nobody reads standard output, and who writes there stands still
+    configure_logs(
+        os.environ.get(LOG_LEVEL, "WARNING")
+    )  # on standard error: nobody reads standard output, and who writes there stands still
     settings = Settings.from_environment(dev=True)
     runtime = Runtime(dsn, settings, performs=True)
     async with runtime.lifespan():
