@@ -61,7 +61,7 @@ COLLABORATION: Final = Shape("collaboration", "`collaboration`", (
 ))  # fmt: skip
 TASK: Final = Shape("task", "`task`", (
     Key("id", TEXT, "its id", required=True, example="t1"),
-    Key("name", TEXT, "its name", required=True, example="StepDraft"),
+    Key("name", TEXT, "its name", required=True, example="Draft"),
 ))  # fmt: skip
 _EMITTED: Final = {"custom": CUSTOM, "raw": RAW, "collaboration": COLLABORATION}
 
