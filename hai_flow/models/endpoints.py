@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from hai_flow.models import chat, faults, responses
 from hai_flow.models.presets import PRESETS
+from hai_flow.models.scripted import SCRIPTED, ScriptedProvider
 from hai_flow.models.vocabulary import ENTRY_POINTS, Endpoint, ModelProvider, Piece, Request
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Providers:
 
     async def of(self, endpoint: Endpoint) -> ModelProvider:
         """Who answers for the model. Raises StepError `llm.not_configured` for a plug-in that can't be loaded."""
+        if endpoint.provider == SCRIPTED:
+            return ScriptedProvider()
         name = endpoint.provider if endpoint.provider in self._offered else ""
         if name not in self._known:
             # To import takes seconds on a busy machine: nobody else waits for it, and no model is blamed for it.

@@ -82,7 +82,7 @@ class Runtime(Service):
         self.performs = performs
         self.deadlines = deadlines or Deadlines()
         self.toolbox = Toolbox.of(settings.tools, Path.cwd(), project=project)
-        self.registry = registry_of(settings, self.toolbox)
+        self.registry = registry_of(settings, self.toolbox, stands_in=project)
 
     async def _start(self) -> None:
         settings = self.settings

@@ -9,21 +9,23 @@ from typing import TypeVar
 from hai_flow.errors import Finding
 from hai_flow.models.catalogue import Catalogue, read_catalogue
 from hai_flow.models.endpoints import Providers
+from hai_flow.models.scripted import MODEL, StandIn
 from hai_flow.settings import Settings, SettingsError, variable, variables
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http import HttpConfig, HttpRunner
 from hai_flow.steps.llm import LlmRunner
 from hai_flow.steps.python import PythonRunner
 from hai_flow.steps.runner import Registry, Runner
-from hai_flow.steps.secrets import Secrets, hidden
+from hai_flow.steps.secrets import Secrets, hidden, remember
 from hai_flow.steps.secrets_file import read_secrets
 from hai_flow.steps.toolbox import Toolbox
 
 Read = TypeVar("Read")
 
 
-def registry_of(settings: Settings, toolbox: Toolbox) -> Registry:
-    """The runner of each kind of effect. Raises SettingsError for a file of the settings with mistakes."""
+def registry_of(settings: Settings, toolbox: Toolbox, *, stands_in: bool = False) -> Registry:
+    """The runner of each kind of effect. `stands_in`: something answers workflows of this disk in place of a model that
+    is not there. Raises SettingsError for a file of the settings with mistakes."""
     models = {} if settings.models is None else _read("models", settings.models, read_catalogue)
     sources = {} if settings.secrets_file is None else _read("secrets_file", settings.secrets_file, read_secrets)
     environment = variables(source.env for source in sources.values() if source.env)
@@ -33,10 +35,16 @@ def registry_of(settings: Settings, toolbox: Toolbox) -> Registry:
     config = HttpConfig(settings.http_bytes_max, settings.http_proxy, ca)
     runners: dict[str, Runner] = {
         "python": PythonRunner(toolbox),
-        "llm": LlmRunner(Catalogue(models, providers.offered), providers, secrets),
+        "llm": LlmRunner(Catalogue(models, providers.offered), providers, secrets, _stand_in() if stands_in else None),
         "http": HttpRunner(Guard(settings.http_hosts), secrets, config),
     }
     return Registry(runners, hidden)
+
+
+def _stand_in() -> StandIn:
+    found = variables(("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"))
+    remember(found.get("OPENAI_API_KEY", ""))
+    return StandIn(found.get("OPENAI_API_KEY"), found.get("OPENAI_BASE_URL"), found.get("OPENAI_MODEL", MODEL))
 
 
 def _read(name: str, path: Path, read: Callable[[bytes, str], tuple[Read, list[Finding]]]) -> Read:

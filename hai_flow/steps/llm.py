@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
+import structlog
+
 from hai_flow import values
 from hai_flow.definition.plan import Llm, Schema, Step
 from hai_flow.engine.events import ModelUse
@@ -20,6 +22,7 @@ from hai_flow.models.asking import ask
 from hai_flow.models.catalogue import Catalogue
 from hai_flow.models.conversation import conversation
 from hai_flow.models.endpoints import Providers
+from hai_flow.models.scripted import StandIn
 from hai_flow.models.structured import read_answer, received, repair_prompt
 from hai_flow.models.turn import Turn, cost_of
 from hai_flow.models.vocabulary import Endpoint, Message, Piece, Request, Text, Thinking
@@ -28,13 +31,20 @@ from hai_flow.steps.secrets import Secrets, Use
 
 Json: TypeAlias = Any
 
+log = structlog.get_logger(__name__)
+
+_ABSENT: Final = frozenset({"llm.not_configured", "secret.missing"})
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 class LlmRunner:
-    """Performs `llm` with the models of `catalogue`, which `providers` serve; their keys are among `secrets`."""
+    """Performs `llm` with the models of `catalogue`, which `providers` serve; their keys are among `secrets`.
+    `stand_in` is asked where there is no such model, or no key; None: nobody is."""
 
-    def __init__(self, catalogue: Catalogue, providers: Providers, secrets: Secrets) -> None:
+    def __init__(
+        self, catalogue: Catalogue, providers: Providers, secrets: Secrets, stand_in: StandIn | None = None
+    ) -> None:
+        self._stand_in = stand_in
         self._catalogue = catalogue
         self._providers = providers
         self._secrets = secrets
@@ -42,8 +52,7 @@ class LlmRunner:
     async def perform(self, attempt: Attempt, stream: Stream) -> Json:
         llm = attempt.step.verb
         assert isinstance(llm, Llm)
-        known = self._catalogue.endpoints(llm.models, from_disk=attempt.from_disk)
-        endpoints = [await self._with_key(each, attempt) for each in known]
+        endpoints = await self._reached(llm, attempt)
         question = _Question(self._providers, llm, stream)
         messages = conversation(values.loads(attempt.args))
         answer, endpoint = await question.ask(endpoints, messages)
@@ -62,7 +71,7 @@ class LlmRunner:
         return None
 
     def doubt(self, step: Step, *, from_disk: bool = False) -> str | None:
-        if not isinstance(step.verb, Llm):
+        if not isinstance(step.verb, Llm) or (self._stand_in is not None and from_disk):
             return None
         try:
             endpoints = self._catalogue.endpoints(step.verb.models, from_disk=from_disk)
@@ -70,6 +79,20 @@ class LlmRunner:
             return error.message
         secrets = [each.secret for each in endpoints if each.secret is not None]
         return next((doubt for name in secrets if (doubt := self._secrets.absent(name))), None)
+
+    async def _reached(self, llm: Llm, attempt: Attempt) -> list[Endpoint]:
+        """The models that are asked, one after the other, with their keys. Raises StepError."""
+        try:
+            known = self._catalogue.endpoints(llm.models, from_disk=attempt.from_disk)
+            return [await self._with_key(each, attempt) for each in known]
+        except StepError as error:
+            if self._stand_in is None or not attempt.from_disk or error.code not in _ABSENT:
+                raise
+            endpoint = self._stand_in.endpoint(llm.models[0])
+            log.warning(
+                "model_stands_in", model=llm.model, asked=f"{endpoint.provider}/{endpoint.model}", why=error.message
+            )
+            return [endpoint]
 
     async def _with_key(self, endpoint: Endpoint, attempt: Attempt) -> Endpoint:
         if endpoint.secret is None:

@@ -72,7 +72,8 @@ def hidden(value: Json) -> Json:
     return [hidden(each) for each in value] if isinstance(value, list) else value
 
 
-def _note(value: str) -> None:
+def remember(value: str) -> None:
+    """Hide this from now on."""
     if len(value) < SHOWN_MIN:
         return
     _seen.pop(value, None)
@@ -105,7 +106,7 @@ class Secrets:
         source = self.sources.get(name)
         self._judge(name, source, use)
         value = await self._resolved(name, source or Source())
-        _note(value)
+        remember(value)
         return value
 
     def doubt(self, value: Json) -> str | None:

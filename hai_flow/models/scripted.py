@@ -1,0 +1,103 @@
+"""What answers in `dev` and `run` where no model can be asked: a model if the environment has a key, else a script.
+
+The script understands nothing. It says that it is one, repeats what it was asked, and makes the least object that fits
+a schema, so that a workflow can be tried before anybody has a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from hai_flow import values
+from hai_flow.definition.plan import Model
+from hai_flow.models.presets import PRESETS
+from hai_flow.models.vocabulary import Endpoint, Finish, Piece, Request, Text, Usage
+
+Json: TypeAlias = Any
+
+SCRIPTED: Final = "scripted"
+MODEL: Final = "gpt-5.4"
+REPEATED_CHARS_MAX: Final = 200
+_DEPTH_MAX: Final = 16
+_WORDS: Final = {"date-time": "2026-01-01T00:00:00Z", "date": "2026-01-01", "email": "somebody@example.com"}
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """`key` and `base_url` are those of the environment (`OPENAI_API_KEY`, `OPENAI_BASE_URL`), `model` is what is asked
+    there if the workflow does not say it (`OPENAI_MODEL`). Without a key the script answers."""
+
+    key: str | None = field(default=None, repr=False)
+    base_url: str | None = None
+    model: str = MODEL
+
+    def endpoint(self, asked: Model) -> Endpoint:
+        """What is asked in place of `asked`."""
+        if self.key is None:
+            return Endpoint(asked.name, SCRIPTED, "scripted-model")
+        preset = PRESETS["openai"]
+        served = asked.model if asked.provider == "openai" else self.model
+        url = (self.base_url or preset.base_url).rstrip("/")
+        return Endpoint(asked.name, "openai", served, url, self.key, params=asked.params, quirks=preset.quirks)
+
+
+class ScriptedProvider:
+    """The script."""
+
+    def fault(self, endpoint: Endpoint) -> str | None:
+        return None
+
+    async def stream(self, request: Request) -> AsyncIterator[Piece]:
+        """See `ModelProvider`."""
+        answer = _text(request) if request.output is None else values.dumps(least(request.output)).decode()
+        first, *rest = answer.split(" ")
+        yield Text(first)
+        for word in rest:
+            yield Text(f" {word}")
+        chars = sum(message.chars for message in request.messages)
+        yield Usage(input=chars // 4, output=len(answer) // 4)
+        yield Finish("stop")
+
+    async def close(self) -> None:
+        pass
+
+
+def _text(request: Request) -> str:
+    asked = request.messages[-1]
+    said = asked.content if isinstance(asked.content, str) else " ".join(part.get("text", "") for part in asked.content)
+    said = said if len(said) <= REPEATED_CHARS_MAX else f"{said[:REPEATED_CHARS_MAX]}…"
+    return f"(Scripted model: no key of a real one is set. It was asked: {said})"
+
+
+def least(schema: Json, depth: int = 0) -> Json:
+    """A small value that most schemas of this kind take; what is too much for it is null."""
+    if not isinstance(schema, Mapping) or depth > _DEPTH_MAX:
+        return None
+    for known in ("const", "default"):
+        if known in schema:
+            return schema[known]
+    for several in ("enum", "examples"):
+        if schema.get(several):
+            return schema[several][0]
+    for choice in ("anyOf", "oneOf"):
+        if schema.get(choice):
+            return least(schema[choice][0], depth + 1)
+    kind = schema.get("type", "object" if "properties" in schema else "string")
+    kind = kind[0] if isinstance(kind, list) and kind else kind
+    match kind:
+        case "object":
+            properties = schema.get("properties", {})
+            return {name: least(properties.get(name, {}), depth + 1) for name in schema.get("required", properties)}
+        case "array":
+            return [least(schema.get("items", {}), depth + 1) for _ in range(schema.get("minItems", 0))]
+        case "integer" | "number":
+            lowest = schema.get("minimum", schema.get("exclusiveMinimum", -1) + 1)
+            return min(lowest, schema["maximum"]) if "maximum" in schema else lowest
+        case "boolean":
+            return False
+        case "string":
+            word = _WORDS.get(schema.get("format", ""), "scripted")
+            return word.ljust(schema.get("minLength", 0), "-")[: schema.get("maxLength", len(word) + 1000)]
+    return None
