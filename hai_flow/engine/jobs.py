@@ -69,11 +69,13 @@ def next_ready(state: RunState) -> str | None:
     if not ready:
         return None
     attempts, steps = performed(state), state.steps
-    if attempts and any(steps[path].lost >= SUSPECT_AFTER_LOST for path in attempts):
+    if not attempts:  # a suspect may begin, too: the next step of a plain list needs no search
+        return ready[0]
+    if any(steps[path].lost >= SUSPECT_AFTER_LOST for path in attempts):
         return None
     for path in ready:
         step = steps.get(path)
-        if step is None or step.lost < SUSPECT_AFTER_LOST or not attempts:
+        if step is None or step.lost < SUSPECT_AFTER_LOST:
             return path
     return None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from immutables import Map
 
 from hai_flow.engine.jobs import (
@@ -51,6 +53,23 @@ def test_a_holder_performs_what_is_open_and_continues_what_is_ready(
 def test_without_a_ready_step_nothing_is_to_be_continued() -> None:
     assert open_jobs(state()) == []
     assert open_jobs(state(attempts=Map({"a": 1}), steps=steps(a=0))) == [Perform("a", 1)]
+
+
+@given(
+    st.lists(st.sampled_from("abcd"), unique=True),
+    st.dictionaries(st.sampled_from("abcd"), st.integers(0, SUSPECT_AFTER_LOST + 1)),
+    st.sets(st.sampled_from("wxyz")),
+    st.dictionaries(st.sampled_from("wxyz"), st.just(SUSPECT_AFTER_LOST)),
+)
+def test_the_step_that_is_known_to_come_next_is_the_one_that_a_search_finds(
+    ready: list[str], lost: dict[str, int], performing: set[str], suspects: dict[str, int]
+) -> None:
+    """A suspect begins only where nothing else is performed, and nothing begins beside one."""
+    known = steps(**{**dict.fromkeys(performing, 0), **lost, **suspects})
+    found = next_ready(state(ready=tuple(ready), steps=known, attempts=Map(dict.fromkeys(performing, 1))))
+    beside_a_suspect = any(suspects.get(path) for path in performing)
+    may_begin = [path for path in ready if not performing or lost.get(path, 0) < SUSPECT_AFTER_LOST]
+    assert found == (None if beside_a_suspect or not may_begin else may_begin[0])
 
 
 def test_child_runs_are_performed_by_nobody() -> None:
