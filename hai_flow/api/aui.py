@@ -31,11 +31,11 @@ from hai_flow.runtime.fanout import Lagging
 from hai_flow.store import threads
 from hai_flow.store.run_lists import RunSummary
 from hai_flow.store.threads import Position
+from hai_flow.values import Json
 from hai_flow.wire import agent_input, aui
 from hai_flow.wire.aui import AUI, AuiEncoder
 from hai_flow.wire.dialect import Frame, Posted, ToolMessage
 
-Json: TypeAlias = Any
 Object: TypeAlias = dict[str, Json]
 
 log = structlog.get_logger(__name__)

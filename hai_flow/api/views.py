@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, TypeAlias
 
 import msgspec
 
@@ -21,8 +20,7 @@ from hai_flow.store.thread_lists import ThreadSummary
 from hai_flow.store.threads import Message
 from hai_flow.store.triggers import ScheduleRow
 from hai_flow.store.workflows import WorkflowSummary
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 def time_of(moment: datetime | None) -> str | None:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.definition.cel import ExpressionError
 from hai_flow.definition.plan import Template
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 _USED: Final = re.compile(r"\bsecrets\s*\.\s*([A-Za-z_][A-Za-z0-9_]{0,62})")
 REFERENCE: Final = re.compile(r"\$\{\{ secrets\.([A-Za-z_][A-Za-z0-9_]{0,62}) \}\}")

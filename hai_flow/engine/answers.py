@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -22,8 +22,7 @@ from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.patch import PatchError, apply_patch, parse_pointer, pointer_of
 from hai_flow.engine.state import PendingState
 from hai_flow.errors import Rejected
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 HAPPENED: Final = "happened"
 AGAIN: Final = "again"

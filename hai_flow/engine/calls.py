@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow import values
 from hai_flow.definition.paths import list_of
@@ -12,8 +12,7 @@ from hai_flow.engine.draft import Draft
 from hai_flow.engine.growing import GROWN_BEHIND, grown_before
 from hai_flow.engine.ids import short_pending_id, shown_call_id, tool_call_id
 from hai_flow.engine.state import ToolCallState
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 SHOWN_OUTPUT: Final = "hai.output"
 """The custom event that shows the output of an exposed effect which is no call of a tool (docs/language.md#steps)."""

@@ -10,7 +10,7 @@ that is started from outside begins at zero.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import msgspec
 
@@ -19,8 +19,7 @@ from hai_flow.engine.draft import Decision, Message
 from hai_flow.engine.events import Origin, RunFailed, RunFinished, RunStopped
 from hai_flow.engine.signals import event_value
 from hai_flow.engine.state import RunState
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 ENDED: Final = "run_ended"
 CHAIN_MAX: Final = 16

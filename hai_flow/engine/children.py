@@ -24,7 +24,7 @@ the child that watches it: by a Stop of its own, which its parent knows by the r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -43,8 +43,7 @@ from hai_flow.engine.draft import Draft, Message, Raised
 from hai_flow.engine.ids import child_run_id
 from hai_flow.engine.state import RunState, StepState
 from hai_flow.errors import Rejected
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 DEPTH_MAX: Final = 8
 START: Final = "start_child"

@@ -7,7 +7,7 @@ A command may be refused (`Rejected`), answered "already so", or decided. The as
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -27,8 +27,7 @@ from hai_flow.engine.events import (
     Pin,
     UserMessage,
 )
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 class Principal(msgspec.Struct, frozen=True):

@@ -7,15 +7,14 @@ draws it, however deep the blocks stand in each other, and each rule can be read
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from hai_flow.definition.plan import Step
 from hai_flow.engine.events import Error
 from hai_flow.engine.state import Ending
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False):

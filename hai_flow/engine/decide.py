@@ -21,7 +21,7 @@ end (`endings`), people (`pendings`), where a failed run goes on (`retry`), and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
@@ -54,8 +54,7 @@ from hai_flow.engine.retry_policy import LOST_IN_A_ROW_MAX, RETRIABLE
 from hai_flow.engine.starting import begin_run
 from hai_flow.engine.state import Ending, PendingState, RunState, Timer
 from hai_flow.errors import Rejected
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 __all__ = ["DEFAULT_BOUNDS", "Bounds", "Decision", "as_of", "decide"]
 

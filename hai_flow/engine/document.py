@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 from hai_flow.definition.paths import FINALLY
 from hai_flow.engine import events as e
 from hai_flow.engine.consequences import Consequence, Fail
@@ -11,8 +9,7 @@ from hai_flow.engine.draft import RUN_END, Draft, Raised
 from hai_flow.engine.state import StepState
 from hai_flow.engine.undo_scopes import undo_error
 from hai_flow.engine.undoing import failed_behind_finally
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 def conclude(draft: Draft) -> Consequence | None:

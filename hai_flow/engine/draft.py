@@ -7,7 +7,7 @@ Never read streamed text here (docs/design/store.md#decisions-and-chunks).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
@@ -23,8 +23,7 @@ from hai_flow.engine.evolve import evolve, fold
 from hai_flow.engine.instances import root_of, standing_at
 from hai_flow.engine.jobs import Job, open_jobs
 from hai_flow.engine.state import RunState, StepState
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 STEP_EVENTS: Final = 72  # what one pure step may add to a decision: the chunks of the longest `say`, and its frame
 EVENT_BYTES_MAX: Final = 256 * 1024

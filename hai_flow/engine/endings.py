@@ -10,7 +10,7 @@ is how it will end once nothing is open inside it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from hai_flow.definition.plan import Step
 from hai_flow.engine import completing, consequences, cutting, document, failing, undoing
@@ -18,8 +18,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.consequences import Consequence
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.state import Ending
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 def draw(draft: Draft, due: Consequence | None) -> None:

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from hai_flow.errors import Unreadable
+from hai_flow.values import Json
 
 # `gc=False` here and in the state: these records are made by the ten thousand a second, live long, and can be part of
 # no cycle (their values are JSON). Looking through them was a quarter of all the time of a step.
-Json: TypeAlias = Any
 
 ABI: Final = 7
 """The vocabulary of the log that this release writes. Raise it with every change of it, in form or in meaning, that the

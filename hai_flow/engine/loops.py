@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow import values
 from hai_flow.definition.paths import escaped, iteration
 from hai_flow.definition.plan import ForEach, Step
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state import LoopState
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 ITEMS_MAX: Final = 10_000
 ITEMS_BYTES_MAX: Final = 1024 * 1024

@@ -12,7 +12,7 @@ that has begun.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
@@ -25,8 +25,7 @@ from hai_flow.engine.blocks import block_of
 from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft, Raised
 from hai_flow.engine.evolve import evolve
 from hai_flow.engine.state import PendingState, RunState, StepState
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 MOVABLE: Final = frozenset({"queued", "waiting", "paused", "needs_attention"})
 _OPEN: Final = frozenset({"running", "waiting"})

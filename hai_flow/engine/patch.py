@@ -7,9 +7,8 @@ agree on one meaning. Operations: add, remove, replace, move, copy, test.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
 
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 OPERATIONS_MAX = 256
 

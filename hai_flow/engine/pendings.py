@@ -9,7 +9,7 @@ one timer for its deadline and one for the next reminder.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
@@ -59,8 +59,7 @@ from hai_flow.engine.selectors import (
 from hai_flow.engine.state import PendingState, RunState
 from hai_flow.engine.votes import Rules, rules_of
 from hai_flow.errors import Rejected
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 OPERATORS: Final = ("role:operator", "user:local")  # who settle a lost outcome
 

@@ -6,7 +6,7 @@ All stages of `on_deadline` are filled in together, so the question and its deci
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
@@ -26,8 +26,7 @@ from hai_flow.engine.selectors import (
     surely_matches,
 )
 from hai_flow.engine.votes import Rules
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 def rules_for(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json], *, may_exclude: bool = True) -> Rules:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from hai_flow.engine.commands import Principal
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 REQUESTER: Final = "requester"
 ANYONE: Final = "anyone"

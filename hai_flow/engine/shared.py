@@ -7,7 +7,7 @@ not judged; the others are held against their schemas, and refused with every fa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow import values
 from hai_flow.definition.plan import Plan, StateVariable
@@ -17,8 +17,7 @@ from hai_flow.engine.draft import Draft
 from hai_flow.engine.patch import OPERATIONS_MAX, pointer_of, same_json
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 STATE_BYTES_MAX: Final = 1024 * 1024
 

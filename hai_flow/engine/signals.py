@@ -16,7 +16,7 @@ to the deadline meanwhile. Their consequences wait for Resume.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import msgspec
 
@@ -28,8 +28,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.bounds import demand_wait
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state import RunState, is_heard
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 SUBSCRIBE: Final = "subscribe"
 MATCH_FAILED: Final = "match_failed"

@@ -16,8 +16,8 @@ import msgspec
 
 from hai_flow.definition import paths
 from hai_flow.engine import events as e
+from hai_flow.values import Json
 
-Json: TypeAlias = Any
 Map = immutables.Map
 
 Status: TypeAlias = Literal[

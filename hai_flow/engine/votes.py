@@ -7,7 +7,7 @@ was cast. Not here: arithmetic (`quorum`), reading a vote (`answers`), and the c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -18,8 +18,7 @@ from hai_flow.engine.events import VoteCast
 from hai_flow.engine.patch import same_json
 from hai_flow.engine.selectors import EDITOR, World, barred, matched, person_of
 from hai_flow.engine.state import PendingState
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 APPROVE: Final = "approve"
 REJECT: Final = "reject"

@@ -17,7 +17,7 @@ of its provider, and keys that are bound to them, or it would carry the deployme
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final
 from urllib.parse import urlsplit
 
 from hai_flow.definition.declarations import Declarations
@@ -30,8 +30,8 @@ from hai_flow.errors import Finding
 from hai_flow.models.faults import not_configured
 from hai_flow.models.presets import PRESETS, Preset
 from hai_flow.models.vocabulary import Endpoint, Price, Quirks
+from hai_flow.values import Json
 
-Json: TypeAlias = Any
 KIND: Final = "models/v1"
 _TOTAL: Final = 300.0
 _IDLE: Final = 60.0

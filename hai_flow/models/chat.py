@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow import values
 from hai_flow.errors import StepError
@@ -27,8 +27,7 @@ from hai_flow.models.vocabulary import (
     Tool,
     Usage,
 )
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 _AUDIO: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 _REASONS: Final[dict[str, Reason]] = {"length": "length", "max_tokens": "length", "content_filter": "refused"}

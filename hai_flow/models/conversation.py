@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias, cast
 
 from hai_flow import values
 from hai_flow.errors import StepError
 from hai_flow.models.vocabulary import Message
+from hai_flow.values import Json
 
-Json: TypeAlias = Any
 Role: TypeAlias = Literal["system", "user", "assistant"]
 
 _ROLES: Final = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}

@@ -10,17 +10,17 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from hai_flow.models import chat, faults, responses
 from hai_flow.models.presets import PRESETS
 from hai_flow.models.scripted import SCRIPTED, ScriptedProvider
 from hai_flow.models.vocabulary import ENTRY_POINTS, Endpoint, ModelProvider, Piece, Request
+from hai_flow.values import Json
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-Json: TypeAlias = Any
 
 CONNECT_SECONDS: Final = 10.0
 CLIENTS_MAX: Final = 64

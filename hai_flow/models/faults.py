@@ -7,11 +7,10 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.errors import StepError
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 SAID_CHARS_MAX: Final = 500  # of what a server says, as errors repeat it
 RETRY_AFTER_MAX: Final = 86_400.0

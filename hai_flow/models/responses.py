@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.models.chat import unknown_part, usage_of, with_schema
 from hai_flow.models.faults import fault_of_body
@@ -22,8 +22,7 @@ from hai_flow.models.vocabulary import (
     Text,
     Thinking,
 )
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 _THINKING: Final = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow import values
 from hai_flow.definition.plan import Model
 from hai_flow.models.presets import PRESETS
 from hai_flow.models.vocabulary import Endpoint, Finish, Piece, Request, Text, Usage
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 SCRIPTED: Final = "scripted"
 MODEL: Final = "gpt-5.4"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow import values
 from hai_flow.definition.plan import Schema
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 RECEIVED_CHARS_MAX: Final = 2_000  # of an answer that does not fit, as errors repeat it
 FAULTS_MAX: Final = 10

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
 
 from hai_flow import values
 from hai_flow.definition.plan import Schema
@@ -12,7 +11,6 @@ from hai_flow.errors import StepError
 from hai_flow.models import faults
 from hai_flow.models.vocabulary import Call, CallArgs, CallStart, Finish, Piece, Price, Text, Thinking, Usage
 
-Json: TypeAlias = Any
 _CHARS_PER_TOKEN = 4  # of most languages and models, more or less
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
-Json: TypeAlias = Any
+from hai_flow.values import Json
+
 Reason: TypeAlias = Literal["stop", "length", "refused"]
 
 ENTRY_POINTS = "hai_flow.models"

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -44,8 +44,8 @@ from hai_flow.store import outbox, signals
 from hai_flow.store.database import Database
 from hai_flow.store.outbox import OutboxMessage
 from hai_flow.store.signals import Reach, Signal
+from hai_flow.values import Json
 
-Json: TypeAlias = Any
 Handle: TypeAlias = Callable[[OutboxMessage], Awaitable[None]]
 Unreached: TypeAlias = Mapping[str, Exception]
 """Who could not be brought a signal, and why."""

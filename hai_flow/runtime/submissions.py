@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -12,8 +12,8 @@ import msgspec
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.store.entries import Branch
+from hai_flow.values import Json
 
-Json: TypeAlias = Any
 Begin: TypeAlias = c.Start | c.Fork
 """The commands with which a run is born."""
 

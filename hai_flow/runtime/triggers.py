@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 import msgspec
@@ -55,8 +55,8 @@ from hai_flow.store.outbox import OutboxMessage
 from hai_flow.store.signals import Signal
 from hai_flow.store.triggers import EventTriggerRow, ScheduleRow, TriggerKind
 from hai_flow.store.workflows import Workflow
+from hai_flow.values import Json
 
-Json: TypeAlias = Any
 log = structlog.get_logger(__name__)
 
 SYSTEM: Final = "system"

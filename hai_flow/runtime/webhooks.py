@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final
 from uuid import UUID
 
 import structlog
@@ -24,10 +24,10 @@ from hai_flow.runtime.submissions import Outcome
 from hai_flow.runtime.triggers import Triggers, dedupe_key, used
 from hai_flow.store import triggers as store
 from hai_flow.store.triggers import EventTriggerRow
+from hai_flow.values import Json
 from hai_flow.wire import webhook
 from hai_flow.wire.webhook import Call
 
-Json: TypeAlias = Any
 log = structlog.get_logger(__name__)
 
 NAMES_MAX: Final = 1000  # of secrets that the log has called missing

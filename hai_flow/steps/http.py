@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from hai_flow import values
@@ -20,11 +20,11 @@ from hai_flow.models.faults import retry_after
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import Secrets, Use
+from hai_flow.values import Json
 
 if TYPE_CHECKING:
     import httpx2
 
-Json: TypeAlias = Any
 
 CONNECT_SECONDS: Final = 10.0
 REDIRECTS_MAX: Final = 5

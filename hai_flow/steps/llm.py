@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Final
 from urllib.parse import urlsplit
 
 import structlog
@@ -28,8 +28,7 @@ from hai_flow.models.turn import Turn, cost_of
 from hai_flow.models.vocabulary import Endpoint, Message, Piece, Request, Text, Thinking
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import Secrets, Use
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 log = structlog.get_logger(__name__)
 

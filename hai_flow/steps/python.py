@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncGenerator, Callable
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from hai_flow import values
 from hai_flow.definition.plan import Call, PythonTool, Step
@@ -16,8 +16,8 @@ from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.threads import ToolThreads
 from hai_flow.steps.toolbox import Toolbox
 from hai_flow.steps.tools import Context, PythonFunction, full_name
+from hai_flow.values import Json
 
-Json: TypeAlias = Any
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from hai_flow.definition.plan import Expression, Plan, Step, Template
 from hai_flow.definition.readiness import runner_kind
 from hai_flow.engine.events import ModelUse
 from hai_flow.errors import StepError
+from hai_flow.values import Json
 
-Json: TypeAlias = Any
 Kind: TypeAlias = Literal["text", "thinking"]
 
 

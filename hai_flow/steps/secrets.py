@@ -19,12 +19,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.definition.secret_names import REFERENCE, written_names
 from hai_flow.errors import StepError
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 COMMAND_SECONDS: Final = 10.0
 SHOWN_MIN: Final = 6  # a shorter value would blacken half of what it stands in

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.definition.document import parse
 from hai_flow.definition.durations import NotADuration, milliseconds
@@ -12,8 +12,7 @@ from hai_flow.definition.reader import Reader
 from hai_flow.definition.reference import DURATION, LITERAL, Key, Shape, enum, list_of, map_of, shape_of
 from hai_flow.errors import Finding
 from hai_flow.steps.secrets import Source
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 FILE: Final = Shape("secrets", "The file of secrets", (
     Key("hai", enum("secrets/v1"), "the language", required=True, example="secrets/v1"),

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 import msgspec
 
@@ -25,12 +25,12 @@ from hai_flow.engine.events import UserMessage
 from hai_flow.engine.patch import pointer_of
 from hai_flow.engine.state import MessageState, PendingState, ToolCallState
 from hai_flow.errors import Rejected
+from hai_flow.values import Json
 from hai_flow.wire import agent_input
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Limits, Posted, Profile, ToolMessage, dump
 from hai_flow.wire.transcript import CONFIRM, answer_of, as_shown, question_args, result_id, shown_as_call
 from hai_flow.wire.turns import TurnEncoder, error_message
 
-Json: TypeAlias = Any
 Object: TypeAlias = dict[str, Json]
 
 

@@ -19,10 +19,8 @@ from hai_flow import values
 from hai_flow.engine.events import UserMessage
 from hai_flow.engine.patch import pointer_of
 from hai_flow.errors import Rejected
+from hai_flow.values import Json
 from hai_flow.wire.dialect import Limits, ResumeEntry, ToolMessage
-
-Json: TypeAlias = Any
-
 
 MEDIA: Final = ("image", "audio", "video", "document")
 """The types of content parts that have a source."""

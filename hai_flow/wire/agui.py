@@ -16,13 +16,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final
 
 from hai_flow import values
 from hai_flow.engine import events as e
 from hai_flow.engine.calls import ABORTED
 from hai_flow.engine.ids import pending_of, tool_call_id
 from hai_flow.engine.state import MessageState, PendingState, RunState, Spent, ToolCallState
+from hai_flow.values import Json
 from hai_flow.wire import agent_input
 from hai_flow.wire.agui_interrupts import interrupt, told
 from hai_flow.wire.agui_protobuf import PROTOBUF
@@ -40,8 +41,6 @@ from hai_flow.wire.transcript import (
     shown_as_call,
 )
 from hai_flow.wire.turns import SPOKEN, TurnEncoder, error_message
-
-Json: TypeAlias = Any
 
 PROTOCOL: Final = "1.0"
 """The version that we speak, and say that we do, whoever asks."""

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 def capabilities(name: str, version: str, description: str | None = None) -> dict[str, Json]:

@@ -3,14 +3,13 @@ docs/language.md#people)."""
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow import values
 from hai_flow.engine import events as e
+from hai_flow.values import Json
 from hai_flow.wire.dialect import without_none
 from hai_flow.wire.transcript import question_args
-
-Json: TypeAlias = Any
 
 _REASONS: Final = {"gate": "tool_call", "approve": "confirmation"}
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from hai_flow import values
+from hai_flow.values import Json
 from hai_flow.wire.framing import Framing, length_prefixed
 
-Json: TypeAlias = Any
 Write: TypeAlias = Callable[[int, Json], bytes]
 
 CONTENT_TYPE: Final = "application/vnd.ag-ui.event+proto"

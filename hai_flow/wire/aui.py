@@ -13,18 +13,18 @@ What it demands and nothing else does:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from hai_flow import values
 from hai_flow.engine import events as e
 from hai_flow.engine.children import SILENT_VERBS
 from hai_flow.engine.state import MessageState, PendingState, ToolCallState
+from hai_flow.values import Json
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile, dump, without_none
 from hai_flow.wire.transcript import as_shown, history, object_of
 from hai_flow.wire.turns import TurnEncoder, error_message
 
-Json: TypeAlias = Any
 Object: TypeAlias = dict[str, Json]
 
 _IDS: Final = uuid5(NAMESPACE_URL, "urn:hai-flow:aui")

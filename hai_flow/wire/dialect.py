@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -20,10 +20,9 @@ from hai_flow import values
 from hai_flow.engine.commands import Principal, Turn
 from hai_flow.engine.events import Event, UserMessage
 from hai_flow.engine.state import MessageState, RunState, ToolCallState
+from hai_flow.values import Json
 from hai_flow.wire.framing import SSE, Framing
 from hai_flow.wire.sse import Cursor
-
-Json: TypeAlias = Any
 
 
 @dataclass(frozen=True, slots=True)

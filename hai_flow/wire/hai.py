@@ -11,7 +11,7 @@ What its client demands and nothing else does:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow import values
 from hai_flow.engine import events as e
@@ -19,6 +19,7 @@ from hai_flow.engine.calls import ABORTED
 from hai_flow.engine.ids import turn_id
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.errors import Rejected
+from hai_flow.values import Json
 from hai_flow.wire import agent_input
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Limits, Posted, Profile, dump, without_none
 from hai_flow.wire.framing import MESSAGE_PACK
@@ -32,8 +33,6 @@ from hai_flow.wire.transcript import (
     shown_as_call,
 )
 from hai_flow.wire.turns import TurnEncoder, error_message
-
-Json: TypeAlias = Any
 
 # --- inward -------------------------------------------------------------------------------------------------------
 

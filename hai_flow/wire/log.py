@@ -7,17 +7,16 @@ Texts that hold JSON (arguments, evidence) are shown as the values they hold; ti
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import msgspec
 
 from hai_flow import values
 from hai_flow.engine.events import TERMINAL, Event
 from hai_flow.engine.state import RunState
+from hai_flow.values import Json
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile, dump
 from hai_flow.wire.framing import NAMED_SSE
-
-Json: TypeAlias = Any
 
 _JSON_TEXTS: Final = ("args", "evidence")
 _TIMES: Final = ("at", "due", "deadline", "since")

@@ -15,17 +15,16 @@ REST or any other dialect. Not sent: thinking, collaboration, custom and raw eve
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import ClassVar, Final
 
 from hai_flow import values
 from hai_flow.engine import events as e
 from hai_flow.engine.state import MessageState, ToolCallState
+from hai_flow.values import Json
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile, dump, without_none
 from hai_flow.wire.framing import NAMED_SSE
 from hai_flow.wire.transcript import as_shown, history, object_of, question_args, result_id
 from hai_flow.wire.turns import TurnEncoder, error_message
-
-Json: TypeAlias = Any
 
 STAGE: Final = "worker"
 """The document knows two stages, `router` and `worker`; all that we show is the work itself."""

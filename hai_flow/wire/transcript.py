@@ -8,7 +8,7 @@ that are still open are left without an answer: they are what a client shows aga
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -16,9 +16,8 @@ from hai_flow import values
 from hai_flow.engine import events as e
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.engine.votes import asks
+from hai_flow.values import Json
 from hai_flow.wire.dialect import Entry, Profile, entries_of, without_none
-
-Json: TypeAlias = Any
 
 CONFIRM: Final = {"approve": "confirmAction", "gate": "confirmAction", "ask": "requestInput"}
 """The frontend tool that a client may advertise, by the kind of question that is handed to it as a call."""

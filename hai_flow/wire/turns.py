@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final
 
 from hai_flow.engine import events as e
 from hai_flow.engine.children import SILENT_VERBS
@@ -16,9 +16,8 @@ from hai_flow.engine.evolve import evolve
 from hai_flow.engine.ids import turn_id
 from hai_flow.engine.patch import pointer_of
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
+from hai_flow.values import Json
 from hai_flow.wire.dialect import Entry, Frame, Profile
-
-Json: TypeAlias = Any
 
 # docs/language.md#codes: an author's own codes never begin with one of these.
 _RESERVED: Final = frozenset(

@@ -18,15 +18,15 @@ import hmac
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 from urllib.parse import parse_qsl
 
 from hai_flow import values
 from hai_flow.errors import Rejected
+from hai_flow.values import Json
 from hai_flow.wire import agent_input
 from hai_flow.wire.dialect import Limits
 
-Json: TypeAlias = Any
 Scheme: TypeAlias = Literal["github", "stripe", "standard", "token"]
 
 TOLERANCE_SECONDS: Final = 300

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
@@ -12,8 +12,7 @@ from hai_flow.engine.consequences import Consequence, Fail
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.events import Error
 from hai_flow.engine.state import StepState
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 class Lists(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.definition import paths
 from hai_flow.definition.plan import ForEach, Step
@@ -14,8 +14,7 @@ from hai_flow.engine.loops import first_iterations, next_iteration, read_items
 from hai_flow.engine.open_steps import is_ending
 from hai_flow.engine.retry_policy import UNDO_FAILED
 from hai_flow.engine.state import Ending, StepState
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 def begin(draft: Draft, step: Step) -> Consequence | None:

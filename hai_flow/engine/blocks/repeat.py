@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Repeat, Step
@@ -12,8 +12,7 @@ from hai_flow.engine.consequences import Consequence, End, Fail, Finish, Settle
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.open_steps import is_ending
 from hai_flow.engine.state import Ending, LoopState, StepState
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 def begin(draft: Draft, step: Step) -> Consequence | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from hai_flow import values
 from hai_flow.definition.plan import Set, Step
@@ -11,8 +11,7 @@ from hai_flow.engine.consequences import Consequence, Finish
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.patch import PatchError, apply_patch, parse_pointer, pointer_of
 from hai_flow.engine.shared import STATE_BYTES_MAX
-
-Json: TypeAlias = Any
+from hai_flow.values import Json
 
 
 def begin(draft: Draft, step: Step) -> Consequence | None:
