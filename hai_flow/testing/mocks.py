@@ -16,7 +16,7 @@ from hai_flow.definition.plan import EFFECTS, Agent, Call, Http, Llm, Plan, Run,
 from hai_flow.engine import commands as c
 from hai_flow.engine.children import TIMED_OUT
 from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft, Raised
-from hai_flow.engine.events import Error
+from hai_flow.engine.events import Error, ModelUse
 from hai_flow.engine.state import RunState
 from hai_flow.testing.failures import CaseFailed
 from hai_flow.testing.names import call_name, may_call, names_of
@@ -24,6 +24,7 @@ from hai_flow.testing.suite import ABSENT, Behaviour, Mock, MockError, ToolCall
 from hai_flow.values import Json
 
 _RESPONSE: Final = ("status", "headers", "json", "text", "url")
+MOCK: Final = "mock"  # who provides the models of a test
 _STATUS_RETRIABLE: Final = frozenset((408, 425, 429))
 
 
@@ -65,7 +66,8 @@ class Mocks:
                     f"the mock of `{path}` does not fit the step's `output`: {faults}; to test such an answer, write "
                     f"`error: {{code: llm.invalid_output}}`"
                 )
-        return c.StepSucceeded(path=path, attempt=attempt, output=output)
+        used = (ModelUse(step.verb.model, MOCK, MOCK),) if isinstance(step.verb, (Llm, Agent)) else ()
+        return c.StepSucceeded(path=path, attempt=attempt, output=output, used=used)
 
     # --- which behaviour ------------------------------------------------------------------------------------------
 

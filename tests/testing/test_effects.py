@@ -310,3 +310,38 @@ def test_a_path_in_a_loop_has_its_key(tmp_path: Path) -> None:
     body = f'{TESTS}cases:\n  - name: a\n    expect: {{pending: ["all[]/check"]}}\n'
     (finding,) = loaded(tmp_path, body, flow).findings
     assert finding.message == "expected the path of one iteration, with its key in the brackets, found `all[]/check`"
+
+
+SECRET = (
+    FLOW
+    + """\
+input: {type: object, properties: {note: {type: string, default: ''}}}
+steps:
+  - id: ping
+    http:
+      get: "https://example.com/x"
+      headers: {X-Key: "k ${{ secrets.TOKEN }}", X-Note: "${{ input.note }}"}
+      auth: ${{ secrets.TOKEN }}
+      next: ${{ response.json.next }}
+output: ${{ steps.ping.output.json }}
+"""
+)
+
+
+def test_a_request_with_secrets_is_played_and_needs_none(tmp_path: Path) -> None:
+    body = "    mock: {ping: {output: {json: [1]}}}\n    expect: {status: finished, output: [1]}\n"
+    assert one(tmp_path, SECRET, body) == []
+
+
+def test_a_test_sees_that_nobody_smuggles_a_secret_in(tmp_path: Path) -> None:
+    body = (
+        "    input: {note: '${{ secrets.TOKEN }}'}\n"
+        "    expect: {status: failed, error: {code: expression.error}, not_called: [ping]}\n"
+    )
+    assert one(tmp_path, SECRET, body) == []
+
+
+def test_a_mocked_model_has_used_no_tokens(tmp_path: Path) -> None:
+    flow = LLM.partition("output: ${{ steps.draft")[0] + "output: ${{ steps.draft.usage.output_tokens }}\n"
+    body = "    mock: {draft: {output: {body: x}}}\n    expect: {status: finished, output: 0}\n"
+    assert one(tmp_path, flow, body) == []
