@@ -4,8 +4,8 @@ A parent and its child never share a commit. The wishes of one to the other go t
 (docs/design/store.md#outbox):
 
     parent -> child     start_child; pause, resume, stop, terminate as they come to the parent (`pass_down`)
-    child -> parent     child_told its questions, words and steps, child_moved when it begins to wait or goes on,
-                        child_ended at its end (`tell_parent`)
+    child -> parent     child_told its questions, words, steps and the state that it shows, child_moved when it
+                        begins to wait or goes on, child_ended at its end (`tell_parent`)
 
 The parent passes that on to its own parent, so the log of the outermost run has all questions of its thread
 (docs/decisions/0027). An answer goes to the run that asks, which the question's id names.
