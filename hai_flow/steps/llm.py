@@ -83,7 +83,7 @@ class LlmRunner:
         """The models that are asked, one after the other, with their keys. Raises StepError."""
         try:
             known = self._catalogue.endpoints(llm.models, from_disk=attempt.from_disk)
-            return [await self._with_key(each, attempt) for each in known]
+            return await self._with_keys(known, attempt)
         except StepError as error:
             if self._stand_in is None or not attempt.from_disk or error.code not in _ABSENT:
                 raise
@@ -92,6 +92,19 @@ class LlmRunner:
                 "model_stands_in", model=llm.model, asked=f"{endpoint.provider}/{endpoint.model}", why=error.message
             )
             return [endpoint]
+
+    async def _with_keys(self, known: list[Endpoint], attempt: Attempt) -> list[Endpoint]:
+        """Those whose keys are there. Raises StepError for the first of them if there is none."""
+        found: list[Endpoint] = []
+        missing: StepError | None = None
+        for each in known:
+            try:
+                found.append(await self._with_key(each, attempt))
+            except StepError as error:
+                missing = missing or error
+        if not found and missing is not None:
+            raise missing
+        return found
 
     async def _with_key(self, endpoint: Endpoint, attempt: Attempt) -> Endpoint:
         if endpoint.secret is None:

@@ -169,3 +169,12 @@ async def test_a_model_that_is_not_there_is_a_doubt_when_published_and_fails_its
         assert str(doubt).startswith("f:5:1: warning: step a: the secret `K` is not there; set HAI_FLOW_SECRET_K")
         state = await ended(runtime, (await start(runtime, ASK)).run_id)
     assert (state.error.code, fake.asked) == ("secret.missing", [])
+
+
+async def test_a_fallback_without_a_key_keeps_nobody_from_answering(make: Make, tmp_path: Path) -> None:
+    async with FakeModels(spoken(Answer("Here."))) as fake:
+        path = catalogue(tmp_path, fake, fallback="[other]")
+        path.write_text(path.read_text() + "  other: {provider: openai, model: o, api_key: '${{ secrets.NONE }}'}\n")
+        runtime = await make(performs=True, models=path, secrets={"K": "sk-1"})
+        state = await ended(runtime, (await start(runtime, ASK)).run_id)
+    assert (state.status, state.output) == ("finished", "Here.")
