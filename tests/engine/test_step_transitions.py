@@ -425,7 +425,7 @@ def test_the_row_is_walked(row: Row) -> None:
     assert row in phases
 
 
-@pytest.mark.parametrize("walk", dict.fromkeys(WALKS.values()), ids=str)
+@pytest.mark.parametrize("walk", WALKS.values(), ids=map("-".join, WALKS))
 def test_an_event_gives_a_step_the_outcomes_that_the_table_has_for_it(walk: Walk) -> None:
     for event, before, after in walked(walk()):
         if event.type in STEP_OUTCOMES and getattr(event, "path", None) in (None, ""):
