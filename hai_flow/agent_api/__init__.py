@@ -15,9 +15,9 @@ object to send next, as a plain dict ready for JSON; nothing is sent here:
     send(message.complete())
     send(response.completed())
 
-Ids and times may be given; those that are not are new ids, and now. Optional fields are written as null, as the runtime
-that most clients were written against does. Numbers of a stream (`sequence_number`) are put in front by `Sequence`,
-because only who sends knows what was sent.
+Ids and times may be given; without them, ids are new and times are now. Optional fields without a value are written as
+null, because the runtime that most clients were written against does so. `Sequence` puts a stream's numbers
+(`sequence_number`) in front of its objects, because only the sender knows the objects that it has sent.
 """
 
 from hai_flow.agent_api.builders import ContentBuilder, MessageBuilder, ResponseBuilder, Sequence

@@ -13,7 +13,7 @@ from hai_flow.values import Json
 
 Object: TypeAlias = dict[str, Json]
 
-# The fields of a content that hold what it says.
+# The fields that hold a content's value, by its type.
 _VALUES: Final[dict[ContentType, tuple[str, ...]]] = {
     "text": ("text",),
     "data": ("data",),
@@ -25,7 +25,7 @@ _VALUES: Final[dict[ContentType, tuple[str, ...]]] = {
 
 
 class ContentBuilder:
-    """One content of a message. What it says is set as a whole, or grows by deltas (text, data)."""
+    """One content of a message. Its value is set as a whole, or grows by deltas (text, data)."""
 
     def __init__(self, message: MessageBuilder, content_type: ContentType, index: int) -> None:
         self._message = message
@@ -46,8 +46,8 @@ class ContentBuilder:
         return self._shown("in_progress", {"data": dict(data)}, delta=True)
 
     def set(self, **values: Json) -> ContentBuilder:
-        """What it says: `text`, `data`, `image_url`, `format`, `file_url`, `file_id`, `filename`, `file_data` or
-        `refusal`, as its type has them. Raises ValueError for others."""
+        """Sets the value's fields: `text`, `data`, `image_url`, `format`, `file_url`, `file_id`, `filename`,
+        `file_data` or `refusal`. Raises ValueError for a field that this type of content does not have."""
         unknown = values.keys() - self._values.keys()
         if unknown:
             fields = ", ".join(self._values)
@@ -56,15 +56,15 @@ class ContentBuilder:
         return self
 
     def set_text(self, text: str) -> ContentBuilder:
-        """The whole text."""
+        """Sets the whole text."""
         return self.set(text=text)
 
     def set_data(self, data: Mapping[str, Json]) -> ContentBuilder:
-        """The whole data."""
+        """Sets the whole data."""
         return self.set(data=dict(data))
 
     def set_image_url(self, url: str) -> ContentBuilder:
-        """Where the image is; a `data:` URL holds it."""
+        """Sets the image's URL; a `data:` URL holds the image itself."""
         return self.set(image_url=url)
 
     def complete(self) -> Object:
@@ -101,7 +101,7 @@ class MessageBuilder:
         self._contents: dict[int, Object] = {}
         self._indexes = 0
         self.status: RunStatus = "completed"
-        """How it ends; in the output of its response it has ended, whatever was sent."""
+        """The status at its end. In the output of its response a message has ended, even if its end was not sent."""
 
     def in_progress(self) -> Object:
         """The message begins."""
@@ -114,7 +114,7 @@ class MessageBuilder:
         return ContentBuilder(self, content_type, index)
 
     def add_content(self, content: Object) -> MessageBuilder:
-        """A content that is complete, in the place that its `index` names. What `ContentBuilder.complete` gives is part
+        """Adds a complete content, in the place that its `index` names. The result of `ContentBuilder.complete` is part
         of its message already; to add it again changes nothing."""
         self._indexes = max(self._indexes, content["index"] + 1)
         self._add(content["index"], content)
@@ -160,7 +160,7 @@ class ResponseBuilder:
         return self.shown("created")
 
     def in_progress(self) -> Object:
-        """The second one."""
+        """The second object of a stream."""
         return self.shown("in_progress")
 
     def create_message_builder(
@@ -178,7 +178,7 @@ class ResponseBuilder:
     def completed(
         self, *, at: int | None = None, status: RunStatus = "completed", usage: Object | None = None
     ) -> Object:
-        """The last object of a stream, with the whole output. `at` is in seconds since 1970; now, if it is not said."""
+        """The last object of a stream, with the whole output. `at` is in seconds since 1970; without it, now."""
         return self.shown(status, output=self._output(), completed_at=_now() if at is None else at, usage=usage)
 
     def failed(self, code: str, message: str, *, at: int | None = None) -> Object:
@@ -239,7 +239,7 @@ class Sequence:
         self._next = 0
 
     def numbered(self, shown: Object) -> Object:
-        """The object behind its `sequence_number`."""
+        """The object with its `sequence_number` in front."""
         return {"sequence_number": self.next(), **shown}
 
     def next(self) -> int:

@@ -1,12 +1,12 @@
 """The Agent API's `/process`: responses made of messages made of contents (docs/protocols/agent-api.md).
 
-What it demands and nothing else does:
+Only this protocol demands the following:
 
 * Nulls are written. Text grows by contents with `delta: true`, and is repeated as a whole when it is complete.
-* A response that waits for somebody ends `incomplete`; every call and question that is open stands in its output, also
-  one that an earlier turn has asked: who sees this response alone must be able to answer.
-* `sequence_number` counts the objects of one HTTP response. Frames are shared by all followers of a run, so they carry
-  none: who sends them puts it in front (`numbered`).
+* A response that waits for an answer ends `incomplete`. Its output holds every open call and question, also those of
+  earlier turns: a client that sees this response alone must be able to answer.
+* `sequence_number` counts the objects of one HTTP response. All followers of a run share its frames, so a frame carries
+  no number: the code that sends the frame puts the number in front (`numbered`).
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
 def read(body: bytes, limits: Limits, fresh: str) -> AgentRequest:
     """The AgentRequest in `body`. Raises `Rejected` (400 not JSON, 413 too large, 422 with every finding).
 
-    `fresh` is text that no other request has: it names what the client did not name, the session, the request and its
-    messages. A client that wants its request to be safe to repeat names the request (`id`), or all of its messages.
+    `fresh` is text that no other request has. It is the id of the session and of the request if the client gave none,
+    and a part of the ids of unnamed messages. A client that wants to repeat its request safely must give the request an
+    `id`, or name its session and all of its messages.
     """
     document = agent_input.load(body, limits)
     return _Reader(limits, fresh).read(document, sha256(body).hexdigest())
@@ -125,7 +126,7 @@ class _Reader:
         return found
 
     def _content(self, at: int, message: Object) -> Json:
-        """Text as text; anything else as parts, as they came."""
+        """Text as text; anything else as parts, unchanged."""
         content = message.get("content")
         if content is None or isinstance(content, str):
             return content or ""
@@ -171,7 +172,7 @@ class _Reader:
         return [(at, item) for at, item in enumerate(items) if isinstance(item, dict)]
 
     def _id(self, record: Object, name: str, *at: str | int) -> str:
-        """The id, or "" where the client gave none."""
+        """The id, or "" if the client gave none."""
         value = record.get(name)
         if value is None or value == "":
             return ""
@@ -200,7 +201,7 @@ class _Reader:
 
 
 def _part(part: Object) -> Object:
-    """A content as the part of a message that every dialect knows: text as text, the rest as it came."""
+    """A content as the part of a message that every dialect knows: text as text, the rest unchanged."""
     return {"type": "text", "text": part.get("text") or ""} if part["type"] == "text" else part
 
 
@@ -226,7 +227,7 @@ _ANSWERS: Final[dict[str, Callable[[Object], tuple[Json, str]]]] = {
 
 # --- outward ------------------------------------------------------------------------------------------------------
 
-# Outputs of a message (docs/language.md#say-and-emit) that the protocol has contents for; all others are data.
+# The outputs of a message (docs/language.md#say-and-emit) for which the protocol has contents; all others are data.
 _CONTENTS: Final[dict[str, ContentType]] = {
     "image": "image",
     "audio": "audio",
@@ -252,7 +253,7 @@ class AgentApiEncoder(TurnEncoder):
         return [_frame(response.completed(at=at // 1000, status=shown, usage=self._usage()), terminal=True)]
 
     def _usage(self) -> Json:
-        """What the turn has taken of models; null where it asked none."""
+        """The tokens that the turn used; null if it called no model."""
         spent = list(self.state.turn_spent.values())
         if not spent:
             return None
@@ -274,7 +275,7 @@ class AgentApiEncoder(TurnEncoder):
         )
 
     def _whole(self, run_id: str) -> ResponseBuilder:
-        """The response with all that its turn has said, in order, and what is open since earlier turns."""
+        """The response with everything that its turn has shown, in order, and the open questions of earlier turns."""
         response, state = self._response(run_id), self.state
         turn = self._turn()
         said: list[tuple[int, int, Callable[[], object]]] = []
@@ -296,7 +297,7 @@ class AgentApiEncoder(TurnEncoder):
         return response
 
     def _decided_now(self, pending: PendingState) -> bool:
-        """Whether it was this turn that an answer has opened, or that was under way when it came."""
+        """Whether the question was decided during this turn, or by the answer that opened it."""
         turn = self.state.turn
         return turn is not None and pending.at is not None and pending.at >= turn.at and answer_of(pending) is not None
 
@@ -311,7 +312,7 @@ class AgentApiEncoder(TurnEncoder):
             _shown(_result_of(response, call), _result(call.id, call.name, call.result, call.error))
 
     def _put_question(self, response: ResponseBuilder, opened: e.PendingOpened) -> None:
-        """What is open. A frontend tool's call of this turn stands there already."""
+        """Adds a question to the output. A frontend tool's call of this turn stands there already."""
         call = self.state.tool_calls.get(opened.id)
         if opened.kind != "tool":
             self._asked(response, opened)
@@ -369,7 +370,7 @@ class AgentApiEncoder(TurnEncoder):
         return _frames(_shown(builder, _result(call.id, call.name, content, error)))
 
     def frontend_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
-        """Also to who gave it: the output of a response tells what it goes on from."""
+        """Sent even to the client that gave it: the output of a response shows the answers from which it goes on."""
         builder = self._response("").create_message_builder(result_id(call.id), "function_call_output", "tool")
         return _frames(_shown(builder, _result(call.id, call.name, content, error)))
 
@@ -380,12 +381,12 @@ class AgentApiEncoder(TurnEncoder):
         return self.question(at, opened)
 
     def frontend_tool_asked(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        """To one who attaches: there is no snapshot of messages that would hold the call."""
+        """Sends the call to a client that attaches: this protocol has no snapshot of messages that would hold it."""
         call = self.state.tool_calls.get(opened.id)
         return [] if call is None else [*self.call_started(at, call), *self.call_ended(at, call)]
 
     def _pending_opened(self, event: e.PendingOpened) -> list[Frame]:
-        return [] if event.kind == "tool" else self.question(event.at, event)  # its call has just been told
+        return [] if event.kind == "tool" else self.question(event.at, event)  # its call has just been shown
 
     def _call_awaited(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         return []
@@ -396,8 +397,8 @@ class AgentApiEncoder(TurnEncoder):
         return _frames(self._answered(self._response(""), pending))
 
     def _asked(self, response: ResponseBuilder, opened: e.PendingOpened) -> list[Object]:
-        """A form is a call of `requestInput`, a decision is a request for approval; or a call of what the client
-        advertised for it."""
+        """A form is shown as a call of `requestInput`. A decision is shown as a call of the tool that the client
+        advertised for it, else as a request for approval."""
         id, args = f"msg_{opened.id}", question_args(as_shown(self.profile, opened))
         if self._is_call(opened):
             data = {"call_id": opened.id, "name": CONFIRM[opened.kind], "arguments": args}
@@ -411,7 +412,7 @@ class AgentApiEncoder(TurnEncoder):
         return _shown(response.create_message_builder(id, "mcp_approval_request"), data)
 
     def _answered(self, response: ResponseBuilder, pending: PendingState) -> list[Object]:
-        """What was answered, by whomever: the output of what was called, or the response to what was to be approved."""
+        """The answer, from any client: the output of the call, or the response to the request for approval."""
         opened, answer = pending.opened, answer_of(pending)
         assert answer is not None, "only what is decided is told so"
         if opened.kind == "tool" or self._is_call(opened):
@@ -423,7 +424,7 @@ class AgentApiEncoder(TurnEncoder):
         return _shown(builder, {"approval_request_id": opened.id, "approve": approved, "reason": pending.reason})
 
     def _is_call(self, opened: e.PendingOpened) -> bool:
-        """Whether people are asked by a call of `requestInput` or `confirmAction`."""
+        """Whether the question is shown as a call of `requestInput` or `confirmAction`."""
         return opened.kind == "ask" or shown_as_call(self.profile, opened)
 
     # --- the author's own
@@ -441,10 +442,10 @@ class AgentApiEncoder(TurnEncoder):
     SHOWN: ClassVar = {**TurnEncoder.SHOWN, e.PendingOpened: _pending_opened}
 
 
-_AFTER_CALLS: Final = 1 << 60  # in the place of a number within the turn, which questions have none of
+_AFTER_CALLS: Final = 1 << 60  # stands for the number within the turn, which questions do not have
 
 
-# What the response is, for a status of the run that the end of the turn alone would not say.
+# The response's status, for each status of the run that the end of the turn alone would not show.
 _STATUSES: Final[dict[str, RunStatus]] = {
     "queued": "queued",
     "paused": "incomplete",
@@ -470,12 +471,13 @@ def _said(builder: MessageBuilder, message: MessageState) -> list[Object]:
 
 
 def _ending_of(message: MessageState) -> RunStatus:
-    """`incomplete`: its attempt failed, or the stream ends before it does; another message or stream has all of it."""
+    """`incomplete` if the message's attempt failed, or if the stream ends before the message does. Another message or
+    stream then has all of it."""
     return "incomplete" if message.aborted or message.open else "completed"
 
 
 def _structured(builder: MessageBuilder, output: Object) -> ContentBuilder:
-    """The content that the protocol has for it; data, where its fields are not those of such a content."""
+    """The protocol's content for this type of output; data, if it has none or the fields do not fit it."""
     data = output.get("data")
     kind = _CONTENTS.get(str(output.get("type")))
     if kind is not None and isinstance(data, dict) and all(isinstance(each, str) for each in data.values()):
@@ -503,7 +505,7 @@ def _result(id: str, name: str, content: str, error: str | None) -> Object:
 
 
 def _shown(builder: MessageBuilder, data: Object) -> list[Object]:
-    """A message of one content, as it is streamed: it begins, says it, and is complete."""
+    """A message of one content, as objects of the stream: the message begins, the content comes, the message ends."""
     return [
         builder.in_progress(),
         builder.create_content_builder("data").set_data(data).complete(),

@@ -1,8 +1,8 @@
 """RunAgentInput: the body that HAI and AG-UI clients post (docs/design/protocols.md#ag-ui-messages).
 
-Only `threadId` and `runId` are demanded; what clients leave out, or send as null, is absent. What the server ignores
-(system, assistant and other messages' content, `context`) is not judged either: a client's history is not
-evidence, and a fault in it harms nobody. Everything that is kept must be plain JSON within the limits.
+Only `threadId` and `runId` are required; any other field may be left out, and null means the same. The server ignores
+`context` and the content of system, assistant and other messages. It does not check them either: a client's history is
+not evidence, so a fault in it does no harm. Everything that is kept must be plain JSON within the limits.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ MEDIA: Final = ("image", "audio", "video", "document")
 class AgentInput(msgspec.Struct, frozen=True, kw_only=True):
     """A RunAgentInput, checked. `forwarded` is `forwardedProps`; `history` names each message as (id, role).
 
-    `state` is what the client takes for the shared state; {} where that is no object. `resume`, `protocol_version` and
-    `parent_run_id` are AG-UI's alone.
+    `state` is the client's copy of the shared state; {} if it sent no object. Only AG-UI has `resume`,
+    `protocol_version` and `parent_run_id`.
     """
 
     thread_id: str
@@ -48,7 +48,7 @@ class AgentInput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(body: bytes, limits: Limits, *, resumes: bool = False) -> AgentInput:
-    """The RunAgentInput in `body`. `resumes`: with what AG-UI adds to it, and its names also as `snake_case`.
+    """The RunAgentInput in `body`. `resumes` reads the fields that AG-UI adds too, and accepts names in `snake_case`.
 
     Raises `Rejected`: 413 beyond a limit, 400 not JSON, 422 with every finding."""
     return _Reader(limits, resumes).read(body)
@@ -64,7 +64,8 @@ def wishes(posted: AgentInput) -> tuple[str | None, Json]:
 
 # --- bytes to JSON ------------------------------------------------------------------------------------------------
 
-# A string that never ends is taken to the end of the body: to try again at each of its quotes would be quadratic.
+# A string that never ends is matched up to the end of the body: a new try at each of its quotes would take quadratic
+# time.
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL)
 
 
@@ -104,7 +105,7 @@ def _depth(body: bytes, enough: int) -> int:
 
 def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     record = dict(pairs)
-    if len(record) != len(pairs):  # readers disagree on which of the two counts: what was checked is not what is used
+    if len(record) != len(pairs):  # parsers disagree on which one counts: one might be checked and the other used
         counts = Counter(name for name, _ in pairs)
         twice = next(name for name, count in counts.items() if count > 1)
         raise ValueError(f"the key {twice[:120]!r} stands twice in one object")
@@ -126,7 +127,7 @@ def _invalid(findings: list[dict[str, str]]) -> Rejected:
     return Rejected(422, "body.invalid", detail, findings=findings)
 
 
-# --- JSON to what it says -----------------------------------------------------------------------------------------
+# --- JSON to a RunAgentInput --------------------------------------------------------------------------------------
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -166,8 +167,9 @@ class _Reader:
         return found
 
     def _camel(self, record: dict[str, Json], names: _Names, at: _Place = ()) -> dict[str, Json]:
-        """`record` with its names as the protocol spells them. Clients in Python may post the names of their models,
-        which AG-UI's official ones read too. Both at once must say the same: readers disagree on which one counts."""
+        """`record` with its names as the protocol spells them. Clients in Python may post the names of their models in
+        `snake_case`, and AG-UI's official servers read those too. If a record has both spellings, their values must be
+        equal: readers disagree on which one counts."""
         found = dict(record)
         for name, inside in names.items():
             snake = _snake(name)
@@ -224,7 +226,7 @@ class _Reader:
         return tuple(users)
 
     def _user_content(self, at: _Place, message: dict[str, Json]) -> Json:
-        """Text, or content parts as they came; only the old `binary` ones are written as everybody writes them now."""
+        """Text, or content parts unchanged; only the old `binary` parts are rewritten in the present form."""
         content = message.get("content")
         if content is None:
             return ""
@@ -261,7 +263,7 @@ class _Reader:
         return ToolMessage(str(message.get("id")), call, content, error)
 
     def _joined(self, at: _Place, parts: list[Json]) -> str | None:
-        """The text of content parts. An answer with parts of another kind stays JSON text: nothing of it is lost."""
+        """The text of content parts. An answer with parts of another kind stays JSON text, so that nothing is lost."""
         if not all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in parts):
             self._find("expected text or a list of content parts, each an object with a type", *at, "content")
         texts = [
@@ -330,7 +332,7 @@ class _Reader:
 
 def _upgraded(part: dict[str, Json]) -> dict[str, Json]:
     """A part `binary` {mimeType, data | url | id, filename?} as image, audio, video or document with a source, as newer
-    clients do it themselves (docs/design/protocols.md#ag-ui-messages). One that says too little stays as it is."""
+    clients write it (docs/design/protocols.md#ag-ui-messages). A part that lacks one of these stays unchanged."""
     mime = part.get("mimeType")
     if part["type"] != "binary" or not isinstance(mime, str):
         return part
@@ -349,7 +351,7 @@ _Place: TypeAlias = tuple[str | int, ...]
 
 
 class _Names(dict[str, "_Names | None"]):
-    """The names of a record that are more than one word, and those under which records stand that have such names."""
+    """The names in a record that have more than one word, and the fields whose records have names like that."""
 
 
 _PART: Final = _Names(mimeType=None, source=_Names(mimeType=None))

@@ -1,14 +1,14 @@
-"""The AG-UI dialect (docs/protocols/agui.md), in two profiles: version 1.0 for peers that say
-`protocolVersion`, and what all clients from 0.0.42 to 0.0.59 take for those that do not
+"""The AG-UI dialect (docs/protocols/agui.md), in two profiles: version 1.0 for peers that send
+`protocolVersion`, and for the others the events that all clients from 0.0.42 to 0.0.59 accept
 (docs/design/protocols.md#older-peers).
 
-What its clients demand and nothing else does:
+Only this dialect's clients demand the following:
 
-* An optional field is absent, never null; no event type is unknown; no delta is empty.
-* A run that waits for a frontend's tool ends without an outcome, also where something else is open: what people are
-  asked beside it becomes an interrupt once the tool has answered.
-* A gate is shown as the call that it guards. That call has one id, which the log gives it too once it is performed: it
-  is never begun twice, and its result comes in the turn that follows.
+* An optional field is absent, never null; the client knows every event type; no delta is empty.
+* A turn that waits for a frontend's tool ends without an outcome, even if questions to people are open too: these
+  become interrupts once the tool has answered.
+* A gate is shown as the call that it guards. The log gives that call the same id once it is performed, so the client
+  sees it begin once, and its result comes in the next turn.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from hai_flow.wire.transcript import (
 from hai_flow.wire.turns import SPOKEN, TurnEncoder, error_message
 
 PROTOCOL: Final = "1.0"
-"""The version that we speak, and say that we do, whoever asks."""
+"""The version that the server speaks and announces to every client."""
 
 OLD: Final = "0"
-"""The version of a peer that does not say its own."""
+"""The version of a peer that sends none."""
 
 BLOCK: Final = "hai.block"
-"""The activity by which a structured output of HAI is shown."""
+"""The activity that shows a structured output of HAI."""
 
 ON_INTERRUPT: Final = "on_interrupt"
-"""The custom event by which CopilotKit's frontends learned of interrupts before the protocol had them."""
+"""The custom event that showed interrupts to CopilotKit's frontends before the protocol had interrupts."""
 
 # --- inward -------------------------------------------------------------------------------------------------------
 
@@ -61,7 +61,7 @@ _FRESH: Final = "agui.fresh"
 
 
 def decode(body: bytes, limits: Limits) -> Posted:
-    """What a POST says. Raises `Rejected` (400 not JSON, 413 too large, 422 with every finding)."""
+    """The POST in `body`. Raises `Rejected` (400 not JSON, 413 too large, 422 with every finding)."""
     posted = agent_input.read(body, limits, resumes=True)
     workflow, given = agent_input.wishes(posted)
     options: dict[str, str] = {}
@@ -93,15 +93,15 @@ def decode(body: bytes, limits: Limits) -> Posted:
 
 
 def _commanded(forwarded: dict[str, Json], limits: Limits) -> tuple[ResumeEntry, ...]:
-    """What clients that know no `resume` send in its place (docs/design/protocols.md#copilotkit): `command` {resume,
-    interruptEvent}, where `interruptEvent` is the question as the server told it, with its id.
+    """The answers of clients that do not know `resume` (docs/design/protocols.md#copilotkit). They send `command`
+    {resume, interruptEvent} in its place; `interruptEvent` is the question as the server sent it, with its id.
 
-    Without that id nothing says which question is meant, so nobody is answered. `forwardedProps` belongs to the
-    application: a `command` of another form may be its own, and is no fault.
+    Without that id the question is unknown, so the command answers none. `forwardedProps` belongs to the application: a
+    `command` of another form may be the application's own, and is no error.
     """
     command = forwarded.get("command")
     event = command.get("interruptEvent") if isinstance(command, dict) else None
-    if isinstance(event, str):  # LangGraph's clients know it as text
+    if isinstance(event, str):  # LangGraph's clients have it as text
         with suppress(values.NotJson):
             event = values.loads(event)
     if not isinstance(command, dict) or not isinstance(event, dict) or "resume" not in command:
@@ -152,16 +152,16 @@ class AguiEncoder(TurnEncoder):
 
     def run_finished(self, at: int, run_id: str, status: str | None, reason: str) -> list[Frame]:
         frames = [] if status is None else self._status(at, status, reason)
-        if status == "stopped" and self._old:  # it knows no outcome "cancelled": with none, all would look well
+        if status == "stopped" and self._old:  # it has no outcome "cancelled": the turn would seem a success
             return [*frames, _error(at, reason or "The run was stopped.", "abort")]
         outcome = {"type": "cancelled"} if status == "stopped" else self._interrupts(status)
-        if self._old and outcome is not None:  # frontends of before interrupts wait for this, the others prefer those
+        if self._old and outcome is not None:  # the oldest frontends wait for this event; newer ones read the outcome
             frames += [_custom(ON_INTERRUPT, each, at) for each in outcome["interrupts"]]
         ids = {"threadId": self.state.thread_id, "runId": run_id}
         return [*frames, _frame("RUN_FINISHED", at, terminal=True, **ids, outcome=outcome, usage=self._usage())]
 
     def _usage(self) -> list[Json] | None:
-        """What the turn has taken of models, an entry for each; a client of before has no words for it."""
+        """The tokens that the turn used, an entry for each model; the older version has no field for them."""
         if self._old or not self.state.turn_spent:
             return None
         return [_usage(label, spent) for label, spent in sorted(self.state.turn_spent.items())]
@@ -187,7 +187,7 @@ class AguiEncoder(TurnEncoder):
         return [_frame("STATE_DELTA", at, delta=list(ops))]
 
     def messages_snapshot(self, at: int, transcript: Sequence[Entry]) -> list[Frame]:
-        """None for an empty thread: it would only take from the client what it has not posted yet."""
+        """An empty thread has no snapshot: it would only delete messages that the client has not posted yet."""
         messages = history(_Words(self._old, self._reasons), self.profile, self.state, transcript, self._call_of)
         if not messages:
             return []
@@ -240,7 +240,8 @@ class AguiEncoder(TurnEncoder):
         return [_call_start(call.id, call.name, at, self._parent(call))]
 
     def _parent(self, call: ToolCallState) -> str | None:
-        """Only what is a message of the assistant for this client holds calls; else the call has one of its own."""
+        """The id of the message that holds the call. Only a text message can, because the client sees it as the
+        assistant's. None: the call gets a message of its own."""
         message = self.state.messages.get(call.parent_message_id or "")
         return message.id if message is not None and message.kind == "text" else None
 
@@ -254,7 +255,8 @@ class AguiEncoder(TurnEncoder):
         return [_result(call.id, content, at)]
 
     def frontend_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
-        """A frontend knows its own; but a call whose arguments broke off is nobody's to perform."""
+        """A frontend knows its own results. Only a call whose arguments broke off gets one here: no frontend performs
+        it."""
         return self.call_result(at, call, content, error) if error == ABORTED else []
 
     # --- questions
@@ -276,7 +278,8 @@ class AguiEncoder(TurnEncoder):
         return frames
 
     def _told(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        """The oldest clients ignore interrupts: they, and those who cannot answer, are told."""
+        """The question as a custom event. Old clients get it because they may ignore interrupts; clients that cannot
+        answer get it in place of an interrupt."""
         if self._is_interrupt(opened) and not self._old:
             return []
         return [_custom("hai.pending", told(as_shown(self.profile, opened)), at)]
@@ -292,7 +295,7 @@ class AguiEncoder(TurnEncoder):
     def _interrupts(self, status: str | None) -> Json:
         """The outcome of a turn that waits for people; None if it has none.
 
-        Who was answered in this very turn is not asked again by it, though the others' votes are still missing.
+        A question that got a vote in this turn is not asked again at its end, even if other people's votes are missing.
         """
         asked = self._asked(status)
         if not asked:
@@ -301,7 +304,7 @@ class AguiEncoder(TurnEncoder):
         return {"type": "interrupt", "interrupts": shown}
 
     def _asked(self, status: str | None) -> list[PendingState]:
-        """What people are asked by interrupts, if the turn ends now; `status` as in `run_finished`."""
+        """The questions that become interrupts if the turn ends now; `status` as in `run_finished`."""
         if status not in (None, "paused", "needs_attention"):
             return []
         pendings = self.state.open_questions
@@ -313,7 +316,7 @@ class AguiEncoder(TurnEncoder):
         return _gate_call(self.state, opened) if opened.kind == "gate" else None
 
     def _is_awaited_call(self, opened: e.PendingOpened) -> bool:
-        """Whether the client is about to answer this by a ToolMessage of its own accord."""
+        """Whether the client will answer this with a ToolMessage, without an interrupt."""
         if opened.kind == "tool":
             return self.profile.may_answer and opened.tool in self.profile.client_tools
         return shown_as_call(self.profile, opened)
@@ -324,9 +327,10 @@ class AguiEncoder(TurnEncoder):
 
     # --- pages that were just opened
 
-    # assistant-ui hangs an interrupt on the message that the stream itself has begun, and shows its approval card at a
-    # call that the stream itself has brought; that message is gone once a snapshot ends in another of the assistant's.
-    # So a client without a history, whom nothing can be told twice, is told more than by a snapshot.
+    # assistant-ui attaches an interrupt only to a message that began on this stream, and shows its approval card only
+    # at a call that came on this stream. It drops that message if a snapshot ends with another message of the
+    # assistant. So a client without a history gets more than a snapshot: it has seen no frame, so none can reach it
+    # twice.
 
     def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:
         self._attached = True
@@ -342,8 +346,9 @@ class AguiEncoder(TurnEncoder):
         return self._asked(self.state.status if self.state.status in SPOKEN else None)
 
     def _holder_of_interrupts(self, at: int, messages: Sequence[dict[str, Json]]) -> list[Frame]:
-        """A message without words for interrupts without a call, if this stream may end with some and nothing else is
-        on it. Only assistant-ui keeps it: any other client drops it by the snapshot that follows, which lacks it."""
+        """An empty message to which a client can attach interrupts that have no call. It is sent if this stream may end
+        with interrupts and has no other message or call. Only assistant-ui keeps it: other clients drop it when the
+        snapshot that follows lacks it."""
         if self._fresh_asker is None or self._streamed_anew or self.open_messages() or self.open_calls():
             return []
         roles = [message["role"] for message in messages if message["role"] != "activity"]
@@ -359,11 +364,11 @@ class AguiEncoder(TurnEncoder):
     # --- gates
 
     def _is_gated(self, call: ToolCallState) -> bool:
-        """Whether the client has seen this call already, as what a gate asked about."""
+        """Whether the client has seen this call already, as the call of a gate."""
         return call.executor == "server" and self._gate(call.path, call.id) is not None
 
     def _gate(self, path: str, call_id: str | None = None) -> PendingState | None:
-        """The newest gate of the step that was shown as an interrupt; with `call_id`, only as that call."""
+        """The newest gate of the step that was shown as an interrupt; with `call_id`, only if it guards that call."""
         step = self.state.steps.get(path)
         for n in range(step.asked if step else 0, 0, -1):
             found = pending_of(self.state, path, n - 1)
@@ -374,7 +379,7 @@ class AguiEncoder(TurnEncoder):
         return None
 
     def _call_of(self, profile: Profile, pending: PendingState) -> Call | None:
-        """The call by which a question stands in the client's history; None if it has none, or is streamed anew."""
+        """The call that shows a question in the client's history; None if it has none, or is streamed anew."""
         opened = pending.opened
         if opened.id in self._streamed_anew:
             return None
@@ -384,7 +389,8 @@ class AguiEncoder(TurnEncoder):
         return Call(id, opened.tool or opened.path, opened.args or "{}", self._gate_answer(id, pending))
 
     def _gate_answer(self, id: str, pending: PendingState) -> tuple[str, str | None] | None:
-        """The result of the call behind a gate, else what became of the gate; None as long as either is to come."""
+        """The result of the call behind a gate, else the gate's outcome; None as long as one of them is still to
+        come."""
         call = self.state.tool_calls.get(id)
         if call is not None and call.result is not None:
             return call.result, call.error
@@ -393,8 +399,8 @@ class AguiEncoder(TurnEncoder):
         return None if goes_on and self._gate(pending.opened.path) is pending else answer_of(pending)
 
     def _gated_step_ended(self, event: e.StepFinished | e.StepFailed | e.StepStopped | e.StepSkipped) -> list[Frame]:
-        """The call that a gate guarded gets its result here, if the log shows none: that of a call which is not exposed
-        is nobody's business, what was decided is."""
+        """The call that a gate guarded gets its result here, if the log does not show that call. A call that is not
+        exposed hides its own result, so the result shown is the decision."""
         frames: list[Frame] = []
         gate = self._gate(event.path)
         if gate is not None:
@@ -426,9 +432,10 @@ class AguiEncoder(TurnEncoder):
 
 
 def _gate_call(state: RunState, opened: e.PendingOpened) -> str:
-    """The id of the call that a gate guards: the one that the log gives it if it is exposed and approved, for the step
-    counts the gate's pending and then the call. Unlike the pending's own id, nobody's ToolMessage answers it."""
-    step = state.steps.get(opened.path)  # None: it is a run below that asks
+    """The id of the call that a gate guards: the id that the log gives the call if it is exposed and approved. The step
+    counts the gate's pending first and the call next. A ToolMessage with this id answers nothing, unlike one with the
+    pending's id."""
+    step = state.steps.get(opened.path)  # None: a run below asks
     for n in range(step.asked if step else 0):
         found = pending_of(state, opened.path, n)
         if found is not None and found.opened.id == opened.id:
@@ -470,7 +477,8 @@ class _Words:
 
 
 def _part(part: dict[str, Json]) -> dict[str, Json]:
-    """A content part as AG-UI has it. What another dialect's client posted may be none: then its text is shown."""
+    """A content part in AG-UI's form. A part that another dialect's client posted may not fit that form; it is then
+    shown as JSON text."""
     if part.get("type") == "text" and isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]}
     source = part.get("source")
@@ -483,7 +491,7 @@ def _part(part: dict[str, Json]) -> dict[str, Json]:
 
 
 def _old_part(part: dict[str, Json]) -> dict[str, Json]:
-    """A content part that the oldest client reads too: media are `binary` for it."""
+    """A content part that the oldest client can read too: it knows media as `binary`."""
     shown = _part(part)
     if shown["type"] == "text":
         return shown
@@ -502,7 +510,7 @@ def _frame(type: str, at: int, *, call: str | None = None, terminal: bool = Fals
 
 
 def _custom(name: str, value: Json, at: int) -> Frame:
-    """CUSTOM's value may be null, and is there then."""
+    """CUSTOM's value is written even if it is null."""
     return Frame("CUSTOM", dump({"type": "CUSTOM", "name": name, "value": value, "timestamp": at}))
 
 
@@ -530,7 +538,7 @@ def _usage(label: str, spent: Spent) -> dict[str, Json]:
 
 
 def _placed(message: MessageState) -> Json:
-    """Where HAI's layout would have a message."""
+    """The place of a message in HAI's layout."""
     place = without_none({"blockId": message.block_id, "layout": message.layout, "style": message.style})
     return {"hai": place} if place else None
 

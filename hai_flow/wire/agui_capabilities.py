@@ -1,5 +1,5 @@
-"""What an agent of ours can do, as AG-UI's `AgentCapabilities`
-(docs/design/protocols.md#tools-and-interrupts). A field that is absent is not claimed."""
+"""A workflow's abilities, as AG-UI's `AgentCapabilities`
+(docs/design/protocols.md#tools-and-interrupts). A field that is absent claims nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people are asked, as AG-UI's interrupts (docs/design/protocols.md#tools-and-interrupts;
+"""Questions to people, as AG-UI's interrupts (docs/design/protocols.md#tools-and-interrupts;
 docs/language.md#people)."""
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def interrupt(opened: e.PendingOpened, call_id: str | None, *, expires: bool) ->
 
 
 def told(opened: e.PendingOpened) -> dict[str, Json]:
-    """The question for those who know no interrupts, or cannot answer it here: the value of CUSTOM `hai.pending`."""
+    """The question as the value of CUSTOM `hai.pending`, for clients that do not know interrupts or cannot answer
+    here."""
     return {"id": opened.id, "kind": opened.kind, **_question(opened)}
 
 
@@ -41,8 +42,8 @@ def _question(opened: e.PendingOpened) -> dict[str, Json]:
 def _schema(opened: e.PendingOpened) -> Json:
     """The form of an answer.
 
-    Where yes or no is all there is to say, it is the only form in which assistant-ui shows its approval card: nothing
-    but `approved` is required, and there is no `additionalProperties`.
+    If the answer is only yes or no, the form requires `approved` alone and has no `additionalProperties`. assistant-ui
+    shows its approval card for this form only.
     """
     if opened.kind == "ask":
         return opened.schema
@@ -58,7 +59,7 @@ def _schema(opened: e.PendingOpened) -> Json:
         schema["then"] = {"required": ["reason"]}
     if opened.schema is not None:
         form = dict(opened.schema)
-        if "$defs" in form:  # its references count from the root
+        if "$defs" in form:  # its references begin at the schema's root
             schema["$defs"] = form.pop("$defs")
         properties["values"] = form
     if opened.kind == "doubt":
@@ -73,8 +74,8 @@ def _may_edit(opened: e.PendingOpened) -> bool:
 
 
 def _expiry(opened: e.PendingOpened) -> str | None:
-    """When nobody can answer any more; None where that is not certain, for a client takes its word for it: it may be
-    asked of others then, or the clock may be halted."""
+    """The time after which the question takes no answer; None if that is not certain. A client trusts this time, but
+    escalation may then put the question to other people, or the clock may be halted."""
     policy = opened.policy or {}
     if opened.deadline is None or policy.get("escalations") or policy.get("pause_clock") == "stop":
         return None

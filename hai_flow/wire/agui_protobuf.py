@@ -1,11 +1,11 @@
 """AG-UI's events as Protocol Buffers, for peers of version 1.0 (docs/design/protocols.md#binary-frames).
 
 A frame is the event's JSON written again as the message `Event`, whose one field names its type; before it stands its
-length in four bytes. The numbers are those of the protocol's own schema. Of that only what we send is here, and nothing
-is read: it is tested byte for byte against what the protocol's encoder writes.
+length in four bytes. The numbers are those of the protocol's own schema, for the events that the server sends. Nothing
+is read here. Tests compare the bytes with those that the protocol's own encoder writes.
 
-Its oddities: the type stands in `baseEvent` too, as a number; the outcome is a string with its parts beside it; a
-message has one field for content that is text, one for parts and one for an activity's object.
+The schema has oddities: the type stands in `baseEvent` too, as a number; the outcome is a string with its parts beside
+it; a message has one field for content that is text, one for parts and one for an activity's object.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CONTENT_TYPE: Final = "application/vnd.ag-ui.event+proto"
 
 
 def _varint(number: int) -> bytes:
-    """Not negative: seven bits a byte, the lowest first."""
+    """A number of at least 0, seven bits in each byte, the lowest first."""
     written = bytearray()
     while number > 0x7F:
         written.append(number & 0x7F | 0x80)
@@ -44,7 +44,7 @@ def _string(number: int, text: Json) -> bytes:
 
 
 def _text(number: int, text: Json) -> bytes:
-    """A string that is simply left out where it is empty."""
+    """A string that is left out if it is empty."""
     return _string(number, text) if text else b""
 
 
@@ -149,7 +149,7 @@ _MESSAGE: Final = _fields(
 
 
 def _said(number: int, message: Json) -> bytes:
-    """A message. Its content goes where its kind belongs."""
+    """A message. Its content goes into the field for its kind."""
     content = message.get("content")
     place = {list: "contentParts", dict: "activityContent"}.get(type(content))
     if place is not None:
@@ -233,7 +233,7 @@ _KINDS: Final[dict[str, _Kind]] = {
 
 
 def encoded(event: dict[str, Json]) -> bytes:
-    """The event, one that we send, as the message `Event`."""
+    """An event that the server sends, as the message `Event`."""
     kind = _KINDS[event["type"]]
     base = _integer(1, kind.type) if kind.type else b""
     base += _message(_fields((2, "timestamp", _integer), (4, "metadata", _map)), event)
@@ -248,4 +248,4 @@ def _render(data: bytes, name: str, id: str | None) -> bytes:
 
 
 PROTOBUF: Final = Framing(CONTENT_TYPE, _render)
-"""It has no ids: who loses such a stream posts again."""
+"""This framing has no ids: a client that loses its stream posts again."""

@@ -1,13 +1,14 @@
 """AUI: a thread as one stream over a WebSocket, and the client's inputs (docs/protocols/aui.md).
 
-What it demands and nothing else does:
+Only this protocol demands the following:
 
-* Every event has an `id` (a UUID) and a `timestamp` (ISO, UTC). The ids are made of where an event stands in the log,
-  so that all followers see the same ones.
-* Arguments come whole, as an object. What people are asked is an `aui_interrupt` with its options.
-* The stream goes on across turns: a turn that waits is finished with `outcome: interrupt`, and its successor follows on
-  the same socket. Only what ends the run is terminal; the connection then says `aui_stream_end`.
-* An activity is shown as it is, not opened and closed: one that waits is still running when its turn is over.
+* Every event has an `id` (a UUID) and a `timestamp` (ISO, UTC). The id is made of the event's place in the log, so that
+  all followers see the same one.
+* Arguments come whole, as an object. A question to people is an `aui_interrupt` with its options.
+* The stream goes on across turns: a turn that waits is finished with `outcome: interrupt`, and the next turn follows on
+  the same socket. Only the end of the run is terminal; the connection then sends `aui_stream_end`.
+* An activity is a snapshot of a step, not a pair of start and end: a step that waits is still running when its turn is
+  over.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def event(type: str, at: int, id: UUID | str, **fields: Json) -> bytes:
 
 
 def profile() -> Profile:
-    """The profile of this dialect: nothing but who reads makes a difference."""
+    """The profile of this dialect: it has no options, so streams differ only by their readers."""
     return Profile(dialect=AUI.name, version="1")
 
 
@@ -44,10 +45,12 @@ def profile() -> Profile:
 
 
 def answer_content(pending: PendingState, action: str | None, payload: Object) -> str:
-    """What an input says to what was asked, as the text that a ToolMessage would have (docs/language.md#people).
+    """The client's input as an answer to the question: the text that a ToolMessage would have
+    (docs/language.md#people).
 
-    A tool gets `payload.result` or, without it, the payload itself, or else the action: what its option stands for. A
-    form gets the payload. A decision is the action, with the payload's `reason`, `values` and `edits`.
+    A tool gets `payload.result`, else the payload itself. If the payload is empty, the tool gets the value of the
+    option `action`. A form gets the payload. A decision is the action, with the payload's `reason`, `values` and
+    `edits`.
     """
     match pending.opened.kind:
         case "tool":
@@ -67,8 +70,8 @@ _YES_NO: Final[dict[str, Json]] = {"yes": True, "no": False}
 
 
 def _results_of(opened: e.PendingOpened) -> dict[str, Json]:
-    """The results that a frontend tool may have, by the option that gives each; none where they can't be listed. So a
-    page that knows nothing but buttons can confirm."""
+    """The possible results of a frontend tool, by the option that gives each; empty if they can't be listed. With them
+    a page that has only buttons can answer."""
     schema = opened.schema if isinstance(opened.schema, dict) else {}
     words = schema.get("enum")
     if isinstance(words, list) and words and all(isinstance(word, str) for word in words):
@@ -101,7 +104,7 @@ class AuiEncoder(TurnEncoder):
         return self._placed(super().farewell(reason), "farewell")
 
     def _placed(self, frames: Sequence[Frame], what: str) -> list[Frame]:
-        """The frames with the ids of their place."""
+        """The frames with ids made of their place in the log."""
         state = self.state
         names = (f"{state.run_id}.{state.seq}.{what}{number}" for number in range(len(frames)))
         return [
@@ -126,7 +129,7 @@ class AuiEncoder(TurnEncoder):
     def run_finished(self, at: int, run_id: str, status: str | None, reason: str) -> list[Frame]:
         ended = self.state.ended
         if status == "stopped" and not ended:
-            return []  # told by what stops the run
+            return []  # the event that stops the run sends it
         outcome = "cancelled" if status == "stopped" else "success" if ended else status or "interrupt"
         turn = self.state.turn
         spent = at - turn.at if turn is not None and turn.at else None
@@ -140,7 +143,7 @@ class AuiEncoder(TurnEncoder):
         return [_frame("aui_error", at, terminal=True, error_code="server_closing", message=reason)]
 
     def _turn_ended(self, event: e.TurnEnded) -> list[Frame]:
-        """A turn that waits for people has said for whom: also what was asked before it, and not answered yet."""
+        """A turn that waits for people shows every open question before it ends, also those of earlier turns."""
         if event.reason in ("finished", "failed", "stopped"):
             open_steps, self._steps = self._steps, set()
             broken = [_activity(event.at, path, "failed") for path in sorted(open_steps, reverse=True)]
@@ -154,17 +157,17 @@ class AuiEncoder(TurnEncoder):
         return [*frames[:-1], *again, *frames[-1:]]
 
     def step_edge(self, at: int, path: str, *, started: bool) -> list[Frame]:
-        """One that only its turn's end would close goes on: it is left as it is."""
+        """A step that goes on beyond its turn stays open: the turn's end does not close its activity."""
         step = self.state.steps.get(path)
         if started:
             return [_activity(at, path, "running")]
         if step is None or step.status in ("running", "waiting"):
             return []
-        cut = step.status == "stopped" and self.state.status in ("stopping", "stopped")  # not: another branch was first
+        cut = step.status == "stopped" and self.state.status in ("stopping", "stopped")  # not if another branch won
         return [_activity(at, path, "failed" if cut or step.status == "failed" else "completed")]
 
     def _step_ended(self, event: e.StepFinished | e.StepFailed | e.StepStopped | e.StepSkipped) -> list[Frame]:
-        """Whenever it began: perhaps in an earlier turn."""
+        """Shows the end of any step, even one that began in an earlier turn."""
         self._steps.discard(event.path)
         step = self.state.steps.get(event.path)
         if not event.path or step is None or step.verb in SILENT_VERBS:
@@ -172,7 +175,7 @@ class AuiEncoder(TurnEncoder):
         return self.step_edge(event.at, event.path, started=False)
 
     def step_below_ended(self, at: int, path: str, status: str) -> list[Frame]:
-        """The same."""
+        """Shows the end of a step of a run below, even one that began in an earlier turn."""
         self._steps.discard(path)
         return [_activity(at, path, "completed" if status in ("finished", "skipped") else "failed")]
 
@@ -243,7 +246,7 @@ class AuiEncoder(TurnEncoder):
         return [_frame("aui_tool_call_start", at, call=call.id, tool_call_id=call.id, tool_name=call.name)]
 
     def call_args(self, at: int, call: ToolCallState, delta: str) -> list[Frame]:
-        return []  # they come whole
+        return []  # arguments come whole
 
     def call_ended(self, at: int, call: ToolCallState) -> list[Frame]:
         args = object_of(call.args)
@@ -256,7 +259,7 @@ class AuiEncoder(TurnEncoder):
         return [_frame("aui_tool_call_result", at, tool_call_id=call.id, result=content, error=error)]
 
     def frontend_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
-        """As any other: somebody else may have answered."""
+        """Sent like any other result: another client may have answered."""
         return self.call_result(at, call, content, error)
 
     def frontend_tool_asked(self, at: int, opened: e.PendingOpened) -> list[Frame]:
@@ -297,7 +300,7 @@ class AuiEncoder(TurnEncoder):
         return [_frame("aui_render_snapshot", at, intention="custom", ui=ui, fallback_text=name)]
 
     def raw(self, at: int, event: Json, source: str | None) -> list[Frame]:
-        return []  # what another system said is for those who know it
+        return []  # only clients that know the other system could read its events
 
     def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
         metadata = {"from": event.from_, "to": event.to, "task": event.task}
@@ -328,7 +331,7 @@ def _activity(at: int, path: str, status: str) -> Frame:
     return _frame("aui_activity_snapshot", at, activity_id=path, name=path, status=status, progress=progress)
 
 
-# What one does about a question, and what is offered where nothing can be listed.
+# The action that each kind of question requires, and the options of a question that lists none.
 _REQUIRED: Final = {"tool": "answer", "ask": "fill_in", "approve": "decide", "gate": "decide", "doubt": "decide"}
 _USUAL: Final = {"ask": ("submit",), "tool": ("answer",)}
 

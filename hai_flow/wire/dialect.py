@@ -1,11 +1,11 @@
 """The contract of a dialect: a translation between one UI protocol and a run's commands and events.
 
-A dialect is two pure things. `decode` turns the bytes of a POST into what they say (`Posted`); it looks nothing up, so
-which run is meant and whether an answer counts is decided elsewhere. An `Encoder` folds the log into frames. It asks
-nobody anything, so it can begin anywhere and all followers of one profile can share its bytes
+A dialect is two pure things. `decode` turns the bytes of a POST into a `Posted`. It looks nothing up: other code finds
+the run that is meant and decides whether an answer counts. An `Encoder` folds the log into frames. It needs only its
+profile, the state and the events, so it can begin anywhere, and all followers of one profile can share its bytes
 (docs/design/protocols.md#one-log-many-encoders).
 
-What is deliberately absent: sockets, clocks, ids of our own making, and every decision about people.
+Deliberately absent are sockets, clocks, new ids, and every decision about people.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from hai_flow.wire.sse import Cursor
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one POST may hold at most (docs/design/promises.md#bounds). Beyond `id_chars_max` is 422, beyond the others
-    413."""
+    """The most that one POST may hold (docs/design/promises.md#bounds). An id longer than `id_chars_max` gives 422;
+    each other limit gives 413."""
 
     body_bytes_max: int = 1 << 20
     depth_max: int = values.DEPTH_MAX
@@ -40,10 +40,10 @@ class Limits:
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Everything by which the streams of two followers may differ. Hashable: it is a part of a ring's key.
 
-    `version` is that of the peer's protocol. `redaction` names what is withheld ("" = nothing). `client_tools` are the
-    frontend tools that the client advertised. `may_answer` says whether the follower can answer what people are asked;
-    one who cannot is told of a question, never handed a call. `reader` is who follows, if somebody else
-    started the run. `options` are the dialect's own, as sorted pairs.
+    `version` is that of the peer's protocol. `redaction` names the withheld values ("" = none). `client_tools` are the
+    frontend tools that the client advertised. `may_answer` says whether the follower can answer questions to people; a
+    follower that cannot sees the question, but never as a call. `reader` is the follower, if another person started the
+    run. `options` are the dialect's own, as sorted pairs.
     """
 
     dialect: str
@@ -55,12 +55,13 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     options: tuple[tuple[str, str], ...] = ()
 
     def option(self, name: str) -> str | None:
-        """The value of the option `name`, or None where the client said nothing."""
+        """The value of the option `name`, or None where the client gave none."""
         return dict(self.options).get(name)
 
 
 class ToolMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A client's answer to one call. `content` is its text, uninterpreted; `error` says that the tool failed there."""
+    """A client's answer to one call. `content` is its text, uninterpreted; `error` is set if the tool failed at the
+    client."""
 
     id: str
     tool_call_id: str
@@ -69,7 +70,8 @@ class ToolMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ResumeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A client's answer to one interrupt. `payload` UNSET: it gave none, which null, false and "" are not."""
+    """A client's answer to one interrupt. `payload` is UNSET if the client gave none; null, false and "" are
+    payloads."""
 
     interrupt_id: str
     cancelled: bool = False
@@ -77,12 +79,12 @@ class ResumeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Posted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a decoded POST says. None of it is evidence: the log decides what counts
+    """A decoded POST. It is a claim, not evidence: the log decides which parts of it count
     (docs/design/protocols.md#history-is-not-evidence).
 
     `history` names every posted message as (id, role), in order. `body_sha` (hex) tells a repeated POST from another
-    one under the same runId (rule 6). `parent_run_id`: the turn from which it branches off. `state`: the shared state
-    as the client has it, of which only what it may write counts.
+    POST under the same runId. `parent_run_id` names the turn from which this one branches off. `state` is the client's
+    copy of the shared state; only the parts that the client may write count.
     """
 
     thread_id: str
@@ -99,7 +101,7 @@ class Posted(msgspec.Struct, frozen=True, kw_only=True):
     state: dict[str, Json] = {}
 
     def turn(self) -> Turn:
-        """What the turn that this POST would open remembers of it."""
+        """The part of this POST that the turn it opens keeps."""
         profile = self.profile
         return Turn(
             wire_run_id=self.wire_run_id,
@@ -119,7 +121,7 @@ class Frame(NamedTuple):
     """One event as a protocol sends it. `data` is encoded once and shared by all followers.
 
     `name` is the protocol's event type. `tool_call_id` is set on the frames that stream a call itself (its start,
-    arguments and end, never its result): whoever has that call in its history already must not be sent them again
+    arguments and end, never its result): a client that has the call in its history must not get these frames again
     (docs/design/protocols.md#calls-are-streamed-once). `terminal` frames end the stream of a turn.
     """
 
@@ -130,36 +132,38 @@ class Frame(NamedTuple):
 
 
 Entry: TypeAlias = MessageState | ToolCallState
-"""What a thread's transcript consists of."""
+"""An entry of a thread's transcript."""
 
 
 class Encoder(Protocol):
     """A fold of the log into frames, for one profile. The same state and events give the same bytes.
 
-    Begin with the state at any seq: what a stream has open there, the state says.
+    An encoder can begin with the state at any seq: the state holds everything that a stream has open at that point.
     """
 
     def __init__(self, profile: Profile, state: RunState) -> None: ...
 
     def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:
-        """What someone who attaches now must be told first (docs/design/protocols.md#attaching); these frames carry no
-        id.
+        """The first frames for a client that attaches now (docs/design/protocols.md#attaching); they carry no id.
 
         `transcript` holds the entries of the thread's earlier runs; those of this run are in the state. The RUN_STARTED
-        bears the asker's own runId. If no turn is open the preface is the whole stream and ends with a terminal frame.
+        bears `asker_run_id`, the client's own runId. If no turn is open, the preface is the whole stream and ends with
+        a terminal frame.
         """
         ...
 
     def encode(self, event: Event) -> list[Frame]:
-        """The frames of the next event; a cursor names each by its position here."""
+        """The frames of the next event; a cursor names each frame by its position in this list."""
         ...
 
     def farewell(self, reason: str) -> list[Frame]:
-        """Closes whatever is open on the stream and ends it, because the server must close. `reason` is for people."""
+        """The frames that close everything open on the stream and end it, because the server must close it. `reason`
+        is for people."""
         ...
 
 
-# Line ends to some clients' `splitlines`, though not to the SSE standard. In JSON text they stand only inside strings.
+# Some clients' `splitlines` ends a line at these characters; the SSE standard does not. In JSON text they stand only
+# inside strings, so they can be escaped.
 _LINE_ENDS = {
     "\u0085".encode(): b"\\u0085",
     "\u2028".encode(): b"\\u2028",
@@ -168,7 +172,7 @@ _LINE_ENDS = {
 
 
 def dump(value: Json) -> bytes:
-    """`value` as JSON that fits one line, whichever line ends a reader believes in."""
+    """`value` as JSON on one line, for readers with any notion of a line end."""
     data = values.dumps(value)
     if data.isascii():
         return data
@@ -178,9 +182,9 @@ def dump(value: Json) -> bytes:
 
 
 def readdressed(frame: Frame, run_id: str) -> Frame:
-    """`frame` under the runId of a follower that attached to another client's turn: its RUN_STARTED bore its own.
+    """`frame` with the runId of a follower that attached to another client's turn: its RUN_STARTED bore this runId too.
 
-    Needed for terminal frames alone; no other names the run. A frame without a runId is returned as it is.
+    Only terminal frames need this; no other frame names the run. A frame without a runId is returned unchanged.
     """
     event = values.loads(frame.data)
     return frame._replace(data=dump({**event, "runId": run_id})) if "runId" in event else frame
@@ -193,11 +197,11 @@ Decode: TypeAlias = Callable[[bytes, Limits], Posted]
 class Dialect:
     """A registered dialect. `encoding` is its name in cursors; it changes whenever the frames of any event change.
 
-    `decode` is None for a projection that nobody posts to, and for a protocol whose endpoint reads its own body.
+    `decode` is None for a projection that takes no POST, and for a protocol whose endpoint reads its own body.
     `framing` makes bytes of its frames; with `by_seq` an event's only frame is named by its seq, else by a cursor.
-    `readdress` puts a terminal frame under another runId. `corrects`: a client with another history than the thread's
-    is told that, in front of what it asked for. `others` are the same dialect in other framings, for those who ask for
-    their content type.
+    `readdress` puts a terminal frame under another runId. `corrects`: a client whose history differs from the thread's
+    gets a correction before the stream that it asked for. `others` are the same dialect in other framings, for clients
+    that ask for their content type.
     """
 
     name: str
@@ -211,7 +215,7 @@ class Dialect:
     others: tuple[Dialect, ...] = ()
 
     def accepted(self, accept: str) -> Dialect:
-        """The dialect in the framing that the header `Accept` asks for; as it is, if it asks for none of the others."""
+        """The dialect in the framing that the header `Accept` asks for; this one, if it asks for none of the others."""
         wanted = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
         return next((each for each in self.others if each.framing.content_type in wanted), self)
 

@@ -15,7 +15,7 @@ from hai_flow.wire import sse
 @dataclass(frozen=True, slots=True)
 class Framing:
     """`render(data, name, id)` gives the bytes of one frame: `data` is its JSON, `name` its event type, `id` its place
-    in the stream (None: it has none). `keep_alive` is sent while nothing happens; empty where the format has no such.
+    in the stream (None: it has none). `keep_alive` is sent while no event comes; it is empty if the format has none.
     """
 
     content_type: str
@@ -43,7 +43,8 @@ def _message_pack(data: bytes, name: str, id: str | None) -> bytes:
 SSE: Final = Framing(sse.CONTENT_TYPE, _event, sse.KEEP_ALIVE)
 NAMED_SSE: Final = Framing(sse.CONTENT_TYPE, _named_event, sse.KEEP_ALIVE)
 MESSAGE_PACK: Final = Framing("application/vnd.hai.event+msgpack", _message_pack, length_prefixed(b""))
-"""Each event as MessagePack, the maps and values of its JSON. The binary transport of HAI, which leaves it undefined
-(docs/design/protocols.md#binary-frames); docs/protocols/hai.md describes it for clients. An empty frame keeps the
-connection alive: no document is empty, and who reads by length skips it without a rule of its own. It has no ids: who
-loses such a stream posts again, or follows with a cursor that Server-Sent Events gave."""
+"""Each event as MessagePack, with the maps and values of its JSON. HAI names a binary transport and leaves it
+undefined; this is HAI Flow's own (docs/design/protocols.md#binary-frames), and docs/protocols/hai.md describes it for
+clients. An empty frame keeps the connection alive: no document is empty, and a client that reads by length skips it
+without a special rule. Frames have no ids: a client that loses its stream posts again, or follows with a cursor from
+Server-Sent Events."""

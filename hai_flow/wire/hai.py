@@ -1,10 +1,10 @@
 """The HAI dialect (docs/design/protocols.md#hai).
 
-What its client demands and nothing else does:
+Only this dialect's client demands the following:
 
 * The `delta` of BUSINESS_DATA_CONTENT is a string that holds one JSON document. The client concatenates all deltas of a
   message and splits at `}{`; so no `}{` may stand inside a document (`document`).
-* The snapshot of messages is called MESSAGE_SNAPSHOT, and its contents are such concatenated deltas too.
+* The snapshot of messages is called MESSAGE_SNAPSHOT, and its contents are concatenated deltas too.
 * An operation of STATE_DELTA always has a `from`.
 """
 
@@ -36,8 +36,8 @@ from hai_flow.wire.turns import TurnEncoder, error_message
 
 # --- inward -------------------------------------------------------------------------------------------------------
 
-# `forwardedProps.hai`: which spelling of the protocol the client wants, where its documents disagree
-# (docs/protocols/hai.md).
+# `forwardedProps.hai`: the client chooses a spelling of the protocol where the protocol's documents disagree
+# (docs/protocols/hai.md). The first is the default.
 _OPTIONS: Final = {
     "results": ("server", "all"),
     "snapshot": ("MESSAGE_SNAPSHOT", "MESSAGES_SNAPSHOT"),
@@ -49,7 +49,7 @@ _OF_THE_SERVER: Final = ("results", "snapshot")
 
 
 def decode(body: bytes, limits: Limits) -> Posted:
-    """What a POST to `/awp` says. Raises `Rejected` (400 not JSON, 413 too large, 422 with every finding)."""
+    """The body of a POST to `/awp`. Raises `Rejected` (400 not JSON, 413 too large, 422 with every finding)."""
     posted = agent_input.read(body, limits)
     workflow = posted.forwarded.get("workflow")
     if workflow is not None and not isinstance(workflow, str):
@@ -75,8 +75,8 @@ def decode(body: bytes, limits: Limits) -> Posted:
 
 
 def _options(wishes: Json) -> tuple[tuple[str, str], ...]:
-    """The client's wishes. The usual is no wish, so that equal streams have equal profiles; except where the server may
-    have another one, which a client's own beats."""
+    """The options that the client chose. A default is left out, so that equal streams have equal profiles. An option
+    for which the server may set another default is kept if the client names it, because the client's choice wins."""
     if wishes is None:
         return ()
     if not isinstance(wishes, dict):
@@ -101,8 +101,8 @@ def _unknown(path: str, message: str) -> Rejected:
 def document(output: Json, layout: Json = None, block_id: str | None = None, style: Json = None) -> str:
     """The document that one BUSINESS_DATA_CONTENT carries (docs/design/protocols.md#hai-documents).
 
-    Compact JSON has `}{` only inside strings, where `{` may as well be written `\\u007b`: the client, which splits the
-    concatenation of all documents at `}{`, then finds the seams and nothing else, and reads the same text.
+    The client concatenates all documents and splits them at `}{`. Compact JSON has `}{` only inside strings, and there
+    `{` is written `\\u007b`. So the client splits between documents only, and reads the same text.
     """
     fields = {"output": output, "style": style, "blockId": block_id, "layout": layout or {}}
     return dump(without_none(fields)).decode().replace("}{", "}\\u007b")
@@ -145,7 +145,8 @@ class HaiEncoder(TurnEncoder):
         return [self._lifecycle("RUN_STARTED", at, run_id)]
 
     def run_finished(self, at: int, run_id: str, status: str | None, reason: str) -> list[Frame]:
-        """What RUN_FINISHED has no field for stands before it: the run's output, or why the turn ended otherwise."""
+        """RUN_FINISHED has no field for the run's output, nor for another reason why the turn ended. An event before it
+        carries them."""
         finished = self._lifecycle("RUN_FINISHED", at, run_id, terminal=True)
         if status is not None:
             told = {"status": status, "reason": reason or None}
@@ -223,12 +224,13 @@ class HaiEncoder(TurnEncoder):
         return [_call_result(call.id, content, error, at)]
 
     def frontend_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
-        """The HAI document shows it, AG-UI forbids it: for who asks for it (docs/design/protocols.md#hai-results). But
-        a call whose arguments broke off is nobody's to perform."""
+        """The HAI document shows this result and AG-UI forbids it, so it is sent only if the option `results` is `all`
+        (docs/design/protocols.md#hai-results). A call whose arguments broke off always gets a result, because no
+        frontend performs it."""
         return self.call_result(at, call, content, error) if self._all_results or error == ABORTED else []
 
     def question_decided(self, at: int, pending: PendingState) -> list[Frame]:
-        """The same for a question that this client was handed as a call."""
+        """The result of a question that this client got as a call, if the option `results` is `all`."""
         answer = answer_of(pending)
         if answer is None or not self._all_results or not shown_as_call(self.profile, pending.opened):
             return []
@@ -253,10 +255,10 @@ class HaiEncoder(TurnEncoder):
 
     def raw(self, at: int, event: Json, source: str | None) -> list[Frame]:
         said = {"type": "RAW", "event": event, **without_none({"source": source}), "timestamp": at}
-        return [Frame("RAW", dump(said))]  # what another system said may be null, and is there then
+        return [Frame("RAW", dump(said))]  # another system's event is written even if it is null
 
     def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
-        """One message with exactly one content: the client parses what it has when the message ends
+        """One message with exactly one content: the client parses the content when the message ends
         (docs/design/protocols.md#hai-events)."""
         type = "AGENT_COLLABORATIVE_MESSAGE"
         return [
@@ -267,15 +269,15 @@ class HaiEncoder(TurnEncoder):
 
 
 class _Words:
-    """Messages in a snapshot (docs/design/protocols.md#hai-snapshots): ours with the concatenated deltas, a client's as
-    it posted them."""
+    """Messages in a snapshot (docs/design/protocols.md#hai-snapshots): the run's own as concatenated deltas, a client's
+    as it posted them."""
 
     def __init__(self, plain: bool) -> None:
         self._plain = plain
 
     def message(self, message: MessageState) -> dict[str, Json]:
         content = message.content
-        if message.path is not None:  # ours, not posted
+        if message.path is not None:  # the run's own, not posted
             content = _delta(message, content, plain=self._plain) if content else None
         fields = {
             "id": message.id,
@@ -300,12 +302,12 @@ def _frame(type: str, at: int, *, call: str | None = None, terminal: bool = Fals
 
 
 def _custom(name: str, value: Json, at: int) -> Frame:
-    """CUSTOM's value may be null, and is there then: but for RAW's event, no other field of HAI is."""
+    """CUSTOM's value is written even if it is null. Besides RAW's event, no other field of HAI may be null."""
     return Frame("CUSTOM", dump({"type": "CUSTOM", "name": name, "value": value, "timestamp": at}))
 
 
 def _pending(opened: e.PendingOpened, at: int) -> Frame:
-    """A question in our own words: all that a call of the tool for it would say."""
+    """A question as a custom event, with all the arguments that a call of its tool would have."""
     return _custom("hai.pending", {"id": opened.id, "kind": opened.kind, **values.loads(question_args(opened))}, at)
 
 

@@ -23,7 +23,7 @@ _TIMES: Final = ("at", "due", "deadline", "since")
 
 
 def event_json(seq: int, event: Event) -> dict[str, Json]:
-    """One event as REST shows it: `{seq, type, at, turn, path?, ...}`, with only the fields that say something."""
+    """One event as REST shows it: `{seq, type, at, turn, path?, ...}`. Fields with their default value are left out."""
     stored: dict[str, Json] = msgspec.to_builtins(event)
     shown: dict[str, Json] = {"seq": seq, "type": event.type, "at": event.at, "turn": event.turn}
     if "path" in stored:
@@ -35,7 +35,7 @@ def _with_values(shown: dict[str, Json], stored: dict[str, Json]) -> dict[str, J
     """The fields of a record, and of those inside it, as REST shows them: added to `shown`."""
     for name, value in stored.items():
         shown[name] = values.loads(value) if name in _JSON_TEXTS and value is not None else value
-    if isinstance(opened := stored.get("opened"), dict):  # by a run below
+    if isinstance(opened := stored.get("opened"), dict):  # a question of a run below
         shown["opened"] = _with_values({}, opened)
     if "opened" in stored and "votes" in stored:
         shown["votes"] = [_with_times(vote) for vote in stored["votes"]]
@@ -59,7 +59,7 @@ class LogEncoder:
         self._seq = state.seq
 
     def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:
-        """Nothing: who follows the log reads it from its own position."""
+        """Nothing: a follower of the log reads it from its own position."""
         return []
 
     def encode(self, event: Event) -> list[Frame]:
@@ -68,7 +68,7 @@ class LogEncoder:
         return [Frame(event.type, data, terminal=isinstance(event, TERMINAL))]
 
     def farewell(self, reason: str) -> list[Frame]:
-        """Nothing: a reader of the log sees by the missing terminal event that there is more, and comes back."""
+        """Nothing: a reader that misses the terminal event knows that there is more, and comes back."""
         return []
 
 

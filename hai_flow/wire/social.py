@@ -1,15 +1,17 @@
 """The SSE events dialect (docs/protocols/social.md): one stream for a whole thread.
 
-It borrows AG-UI's names, not its rules; an AG-UI client can't read it. What is its own:
+It borrows AG-UI's names, not its rules; an AG-UI client can't read it. Its own rules:
 
 * No deltas: a message comes once, when it is complete, as one TEXT_MESSAGE_END; arguments come whole, as an object.
-* Every event has threadId and runId; an optional field that says nothing is null, written out.
-* The stream goes on across turns and runs. So a turn's end isn't its end, and only what ends the run is terminal; a
-  server that closes says nothing: the reader misses the end, and its EventSource comes back with Last-Event-ID.
+* Every event has threadId and runId; an optional field without a value is written as null.
+* The stream goes on across turns and runs. So the end of a turn does not end the stream; only the end of a run is
+  terminal. A server that closes sends nothing: the reader misses the end, and its EventSource comes back with
+  Last-Event-ID.
 
-What the document has no word for is additive: RUN_FINISHED of a turn that is not the last has a `status`, and
-`pendings` while people are asked; their questions are also messages with `result_type` clarification. Answers go over
-REST or any other dialect. Not sent: thinking, collaboration, custom and raw events, whatever is spent.
+The protocol's document lacks some fields, which are added here: RUN_FINISHED of a turn that is not the last has a
+`status`, and `pendings` while questions to people are open. Each question is also a message with `result_type`
+clarification. Answers go over REST or any other dialect. Not sent: thinking, collaboration, custom and raw events, and
+the tokens used.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ from hai_flow.wire.transcript import as_shown, history, object_of, question_args
 from hai_flow.wire.turns import TurnEncoder, error_message
 
 STAGE: Final = "worker"
-"""The document knows two stages, `router` and `worker`; all that we show is the work itself."""
+"""The document knows two stages, `router` and `worker`; this dialect sends only `worker`."""
 
 REPORT: Final = "report"
 """A structured output of this type (`say: {output: {type: report, data: {...}}}`) gives the fields of its message."""
 
-# The fields of TEXT_MESSAGE_END that an output of the type `report` may give, with what they are otherwise.
+# The fields of TEXT_MESSAGE_END that an output of the type `report` may give, with their defaults.
 _REPORT: Final[dict[str, Json]] = {
     "status": "success",
     "answer": "",
@@ -58,12 +60,12 @@ class SocialEncoder(TurnEncoder):
         return super().encode(event)
 
     def farewell(self, reason: str) -> list[Frame]:
-        """Nothing: what is missing comes after the reader has come back."""
+        """Nothing: the reader comes back and then gets the missing frames."""
         return []
 
     def history(self, transcript: Sequence[Entry]) -> dict[str, Json]:
-        """All that the thread has said and been told, for who opens it: messages as in MESSAGES_SNAPSHOT, and what
-        people are asked. The document names `/history` and leaves its shape open."""
+        """The thread so far, for a client that opens it: messages as in MESSAGES_SNAPSHOT, and the open questions. The
+        document names `/history` and leaves its shape open."""
         state = self.state
         return {
             "threadId": state.thread_id,
@@ -80,7 +82,7 @@ class SocialEncoder(TurnEncoder):
 
     def run_finished(self, at: int, run_id: str, status: str | None, reason: str) -> list[Frame]:
         if status == "stopped":
-            # Told once, by what stops the run: a turn's end alone would leave the stream without a terminal frame.
+            # Sent once, by the event that stops the run: the end of a turn is not terminal on this stream.
             return [self._stopped(reason)] if self.state.ended else []
         if self.state.ended:
             return [self._frame("RUN_FINISHED", terminal=True, run_id=run_id)]
@@ -97,7 +99,7 @@ class SocialEncoder(TurnEncoder):
         return self._frame("RUN_ERROR", terminal=True, message=reason or "The run was stopped.", code="cancelled")
 
     def _asked(self) -> list[Json] | None:
-        """What people are asked, as one finds it at `/v1/pendings`."""
+        """The open questions to people, with the fields that they have at `/v1/pendings`."""
         opened = [each.opened for each in self.state.open_questions]
         return [
             without_none(
@@ -120,14 +122,14 @@ class SocialEncoder(TurnEncoder):
     # --- state and snapshots
 
     def _turn_started(self, event: e.TurnStarted) -> list[Frame]:
-        self._steps.clear()  # what no turn's end has closed
+        self._steps.clear()  # steps that no end of a turn has closed
         return self.run_started(event.at, self.run_id())
 
     def state_snapshot(self, at: int) -> list[Frame]:
         return [self._frame("STATE_SNAPSHOT", snapshot=self.state.shown)]
 
     def state_delta(self, at: int, ops: Sequence[Json]) -> list[Frame]:
-        """The whole: the document knows no changes."""
+        """The whole state: the document has no event for a change."""
         return self.state_snapshot(at)
 
     def messages_snapshot(self, at: int, transcript: Sequence[Entry]) -> list[Frame]:
@@ -187,7 +189,7 @@ class SocialEncoder(TurnEncoder):
         ]
 
     def frontend_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
-        """As any other: this stream tells, it is not the one that answered."""
+        """Sent like any other result: the answer came from another connection than this stream."""
         return self.call_result(at, call, content, error)
 
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
@@ -225,7 +227,7 @@ class SocialEncoder(TurnEncoder):
 
 
 class _Words:
-    """Messages as the history has them: the text in `content`, the rest of what the stream said beside it."""
+    """Messages as the history has them: the text in `content`, the other fields of the stream's message beside it."""
 
     def message(self, message: MessageState) -> dict[str, Json] | None:
         if message.path is None:  # posted
@@ -243,7 +245,7 @@ class _Words:
 
 
 def report_of(message: MessageState) -> dict[str, Json] | None:
-    """What a message of ours says, as the fields of TEXT_MESSAGE_END; None: it is not shown."""
+    """A message of the run as the fields of TEXT_MESSAGE_END; None if it is not shown."""
     if message.kind == "thinking":
         return None
     if message.kind == "text":
@@ -270,7 +272,7 @@ def _told(message: MessageState, output: dict[str, Json]) -> dict[str, Json]:
 
 
 def _fits(name: str, value: Json) -> bool:
-    """Whether an author's value is one that a reader of the document expects in that field."""
+    """Whether the document allows an author's value in that field."""
     if name in _WORDS:
         return value in _WORDS[name]
     if name == "error":
@@ -279,7 +281,7 @@ def _fits(name: str, value: Json) -> bool:
 
 
 def profile() -> Profile:
-    """The profile of this dialect: nothing but who reads makes a difference."""
+    """The profile of this dialect: it has no options, so streams differ only by their readers."""
     return Profile(dialect=SOCIAL.name)
 
 

@@ -31,7 +31,7 @@ def _field(name: str, value: str | None) -> bytes:
 
 
 LAST_FRAME: Final = 999_999_999
-"""As a cursor's frame: behind all that its event became."""
+"""A cursor's frame that stands behind all frames of its event."""
 
 
 class Cursor(NamedTuple):
@@ -54,7 +54,8 @@ _CURSOR = re.compile(
 
 
 def parse_cursor(text: str) -> Cursor:
-    """The cursor written as `text` (Last-Event-ID). Raises `ValueError`; nothing but our own spelling is read."""
+    """The cursor written as `text` (Last-Event-ID). Raises `ValueError` for any spelling that `str` of a cursor does
+    not give."""
     match = _CURSOR.fullmatch(text)
     if match is None:
         raise ValueError(f"expected a cursor <run_id>.<encoding>.<seq>.<frame>, found {text[:120]!r}")

@@ -1,7 +1,7 @@
-"""What a thread has said so far, as the messages of a snapshot: HAI's and AG-UI's differ in a few words only.
+"""The thread so far, as the messages of a snapshot. The dialects share this; their messages differ in a few fields.
 
-A call hangs on its parent message, else on one of its own with the call's id (docs/design/engine.md#ids). Only calls
-that are still open are left without an answer: they are what a client shows again and answers
+A call belongs to its parent message; a call without one gets a message of its own, with the call's id
+(docs/design/engine.md#ids). Only open calls stand without an answer: the client shows these again and answers them
 (docs/design/protocols.md#reloading).
 """
 
@@ -20,23 +20,23 @@ from hai_flow.values import Json
 from hai_flow.wire.dialect import Entry, Profile, entries_of, without_none
 
 CONFIRM: Final = {"approve": "confirmAction", "gate": "confirmAction", "ask": "requestInput"}
-"""The frontend tool that a client may advertise, by the kind of question that is handed to it as a call."""
+"""The frontend tools that a client may advertise to get questions as calls, by the kind of question."""
 
 
 class Words(Protocol):
-    """How a dialect tells of closed messages."""
+    """The way in which a dialect writes closed messages."""
 
     def message(self, message: MessageState) -> dict[str, Json] | None:
-        """The message as a snapshot has it; None if it is not one of the thread's in this dialect."""
+        """The message as a snapshot has it; None if this dialect does not show it."""
         ...
 
     def holder(self, id: str, at: int) -> dict[str, Json]:
-        """The assistant's message that holds a call which hangs on no other."""
+        """The assistant's message for a call that has no parent message."""
         ...
 
 
 class Call(NamedTuple):
-    """A call by which a client is shown a question. `answer` is its result as (content, error), None without one."""
+    """A call that shows a question to a client. `answer` is its result as (content, error), None without one."""
 
     id: str
     name: str
@@ -45,7 +45,8 @@ class Call(NamedTuple):
 
 
 def may_be_answered(profile: Profile, opened: e.PendingOpened) -> bool:
-    """Whether this client is asked at all: it may answer, and the question asks who reads here."""
+    """Whether this client may answer the question: its profile allows answers, and the question is put to its
+    reader."""
     if not profile.may_answer or opened.policy is None:
         return profile.may_answer
     if profile.reader is None:
@@ -54,20 +55,20 @@ def may_be_answered(profile: Profile, opened: e.PendingOpened) -> bool:
 
 
 def as_shown(profile: Profile, opened: e.PendingOpened) -> e.PendingOpened:
-    """The question as this client is shown it. Who can't answer it sees that something is asked, but not what is to be
-    judged, nor what binds an answer to it."""
+    """The question as this client sees it. A client that can't answer it sees that there is a question, but neither its
+    evidence nor the digest that binds an answer to it."""
     if may_be_answered(profile, opened):
         return opened
     return msgspec.structs.replace(opened, evidence=None, digest="")
 
 
 def shown_as_call(profile: Profile, opened: e.PendingOpened) -> bool:
-    """Whether the client is handed this question as a call: it advertised the tool for it and may answer."""
+    """Whether the client gets this question as a call: it advertised the tool for it and may answer."""
     return may_be_answered(profile, opened) and CONFIRM.get(opened.kind) in profile.client_tools
 
 
 def confirmation(profile: Profile, pending: PendingState) -> Call | None:
-    """The call of confirmAction or requestInput by which the client is shown the question, if that is how it is."""
+    """The call of confirmAction or requestInput that shows the question to the client; None if no call shows it."""
     opened = pending.opened
     if not shown_as_call(profile, opened):
         return None
@@ -92,7 +93,8 @@ def question_args(opened: e.PendingOpened) -> str:
 
 
 def object_of(text: str) -> dict[str, Json]:
-    """The object that a JSON text holds. A model may have written another value, or no JSON: it is kept as `value`."""
+    """The object that a JSON text holds. A model may have written another value, or no JSON: this is kept as
+    `value`."""
     try:
         value = values.loads(text) if text else {}
     except values.NotJson:
@@ -106,7 +108,7 @@ def result_id(tool_call_id: str) -> str:
 
 
 def answer_of(pending: PendingState) -> tuple[str, str | None] | None:
-    """What became of a pending, as a tool message's (content, error); None while it is open."""
+    """The outcome of a pending, as a tool message's (content, error); None while it is open."""
     match pending.status:
         case "open":
             return None
@@ -142,8 +144,8 @@ class _History:
         parent: str | None,
         answer: tuple[str, str | None] | None,
     ) -> None:
-        """A call hangs on its parent message, if that is shown as the assistant's, else on one of its own with the
-        call's id (docs/design/engine.md#ids)."""
+        """A call belongs to its parent message, if the snapshot shows that as the assistant's. Else it gets a message
+        of its own, with the call's id (docs/design/engine.md#ids)."""
         holder = self._by_id.get(parent or "", {})
         if holder.get("role") != "assistant":
             if id not in self._by_id:
@@ -162,7 +164,8 @@ class _History:
 
 
 def _before(pending: PendingState, entry: Entry) -> bool:
-    """Whether `pending` was opened before `entry` began. Pendings have no `n`, and a posted message's time is alien."""
+    """Whether `pending` was opened before `entry` began. Times decide within a turn, because pendings have no `n`; but
+    a posted message's time comes from the client and decides nothing."""
     opened = pending.opened
     if entry.turn != opened.turn:
         return opened.turn < entry.turn
@@ -176,8 +179,8 @@ def history(
     transcript: Iterable[Entry],
     call_of: Callable[[Profile, PendingState], Call | None] = confirmation,
 ) -> list[dict[str, Json]]:
-    """The closed messages of the thread. Only calls that are still open are left without an answer. `call_of` gives the
-    call by which a question is shown; where the log has a call of the same id, that one is left out."""
+    """The closed messages of the thread. Only open calls stand without an answer. `call_of` gives the call that shows a
+    question; a call with the same id in the log is left out."""
     shown = _History(words)
 
     def add_call(call: ToolCallState, answer: tuple[str, str | None] | None) -> None:
@@ -189,7 +192,7 @@ def history(
     for entry in transcript:
         if isinstance(entry, MessageState):
             shown.add_message(entry)
-        else:  # its run is over: nobody waits for an answer any more
+        else:  # its run is over: an answer would have no effect any more
             add_call(entry, _resolved(entry) or ("voided", "voided"))
 
     asked = [(each, call) for each in state.questions.values() if (call := call_of(profile, each)) is not None]

@@ -1,7 +1,8 @@
-"""A run's turns as the stream of events of one turn at a time: what HAI and its relatives have in common.
+"""A run's turns as streams of events, one turn at a time: the part that HAI and the dialects like it have in common.
 
-`TurnEncoder` folds the log, knows what is open on the stream, closes it before the end, opens it again for those who
-attach, and asks its subclass for the words. What happens between turns belongs to no stream.
+`TurnEncoder` folds the log and knows which steps, messages and calls are open on the stream. It closes them before the
+stream ends, opens them again for a client that attaches, and leaves the frames themselves to its subclass. An event
+between two turns belongs to no stream.
 """
 
 from __future__ import annotations
@@ -44,10 +45,11 @@ _RESERVED: Final = frozenset(
 
 
 def error_message(error: e.Error) -> str:
-    """The author's words for what the author raised (`fail`, rejections); else only where it happened.
+    """The author's words for an error that the author raised (`fail`, rejections); else only the place where it
+    happened.
 
-    docs/design/protocols.md#errors-for-clients: nothing else may reach a client. An error with an attempt comes from an
-    effect, whatever its code: its message may quote the world.
+    Nothing else may reach a client (docs/design/protocols.md#errors-for-clients). An error with an attempt comes from
+    an effect, even if its code looks like an author's: its message may quote another system.
     """
     prefix, dot, _ = error.code.partition(".")
     authored = not error.attempt and not (prefix in _RESERVED and dot)
@@ -57,7 +59,7 @@ def error_message(error: e.Error) -> str:
 
 
 def _steps_open(state: RunState) -> set[str]:
-    """The steps that a stream has open at this moment: begun in the turn that is open, and to be seen."""
+    """The steps that a stream has open at this moment: those that began in the open turn and that a client can see."""
     if not state.turn_open or state.turn is None:
         return set()
     turn = state.turn.n
@@ -70,16 +72,16 @@ def _steps_open(state: RunState) -> set[str]:
 
 
 class TurnEncoder(ABC):
-    """The log as one dialect's events, for one profile. A subclass says how; it must be a function of what it is given
-    and of its own profile and state, for its bytes are shared.
+    """The log as one dialect's events, for one profile. A subclass writes the frames. Its methods may depend only on
+    their arguments, the profile and the state, because followers share the bytes.
 
-    `at` is when, in milliseconds since 1970; `run_id` is the wire's: of a turn.
+    `at` is a time in milliseconds since 1970; `run_id` is the wire's runId, which names a turn.
     """
 
     def __init__(self, profile: Profile, state: RunState) -> None:
         self.profile = profile
         self.state = state
-        self._before = state  # as it was before the event that is told
+        self._before = state  # as it was before the event that is being encoded
         self._steps = _steps_open(state)
 
     # --- the words ------------------------------------------------------------------------------------------------
@@ -90,8 +92,8 @@ class TurnEncoder(ABC):
 
     @abstractmethod
     def run_finished(self, at: int, run_id: str, status: str | None, reason: str) -> list[Frame]:
-        """A turn is over; the last frame is terminal. `status`: what RUN_FINISHED alone would not say (`SPOKEN`); None
-        if the run has finished, or waits for what is open in `state`."""
+        """A turn is over; the last frame is terminal. `status` is one that RUN_FINISHED alone would not show
+        (`SPOKEN`); None if the run has finished, or waits for the open questions in `state`."""
 
     @abstractmethod
     def run_failed(self, at: int, error: e.Error) -> list[Frame]:
@@ -118,8 +120,8 @@ class TurnEncoder(ABC):
         """A step that can be watched begins or is over."""
 
     def step_below_ended(self, at: int, path: str, status: str) -> list[Frame]:
-        """A step of a run below is over (`status` finished, failed, stopped or skipped): as one of its own, if the
-        stream has it open."""
+        """A step of a run below is over (`status` finished, failed, stopped or skipped). It is shown like a step of
+        this run, if the stream has it open."""
         if path not in self._steps:
             return []
         self._steps.remove(path)
@@ -131,7 +133,7 @@ class TurnEncoder(ABC):
 
     @abstractmethod
     def message_content(self, at: int, message: MessageState, content: str) -> list[Frame]:
-        """A part of a message, never empty; all of it so far, for who attaches."""
+        """A part of a message, never empty. A client that attaches gets all of it so far as one part."""
 
     @abstractmethod
     def message_ended(self, at: int, message: MessageState) -> list[Frame]:
@@ -158,33 +160,35 @@ class TurnEncoder(ABC):
         """The result of a server's tool."""
 
     def frontend_result(self, at: int, call: ToolCallState, content: str, error: str | None) -> list[Frame]:
-        """The result of a frontend's tool. Nothing: a frontend knows its own
+        """The result of a frontend's tool. Sends nothing by default: a frontend knows its own results
         (docs/design/protocols.md#tools-and-interrupts)."""
         return []
 
     @abstractmethod
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        """People are asked something: an approval, a form, a doubt. A frontend tool's call has words of its own."""
+        """A question to people: an approval, a form, a doubt. A frontend tool's call has events of its own."""
 
     @abstractmethod
     def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        """The same for one who attaches, where the snapshot of messages does not say it already."""
+        """The open question for a client that attaches, where the snapshot of messages does not show it already."""
 
     def frontend_tool_asked(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        """A frontend tool's answer is awaited, now or since before somebody attached. Nothing: its call has said it."""
+        """A frontend tool's answer is awaited, from now on or since before a client attached. Sends nothing by default:
+        the call itself shows it."""
         return []
 
     def question_decided(self, at: int, pending: PendingState) -> list[Frame]:
-        """What people were asked is decided. Nothing: what follows from it tells. Never for a frontend tool's call."""
+        """A question to people is decided. Sends nothing by default: the events that follow show the outcome. Never
+        called for a frontend tool's call."""
         return []
 
     @abstractmethod
     def custom(self, at: int, name: str, value: Json) -> list[Frame]:
-        """An event of the author's."""
+        """A custom event that the author emits."""
 
     @abstractmethod
     def raw(self, at: int, event: Json, source: str | None) -> list[Frame]:
-        """An event of another system, as it is."""
+        """An event of another system, unchanged."""
 
     @abstractmethod
     def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
@@ -204,14 +208,15 @@ class TurnEncoder(ABC):
         return [*left, *shown(self, event)] if left else shown(self, event)
 
     def _left_below(self, event: e.Event, before: Mapping[str, int]) -> list[Frame]:
-        """The ends of the steps of a run below that were open when it ended, or when nobody awaited it any more."""
+        """The ends of the steps of a run below that were open when that run ended or when this run stopped awaiting
+        it."""
         if isinstance(event, e.ChildStepped):
             return []
-        left = sorted(set(before).difference(self.state.below), reverse=True)  # keys of such a map know no difference
+        left = sorted(set(before).difference(self.state.below), reverse=True)  # its keys have no `difference`
         return [frame for path in left for frame in self.step_below_ended(event.at, path, "stopped")]
 
     def _cut_below(self, event: e.Event, before: RunState) -> list[Frame]:
-        """The ends of the messages of a run below of which nobody tells the rest any more."""
+        """The ends of the messages of a run below whose rest will not come any more."""
         if isinstance(event, e.MessageStarted | e.MessageEnded):
             return []
         ended = event.message_id if isinstance(event, e.ChildSaid) else None
@@ -230,7 +235,7 @@ class TurnEncoder(ABC):
         for pending in state.open_questions:
             asked = self.frontend_tool_asked if pending.opened.kind == "tool" else self.open_question
             frames += asked(at, pending.opened)
-        if state.turn_open and not state.ended:  # terminating a run may leave its turn as it was
+        if state.turn_open and not state.ended:  # a run that was terminated may have left its turn open
             return [*frames, *self._reopened(at)]
         return [*frames, *self._ending(at, run_id)]
 
@@ -241,14 +246,14 @@ class TurnEncoder(ABC):
     # --- what is open ---------------------------------------------------------------------------------------------
 
     def run_id(self) -> str:
-        """The wire's runId of the turn that is open, or was last."""
+        """The wire's runId of the open turn, or of the last one."""
         turn = self.state.turn
         if turn is None:
             return turn_id(self.state.run_id, 0)
         return turn.wire_run_id or turn_id(self.state.run_id, turn.n)
 
     def open_messages(self) -> list[MessageState]:
-        """The messages that grow, in the order in which they began."""
+        """The open messages, in the order in which they began."""
         messages = [self.state.messages[id] for id in self.state.open_messages]
         return sorted(messages, key=lambda message: message.n)
 
@@ -259,7 +264,7 @@ class TurnEncoder(ABC):
         return sorted(calls, key=lambda call: call.n)
 
     def _reopened(self, at: int) -> list[Frame]:
-        """What is open, as if it had begun now: its start and all of it so far."""
+        """Everything open, as if it had begun now: its start and its content so far."""
         frames = [frame for path in sorted(self._steps) for frame in self.step_edge(at, path, started=True)]
         for message in self.open_messages():
             frames += self.message_started(at, message)
@@ -271,7 +276,7 @@ class TurnEncoder(ABC):
         return frames
 
     def _closed(self, at: int) -> list[Frame]:
-        """The ends of all that is open, what is inside first."""
+        """The ends of everything open, the innermost first."""
         frames = [frame for call in reversed(self.open_calls()) for frame in self.call_ended(at, call)]
         frames += [frame for message in reversed(self.open_messages()) for frame in self.message_cut(at, message)]
         frames += [
@@ -287,7 +292,7 @@ class TurnEncoder(ABC):
         return self.call_args(at, call, delta) if delta else []
 
     def _ending(self, at: int, run_id: str) -> list[Frame]:
-        """How the stream of a turn that is over ends, by what became of the run."""
+        """The last frames of a turn that is over, by the run's status."""
         state = self.state
         if state.status == "failed" and state.error is not None:
             return self.run_failed(at, state.error)
@@ -300,7 +305,8 @@ class TurnEncoder(ABC):
         return [*self.run_started(event.at, self.run_id()), *self.state_snapshot(event.at)]
 
     def _turn_ended(self, event: e.TurnEnded) -> list[Frame]:
-        """A turn that ends with its run is finished by what says so, except a stop: it may also come without a turn."""
+        """If the run ends with its turn, the run's own event sends the last frames. A stop is an exception, because a
+        run may also be stopped between two turns."""
         frames = self._closed(event.at)
         if event.reason in ("finished", "failed"):
             return frames
@@ -355,7 +361,8 @@ class TurnEncoder(ABC):
         return tell(event.at, call, event.content, event.error)
 
     def _pending_opened(self, event: e.PendingOpened) -> list[Frame]:
-        """A frontend tool's call has events of its own; our questions are shown as this client can take them."""
+        """A frontend tool's call has events of its own; another question is shown in the form that this client can
+        take."""
         asked = self.frontend_tool_asked if event.kind == "tool" else self.question
         return asked(event.at, event)
 
@@ -364,7 +371,8 @@ class TurnEncoder(ABC):
         return [] if pending.opened.kind == "tool" else self.question_decided(event.at, pending)
 
     def _child_asked(self, event: e.ChildAsked) -> list[Frame]:
-        """A question of a run below is this thread's: it is shown as one of its own, once asked and once decided."""
+        """A question of a run below belongs to this thread. It is shown like one of this run's: once when it is asked
+        and once when it is decided."""
         opened = event.opened
         if event.status == "open":
             return [] if event.known else self._asked_below(event.at, opened)
@@ -385,7 +393,7 @@ class TurnEncoder(ABC):
         return [*frames, *self._call_awaited(at, opened)]
 
     def _call_awaited(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        """A frontend tool's answer is awaited, whose call has just been shown."""
+        """The answer to a frontend tool's call is awaited, and the call has just been shown."""
         return self.frontend_tool_asked(at, opened)
 
     def _child_said(self, event: e.ChildSaid) -> list[Frame]:
@@ -455,27 +463,27 @@ class TurnEncoder(ABC):
 
 
 SPOKEN: Final = frozenset({"queued", "paused", "stopping", "stopped", "needs_attention"})
-"""What a status says that RUN_FINISHED alone would not."""
+"""The statuses that RUN_FINISHED alone would not show."""
 
 _ENDS: Final = (e.TurnEnded, e.RunFinished, e.RunFailed, e.RunStopped)
 
-# Every other event, each on purpose.
+# Every other event shows nothing; each is listed on purpose.
 IGNORED: Final[frozenset[type[e.Event]]] = frozenset(
     {
         e.RunStarted,  # the turn that follows shows its state
-        e.RunQueued,  # status: turn_ended says what came of it
+        e.RunQueued,  # status: turn_ended shows the outcome
         e.RunPaused,
         e.RunResumed,
         e.RunStopping,
         e.RunNeedsAttention,
         e.RunRetried,
-        e.TimeJumped,  # of what is due then, each tells itself
-        e.Forked,  # whoever follows attaches behind it
+        e.TimeJumped,  # each timer that is due then has its own event
+        e.Forked,  # a follower attaches behind it
         e.Migrated,  # between two turns; the next one opens with a snapshot
         e.MessagesChanged,  # the client's own words
         e.AttemptStarted,  # retries: the step goes on
         e.StepRetried,
-        e.StepEnding,  # how blocks end and go on: its steps tell
+        e.StepEnding,  # how blocks end and go on: their steps show it
         e.StepReopened,
         e.StepUndone,
         e.HandlerStarted,
@@ -489,12 +497,12 @@ IGNORED: Final[frozenset[type[e.Event]]] = frozenset(
         e.PendingReminded,
         e.PendingRestamped,
         e.PendingVoided,
-        e.TimerSet,  # the engine's own
+        e.TimerSet,  # for the engine alone
         e.TimerFired,
         e.SignalsAwaited,
         e.SignalReceived,
         e.ChildMoved,
-        e.ModelUsed,  # told with the end of the turn, by those that have words for it
+        e.ModelUsed,  # shown with the end of the turn, by dialects that have a field for it
         e.WarningRaised,
     }
 )

@@ -1,14 +1,14 @@
-"""Who may call a webhook: what a request proves by a secret that it shares with us, and which event it is. Pure.
+"""Checks of a webhook's caller: the request proves that its sender knows a shared secret, and names its event. Pure.
 
-Four schemes, for senders have them already:
+There are four schemes, because senders use these already:
 
 * `github`   HMAC-SHA256 of the body, in hex, with or without `sha256=` before it (X-Hub-Signature-256)
 * `stripe`   `t=SECONDS,v1=HEX`: HMAC-SHA256 of `SECONDS.body` (Stripe-Signature)
 * `standard` Standard Webhooks: HMAC-SHA256 of `id.SECONDS.body`, in base64, behind `v1,`
 * `token`    the secret itself, as `Authorization: Bearer` or in a header of its own
 
-The bytes that arrived are what is signed, so nothing is parsed before. Comparisons take the same time wherever two
-signatures differ. A signed time is good for five minutes, before and after.
+The signature covers the bytes as they arrived, so nothing is parsed before it is checked. A comparison takes the same
+time wherever two signatures differ. A signed time is valid for five minutes, before and after.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Call:
 
 
 def first_headers(items: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The headers of a `Call`, in one pass over them: a stranger may send ten thousands."""
+    """The headers of a `Call`, in one pass over them: an unknown sender may send tens of thousands."""
     headers: dict[str, str] = {}
     for name, value in items:
         headers.setdefault(name, value)
@@ -58,9 +58,10 @@ def first_headers(items: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def is_genuine(call: Call, scheme: Scheme, header: str, secret: str, now: int) -> bool:
-    """Whether the sender knows the secret. `header`: where it says so; "" = where the scheme has it. `now`: ms."""
+    """Whether the sender knows the secret. `header` is the one that proves it; "" means the scheme's own. `now` is in
+    milliseconds since 1970."""
     given = call.headers.get(header.lower() or HEADERS[scheme], "")
-    if not secret.removeprefix("whsec_") or not given:  # a prefix alone is a key of no bytes, which anybody has
+    if not secret.removeprefix("whsec_") or not given:  # a prefix alone is an empty key, which proves nothing
         return False
     match scheme:
         case "github":
@@ -83,8 +84,8 @@ def is_genuine(call: Call, scheme: Scheme, header: str, secret: str, now: int) -
 
 
 def identity(call: Call, scheme: Scheme, header: str) -> str | None:
-    """What tells this event from others, by what was signed; None where nothing is. Who only repeats a request that
-    was signed repeats the event."""
+    """The identity of the event, made of signed bytes; None where nothing is signed. So a sender that only repeats a
+    signed request repeats the same event."""
     match scheme:
         case "standard":
             return call.headers.get("webhook-id")
@@ -98,13 +99,13 @@ def identity(call: Call, scheme: Scheme, header: str) -> str | None:
 
 
 def shown_headers(call: Call, scheme: Scheme, header: str) -> dict[str, str]:
-    """The headers that a workflow may see: none that says a secret."""
+    """The headers that a workflow may see: none that holds a secret."""
     hidden = _KEPT_BACK | ({header.lower()} if scheme == "token" and header else set())
     return {name: value for name, value in sorted(call.headers.items()) if name not in hidden}
 
 
 def content_of(call: Call, limits: Limits) -> Json:
-    """What the body says: a form's fields, else JSON; null where there is none. Raises Rejected 400, 413 and 422."""
+    """The value of the body: a form's fields, else JSON; null if it is empty. Raises Rejected 400, 413 and 422."""
     if not call.body:
         return None
     if call.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
@@ -119,8 +120,8 @@ def content_of(call: Call, limits: Limits) -> Json:
 
 
 def _stripe_parts(given: str) -> tuple[str, list[str]]:
-    """The time that is signed, and the signatures. What is proven and what identifies the event come from this one
-    reading: between two, somebody who repeats a request could write its header so that it is another event."""
+    """The signed time, and the signatures. The proof and the identity of the event both come from this one reading.
+    With two readings, an attacker could repeat a request with a header that proves one event and identifies another."""
     parts = [part.partition("=") for part in given.split(",")]
     sent_at = next((value for name, _, value in parts if name.strip() == "t"), "")
     return sent_at, [value for name, _, value in parts if name.strip() == "v1"]
@@ -131,8 +132,8 @@ def _signed(key: bytes, content: bytes) -> bytes:
 
 
 def _same(found: str, wanted: bytes) -> bool:
-    """In a time that says nothing of where they differ, nor of how long `wanted` is. `found` is a header's text, which
-    has a character for each byte."""
+    """Compares in a time that reveals neither the place where they differ nor the length of `wanted`. `found` is a
+    header's text, with one character for each byte."""
     return hmac.compare_digest(sha256(found.encode("latin-1", "replace")).digest(), sha256(wanted).digest())
 
 
@@ -141,12 +142,13 @@ def _hex(digest: bytes) -> bytes:
 
 
 def _key(secret: str) -> bytes:
-    """The bytes of the environment, also those that are no UTF-8."""
+    """The secret's bytes as the environment has them, even if they are not UTF-8."""
     return secret.encode(errors="surrogateescape")
 
 
 def _any_same(found: list[str], wanted: bytes) -> bool:
-    """A sender that changes its key signs with the old one and the new; nobody has more than some."""
+    """Whether one of the first eight signatures is right. A sender that changes its key signs with the old and the new
+    one; no sender needs more than a few."""
     return any(_same(each.strip(), wanted) for each in found[:8])
 
 
@@ -159,5 +161,5 @@ def _is_recent(sent_at: str, now: int) -> bool:
 def _standard_key(secret: str) -> bytes:
     try:
         return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
-    except ValueError:  # it is no base64: the bytes as they are
+    except ValueError:  # not base64: the bytes as they are
         return _key(secret)
