@@ -1,10 +1,10 @@
-"""How much this process takes on at a time. What is beyond is refused before anything is stored.
+"""How much this process takes on at a time. Anything beyond is refused before it is stored.
 
-Streams have places: so many in all, and so many for the clients of one address, so that no client takes them all. Most
-who hold one only follow. They get three quarters of the places; the rest is kept for requests that do something, which
+A stream takes a place. Places are limited in all, and for the clients of one address, so that no client takes them all.
+Most streams only follow. They get three quarters of the places. The rest is kept for requests that do something: they
 must not be refused because others watch.
 
-Bodies have room: what they hold until they are answered is counted as it comes, over all requests.
+A body takes room. Its bytes are counted as they arrive, over all requests, until the request is answered.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Admission:
 
     @classmethod
     def of(cls, settings: Settings) -> Admission:
-        """What the settings allow."""
+        """The admission that the settings allow."""
         return cls(settings.streams_max, settings.streams_peer_max, bodies_bytes_max=settings.bodies_bytes_max)
 
     def place(self, peer: str) -> StreamPlace:
@@ -82,7 +82,7 @@ class Admission:
         return BodyRoom(self, peer)
 
     def hold_bytes(self, peer: str, more: int) -> None:
-        """Take room for more bytes of bodies. Raises Rejected 429 if there is none, but not to the only one."""
+        """Take room for more bytes of bodies. Raises Rejected 429 if there is none. While none are held, any fit."""
         bodies, ours, most = self.bodies_bytes, self._bodies[peer], self._bodies_bytes_max
         if bodies and (bodies + more > most or (ours and ours + more > most // 2)):
             detail = f"the requests that are being read hold {bodies} bytes, and there is room for {most}."
@@ -132,7 +132,7 @@ class StreamPlace:
         self._taken = self._follows = False
 
     def take(self, *, follows: bool) -> None:
-        """`follows`: the request asks for nothing but to see what happens. Raises Rejected 429."""
+        """`follows`: the request only watches, and changes nothing. Raises Rejected 429."""
         assert not self._taken, "a request has one stream"
         self._admission.open_stream(self._peer, follows=follows)
         self._taken, self._follows = True, follows
@@ -173,7 +173,7 @@ class BodyRoom:
 
 
 class _Share:
-    """How many places there are, and how many of them those may have who only follow."""
+    """How many places there are, and how many of them streams that only follow may take."""
 
     __slots__ = ("followers", "most")
 

@@ -63,7 +63,7 @@ _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
 
 @router.post("/process", response_model=None, openapi_extra=_BODY, responses=_RESPONSES)
 async def post_process(body: JsonBody, access: CurrentAccess, request: Request) -> Response:
-    """Agent API: start a run, answer what it waits for, or attach to it."""
+    """Agent API: start a run, answer its open questions, or attach to it."""
     return await _process(body, access, request, None)
 
 
@@ -100,8 +100,8 @@ def _rendered(sequence: Sequence, frames: Iterable[Frame]) -> bytes:
 
 
 async def _whole(request: Request, conversation: Conversation) -> Response:
-    """The last object of the stream alone. It streams nothing, so it takes no stream's place while it waits. Who goes
-    away meanwhile is waited for no longer; the run goes on."""
+    """The last object of the stream alone. It streams nothing, so it takes no stream's place while it waits. If the
+    client goes away meanwhile, the wait ends; the run goes on."""
     coming = asyncio.ensure_future(_last_frame(conversation))
     leaving = asyncio.ensure_future(_gone(request))
     try:

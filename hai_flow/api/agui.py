@@ -24,7 +24,7 @@ Accept = Annotated[str, Header()]
 
 async def answer(body: bytes, access: Access, accept: str, workflow: str | None = None) -> Response:
     """The stream that the POST leads to. Only peers that speak 1.0 can read all of its binary form: for the others
-    there is none, whatever they accept (docs/design/protocols.md#http-exchange)."""
+    there is none, even if they accept it (docs/design/protocols.md#http-exchange)."""
     posted = decode(body, limits_of(access.settings))
     dialect = AGUI.accepted(accept) if posted.profile.version == PROTOCOL else AGUI
     return await respond(posted, access, dialect, workflow)
@@ -35,7 +35,7 @@ async def answer(body: bytes, access: Access, accept: str, workflow: str | None 
     "/send-message", name="post_message", response_model=None, openapi_extra=RUN_AGENT_INPUT, responses=_RESPONSES
 )
 async def post_agui(body: JsonBody, access: CurrentAccess, accept: Accept = "") -> Response:
-    """AG-UI: start a run, answer what it waits for, or attach to it. The response streams one turn."""
+    """AG-UI: start a run, answer its open questions, or attach to it. The response streams one turn."""
     return await answer(body, access, accept)
 
 
@@ -66,12 +66,12 @@ _CAPABILITIES: Final[dict[int | str, dict[str, Any]]] = {
 
 @router.get("/ag-ui/capabilities", response_model=None, responses=_CAPABILITIES)
 async def get_agui_capabilities(access: CurrentAccess) -> JSONResponse:
-    """AG-UI: what the agents here can do (AgentCapabilities)."""
+    """AG-UI: the capabilities of the agents here (AgentCapabilities)."""
     return JSONResponse(capabilities("hai-flow", hai_flow.__version__))
 
 
 @router.get("/workflows/{name}/ag-ui/capabilities", response_model=None, responses=_CAPABILITIES)
 async def get_workflow_agui_capabilities(name: str, access: CurrentAccess) -> JSONResponse:
-    """AG-UI: what one workflow can do."""
+    """AG-UI: the capabilities of one workflow."""
     stored, plan = await access.runtime.catalog.resolve(access.tenant, name)
     return JSONResponse(capabilities(stored.name, hai_flow.__version__, plan.description or stored.title))

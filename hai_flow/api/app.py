@@ -45,7 +45,7 @@ from hai_flow.store import claims, migrations
 log = structlog.get_logger(__name__)
 
 ATTENDANCE_SECONDS: Final = 1.0
-SCHEMA_SECONDS: Final = 1.0  # a look at the schema opens a connection: one answers all who ask within this time
+SCHEMA_SECONDS: Final = 1.0  # a look at the schema opens a connection: one look answers every request within this time
 
 
 class _Application(FastAPI):
@@ -60,7 +60,8 @@ class _Application(FastAPI):
 def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) -> FastAPI:
     """The ASGI application over a runtime, which the caller starts before and stops after it.
 
-    `act_as`: this is a development server. On loopback only, callers may say who they are, publish, and let time pass.
+    `act_as`: this is a development server. On loopback only, callers may name the principal that they act as, publish,
+    and let time pass.
     """
     app = _Application(
         title="HAI Flow",
@@ -108,7 +109,8 @@ async def healthz(access: CurrentAccess) -> dict[str, Any]:
 async def readyz(access: CurrentAccess, request: Request) -> dict[str, Any]:
     """The process can serve: the database answers, its schema is ours, and all that must run does. 503 otherwise.
 
-    That nobody performs runs is told, and makes no process less ready: requests are taken and kept until somebody does.
+    `workers` is 0 while no process performs runs. The process is ready all the same: requests are taken, and kept until
+    a worker comes.
     """
     runtime = access.runtime
     if runtime.fanout.closing.is_set():
@@ -137,7 +139,8 @@ async def readyz(access: CurrentAccess, request: Request) -> dict[str, Any]:
 
 
 async def _attendance(access: Access) -> claims.Attendance | None:
-    """Who performs runs. None: the database does not say so at once, and readiness waits for nothing."""
+    """How many processes perform runs, and how many runs wait. None: the database did not answer within a second;
+    readiness waits no longer for it."""
     try:
         async with asyncio.timeout(ATTENDANCE_SECONDS):
             return await claims.attendance(access.pool)

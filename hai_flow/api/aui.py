@@ -2,7 +2,7 @@
 
 A session is a thread, a stream type is the name of a workflow (`interactive` and `interrupt`, which the document names:
 that of the session's last run, else the server's default). An input is a command of the run: it is committed before it
-is acknowledged, and whichever process holds the run goes on with it.
+is acknowledged, and the process that holds the run goes on with it.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ router = APIRouter(prefix="/api/aui", tags=["dialects"], route_class=CheckedRout
 
 PARAMS_SECONDS: Final = 0.1  # how long a client's first frame is waited for
 ANY_WORKFLOW: Final = frozenset({"interactive", "interrupt"})
-_ADDRESS: Final = frozenset({"interrupt_id", "session_id", "action"})  # in a payload: says whom and what, not what with
+# Fields of a payload that name the question and the action. The others are the answer.
+_ADDRESS: Final = frozenset({"interrupt_id", "session_id", "action"})
 CLOSE_NORMAL, CLOSE_ERROR, CLOSE_STREAM_TYPE = 1000, 1011, 4000
-CLOSE_GONE: Final = 1006  # nobody sends it: what a connection that just ended counts as
+CLOSE_GONE: Final = 1006  # never sent: stands for a connection that ended without a close
 
 
 _PONG: Final[dict[int | str, dict[str, Any]]] = {
@@ -59,7 +60,7 @@ _TAKEN: Final[dict[int | str, dict[str, Any]]] = {
 
 
 class InputBody(Body):
-    """An action of the client: the answer to an interrupt, or (`payload.message`) what the user says next."""
+    """An action of the client: the answer to an interrupt, or (`payload.message`) the user's next message."""
 
     session_id: str = Field(min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)
     action: str | None = Field(default=None, max_length=200)
@@ -77,7 +78,7 @@ async def ping() -> Response:
 
 @router.post("/input", response_model=None, responses=_TAKEN)
 async def post_input(body: InputBody, access: CurrentAccess) -> Response:
-    """What a client that has no socket, or another one's, wants done. The answer comes when it is committed."""
+    """An input without a socket: any client of the session may post one. The response comes when it is committed."""
     taken = await _Session(access, body.session_id, None).take(body.model_dump())
     return JSONResponse({"accepted": True, **taken})
 
@@ -93,8 +94,8 @@ async def stream(socket: WebSocket, stream_type: str, access: CurrentAccess) -> 
 
 
 async def _accept(socket: WebSocket) -> None:
-    """Raises WebSocketDisconnect where the client has left already: to uvicorn that is an OSError, which anywhere else
-    means that the database can't be reached."""
+    """Raises WebSocketDisconnect if the client has left already. uvicorn raises an OSError then, which would be taken
+    for a database that can't be reached."""
     try:
         await socket.accept()
     except OSError:
@@ -119,7 +120,7 @@ class _Stalled(Exception):
 
 
 class _Session:
-    """A thread as AUI sees it. `workflow` is the stream's, None where it does not say."""
+    """A thread as AUI sees it. `workflow` is the stream's; None if the stream names none."""
 
     def __init__(self, access: Access, session_id: str, workflow: str | None) -> None:
         self.access = access
@@ -127,7 +128,8 @@ class _Session:
         self._workflow = workflow
 
     async def take(self, given: Object) -> Object:
-        """Do what an input says; `{interrupt_id}` or `{message_id}` of what it was. Raises Rejected."""
+        """Submit an input. Returns `{interrupt_id}` if it is an answer, `{message_id}` if it is a message. Raises
+        Rejected."""
         payload = given.get("payload")
         if payload is None:
             payload = {}
@@ -180,7 +182,7 @@ class _Session:
             **what,
         )
         pieces = await Conversation(self.access, AUI, posted, self._workflow).pieces()
-        await pieces.aclose()  # whoever follows the session sees what comes of it
+        await pieces.aclose()  # the followers of the session see the result
 
     async def last_run(self) -> RunSummary | None:
         """The session's newest run."""
@@ -195,7 +197,7 @@ class _Connection:
         self.access = access
         self._limits = limits_of(access.settings)
         self._sending = asyncio.Lock()
-        self._taking = asyncio.Lock()  # what is taken is acknowledged before the stream ends
+        self._taking = asyncio.Lock()  # an input that is taken is acknowledged before the stream ends
         self._first: str | bytes | None = None  # a frame that was read while parameters were waited for
 
     async def run(self, stream_type: str) -> None:
@@ -215,7 +217,8 @@ class _Connection:
             await self.refuse(rejected, CLOSE_STREAM_TYPE if wrong_type else CLOSE_ERROR, code)
 
     async def _both_ways(self, session: _Session, params: Object) -> Object | None:
-        """Until one of the two ways ends. The parameters under which the client wants to begin anew, if it does."""
+        """Serve both directions until one of them ends. Returns the parameters with which the client begins anew, if it
+        does."""
         down = asyncio.ensure_future(self._down(session, params))
         up = asyncio.ensure_future(self._up(session))
         closing = asyncio.ensure_future(self.access.runtime.fanout.closing.wait())
@@ -235,7 +238,7 @@ class _Connection:
         except (WebSocketDisconnect, _Stalled):
             raise
         except Exception as error:
-            if not isinstance(error, Lagging):  # who could not follow comes back to snapshots; that is no fault
+            if not isinstance(error, Lagging):  # a slow client reconnects and gets snapshots; that is no fault
                 log.error("stream_failed", exc_info=error)
             await self._break_off("stream_failed", "The stream broke off; reconnect to go on.")
         finally:
@@ -247,7 +250,8 @@ class _Connection:
     # --- down -----------------------------------------------------------------------------------------------------
 
     async def _down(self, session: _Session, params: Object) -> None:
-        """What the session is, what its parameters say in it, then what comes, until a run of it has ended."""
+        """Send the session as it is now, and take the message in its parameters, if any. Then send new events, until a
+        run of the session ends."""
         place = None
         last = await session.last_run()
         state = None if last is None else await self._show(session, last.id)
@@ -263,7 +267,7 @@ class _Connection:
             assert newest is not None, "a thread with news has a run"
             if place is not None and newest.id == place.run_id:
                 start = await self.access.state(newest.id, place.seq)
-            elif newest.branch_of is not None:  # it goes on with something else than what was followed so far
+            elif newest.branch_of is not None:  # it goes on from an earlier turn, not from the last event sent
                 start = await self._show(session, newest.id)
             else:
                 start = RunState(str(newest.id))
@@ -272,7 +276,7 @@ class _Connection:
             place = Position(newest.id, (await self.access.state(newest.id)).seq)
 
     async def _show(self, session: _Session, run_id: UUID) -> RunState:
-        """Send what the session is now, as its run `run_id` goes on with it."""
+        """Send the session as it is now, up to the newest event of its run `run_id`. Returns that run's state."""
         state = await self.access.state(run_id)
         earlier = await earlier_entries(self.access, session.id, run_id)
         reading = read_by(aui.profile(), self.access, state.requester)
@@ -280,7 +284,7 @@ class _Connection:
         return state
 
     async def _follow(self, start: RunState) -> bool:
-        """Send what follows `start`. Whether the run has ended."""
+        """Send the events after `start`. Returns whether the run has ended."""
         ended = False
         started_by = start.requester or (await self.access.run(UUID(start.run_id))).started_by
         rest = self.access.follow(start, AUI, read_by(aui.profile(), self.access, started_by))
@@ -301,8 +305,8 @@ class _Connection:
     async def _write(self, data: bytes) -> None:
         """Raises `_Stalled` if the client takes nothing for too long: it comes back and gets snapshots.
 
-        Raises WebSocketDisconnect where the socket is closed already, by a malformed frame for one; who sends hears of
-        that as a RuntimeError.
+        Raises WebSocketDisconnect if the socket is closed already, for example after a malformed frame: the socket
+        reports that to the sender as a RuntimeError.
         """
         try:
             async with self._sending, asyncio.timeout(self.access.settings.follower_stall_seconds):
@@ -317,7 +321,7 @@ class _Connection:
         await self._close(CLOSE_ERROR)
 
     async def refuse(self, rejected: Rejected, close: int, code: str | None = None) -> None:
-        """Say why, and close."""
+        """Send the reason, and close."""
         await self._tell("aui_error", error_code=code or rejected.code, message=rejected.detail)
         await self._close(close)
 
@@ -328,8 +332,8 @@ class _Connection:
     # --- up -------------------------------------------------------------------------------------------------------
 
     async def _params(self) -> Object:
-        """The client's first frame, if it comes soon and is its parameters; else those of the URL. Any other first
-        frame is taken as what it is, after them."""
+        """The parameters of the client's first frame, if it comes soon and holds some; else those of the URL. Any other
+        first frame is kept, and `_up` reads it."""
         given: Object = dict(self._socket.query_params)
         try:
             async with asyncio.timeout(PARAMS_SECONDS):
@@ -339,7 +343,7 @@ class _Connection:
         try:
             anew = self._params_in(self._read(self._first))
         except Rejected:
-            return given  # `_up` reads it again, and says what is wrong with it
+            return given  # `_up` reads it again, and answers with the mistake
         if anew is None:
             return given
         self._first = None

@@ -30,13 +30,13 @@ NO_CONTROL_CHARACTERS: Final = r"^[^\x00-\x1f\x7f]*$"
 
 
 class Body(BaseModel):
-    """A JSON body: types are taken as they are, unknown fields are refused."""
+    """A JSON body: types are not converted, unknown fields are refused."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
 def limits_of(settings: Settings) -> Limits:
-    """What one request may hold at most."""
+    """The most that one request may hold."""
     return Limits(body_bytes_max=settings.request_bytes_max, messages_max=settings.messages_max)
 
 
@@ -65,15 +65,16 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
         raise _too_slow(settings) from None
     except Rejected:
         pieces.clear()
-        room.release()  # now, not when the refusal is on its way: others wait for it
+        room.release()  # now, not when the refusal is sent: other requests need the room
         raise
     return b"".join(pieces)
 
 
 def demand_media_type(request: Request, body: bytes, wanted: Collection[str]) -> None:
-    """Raises Rejected 415 unless the body is declared as one of `wanted`, the first of which is named as the remedy.
+    """Raises Rejected 415 unless the body is declared as one of `wanted`. The error names the first one as expected.
 
-    What a page of another origin may send without asking (a form, plain text, nothing at all) is none of them.
+    `wanted` never holds a type that browsers let a page of another origin send without a preflight: a form, plain text,
+    or none.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if body and media_type not in wanted:
@@ -96,7 +97,7 @@ def _too_slow(settings: Settings) -> Rejected:
 
 
 class Bodies:
-    """Around the application: a request's body has its room until the answer begins, whoever holds it by then."""
+    """ASGI middleware: a request's body has its room until the response begins."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -119,7 +120,7 @@ class Bodies:
 
 
 class CheckedRoute(APIRoute):
-    """A route whose JSON body, where it takes one, has been read and checked before anybody looks at it."""
+    """A route that reads and checks its JSON body, if it takes one, before FastAPI parses it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()

@@ -1,9 +1,9 @@
 """Connections: how many a server has, in all and of one address, and descriptors that are left for everything else.
 
 A connection costs a file descriptor, and the database, files and tools need some as well. So the listening sockets
-count what they accept, by the descriptors themselves: one counts from its `accept` until it is closed, whoever has it
-by then. Who comes when there is no room is told so (503), as long as few are told at a time. Beyond that a connection
-is closed as soon as it is made: to leave it waiting would only hide that nobody serves it.
+count the connections that they accept: one counts from its `accept` until its descriptor is closed. A connection beyond
+the limit is answered with 503, as long as few are answered so at a time. Beyond that a connection is closed as soon as
+it is made: to leave it waiting would only hide that it will not be served.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from hai_flow.settings import Settings, variable
 
 log = structlog.get_logger(__name__)
 
-KEPT: Final = 512  # descriptors for all but connections; of few, a quarter
+KEPT: Final = 512  # descriptors for everything but connections; where the limit is low, a quarter of it
 TOLD_SECONDS: Final = 10.0  # between two lines of the log that say the same
-REFUSED_AT_ONCE: Final = 32  # connections that are told that there is no room for them
+REFUSED_AT_ONCE: Final = 32  # connections that get a 503; more are closed at once
 
 
 class Connections:
@@ -40,7 +40,7 @@ class Connections:
 
     @classmethod
     def of(cls, settings: Settings) -> Connections:
-        """What the settings and the limit of descriptors allow; that limit is raised as far as it may be."""
+        """As many as the settings and the limit of descriptors allow; that limit is raised as far as it may be."""
         descriptors = _raised(settings.connections_max + KEPT + REFUSED_AT_ONCE)
         fit = descriptors - min(KEPT, descriptors // 4) - REFUSED_AT_ONCE
         most = max(1, min(settings.connections_max, fit))
@@ -67,7 +67,7 @@ class Connections:
         return listening
 
     def admit(self, host: str) -> _Counted | None:
-        """How a connection that is there by now is counted; None: it must be closed at once."""
+        """Count a connection that was accepted. None: it must be closed at once."""
         name = peer(host)
         if self.open < self.most and self._of[name] < self.most_of_a_peer:
             self.open += 1
@@ -98,7 +98,7 @@ class Connections:
 
 
 class _Counted:
-    """One connection among the others. `refusal` is what its client is told, if there is no room for it."""
+    """One connection that is counted. `refusal`: the detail of the 503 for its client; None: there is room for it."""
 
     __slots__ = ("_connections", "peer", "refusal")
 
@@ -136,9 +136,9 @@ class _Listening(socket.socket):
     connections: Connections
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """As any socket's, but for those that are closed before anybody sees them."""
+        """The next connection. Those that there is no room for are closed, and not returned."""
         while True:
-            descriptor, address = self._accept()  # type: ignore[attr-defined]  # BlockingIOError: nobody else is there
+            descriptor, address = self._accept()  # type: ignore[attr-defined]  # BlockingIOError: none waits
             connection = _Accepted(self.family, self.type, self.proto, fileno=descriptor)
             connection.counted = self.connections.admit(address[0])
             if connection.counted is not None:

@@ -1,7 +1,7 @@
 """A POST of a UI protocol and the run it means, decided in one place for every dialect
 (docs/design/protocols.md#one-active-run).
 
-No run, or the last one ended, and an unseen user message: a new run. An active run and new answers: they are given.
+No run, or the last one ended, and an unseen user message: a new run. An active run and new answers: they are submitted.
 Nothing new: attach. Anything else is refused before the stream opens. A client's history is not evidence: only an
 answer to an open pending of that very thread counts.
 """
@@ -71,7 +71,7 @@ RUN_AGENT_INPUT: Final[dict[str, Any]] = {
 
 
 def streamed(dialect: Dialect) -> dict[int | str, dict[str, Any]]:
-    """What a POST of the dialect answers, for the OpenAPI document."""
+    """The responses to a POST of the dialect, for the OpenAPI document."""
     text, binary = {"type": "string"}, {"type": "string", "format": "binary"}
     content = {dialect.framing.content_type: {"schema": text}}
     content |= {other.framing.content_type: {"schema": binary} for other in dialect.others}
@@ -94,7 +94,8 @@ async def respond(posted: Posted, access: Access, dialect: Dialect, workflow: st
 
 
 async def attach(posted: Posted, access: Access, dialect: Dialect, workflow: str | None = None) -> Response:
-    """What the thread is now, then live if a turn is open, whatever else the POST says. Raises Rejected."""
+    """The thread as it is now, then live if a turn is open. The POST's messages and answers are ignored. Raises
+    Rejected."""
     conversation = Conversation(access, dialect, posted, workflow)
     return await access.stream(conversation.attached, dialect, farewell(access, dialect))
 
@@ -109,7 +110,7 @@ class Conversation:
     path_workflow: str | None
 
     async def pieces(self) -> Pieces:
-        """What the response streams. Everything that can be refused has been when this returns."""
+        """The pieces that the response streams. Every refusal is raised here, before the stream opens."""
         known = await self._known()
         last, turn = known.last, known.turn
         messages = tuple(user for user in self.posted.user_messages if user.id not in known.seen)
@@ -133,13 +134,13 @@ class Conversation:
         return await self._start(known, messages)
 
     async def attached(self) -> Pieces:
-        """What the response streams to one who only looks."""
+        """The pieces that the response streams to a client that only watches."""
         return await self._attach(await self._last_run())
 
-    # --- what is new ----------------------------------------------------------------------------------------------
+    # --- reading the POST -----------------------------------------------------------------------------------------
 
     async def _known(self) -> posts.Known:
-        """What there is of the thread."""
+        """All that the store has on the thread and this POST, in one read."""
         posted, default = self.posted, self.access.settings.default_workflow
         named = self.path_workflow or posted.workflow
         return await posts.known_of(
@@ -191,10 +192,11 @@ class Conversation:
         return tuple(user for user in users if user.id in unseen)
 
     async def _answers(self, last: RunSummary, *, stale: bool) -> tuple[c.PendingAnswer, ...]:
-        """What answers something: every open pending's, else (`stale`) the posted answers to decided ones.
+        """The posted answers to open pendings; if there are none and `stale`, those to decided ones.
 
-        A history names answers that were given long ago; only where nothing is new does the newest of them count, so
-        that who repeats an answer is told the same again, and who changes it is refused with the first.
+        A history repeats answers that were given long ago, so an answer to a decided pending counts only if nothing is
+        new, and only the newest one. The client that repeats it gets the first outcome again. A client that changes it
+        is refused, and the refusal names the first answer.
         """
         posted = self.posted
         ours = self._call_answers()
@@ -212,25 +214,25 @@ class Conversation:
         return ()
 
     def _open_answers(self, state: RunState, *, stale: bool = False) -> tuple[c.PendingAnswer, ...]:
-        """What answers the questions that are open in `state`; `stale` as above, for those that `resume` repeats."""
+        """The answers to the questions that are open in `state`; `stale` as in `_resumed`."""
         resumed = self._resumed(state, stale=stale) or []
         answered = {each.id for each in resumed}
         open_ids = {each.opened.id for each in state.open_questions} - answered
         return (*resumed, *(_told(each) for each in self._call_answers() if each.tool_call_id in open_ids))
 
     def _newest_answer(self) -> ToolMessage | None:
-        """The answer to what could be a pending of ours that the posted history ends with, if it does."""
+        """The answer that the posted history ends with, if it ends with one and its id could be that of our pending."""
         if not self.posted.history or self.posted.history[-1][1] != "tool":
             return None
         newest = self.posted.tool_messages[-1]
         return newest if run_of_pending(newest.tool_call_id) is not None else None
 
     def _call_answers(self) -> list[ToolMessage]:
-        """The posted answers to what could be a pending of ours."""
+        """The posted answers with ids that could be those of our pendings."""
         return [each for each in self.posted.tool_messages if run_of_pending(each.tool_call_id) is not None]
 
     def _resumed(self, state: RunState, *, stale: bool) -> list[c.PendingAnswer] | None:
-        """The answers that `resume` gives to open questions; if to none, what it repeats of decided ones (`stale`).
+        """The answers of `resume` to open questions; if there are none and `stale`, those to decided ones.
 
         An entry that names no question of this run is ignored: the log says so. None: there is no `resume`.
         """
@@ -255,13 +257,13 @@ class Conversation:
             raise Rejected(404, "pending_unknown", f"there is no pending {message.tool_call_id!r} in this thread.")
 
     async def _differs(self, last: RunSummary | None, new: tuple[UserMessage, ...]) -> bool:
-        """Whether the client's history is another one than the thread's, so that it must be told
-        (docs/design/protocols.md#history-is-not-evidence): it has what the thread has not, or leaves out what the user
-        has said. It may begin later than the thread does, and with what is its own alone, a greeting: a snapshot would
-        take that from it. It is compared as far back as a snapshot goes."""
+        """Whether the client's history differs from the thread's, so that the client needs a snapshot
+        (docs/design/protocols.md#history-is-not-evidence): it has a message that the thread lacks, or lacks a message
+        of the user. It may begin later than the thread. It may also begin with messages of its own, such as a greeting:
+        they are no difference, because a snapshot would delete them. It is compared as far back as a snapshot goes."""
         fresh = {each.id for each in new}
         claimed = [id for id, role in self.posted.history if role in ("user", "assistant") and id not in fresh]
-        claimed = [id for id in claimed if run_of_pending(id) is None]  # it holds a call by which a question was shown
+        claimed = [id for id in claimed if run_of_pending(id) is None]  # not messages that show a question
         if not self.dialect.corrects or not claimed or last is None:
             return False
         thread_id = self.posted.thread_id
@@ -276,8 +278,8 @@ class Conversation:
         return differs
 
     async def _answers_a_servers_call(self, run_id: UUID) -> bool:
-        """Whether the client has an answer of its own to a call that the server performs: CopilotKit makes one of what
-        it says in `resume`, for the call that waits for approval, and shows it in place of the result that comes."""
+        """Whether the client has an answer of its own to a call that the server performs. CopilotKit makes one from its
+        `resume` entry for a call that waits for approval, and shows it in place of the result that comes later."""
         given = [each for each in self._call_answers() if each.id != result_id(each.tool_call_id)]
         if not given or not self.posted.resume or not self.dialect.corrects:
             return False
@@ -287,8 +289,8 @@ class Conversation:
     # --- branches -------------------------------------------------------------------------------------------------
 
     async def _earlier_turn(self, last: RunSummary) -> threads.Turn | None:
-        """The turn that `parentRunId` names, if the thread has gone on since: the newest one is where it goes on
-        anyhow. A name that no turn bears is the client's own business."""
+        """The turn that `parentRunId` names. None if it is the newest one: the thread goes on there anyhow. None too if
+        no turn has that name: clients may name turns of their own."""
         parent = self.posted.parent_run_id
         if parent is None:
             return None
@@ -302,8 +304,9 @@ class Conversation:
         return None if turn.run_id == last.id and newest is not None and turn.n == newest.n else turn
 
     async def _branch(self, parent: threads.Turn, last: RunSummary) -> Pieces:
-        """Go on behind an earlier turn, and leave what came after it (docs/decisions/0017): with a fork, where the run
-        waited for what is answered now; with a new run, where it was over. Nothing new: what the thread is now."""
+        """Go on behind an earlier turn, and leave the later ones (docs/decisions/0017). If the run waited there for the
+        answers that are posted now, it is forked; if it was over there, a new run starts. Nothing new: the thread as it
+        is now."""
         base = await self.access.run(parent.run_id)
         there = await self.access.state(base.id, parent.last_seq or base.seq)
         messages = await self._unseen_messages((base.id, there.seq))
@@ -348,7 +351,8 @@ class Conversation:
         return fork, plan, Branch(base.id, follows, there.seq)
 
     async def _leave(self, last: RunSummary, inherited: RunState | None) -> None:
-        """Stop the active run. What it had done at `inherited` is the fork's, who goes on from there."""
+        """Stop the active run. Its work up to the state `inherited` belongs to the fork, which goes on from there: the
+        stopped run neither undoes nor cleans up that work."""
         turn = None if inherited is None else inherited.turn
         given = None if inherited is None or turn is None else Inherited(turn.n, inherited.seq)
         stop = c.Stop(by=self.access.principal.id, reason="the thread goes on from an earlier turn", inherited=given)
@@ -383,7 +387,7 @@ class Conversation:
             },
         )
 
-    # --- what it leads to -----------------------------------------------------------------------------------------
+    # --- the outcome ----------------------------------------------------------------------------------------------
 
     async def _start(self, known: posts.Known, messages: tuple[UserMessage, ...]) -> Pieces:
         start, plan = await self._beginning(known.last, messages, known.workflow)
@@ -414,7 +418,7 @@ class Conversation:
         return start, plan
 
     async def _bear(self, plan: Plan, begin: Begin, branch: Branch | None = None) -> None:
-        """Have the run born, if no other is active in the thread."""
+        """Create the run, if no other is active in the thread. Raises Rejected 409 otherwise."""
         posted = self.posted
         command_id, body_sha = f"wire:{posted.wire_run_id}", bytes.fromhex(posted.body_sha)
         try:
@@ -449,14 +453,14 @@ class Conversation:
     async def _answer(
         self, last: RunSummary, answers: tuple[c.PendingAnswer, ...], messages: tuple[UserMessage, ...]
     ) -> Pieces:
-        """The turn that the answers open, from its start; or, where they open none, what the thread is now."""
+        """The turn that the answers open, from its start; if they open none, the thread as it is now."""
         differs = await self._differs(last, messages)
         command_id = f"wire:{self.posted.wire_run_id}"
         if self.posted.resume:  # the runId may be that of the turn which asked
             command_id += f":{self.posted.body_sha[:32]}"
         others = [each for each in answers if run_of_pending(each.id) != last.id]
         before = await self.access.state(last.id) if others else RunState(str(last.id))
-        below = [each for each in others if each.id in before.relayed]  # else a fork has it of the run that it is of
+        below = [each for each in others if each.id in before.relayed]  # else a fork inherited the question
         own = tuple(each for each in answers if each not in below)
         if below:
             await self._demand_state_fits(before)
@@ -464,7 +468,7 @@ class Conversation:
         if below and not own:
             if not given or before.turn_open or differs:
                 return await self._attach(last)
-            return self._follow(before)  # the turn that the answer opens there comes as soon as the run below says so
+            return self._follow(before)  # the turn that the answer opens there comes when the run below has decided
         answer = self._answer_command(own, messages, self.posted.state)
         outcome = await self._submit(last.id, answer, command_id=command_id)
         turn = None if outcome.already else await self._turn()
@@ -473,8 +477,8 @@ class Conversation:
         return await self._from_start(turn)
 
     async def _demand_state_fits(self, root: RunState) -> None:
-        """Raises Rejected 422 where the thread's own run could not take what is posted of its state: it hears of that
-        when the run below has decided, and has nobody then to refuse."""
+        """Raises Rejected 422 if the thread's own run could not take the posted changes of its state. It gets them only
+        after the run below has decided, when it is too late to refuse the request."""
         if self.posted.state and may_write(root, self.access.principal.who):
             plan = await self.access.runtime.catalog.plan(self.access.tenant, bytes.fromhex(root.sha256))
             posted_changes(plan, root.state or {}, self.posted.state)
@@ -482,7 +486,8 @@ class Conversation:
     async def _answer_below(
         self, answers: Sequence[c.PendingAnswer], messages: tuple[UserMessage, ...], command_id: str
     ) -> bool:
-        """Answer what runs below the thread's own ask: each is decided by the run that asks. Whether any was new."""
+        """Answer the questions of runs below the thread's own: each is decided by the run that asks it. Returns whether
+        any answer was new."""
         given = False
         for run_id, group in itertools.groupby(sorted(answers, key=lambda each: each.id), _asker):
             answer = self._answer_command(tuple(group), () if given else messages, self.posted.state)
@@ -513,15 +518,15 @@ class Conversation:
 
     async def _from_start(self, turn: threads.Turn) -> Pieces:
         before = await self.access.state(turn.run_id, turn.first_seq - 1)
-        if before.forked and before.forked == turn.n - 1:  # what came before it, its client has under other ids
+        if before.forked and before.forked == turn.n - 1:  # the client knows the earlier messages by other ids
             return await self._shown(turn.run_id, await self._reached(turn))
-        if await self._answers_a_servers_call(turn.run_id):  # the snapshot, which lacks that, takes it from the client
+        if await self._answers_a_servers_call(turn.run_id):  # a snapshot lacks that answer, so the client drops it
             return await self._shown(turn.run_id, await self._begun(turn))
         started_by = before.requester or (await self.access.run(turn.run_id)).started_by
         return self._follow(before, started_by=started_by)
 
     async def _begun(self, turn: threads.Turn) -> RunState:
-        """The run as the turn has opened, with what the user has said in the same POST."""
+        """The run as it was when the turn opened, with the user's messages of the same POST."""
         opened = await self.access.state(turn.run_id, turn.first_seq)
         said = await self.access.state(turn.run_id, turn.first_seq + 1)
         return said if len(said.messages) > len(opened.messages) and not said.open_messages else opened
@@ -534,7 +539,7 @@ class Conversation:
         return await self.access.state(turn.run_id, turn.last_seq)
 
     async def _attach(self, last: RunSummary | None) -> Pieces:
-        """Nothing new: what the thread is now, then live if a turn is open."""
+        """Nothing new: the thread as it is now, then live if a turn is open."""
         if last is None:
             if self.path_workflow is not None:
                 await self.access.runtime.catalog.resolve(self.access.tenant, self._workflow(None))
@@ -552,7 +557,7 @@ class Conversation:
         return unnumbered(self.dialect, encoder.preface(self.posted.wire_run_id, earlier))
 
     def _readdressed(self, run_id: UUID) -> Callable[[Piece], Piece]:
-        """A turn's end under the runId of the one who attached to it."""
+        """Gives a turn's end the runId of the client that attached to it."""
 
         def end(piece: Piece) -> Piece:
             frames = [*piece.frames[:-1], self.dialect.readdress(piece.frames[-1], self.posted.wire_run_id)]
@@ -566,8 +571,7 @@ class Conversation:
         return self.access.follow(start, self.dialect, self._profile(start, started_by), last=last)
 
     def _profile(self, state: RunState, started_by: str | None = None) -> Profile:
-        """The client's profile; of a run that has no event yet, `started_by` says who starts it: this very client, if
-        nobody else."""
+        """The client's profile. `started_by`: the starter of a run that has no event yet; None: this client."""
         starter = state.requester or started_by or self.access.principal.id
         return with_wishes(read_by(self.posted.profile, self.access, starter), self.access.settings)
 
@@ -581,7 +585,7 @@ def _is_servers(call_id: str, state: RunState) -> bool:
 
 
 def _asker(answer: c.PendingAnswer) -> UUID:
-    """The run that asks what is answered."""
+    """The run that asks the question which `answer` answers."""
     run_id = run_of_pending(answer.id)
     assert run_id is not None, "only a pending of ours is answered"
     return run_id
@@ -592,13 +596,13 @@ def _told(message: ToolMessage) -> c.PendingAnswer:
 
 
 def _is_void(entry: ResumeEntry, pending: PendingState) -> bool:
-    """Whether the entry gives up a question that nobody needs an answer to: all that a client can do about an interrupt
-    that expired."""
+    """Whether the entry cancels a question that needs no answer any more: a client can do nothing else about an
+    interrupt that expired."""
     return entry.cancelled and pending.status in ("expired", "voided")
 
 
 def _answer_of(entry: ResumeEntry, pending: PendingState) -> c.PendingAnswer:
-    """What a `resume` entry says, as any other frontend would write it (docs/language.md#people)."""
+    """A `resume` entry as an answer, in the form of any other frontend (docs/language.md#people)."""
     payload: Any = {"status": "cancelled"} if entry.cancelled else entry.payload
     if payload is msgspec.UNSET:
         payload = None
@@ -611,8 +615,8 @@ def _answer_of(entry: ResumeEntry, pending: PendingState) -> c.PendingAnswer:
 
 
 def _edits(edited: Any, pending: PendingState) -> dict[str, Any]:
-    """`editedArgs`, all arguments as they shall be, as the edits of those that differ from what was asked first: so the
-    same answer again is the same, though its edits have been made meanwhile."""
+    """`editedArgs` holds all arguments; these are the edits of those that differ from the question's first ones. So a
+    repeated answer stays equal, though its edits have been made meanwhile."""
     args = values.loads(pending.opened.args) if pending.opened.args is not None else {}
     if not isinstance(edited, dict) or not isinstance(args, dict):
         return {"edits": edited}

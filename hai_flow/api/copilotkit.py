@@ -1,4 +1,4 @@
-"""`/cpk`: what CopilotKit's frontends ask of their runtime, so that they need no Node server
+"""`/cpk`: the API that CopilotKit's frontends expect of their runtime, so that they need no Node server
 (docs/design/protocols.md#copilotkit).
 
 An agent is a workflow; `default` is the server's default workflow, or the one that the thread runs already. Each route
@@ -48,13 +48,13 @@ async def get_copilotkit_info(access: CurrentAccess) -> JSONResponse:
 
 @router.post("/agent/{agent}/run", response_model=None, openapi_extra=RUN_AGENT_INPUT, responses=_STREAM)
 async def run_copilotkit_agent(agent: str, body: JsonBody, access: CurrentAccess, accept: Accept = "") -> Response:
-    """CopilotKit: start a run, answer what it waits for, or attach to it. The response streams one turn."""
+    """CopilotKit: start a run, answer its open questions, or attach to it. The response streams one turn."""
     return await _run(agent, body, access, accept)
 
 
 @router.post("/agent/{agent}/connect", response_model=None, openapi_extra=RUN_AGENT_INPUT, responses=_STREAM)
 async def connect_copilotkit_agent(agent: str, body: JsonBody, access: CurrentAccess) -> Response:
-    """CopilotKit: what the thread is now, then live if a turn is open. Nothing is started or answered."""
+    """CopilotKit: the thread as it is now, then live if a turn is open. Nothing is started or answered."""
     return await _connect(agent, body, access)
 
 
@@ -99,7 +99,7 @@ def _invalid(path: str, message: str) -> Rejected:
     return Rejected(422, "body.invalid", f"{path or 'the body'}: {message}", findings=[finding])
 
 
-# --- what they do -------------------------------------------------------------------------------------------------
+# --- the work of the routes ---------------------------------------------------------------------------------------
 
 
 async def _info(access: Access) -> JSONResponse:
@@ -166,8 +166,8 @@ def _not_stopped(message: str) -> JSONResponse:
 
 
 async def _is_newest(access: Access, thread_id: str, wire_run_id: str) -> bool:
-    """Whether no later turn than the one of this runId is known. Who attached to a turn has a runId of its own, which
-    no turn bears: it means the one that it sees."""
+    """Whether no turn came after the one of this runId. A client that attached to a turn has a runId that no turn
+    bears: it is taken to mean the newest turn."""
     turn = await threads.turn_of_wire_run(access.pool, access.tenant, thread_id, wire_run_id)
     last = await threads.last_run(access.pool, access.tenant, thread_id)
     if turn is None or last is None:

@@ -1,4 +1,4 @@
-"""What every route needs: who asks, and what they may reach."""
+"""The dependencies of every route: the principal of the request, and the access that it has."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ HEAD: Final = 2**53  # beyond every seq: all events
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who asks. Until identity exists that is `user:local` of the one tenant, unless the request says that it acts as
-    somebody else, which only a development server on loopback believes. What was done so is marked."""
+    """The caller of a request. Until identity exists that is `user:local` of the one tenant. On a development server on
+    loopback a request may act as another principal: `acting` is true then, and `via` marks the records."""
 
     who: c.Principal
     tenant: UUID
@@ -53,13 +53,13 @@ class Principal:
         return self.who.id
 
     def via(self, way: str) -> str:
-        """Over which way somebody answered, as it is recorded."""
+        """The way that an answer came, as it is recorded."""
         return f"{way} (act as)" if self.acting else way
 
 
 def is_development(settings: Settings, *, act_as: bool) -> bool:
-    """Whether a server may do what only who develops may ask for: `act_as` says that it is meant to, and nobody but
-    this machine can reach it."""
+    """Whether the server has the development features: it was started with `act_as`, and only this machine can reach
+    it."""
     return act_as and not settings.allow_remote and is_loopback(settings.host)
 
 
@@ -73,7 +73,7 @@ def get_principal(
         ),
     ] = None,
 ) -> Principal:
-    """Who asks. Raises Rejected 400, 403 and 422."""
+    """The caller. Raises Rejected 400, 403 and 422."""
     if len(request.headers.getlist("HAI-Act-As")) > 1:
         raise Rejected(400, "header_twice", "expected at most one HAI-Act-As.")
     if act_as is None:
@@ -92,7 +92,7 @@ def get_principal(
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What one request may reach, as its principal: the only way from a route to a run, a command or a stream."""
+    """The access that one request has, as its principal: a route's only way to a run, a command or a stream."""
 
     principal: Principal
     runtime: Runtime
@@ -121,7 +121,7 @@ class Access:
         return row
 
     async def find_state(self, run_id: UUID, seq: int = HEAD) -> RunState | None:
-        """The fold of the run's first `seq` events; None: no such run of the tenant."""
+        """The fold of the run's first `seq` events; None: the tenant has no run of this id."""
         return await self.runtime.fanout.state_at(self.tenant, run_id, seq)
 
     async def state(self, run_id: UUID, seq: int = HEAD) -> RunState:
@@ -177,8 +177,8 @@ class Access:
     def follow(
         self, start: RunState, dialect: Dialect, profile: Profile, *, last: Callable[[Piece], Piece] | None = None
     ) -> Following:
-        """The pieces of the events after `start`, as they are committed, until a terminal one; that is then `last` of
-        it. Streams cost least when they are nothing but this."""
+        """The pieces of the events after `start`, as they are committed, until a terminal one. `last` may rewrite that
+        one. A stream costs least if it has no other pieces."""
         return self.runtime.fanout.follow(UUID(start.run_id), dialect, profile, start, last=last)
 
     async def stream(
@@ -189,8 +189,8 @@ class Access:
         *,
         follows: bool = True,
     ) -> EventStream:
-        """The response that streams what `begin` gives, framed as the dialect is. Its place is taken first: 429 before
-        anything is stored. `follows`: `begin` does nothing, so there may be no place where there is one for others."""
+        """The response that streams the pieces of `begin` in the dialect's framing. Its place is taken first: 429
+        before anything is stored. `follows`: `begin` changes nothing, so the stream only gets a place for followers."""
         self.place.take(follows=follows)
         try:
             pieces = await begin()
@@ -228,10 +228,10 @@ async def get_workflow_body(request: Request) -> bytes:
 
 
 async def known_parameters(request: HTTPConnection) -> None:
-    """Refuse query parameters that an operation of ours does not have: who misspells one would get another answer than
-    asked for. Raises Rejected 422.
+    """Refuse query parameters that an operation under `/v1/` does not have: if a misspelt one were ignored, the client
+    would get an answer to another question. Raises Rejected 422.
 
-    Protocols are not ours to be strict with: their clients may send more than they need.
+    Routes of protocols are not as strict: their clients may send more than they need.
     """
     if not request.url.path.startswith("/v1/") or not request.query_params:
         return

@@ -58,7 +58,7 @@ async def get_events(
     """The run's events after a seq: as `text/event-stream` (Accept) until the run ends, else as a page.
 
     With `dialect`, that protocol's frames: of the newest turn, or all that come after a cursor; in another framing of
-    it, if Accept asks for one. A cursor of no place in the run gets `cursor_reset` and what the run is now.
+    it, if Accept asks for one. A cursor of no place in the run gets `cursor_reset` and the run as it is now.
     """
     row = await access.run(run_id)
     given = (last_event_id if last_event_id is not None else after) or None
@@ -113,14 +113,14 @@ def _until_end(access: Access, start: RunState, head: int) -> Pieces:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A run as a dialect shows it to those who come without a POST."""
+    """A run as a dialect shows it to clients that come without a POST."""
 
     access: Access
     row: RunRow
     dialect: Dialect
 
     async def after(self, cursor: str | None) -> Pieces:
-        """The newest turn, or what comes after `cursor`. Raises Rejected 400."""
+        """The newest turn, or all frames after `cursor`. Raises Rejected 400."""
         if cursor is None:
             return await self._newest_turn()
         place = self._place(cursor)
@@ -144,7 +144,7 @@ class _Shown:
         return self._follow(start, self._profile(head), head)
 
     async def _rest(self, place: sse.Cursor) -> Pieces:
-        """The event's frames after the cursor's, then what follows: in this turn, else in later ones."""
+        """The other frames of the cursor's event, then those of later events: in this turn, else in later ones."""
         before = await self.access.state(self.row.id, place.seq - 1)
         here = await self.access.state(self.row.id, place.seq)
         head = await self.access.state(self.row.id)
@@ -162,7 +162,7 @@ class _Shown:
         return with_wishes(profile, self.access.settings)
 
     async def _reset(self) -> Pieces:
-        """What the run is now, for a follower whose place nobody knows any more."""
+        """The run as it is now, for a follower whose place in it is unknown."""
         state = await self.access.state(self.row.id)
         profile = self._profile(state)
         earlier = await earlier_entries(self.access, self.row.thread_id, self.row.id)

@@ -1,8 +1,8 @@
-"""`/v1/threads/{thread_id}/feedback`: what people think of what was said and decided
+"""`/v1/threads/{thread_id}/feedback`: people's opinions of messages and decisions
 (docs/design/protocols.md#feedback).
 
-HAI wants it and gives it no form on the wire, so this one is ours. Everybody has one opinion of each subject, which is
-a resource of its own: PUT says it, or something else instead; DELETE takes it back. It moves no run.
+HAI wants it and gives it no form on the wire, so this one is ours. Each principal has one opinion of each subject. It
+is a resource of its own: PUT stores or replaces it, DELETE takes it back. No run changes by it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def _no_boolean(value: Any) -> Any:
 
 
 class FeedbackBody(Body):
-    """At least one of them. `rating`: a thumb, or one to five stars. `labels`: words of the client's own."""
+    """An opinion: at least one of the fields. `rating`: a thumb, or one to five stars. `labels`: words of the client's
+    own."""
 
     rating: Annotated[shapes.Rating | None, BeforeValidator(_no_boolean)] = None
     comment: str | None = Field(default=None, max_length=10_000)
@@ -63,7 +64,7 @@ class FeedbackBody(Body):
 async def list_feedback(
     thread_id: ThreadId, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
 ) -> dict[str, Any]:
-    """What everybody thinks of what was said and decided in the thread, newest first."""
+    """All opinions of the thread's messages and decisions, newest first."""
     place = decode_cursor(cursor)
     if place is not None and not is_run_id(place[1]):
         raise bad_cursor()
@@ -84,7 +85,7 @@ async def list_feedback(
 async def get_feedback(
     thread_id: ThreadId, kind: Kinds, subject_id: SubjectId, access: CurrentAccess
 ) -> dict[str, Any]:
-    """What you think of it."""
+    """Your opinion of it."""
     subject = _subject(access, thread_id, kind, subject_id)
     given = await feedback.get_feedback(access.pool, subject, access.principal.id)
     if given is None:
@@ -110,8 +111,8 @@ async def put_feedback(
     access: CurrentAccess,
     response: Response,
 ) -> dict[str, Any]:
-    """Say what you think of it, instead of what you said before. The same again changes nothing. A pending is judged
-    once it is not open any more (409)."""
+    """Store your opinion of it; an earlier one of yours is replaced. The same again changes nothing. 409 for a pending
+    that is still open: it is judged after it was decided."""
     opinion = body.opinion
     subject = _subject(access, thread_id, kind, subject_id)
     run_id = await _find(access, subject, decided=True)
@@ -131,7 +132,7 @@ async def put_feedback(
     responses={**documented(404), 204: {"description": "nothing that you said of it stands"}},
 )
 async def withdraw_feedback(thread_id: ThreadId, kind: Kinds, subject_id: SubjectId, access: CurrentAccess) -> None:
-    """Take back what you said of it, if you did."""
+    """Take back your opinion of it, if you gave one."""
     subject = _subject(access, thread_id, kind, subject_id)
     await _find(access, subject)
     with access.admission.command():
@@ -143,8 +144,8 @@ def _subject(access: Access, thread_id: str, kind: str, id: str) -> Subject:
 
 
 async def _find(access: Access, subject: Subject, *, decided: bool = False) -> UUID:
-    """The run whose message or pending it is. Raises Rejected 404 where the thread has no such thing; 409 for a pending
-    that is open, if it is to be `decided`."""
+    """The run that has the message or pending. Raises Rejected 404 if the thread does not have it; with `decided`, 409
+    if the pending is open."""
     if subject.kind == "message":
         run_id = await feedback.run_of_message(access.pool, access.tenant, subject.thread_id, subject.id)
     else:

@@ -1,4 +1,4 @@
-"""Streams of pieces, put together: what the dialects' endpoints and `/v1/runs/{id}/events` share."""
+"""Streams of pieces, put together, for the dialects' endpoints and `/v1/runs/{id}/events`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def _preceded(first: Piece, rest: Pieces) -> Pieces:
 
 
 def up_to(head: RunState, rest: Pieces) -> Pieces:
-    """`rest`, as it grows if a turn is open at `head`, else as far as `head`: what comes then is another stream's."""
+    """`rest`: all of it if a turn is open at `head`, else up to `head`. Later turns belong to other streams."""
     return rest if head.turn_open else _up_to(head.seq, rest)
 
 
@@ -67,7 +67,8 @@ async def earlier_entries(access: Access, thread_id: str, run_id: UUID) -> list[
 
 
 def profile_of(turn: TurnState | None, dialect: Dialect) -> Profile:
-    """The profile of the stream that a turn was opened for: who comes back to it without a POST gets the same bytes."""
+    """The profile of the stream that a turn was opened for. A client that returns to it without a POST gets the same
+    bytes."""
     if turn is None or turn.dialect != dialect.name or not isinstance(turn.profile, dict):
         return Profile(dialect=dialect.name)
     stored = turn.profile
@@ -82,14 +83,14 @@ def profile_of(turn: TurnState | None, dialect: Dialect) -> Profile:
 
 
 def read_by(profile: Profile, access: Access, started_by: str) -> Profile:
-    """The profile of one who reads a run that `started_by` has started. Who reads is named where that is somebody else:
-    they are asked other things."""
+    """The profile of the caller as a reader of a run that `started_by` has started. A reader other than the
+    starter is named in it, because they are asked other questions."""
     who = access.principal.who
     own = started_by in (who.id, who.on_behalf_of)
     return msgspec.structs.replace(profile, reader=None if own else who)
 
 
-# What HAI streams do without being asked: a profile does not say it, so that equal streams have equal profiles.
+# The defaults of HAI streams. A profile leaves them out, so that equal streams have equal profiles.
 _UNSPOKEN: Final = {"hai.snapshot": "MESSAGE_SNAPSHOT", "hai.results": "server"}
 
 

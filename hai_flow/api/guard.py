@@ -1,4 +1,4 @@
-"""The guard in front of all routes: who may call at all, and the headers that every response bears."""
+"""The guard in front of all routes: it decides which requests are let in, and adds the headers of every response."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _EVERY_RESPONSE: Final = ((b"cache-control", b"no-store"), (b"x-content-type-opt
 
 
 class Guard:
-    """Refuses what a web page could make a visitor's browser send here.
+    """Refuses requests that a web page could make a visitor's browser send here.
 
-    The Host must be one of ours: a page of a name that an attacker lets point here (DNS rebinding) sends that name, as
-    Host and in Origin alike, so to compare these two with each other would prove nothing. A request of another page
-    must come from an allowed origin (CSRF): browsers say so in Origin, or, where they send none, in Sec-Fetch-Site; a
-    link that is followed is no such request. Allowed origins get CORS headers, no one else does.
+    The Host must be one of ours. An attacker can let a name of theirs point here (DNS rebinding); the browser then
+    sends that name both as Host and in Origin, so to compare these two with each other would prove nothing. A request
+    that another site's page makes must come from an allowed origin (CSRF): browsers name the origin in Origin, or mark
+    the request in Sec-Fetch-Site. Following a link is allowed. Only allowed origins get CORS headers.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:

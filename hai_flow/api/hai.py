@@ -19,7 +19,7 @@ _RESPONSES: Final = streamed(HAI)
 
 @router.post("/awp", response_model=None, openapi_extra=RUN_AGENT_INPUT, responses=_RESPONSES)
 async def post_awp(body: JsonBody, access: CurrentAccess, accept: Annotated[str, Header()] = "") -> Response:
-    """HAI: start a run, answer what it waits for, or attach to it. The response streams one turn."""
+    """HAI: start a run, answer its open questions, or attach to it. The response streams one turn."""
     return await converse(body, access, HAI.accepted(accept))
 
 

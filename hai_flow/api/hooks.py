@@ -1,7 +1,7 @@
 """`/v1/hooks`: requests of other systems, which start the workflow that has their path.
 
-Anybody may send here. A request is asked for its proof before anything of its body is read as more than bytes, and what
-is refused says nothing of what would have been right.
+Any system may send here. The proof of a request is checked before its body is parsed, and a refusal does not reveal the
+proof that was expected.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ _BODY: Final[dict[str, Any]] = {
     responses={**documented(401, 404, 409, *WITH_BODY), 202: {"model": shapes.ReceivedWebhook}},
 )
 async def receive_webhook(path: str, request: Request, access: CurrentAccess) -> dict[str, Any]:
-    """Take in a request of another system, and start the run that it wants. 401 unless it proves to know the secret of
-    the webhook's trigger. The same request again, or another one with its dedupe key, starts nothing and says the same.
+    """Receive a request of another system, and start the run that it wants. 401 unless it proves to know the secret of
+    the webhook's trigger. The same request again, or another one with its dedupe key, starts no run and gets the same
+    answer.
     """
     webhooks = access.runtime.webhooks
     hook = await webhooks.find(access.tenant, path)

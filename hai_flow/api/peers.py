@@ -1,4 +1,4 @@
-"""Whose address is whose: what is counted as one client of the network."""
+"""Addresses of clients: which of them are counted as one client."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any, Final
 
-_SUBNET_BITS: Final = 64  # what one IPv6 subscriber gets at least: to change the rest costs nothing
+_SUBNET_BITS: Final = 64  # an IPv6 subscriber gets at least this subnet, and may use any address in it
 
 
 def peer_of(scope: Mapping[str, Any]) -> str:
-    """Who sends a request: its connection's address, or what a trusted proxy says it is."""
+    """The address that a request counts for: its connection's, or the client's as a trusted proxy names it."""
     client = scope.get("client")
     return "" if client is None else peer(client[0])
 
 
 def peer(host: str) -> str:
-    """The name under which the address `host` is counted. Whoever has one IPv6 subnet is one client."""
+    """The name under which the address `host` is counted. All addresses of an IPv6 subnet are one client."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

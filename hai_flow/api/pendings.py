@@ -1,4 +1,4 @@
-"""`/v1/pendings`: what waits for people, and their decisions."""
+"""`/v1/pendings`: questions that wait for people, and their decisions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ router = APIRouter(prefix="/v1/pendings", tags=["pendings"], route_class=Checked
 
 class DecideBody(Body):
     """approve, gate: `decision` with `reason`, `values`, `edits`; ask: `values`; a frontend tool: `result` or `error`;
-    a call in doubt: `decision`, with its `result` if it happened. With `digest` only what still has it is answered."""
+    a call in doubt: `decision`, with its `result` if it happened. With `digest`: only if the pending still has it."""
 
     decision: str | None = Field(default=None, max_length=100)
     reason: str | None = Field(default=None, max_length=10_000)
@@ -74,7 +74,7 @@ async def list_pendings(access: CurrentAccess, limit: PageLimit = 50, cursor: Pa
 
 @router.get("/{pending_id}", response_model=None, responses={**documented(404), 200: {"model": shapes.Pending}})
 async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
-    """One pending: what is asked, and what became of it."""
+    """One pending: the question and its outcome."""
     return pending_view(*await _find(access, pending_id))
 
 

@@ -81,7 +81,7 @@ def out_of_files(error: BaseException) -> bool:
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What OpenAPI says of an operation's refusals: those of every operation, and `statuses`."""
+    """An operation's refusals for OpenAPI: those that every operation has, and `statuses`."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {status: {"description": _MEANINGS[status], "content": content} for status in sorted({*ALWAYS, *statuses})}
 
@@ -133,7 +133,7 @@ async def _wrong_request(request: Request, error: Exception) -> Response:
     return problem(422, "request.invalid", detail, findings=found)
 
 
-# What was expected, in the words of JSON, by pydantic's name of the fault; the braces are its context's.
+# The expected value in the words of JSON, by pydantic's name of the fault. Braces are filled in from its context.
 _EXPECTED: Final = {
     "missing": "expected it, found none",
     "extra_forbidden": "unknown; no such field or parameter is expected here",
@@ -166,7 +166,7 @@ def _expected(fault: Mapping[str, Any]) -> str:
 
 
 def _pointer(place: Sequence[Any]) -> str:
-    """Where it is wrong: a JSON Pointer into the body, or `/query/limit` and the like."""
+    """The place of the mistake: a JSON Pointer into the body, or `/query/limit` and the like."""
     return pointer_of(*(place[1:] if place[0] == "body" else place))
 
 
@@ -193,12 +193,12 @@ async def _unreadable(request: Request, error: Exception) -> Response:
 
 
 async def _gone(request: Request, error: Exception) -> Response:
-    """The client went away in the middle of its body; nobody reads this."""
+    """The client went away in the middle of its body, so this response is never read."""
     return problem(400, "body.incomplete", "the body ended before its end.")
 
 
 async def _bug(request: Request, error: Exception) -> Response:
-    """The database out of reach, or a fault of ours: the log's reader gets it all, the client nothing of it."""
+    """The database is out of reach, or the server has a bug: the log gets the whole error, the client no details."""
     if classify(error) in (Fault.RETRY, Fault.UNKNOWN, Fault.INSTALLATION):
         return await _store_failed(request, error)
     log.error("request_failed", path=request.url.path, exc_info=error)

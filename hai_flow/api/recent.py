@@ -1,4 +1,4 @@
-"""An answer that many ask for and that costs something: looked for once at a time, and good for a moment."""
+"""An answer that is costly and often asked for: it is looked up once for all callers, and kept for a moment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Recent(Generic[T]):
-    """What `find` has returned, or raised, at most `seconds` ago. Who asks while it looks gets what it finds."""
+    """The result or error of `find`, at most `seconds` old. Callers that come while `find` runs share its result."""
 
     def __init__(self, find: Callable[[], Awaitable[T]], seconds: float) -> None:
         self._find = find
@@ -20,11 +20,11 @@ class Recent(Generic[T]):
         self._found_at = 0.0
 
     async def get(self) -> T:
-        """The answer. Raises what `find` does."""
+        """The answer. Raises the errors of `find`."""
         known = self._looking
         if known is None or (known.done() and time.monotonic() - self._found_at > self._seconds):
             known = self._looking = asyncio.create_task(self._look())
-        return await asyncio.shield(known)  # who asked first may go away, and the others wait
+        return await asyncio.shield(known)  # the first caller may go away while others wait
 
     async def _look(self) -> T:
         try:

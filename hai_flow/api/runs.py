@@ -171,7 +171,7 @@ async def resume_run(run_id: str, access: CurrentAccess, key: CommandKey) -> dic
 async def stop_run(
     run_id: str, access: CurrentAccess, key: CommandKey, body: ReasonBody | None = None
 ) -> dict[str, Any]:
-    """Stop cooperatively: `in_flight` attempts are told to cancel and have a grace period."""
+    """Stop cooperatively: attempts in flight are asked to cancel, and have a grace period. `in_flight` counts them."""
     return await _control(access, run_id, c.Stop(by=access.principal.id, reason=_reason(body)), key)
 
 
@@ -195,9 +195,10 @@ async def retry_run(run_id: str, access: CurrentAccess, key: CommandKey) -> dict
     responses={**documented(403, 404, 409, *WITH_BODY), 200: {"model": shapes.JumpedRun}},
 )
 async def jump_run(run_id: str, body: JumpBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
-    """Development only: let time pass at once for what the run waits for: timers, deadlines, reminders, escalations.
+    """Development only: let time pass at once for the run's timers, deadlines, reminders and escalations.
 
-    It passes up to where the run begins to work, or wants something of others: ask again for what is left.
+    Time stops passing when the run begins to work or asks others for something, because that takes real time. `left_ms`
+    is the rest: ask for it again.
     """
     access.require_development("jump", "jump.forbidden")
     try:

@@ -1,4 +1,4 @@
-"""`/v1/schedules`: what starts by the clock. Look at it, pause it, resume it, start it now."""
+"""`/v1/schedules`: schedules start runs by the clock. List them, pause and resume them, or start a run now."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def pause_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, A
 
 @router.post("/{schedule_id}/resume", response_model=None, responses=_ONE)
 async def resume_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
-    """Let it fire again, from its next time on: what passed while it was paused was not missed."""
+    """Let it fire again, from its next time on. Times that passed while it was paused do not count as missed."""
     return await _view(access, await access.runtime.triggers.resume_schedule(access.tenant, _id(schedule_id)))
 
 

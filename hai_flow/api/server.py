@@ -1,4 +1,4 @@
-"""uvicorn around the application: it ends when told to, and open streams end with a farewell, not with a reset."""
+"""uvicorn around the application: it ends on a signal, and open streams end with a farewell, not with a reset."""
 
 from __future__ import annotations
 
@@ -24,31 +24,32 @@ from hai_flow.runtime import Runtime
 from hai_flow.settings import Settings
 
 HEAD_BYTES_MAX: Final = 64 * 1024  # of a request's head that is not yet there as a whole
-LINGER_SECONDS: Final = 1.0  # for a refused client to read why: with its request unread, a close would take that away
-SEND_BUFFER_BYTES: Final = 64 * 1024  # the kernel doubles it; what a slow reader has not taken waits in the database
+LINGER_SECONDS: Final = 1.0  # for a refused client to read why: a close with its request unread would discard that
+SEND_BUFFER_BYTES: Final = 64 * 1024  # the kernel doubles it; the rest for a slow reader waits in the database
 
 _NO_SCOPE: Final[Any] = {}
 
 
 class _Config(uvicorn.Config):
-    """uvicorn's, with the one limit that it does not know."""
+    """uvicorn's configuration, with one limit more: `head_seconds` for the head of a request to arrive."""
 
     head_seconds: float
 
 
 class _Protocol(HttpToolsProtocol):
-    """HTTP/1.1 that lends its connections to open streams, whose connections hold little for slow readers, and that
-    waits neither forever nor for any number of bytes until the head of a request is there.
+    """HTTP/1.1 that lends its connections to open streams. They buffer little for slow readers. The head of a request
+    is bounded in time and in bytes.
 
-    What comes may be no head at all: an empty line stops uvicorn's clock for idle connections, and so does what is left
-    of a body that was answered early. So any data that is no request to deal with starts ours, and no data stops it.
+    A client may send data that is no head. An empty line stops uvicorn's clock for idle connections, and so does the
+    rest of a body that was answered early. So we have a clock of our own: any data without a complete request starts
+    it, and only a complete head stops it.
     """
 
     config: _Config  # pyrefly: ignore
     outlet: Outlet | None = None
     _clock: asyncio.TimerHandle | None = None
     _in_head = False
-    _in_body = False  # some of a body was in what came last
+    _in_body = False  # the last data had some of a body
     _beside_bytes = 0  # came since, and was neither a head nor a body
     _head_bytes = 0
     _done = False  # refused, or another protocol's
@@ -77,7 +78,7 @@ class _Protocol(HttpToolsProtocol):
             self._bound_trailers(len(data))
 
     def _keep_waiting(self, more: int) -> None:
-        """Data has come, and no request to deal with."""
+        """Data has come, but no complete request."""
         if self._done or self.transport.is_closing():
             return
         if self._in_head:
@@ -89,7 +90,7 @@ class _Protocol(HttpToolsProtocol):
             self._await_head()
 
     def _bound_trailers(self, more: int) -> None:
-        """Data has come that is no body, though the body is not over: what stands beside chunks, or behind the last."""
+        """Data has come beside the body before its end: the extensions and the trailers of chunks. Bound its size."""
         self._beside_bytes += more
         if self._beside_bytes > HEAD_BYTES_MAX:
             self._refuse(431, "head.too_large", f"what follows a body has at most {HEAD_BYTES_MAX} bytes.")
@@ -134,7 +135,7 @@ class _Protocol(HttpToolsProtocol):
         self._in_head = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # what comes behind a body is read by no proxy that judges, cleans or adds headers
+        if self._in_head:  # trailers are ignored: proxies that check, remove or add headers don't read them
             super().on_header(name, value)
 
     def on_body(self, body: bytes) -> None:
@@ -171,8 +172,8 @@ def _last_response(response: Response) -> bytes:
 class _Connection:
     """The connection of one request, for a stream that outlives it (`api/stream.Connection`).
 
-    uvicorn takes the request for one whose client has left: its task may end, and what is sent or received in its name
-    comes to nothing. The next request on the connection, should one come early, waits as it does for any response.
+    uvicorn is led to believe that the client has left: the request's task may end, and anything it still sends or
+    receives is dropped. The next request on the connection, should one come early, waits as it does for any response.
     """
 
     __slots__ = ("_cycle", "_protocol", "_written")
@@ -224,7 +225,7 @@ class _Connection:
 
 
 class _Server(uvicorn.Server):
-    """Tells the streams to end as soon as the process is told to, and whoever waits that the port is open."""
+    """Ends the open streams as soon as a signal comes, and calls `started` when the port is open."""
 
     def __init__(self, config: uvicorn.Config, runtime: Runtime, started: Callable[[str], None]) -> None:
         super().__init__(config)
@@ -246,8 +247,8 @@ class _Server(uvicorn.Server):
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether a record of uvicorn's tells of us, not of a client that sends no UTF-8: closing its socket (1007) is all
-    there is to do, so it is no fault with a traceback."""
+    """Whether a record of uvicorn's concerns the server, not a client that sends no UTF-8. Closing that client's socket
+    (1007) is enough: the log needs no traceback."""
     return not record.getMessage().startswith("Invalid UTF-8 sequence received from client")
 
 

@@ -1,4 +1,4 @@
-"""The shapes of REST's answers, for OpenAPI. They describe what `views.py` makes; nothing is converted by them."""
+"""The shapes of REST's answers, for OpenAPI. They describe the output of `views.py`; nothing is converted by them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Version(Shape):
 class Run(Shape):
     """A run. `input` has its defaults filled in; `output` and `error` are null until the run has ended.
 
-    `branch_of`: the run at one of whose turns it left its thread; null: it came behind the newest one. `unreadable`:
-    why no worker goes on with it, where those that tried could not read it (`needs_attention` lists it); else null.
+    `branch_of`: the run with the turn that this run branches off from; null: it follows the thread's newest turn.
+    `unreadable`: why workers could not read it and none goes on with it (`needs_attention` lists it); else null.
     """
 
     id: str
@@ -49,14 +49,15 @@ class Run(Shape):
 
 
 class ControlledRun(Run):
-    """A run after a command. `in_flight`: the attempts that were told to end."""
+    """A run after a command. `in_flight`: the number of attempts that were asked to cancel."""
 
     in_flight: int = 0
 
 
 class JumpedRun(Run):
-    """A run for which time has passed: `passed_ms` of what was asked for, and `left_ms` are left, for it began to work
-    or wants something of others. The time of its `children` has not passed: they are runs of their own."""
+    """A run for which time has passed. `passed_ms`: the time that passed. `left_ms`: the rest of the requested time, if
+    the run began to work or asked others for something. For its `children` no time passed: they are runs of their own.
+    """
 
     passed_ms: int
     left_ms: int
@@ -81,7 +82,7 @@ class EventsPage(Shape):
 
 
 class OpenedPending(Shape):
-    """A question to people, with its run's workflow and who has started that."""
+    """A question to people. `workflow` and `started_by` are of its run."""
 
     id: str
     run_id: str
@@ -104,8 +105,8 @@ class OpenedPending(Shape):
 
 
 class Pending(OpenedPending):
-    """A question to people and what became of it. `needed`: of approvals, who may decide, how they have voted, and what
-    is missing; `edits`: what they changed of the arguments."""
+    """A question to people and its outcome. `needed`: for approvals, the approvers, their votes, and the votes that are
+    missing; `edits`: the arguments that approvers changed."""
 
     needed: dict[str, Any] | None
     edits: dict[str, Any] | None
@@ -163,7 +164,8 @@ class Origin(Shape):
 
 
 class Snapshot(Shape):
-    """The fold of a run's first `seq` events. `trigger`: what started it; `origin`: the run that did."""
+    """The fold of a run's first `seq` events. `trigger`: how it was started; `origin`: the run that started it, if one
+    did."""
 
     run_id: str
     seq: int
@@ -181,8 +183,8 @@ class Snapshot(Shape):
 
 
 class Signal(Shape):
-    """An event from outside. `run_id`: whom it is for; null: every run that waits for its type. `already`: it had been
-    sent before, and nothing has happened now."""
+    """An event from outside. `run_id`: the run that it is for; null: every run that waits for its type. `already`: it
+    had been sent before, and nothing has happened now."""
 
     id: str
     type: str
@@ -224,7 +226,7 @@ class Call(Shape):
 
 
 class ThreadMessage(Shape):
-    """Something that was said in a thread: by the event `seq` of a run. `content` is text or what else it was said in;
+    """A message or a call in a thread, recorded by the event `seq` of a run. `content` is text or another JSON value;
     that of a call (role `tool`, kind `call`) is its result, null without one."""
 
     id: str
@@ -243,7 +245,7 @@ class ThreadMessagePage(Shape):
 
 
 class Feedback(Shape):
-    """What somebody (`by`, over `via`) thinks of a message or a decided pending of the run `run_id`."""
+    """The opinion that `by` gave, over `via`, of a message or a decided pending of the run `run_id`."""
 
     id: str
     thread_id: str
@@ -313,7 +315,7 @@ class WorkflowPage(Shape):
 
 
 class ChangedPart(Shape):
-    """One key that says something else. null: not there."""
+    """One key with another value. null: the key is missing."""
 
     key: str
     from_: Any = Field(alias="from")
@@ -321,7 +323,7 @@ class ChangedPart(Shape):
 
 
 class Change(Shape):
-    """What became of one step. `was`: where a step that moved stood before."""
+    """The change of one step. `was`: the earlier path of a step that moved."""
 
     kind: Literal["added", "removed", "moved", "changed"]
     path: str
@@ -331,7 +333,7 @@ class Change(Shape):
 
 
 class Diff(Shape):
-    """`document`: keys outside of the steps. `steps`: in the order of the new version, then what was removed."""
+    """`document`: keys outside of the steps. `steps`: in the order of the new version, then the removed ones."""
 
     from_: Version = Field(alias="from")
     to: Version
@@ -403,7 +405,7 @@ class TriggerProblem(Shape):
 
 
 class StartedRun(Shape):
-    """What the event trigger of one workflow did. `already`: this event, or another one with its dedupe key, has
+    """The outcome of one workflow's event trigger. `already`: this event, or another one with its dedupe key, has
     started the run before."""
 
     workflow: str
@@ -423,8 +425,8 @@ class ReceivedEvent(Shape):
 
 
 class ReceivedWebhook(Shape):
-    """`run_id`: the run that the request has started, null where the trigger's `match` is false. `already`: it, or
-    another one with its dedupe key, had started it before."""
+    """`run_id`: the run that the request has started, null where the trigger's `match` is false. `already`: this
+    request, or another one with its dedupe key, had started it before."""
 
     run_id: str | None
     already: bool

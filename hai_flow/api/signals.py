@@ -39,8 +39,8 @@ def _documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 @router.post("/signals", status_code=201, response_model=None, responses=_documented())
 async def send_signal(body: SignalBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
-    """Send an event to every run that has started before it and waits, or will wait, for its type; and start what it
-    starts, of which `POST /v1/events` tells."""
+    """Send an event to every run that has started before it and waits, or will wait, for its type. It also starts the
+    workflows with a trigger for it; `POST /v1/events` does the same and lists their runs."""
     return await _send(access, body, key, response)
 
 
@@ -59,7 +59,7 @@ async def signal_run(
 
 
 def checked_id(access: Access, body: SignalBody, key: str | None, kind: str) -> str:
-    """The id of what is sent; made up if it has none. Raises Rejected 413 where it says too much."""
+    """The id of the event; made up if it has none. Raises Rejected 413 if its data are too large."""
     size = len(values.dumps(body.data))
     if size > EVENT_BYTES_MAX:
         raise Rejected(413, f"{kind}.too_large", f"data: expected at most {EVENT_BYTES_MAX} bytes, found {size}.")

@@ -32,7 +32,8 @@ from hai_flow.wire.social import SOCIAL, SocialEncoder, profile
 router = APIRouter(prefix="/api/v1/agent/runs", tags=["dialects"])
 
 _BEGINNING: Final = sse.Cursor("00000000-0000-0000-0000-000000000000", SOCIAL.encoding, 0, 0)
-"""The place before all runs of a thread: who listened first gets all of them, also after the connection was lost."""
+"""The place before all runs of a thread. A client that listened before the first run gets all of them, also after its
+connection was lost."""
 
 _STREAM: Final[dict[str, Any]] = {
     "description": "the thread's events, for as long as one listens",
@@ -66,8 +67,8 @@ async def get_thread_events(
     after: Annotated[str | None, Query(description="a cursor: an event's id, or the history's")] = None,
     last_event_id: Annotated[str | None, Header(description="beats `after`")] = None,
 ) -> Response:
-    """The thread's events, across its turns and runs, until one stops listening: those after a cursor, else from the
-    start of its newest turn. Of a thread without a run comes an empty MESSAGES_SNAPSHOT, then its first run."""
+    """The thread's events, across its turns and runs, until the client stops listening: those after a cursor, else from
+    the start of its newest turn. A thread without a run sends an empty MESSAGES_SNAPSHOT, then its first run."""
     thread = _Thread(access, thread_id)
     given = (last_event_id if last_event_id is not None else after) or None
     return await access.stream(lambda: thread.after(given), SOCIAL)
@@ -75,7 +76,7 @@ async def get_thread_events(
 
 @router.get("/{thread_id:path}/history", response_model=None, responses={**documented(400), 200: _HISTORY})
 async def get_thread_history(thread_id: ThreadId, access: CurrentAccess) -> Response:
-    """The thread's messages so far, what people are asked, and the cursor behind which the events go on."""
+    """The thread's messages so far, its open questions, and the cursor behind which the events go on."""
     last = await threads.last_run(access.pool, access.tenant, thread_id)
     if last is None:
         state, earlier, cursor = RunState("", thread_id=thread_id), [], str(_BEGINNING)
@@ -90,13 +91,13 @@ async def get_thread_history(thread_id: ThreadId, access: CurrentAccess) -> Resp
 
 @dataclass(frozen=True, slots=True)
 class _Thread:
-    """A thread as somebody follows it."""
+    """A thread as one client follows it."""
 
     access: Access
     thread_id: str
 
     async def after(self, cursor: str | None) -> Pieces:
-        """What comes after `cursor`, else the newest turn and what follows. Raises Rejected 400."""
+        """The events after `cursor`; without one, the newest turn and all later events. Raises Rejected 400."""
         if cursor is None:
             start = await self._newest_turn()
             return self._from(start, self._empty() if start is None else None)
@@ -119,7 +120,7 @@ class _Thread:
         return place, row
 
     def _empty(self) -> Piece:
-        """What a thread without a run is: nothing, at a place that one can come back to."""
+        """A thread without a run: an empty snapshot, with a cursor that a client can come back to."""
         frames = SocialEncoder(profile(), RunState(self.thread_id, thread_id=self.thread_id)).messages_snapshot(0, ())
         rendered = SOCIAL.framing.render(frames[0].data, frames[0].name, str(_BEGINNING))
         return Piece(0, frames, rendered)
@@ -136,7 +137,7 @@ class _Thread:
         return None if last is None else last.id
 
     async def _rest(self, place: sse.Cursor, row: RunRow) -> Pieces:
-        """The event's frames after the cursor's, then what follows."""
+        """The other frames of the cursor's event, then those of all later events."""
         before = await self.access.state(row.id, place.seq - 1)
         here = await self.access.state(row.id, place.seq)
         stored = (await logs.read_log(self.access.pool, row.id, place.seq - 1, 1))[0]
@@ -151,20 +152,20 @@ class _Thread:
         return read_by(profile(), self.access, run.started_by)
 
     async def _reset(self) -> Pieces:
-        """What the thread is now, for a follower whose place nobody knows any more: a MESSAGES_SNAPSHOT says so."""
+        """The thread as it is now, as a MESSAGES_SNAPSHOT, for a follower whose place in it is unknown."""
         last = await self._last()
         assert last is not None, "a cursor that was found belongs to a run of the thread"
         return self._from(*await self._shown(last))
 
     async def _shown(self, run_id: UUID) -> tuple[RunState, Piece]:
-        """What the thread is now, as its run `run_id` goes on with it."""
+        """The thread as it is now, up to the newest event of its run `run_id`: that run's state, and the snapshot."""
         state = await self.access.state(run_id)
         earlier = await earlier_entries(self.access, self.thread_id, run_id)
         reading = read_by(profile(), self.access, state.requester)
         return state, unnumbered(SOCIAL, SocialEncoder(reading, state).preface(None, earlier))
 
     async def _from(self, start: RunState | None, first: Piece | None = None) -> Pieces:
-        """`first`, then what follows `start`, in its run and in those that come after it; None: from the next run."""
+        """`first`, then the events after `start`, in its run and in later ones. `start` is None: from the next run."""
         if first is not None:
             yield [first]
         place: Position | None = None
@@ -199,8 +200,8 @@ class _Thread:
             await asyncio.gather(*waits, return_exceptions=True)
 
     async def _next(self, place: Position | None) -> tuple[RunState | None, Piece | None]:
-        """Where it goes on behind `place`: in its run, if that was retried, else in the run after it. A branch goes on
-        with something else than what was followed so far: what that is comes first."""
+        """Where the thread goes on behind `place`: in the same run, if that was retried, else in the run after it. A
+        branch goes on from an earlier turn, so a snapshot of the thread comes with it, to be sent first."""
         pool, tenant = self.access.pool, self.access.tenant
         if place is not None:
             row = await run_lists.get_run(pool, tenant, place.run_id)

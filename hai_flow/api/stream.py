@@ -1,10 +1,10 @@
-"""Committed events as a response that stays open: with keep-alives, and an end to those who stall.
+"""Committed events as a response that stays open: with keep-alives, and an end for clients that stall.
 
-A stream begins as any response does, in the task of its request, and sends what the log has already. Then nothing is
-left to do but to pass on what is committed, perhaps for days, so it takes the connection over from the request
-(`Outlet`): task, request and everything that the application kept for it are gone, and a piece goes from its ring to
-the socket in one call. That needs a server which lends its connections: ours does (`api/server.py`). Under another one,
-and with pieces that are not simply those of a run, the request's task goes on and does the same.
+A stream begins as any response does, in the task of its request, and sends the events that the log has already. After
+that it only passes on new events, perhaps for days, so it takes the connection over from the request (`Outlet`): the
+task, the request and everything that the application kept for it are freed, and a piece goes from its ring to the
+socket in one call. That needs a server which lends its connections: ours does (`api/server.py`). Under another one, and
+with pieces that are not simply those of a run, the request's task goes on and does the same.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Connection(Protocol):
     """The connection of a request whose response has begun."""
 
     def take_over(self, outlet: Outlet) -> None:
-        """From now on the body is the outlet's, whom the server tells of its end and when it takes bytes again. For the
-        application the client is gone."""
+        """From now on the outlet writes the body. The server calls its `lost` when the connection ends, and its
+        `resume` when the connection takes bytes again. For the application the client is gone."""
         ...
 
     def write(self, data: bytes) -> None:
@@ -44,7 +44,7 @@ class Connection(Protocol):
         ...
 
     def taken(self) -> int:
-        """A number that grows whenever some of what was kept is on its way."""
+        """A number that grows whenever some of the kept bytes are on their way."""
         ...
 
     @property
@@ -57,12 +57,12 @@ class Connection(Protocol):
         ...
 
     def abort(self) -> None:
-        """Cut the connection, whatever is kept."""
+        """Cut the connection. Bytes that are kept are lost."""
         ...
 
 
 class Pieces(Protocol):
-    """What a stream shows: everything that is new, at once."""
+    """The pieces of a stream: each step yields all new ones at once."""
 
     def __aiter__(self) -> AsyncIterator[Sequence[Piece]]: ...
 
@@ -122,12 +122,12 @@ class EventStream(Response):
                 connection.abort()
         finally:
             await _end(watching)
-            with contextlib.suppress(Exception):  # what failed in it has been logged
+            with contextlib.suppress(Exception):  # its errors have been logged
                 await self._pieces.aclose()
             self.closed()
 
     def _go_on(self, connection: Connection, place: Place) -> None:
-        """Without this task. Whoever is told that the stream is closed is told by the outlet."""
+        """Go on without this task. The outlet calls `closed` when the stream ends."""
         closed, self.closed = self.closed, _nothing
         Outlet(connection, place, self, closed)
 
@@ -201,7 +201,8 @@ class Outlet:
         self.resume()
 
     def resume(self) -> None:
-        """Write everything new, in one piece; nothing while the connection takes none: it says when it does again."""
+        """Write everything new, in one piece. Nothing is written while the connection is paused: it calls this again
+        when it takes bytes."""
         if self._connection.paused:
             return
         try:
@@ -247,7 +248,7 @@ class Outlet:
         self._timer = self._loop.call_later(self._next_look(), self._look)
 
     def _next_look(self) -> float:
-        """In how many seconds. A keep-alive that is due but would only be kept can wait for the look after."""
+        """Seconds until the next look. A keep-alive that is due but would only be kept can wait for the look after."""
         keepalive = self._wrote_at + self._keepalive_seconds - self._loop.time()
         look = self._stall_seconds / LOOKS
         return min(look, keepalive) if self._keep_alive and keepalive > 0 else look
@@ -259,10 +260,10 @@ async def _gone(receive: Receive) -> None:
 
 
 async def _end(task: asyncio.Future[Any]) -> None:
-    """Cancel it, wait until it is over, and take its exception, which nobody else will."""
+    """Cancel the task, wait until it is over, and take its exception, which is read nowhere else."""
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
 def _nothing() -> None:
-    """Nobody waits for this."""
+    """Stands for `closed` once that was called or handed over."""

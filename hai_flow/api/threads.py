@@ -1,4 +1,4 @@
-"""`/v1/threads`: conversations, and what was said in them."""
+"""`/v1/threads`: conversations and their messages."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ async def get_thread(thread_id: ThreadId, access: CurrentAccess) -> dict[str, An
 async def list_messages(
     thread_id: ThreadId, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
 ) -> dict[str, Any]:
-    """What was said in the thread, oldest first: messages that are complete, and calls. Where the thread was taken back
-    to an earlier turn, what was said after it is not there."""
+    """The thread's complete messages and its calls, oldest first. If the thread was taken back to an earlier turn, the
+    messages after that turn are left out."""
     place = decode_place(cursor)
     transcript = await threads.transcript(access.pool, access.tenant, thread_id)
     if not transcript:

@@ -1,4 +1,4 @@
-"""`/v1/events`: what happened elsewhere, for the runs that wait for it and for the workflows that it starts."""
+"""`/v1/events`: events of other systems, for the runs that wait for them and the workflows that they start."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
 async def receive_event(body: SignalBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
     """Send an event, and learn which runs it starts. It is a signal for all: runs that wait for its type get it too.
 
-    The same one again starts nothing twice, and says the same; what was refused is tried again.
+    The same event again starts no workflow twice and gets the same answer; starts that were refused are tried again.
     """
     id = checked_id(access, body, key, "event")
     with access.admission.command():

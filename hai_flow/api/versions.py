@@ -1,4 +1,4 @@
-"""`/v1/workflows/{name}/diff` and `/migrate`: what a version changes, and runs that go on with another one."""
+"""`/v1/workflows/{name}/diff` and `/migrate`: the changes of a version, and runs that go on with another one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def diff_versions(
     to: Version,
     from_: Annotated[str, Query(alias="from", pattern=_VERSION)],
 ) -> dict[str, Any]:
-    """What the version `to` changes against the version `from`: steps that came, went, moved or say something else."""
+    """The changes from the version `from` to the version `to`: steps that were added, removed, moved or changed."""
     (old, before), (new, after) = await _versions(access, name, from_, to)
     return {"from": _version(old), "to": _version(new), **diff(before, after).as_dict()}
 
@@ -65,8 +65,8 @@ async def diff_versions(
 async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Let runs of one version go on with another one, from where they stand. Each moves, or stays with every reason.
 
-    With `dry_run` nothing moves; it is told what would. At most 1,000 runs a request: `more` says that there are
-    others, which may be named.
+    With `dry_run` no run moves; the answer shows which would. At most 1,000 runs a request: `more` is true if there are
+    others; name them in `runs`.
     """
     (old, before), (new, after) = await _versions(access, name, body.from_, body.to)
     found: list[dict[str, Any]] = []

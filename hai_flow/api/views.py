@@ -1,4 +1,4 @@
-"""How REST shows a run, a pending and a workflow (docs/client.md). Plain functions from what is stored to JSON."""
+"""How REST shows a run, a pending and a workflow (docs/client.md). Plain functions from stored rows to JSON."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def schedule_view(schedule: ScheduleRow, version: int) -> dict[str, Json]:
 
 
 def received_view(received: Received) -> dict[str, Json]:
-    """An event, and what it started."""
+    """An event, and the runs that it started."""
     return {
         "id": received.event.id,
         "type": received.event.type,
@@ -116,7 +116,7 @@ def _started_view(started: Started) -> dict[str, Json]:
 
 
 def listed_pending_view(pending: Listed, opened: PendingOpened | None = None) -> dict[str, Json]:
-    """A pending that is open as lists show it; `opened`: as it is asked by now."""
+    """An open pending as lists show it. `opened`: the question as it is now; default: as it was stored."""
     opened = opened or decode_pending(pending.body)
     return {
         "run_id": str(pending.run_id),
@@ -129,7 +129,7 @@ def listed_pending_view(pending: Listed, opened: PendingOpened | None = None) ->
 
 
 def pending_view(run: RunState, pending: PendingState) -> dict[str, Json]:
-    """A pending of `run` with what became of it."""
+    """A pending of `run` with its outcome."""
     return {
         "run_id": run.run_id,
         "workflow": run.workflow,
@@ -223,7 +223,7 @@ def thread_view(thread: ThreadSummary) -> dict[str, Json]:
 
 
 def thread_message_view(message: Message) -> dict[str, Json]:
-    """An entry of a thread's transcript: a message, or a call with what came of it."""
+    """An entry of a thread's transcript: a message, or a call with its result."""
     entry = thread_entry(message.role, message.body)
     shown = {"id": message.id, "run_id": str(message.run_id), "seq": message.seq, "role": message.role}
     if isinstance(entry, ToolCallState):
@@ -233,7 +233,7 @@ def thread_message_view(message: Message) -> dict[str, Json]:
 
 
 def feedback_view(feedback: Feedback) -> dict[str, Json]:
-    """What somebody thinks of a message or a pending."""
+    """An opinion of a message or a pending."""
     rating = feedback.rating
     return {
         "id": str(feedback.id),

@@ -1,5 +1,5 @@
-"""What a visitor finds: `/` says what is here, `/docs` shows the API. Served from files that come along, never from
-another host, under a policy that lets a page load from here alone."""
+"""Pages for visitors: `/` lists the places of this server, `/docs` shows the API. Their files are part of the
+installation. A policy lets the pages load from this server alone."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def install(app: FastAPI) -> None:
 
 @router.get("/")
 async def show_welcome(request: Request) -> Response:
-    """What is here: a page for browsers, JSON for others."""
+    """The places of this server: a page for browsers, JSON for others."""
     if "text/html" not in request.headers.get("accept", ""):
         about: dict[str, Any] = {"name": "HAI Flow", "version": hai_flow.__version__, "places": _PLACES}
         return JSONResponse(about)
@@ -73,5 +73,5 @@ async def show_docs() -> Response:
 
 @router.get("/docs/start.js")
 async def get_docs_script() -> Response:
-    """What starts Swagger UI: a file, because the policy runs no scripts that stand in a page."""
+    """The script that starts Swagger UI. It is a file, because the policy forbids scripts inside a page."""
     return Response(_DOCS_SCRIPT, media_type="text/javascript")

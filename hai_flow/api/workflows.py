@@ -113,7 +113,7 @@ async def get_graph(
     access: CurrentAccess,
     form: Annotated[Format, Query(alias="format", description="text for Mermaid, or a picture")] = "mermaid",
 ) -> Response:
-    """The workflow as a picture: its steps, branches, loops, handlers, and who decides what."""
+    """The workflow as a picture: its steps, branches, loops, handlers, and the deciders of each question."""
     stored, _ = await access.runtime.catalog.resolve(access.tenant, reference)
     picture = await asyncio.to_thread(draw, stored.source, form)
     return Response(picture, media_type=_MEDIA_TYPES[form], headers=_PICTURE_HEADERS)
