@@ -1,6 +1,6 @@
 """HAI Flow: declarative workflows that wait for people, in PostgreSQL.
 
-What is listed here is public; everything else may change without notice.
+The names listed here are public; everything else may change without notice.
 """
 
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected, StepError, StoreError

@@ -1,13 +1,13 @@
 """A PostgreSQL of our own: the default database, started next to the process that needs one and stopped with
 it.
 
-Only the server's binaries come from a wheel; this module supervises them, because what the wheels bring for
-that leaves servers behind and changes the machine (users, permissions). The rules:
+Only the server's binaries come from a wheel. This module supervises them, because the wheels' own supervisors
+leave servers behind and change the machine (users, permissions). The rules:
 
-- One directory, one server. Whoever holds `lock` (flock) owns the server and is the only one to touch the
-  cluster; every other process attaches through the Unix socket and shares `users` (flock), so that a new owner
-  can tell whether anybody is left of those before it. Start is idempotent, and whoever loses the
-  server may start it again.
+- One directory, one server. The process that holds `lock` (flock) owns the server and is the only one to touch
+  the cluster; every other process attaches through the Unix socket and shares `users` (flock), so that a new
+  owner can tell whether an earlier process is left. Start is idempotent, and a process that loses the server
+  may start it again.
 - The owner's death is the server's death, also by kill -9: the kernel sends the server SIGINT then
   (PDEATHSIG), which is a clean shutdown. The kernel means the *thread* that spawned it, hence only the main
   thread may start a server.
@@ -146,8 +146,8 @@ class Binaries:
 def find_binaries(preferred: Path | None = None, *, major: int | None = None) -> Binaries:
     """The first usable server: `preferred` alone if given, else the wheel, PATH, Debian's directories.
 
-    `major` asks for one version, that of an existing cluster. Raises StoreError saying what was looked for
-    and found.
+    `major` asks for one version, that of an existing cluster. Raises StoreError, which lists the places searched
+    and the versions found.
     """
     seen: list[str] = []
     for directory in [preferred] if preferred else _candidate_directories():
@@ -195,7 +195,7 @@ def _binaries_in(directory: Path) -> Binaries | None:
 
 
 class EmbeddedPostgres:
-    """One server for everyone who names the same `directory`, which holds the cluster, the lock, the socket
+    """One server for all processes that name the same `directory`, which holds the cluster, the lock, the socket
     and the log.
 
     `durable=False` gives up surviving a power cut (fsync off) and keeping the last commits when the server is killed
@@ -233,14 +233,14 @@ class EmbeddedPostgres:
 
     @property
     def pid(self) -> int | None:
-        """The pid of the server that is ready now, whoever owns it; None while there is none."""
+        """The pid of the server that is ready now, owned by any process; None while there is none."""
         status = _read_status(self.data)
         return status.pid if status and status.ready else None
 
     @property
     def socket_dir(self) -> Path:
-        """Where the socket is. What a running server says goes before what this process would choose
-        (TMPDIR).
+        """The directory of the socket. The one that a running server reports overrides the one that this process
+        would choose (TMPDIR).
         """
         status = _read_status(self.data)
         return status.socket_dir if status else self._choose_socket_dir()
@@ -340,7 +340,7 @@ class EmbeddedPostgres:
         if self._use is not None:
             return
         self._use = os.open(self.directory / "users", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if os.getuid() == 0:  # who made the directory must be able to open it, too
+        if os.getuid() == 0:  # the user that made the directory must be able to open it, too
             made = self.directory.stat()
             os.fchown(self._use, made.st_uid, made.st_gid)
         if self.owner:
@@ -353,7 +353,7 @@ class EmbeddedPostgres:
         if self._server is not None and self._server.poll() is not None:
             self._server = None
         if self.owner and self._server is None:
-            return False  # what still answers is the last owner's server, on its way out
+            return False  # the server that still answers is the last owner's, and is about to end
         status = _read_status(self.data)
         return status is not None and status.ready and _accepts(status.socket_dir)
 
@@ -437,9 +437,7 @@ class EmbeddedPostgres:
         raise StoreError(f"PostgreSQL in {self.directory} did not start.{self._last_words()}")
 
     def _identities(self, data: Path) -> Sequence[str]:
-        """As whom to run the server on `data`, in the order to try: what the launcher takes as its first
-        argument.
-        """
+        """The users to run the server on `data` as, in the order to try, each as the launcher's first argument."""
         if os.getuid() != 0:
             return ["self"]
         owner = data.stat()
@@ -469,7 +467,7 @@ class EmbeddedPostgres:
     def _prepare_socket_dir(self, socket_dir: Path, identity: str) -> None:
         with contextlib.suppress(FileExistsError):
             socket_dir.mkdir(mode=0o700)
-        # In TMPDIR anybody may have made it first; whoever can enter it is a superuser of the database.
+        # In TMPDIR another user may have made it first; a user that can enter it is a superuser of the database.
         found = socket_dir.lstat()
         uid = int(identity.split(":")[0]) if ":" in identity else os.getuid()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (os.getuid(), uid) or found.st_mode & 0o077:
@@ -529,7 +527,7 @@ class EmbeddedPostgres:
 
 @dataclass(frozen=True, slots=True)
 class _Status:
-    """What a server writes about itself into `postmaster.pid`. It may be a dead server's."""
+    """A server's description of itself in `postmaster.pid`. It may be a dead server's."""
 
     pid: int
     socket_dir: Path
@@ -567,14 +565,14 @@ def _cluster_major(data: Path) -> int | None:
 
 
 def _clean_environment() -> dict[str, str]:
-    # PGDATA, PGPORT, PGOPTIONS and their like steer the programs away from what the command line leaves out.
+    # PGDATA, PGPORT, PGOPTIONS and others would change the settings that the command line leaves to their defaults.
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_"))}
     return {**kept, "LC_ALL": "C"}
 
 
 def _wait_until_unused(data: Path) -> None:
-    """Return when no process works in `data`. We hold the lock, so what does has lost its owner and is to
-    end.
+    """Return when no process works in `data`. We hold the lock, so a process that still works there has lost
+    its owner and is about to end.
 
     Pid files cannot tell: a zombie or a foreign process with the same pid keeps them "valid" for ever. A
     server's processes all have the cluster as their working directory, and a zombie has none.

@@ -4,11 +4,11 @@
     +-- DefinitionError   the author's: a workflow (or an input) is wrong; carries every finding at once
     +-- Rejected          the caller's: a command was refused, nothing happened; carries its HTTP status
     +-- StepError         the world's: an effect failed; carries a code and whether trying again may help
-    +-- StoreError        ours: the database could not do what it must
+    +-- StoreError        ours: the database could not do its work
         +-- Unreadable    a run that this release can't read: another release wrote it
 
 Refused is not failed: a refusal is an HTTP problem and never enters the log; a failure is an event in it.
-Anything else that escapes is a bug of ours: assert it, do not handle it.
+Any other exception that escapes is a bug of ours: assert it, do not handle it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class HaiFlowError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A piece of a text, from (`line`, `column`) to before (`end_line`, `end_column`), and what is to stand there."""
+    """A piece of a text, from (`line`, `column`) to before (`end_line`, `end_column`), and the text to replace it."""
 
     line: int
     column: int
@@ -37,9 +37,9 @@ class Edit:
 class Finding:
     """One mistake (or doubt) in one place of a document.
 
-    `line` and `column` count from 1; 0 means that the finding concerns the whole document. `message` says what was
-    expected, what was found and what to do. What it is about ends before `end_line`, `end_column` (0: not known); `fix`
-    mends it, where it is certain what was meant.
+    `line` and `column` count from 1; 0 means that the finding concerns the whole document. `message` names the expected
+    form, the one found, and the remedy. The place ends before `end_line`, `end_column` (0: not known). `fix` mends the
+    mistake; it is there if the author's intention is certain.
     """
 
     file: str
@@ -84,8 +84,8 @@ class Rejected(HaiFlowError):
     """A command that was refused: nothing was stored, nothing happened.
 
     `status` is the HTTP status that says the same (404, 409, 410, 413, 422, 429). `code` is stable, for programs;
-    `detail` is for people. `winner` is what stands instead, where something does (409). `findings` lists each fault of
-    a value that did not fit its schema as `{"path": JSON Pointer, "message": text}`.
+    `detail` is for people. `winner` is the state that stands instead, if there is one (409). `findings` lists each
+    fault of a value that did not fit its schema as `{"path": JSON Pointer, "message": text}`.
     """
 
     def __init__(
@@ -130,9 +130,11 @@ class StepError(HaiFlowError):
 
 
 class StoreError(HaiFlowError):
-    """The database could not do what it must: unreachable, wrong version of the schema, corrupt."""
+    """The database could not do its work: unreachable, wrong version of the schema, corrupt."""
 
 
 class Unreadable(StoreError):
-    """What is stored of a run, or of its workflow, is nothing that this release knows. One that does may go on with it:
-    most often a newer one, which stands beside this one while it is rolled out."""
+    """A stored run, or its workflow, has a form that this release does not know.
+
+    Another release may go on with it: most often a newer one, which works beside this one while it is rolled out.
+    """

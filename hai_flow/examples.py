@@ -1,8 +1,8 @@
 """The Python tools of the example workflows: small, harmless, and different in kind.
 
 `answer` and `write_story` stream, `get_weather` and `deploy` are coroutines, `delete_files` is an ordinary function
-with a Context. Those at the end stand in for what `workflows/examples` calls. None of them touches anything outside the
-process.
+with a Context. The tools at the end stand in for the services that `workflows/examples` calls. No tool here touches
+anything outside the process.
 """
 
 from __future__ import annotations

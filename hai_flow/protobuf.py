@@ -1,4 +1,4 @@
-"""The wire format of Protocol Buffers, read: the fields of a message by number. What they mean, its reader knows."""
+"""Reads the wire format of Protocol Buffers: the fields of a message by number. The caller knows their meaning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SIZES: Final = {FIXED_64: 8, FIXED_32: 4}
 
 
 class Malformed(Exception):
-    """What is wrong with the bytes."""
+    """The bytes are not a message. The text names the fault."""
 
 
 class Field(NamedTuple):

@@ -1,12 +1,12 @@
-"""A copy of PostgreSQL's programs for a user who can't reach them where they were installed.
+"""A copy of PostgreSQL's programs for a user that can't reach them where they were installed.
 
 As root without user namespaces the embedded server runs as another user (`embedded.py`). The programs may lie below a
 folder that only root may enter (`/root` is one), and PostgreSQL asks with its real user's rights whether it can execute
 itself. No permission out there is ours to change, so the programs are copied to a place of their own.
 
-The copy's name is the hash of its content, so another release of the programs has another copy, and what was begun and
-never finished, or was changed, is found out. Everything in it belongs to us, nobody else may write to it or replace a
-directory above it. A copy stays for the next start; it is 20 MB.
+The copy's name is the hash of its content. So another release of the programs has another copy, and an unfinished or
+changed copy is detected. Everything in it belongs to us; no other user may write to it or replace a directory above it.
+A copy stays for the next start; it is 20 MB.
 
 Standard library only, as `embedded.py`.
 """
@@ -93,7 +93,7 @@ def _is_safe(directory: Path) -> bool:
 
 
 def _trees(directory: Path) -> dict[str, Path]:
-    """What the programs in `directory` need, by where a copy has it.
+    """The directories that the programs in `directory` need, by their places in a copy.
 
     Programs find their files relative to themselves, and those of a wheel also the libraries in the folder `.libs`
     beside their package.
@@ -136,7 +136,7 @@ def _copied(trees: dict[str, Path], target: Path) -> Path:
             for file in _files(tree):
                 _copy(file, half / name / file.relative_to(tree), half)
         half.chmod(0o755)
-        if target.exists():  # unsound: what was changed or damaged goes aside, for it can't be replaced in one step
+        if target.exists():  # unsound: a changed or damaged copy goes aside, for it can't be replaced in one step
             target.rename(half / "unsound")
             shutil.rmtree(half / "unsound")
         with contextlib.suppress(FileExistsError, OSError):  # another process was first

@@ -1,7 +1,7 @@
 """When a schedule fires. Pure: the time comes in as an argument, every instant is UTC.
 
-Cron is cron's: five fields, Debian's rules, computed by cronsim in the schedule's own timezone. What falls into the
-hour that the spring skips fires at its end, what falls into the hour that the autumn repeats fires once.
+Cron is cron's: five fields, Debian's rules, computed by cronsim in the schedule's own timezone. An instant in the hour
+that the spring skips fires at the end of that hour; one in the hour that the autumn repeats fires once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Due:
 
 
 def fault_of_cron(cron: str) -> str | None:
-    """What is wrong with a cron expression, as cronsim says it; None when it is right."""
+    """The fault of a cron expression, in cronsim's words; None when it is right."""
     if len(cron.split()) != 5:
         return f"expected 5 fields (minute hour day month weekday), found {len(cron.split())}"
     try:
@@ -72,10 +72,10 @@ def next_times(timing: Timing, first: datetime | None, count: int) -> list[datet
 
 
 def due(timing: Timing, first: datetime, now: datetime, missed: Missed, grace: timedelta = GRACE) -> Due:
-    """What a schedule whose next instant is `first` fires at `now`. At most FIRES_MAX at a time: `next` may be due.
+    """The instants that fire at `now`, if the next one is `first`. At most FIRES_MAX: `next` may be due, too.
 
-    An instant that is late by no more than `grace` is on time, and fires whatever `missed` says. Of the older ones,
-    which nobody was there for, `skip` fires none, `once` the latest and `all` each.
+    An instant that is late by no more than `grace` is on time, and fires whatever `missed` says. The older ones were
+    missed, as no scheduler ran: of them `skip` fires none, `once` the latest and `all` each.
     """
     if first > now:
         return Due((), first)

@@ -1,8 +1,8 @@
-"""What can be set from outside: the only place that reads the environment.
+"""The settings: the only place that reads the environment.
 
-Every field of `Settings` is set by the variable `HAI_FLOW_<FIELD>`, says what it means (unit, special values)
-in its documentation and is checked once, all at the same time. Whoever needs a setting gets the value passed
-to it.
+Every field of `Settings` is set by the variable `HAI_FLOW_<FIELD>`. Its documentation gives its meaning, its
+unit and its special values. All fields are checked once, at the same time. Code that needs a setting gets the
+value as an argument.
 """
 
 from __future__ import annotations
@@ -426,7 +426,7 @@ def _as_text(default: Any) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens on `host`."""
+    """Whether only this machine can reach a server that listens on `host`."""
     if host == "localhost":
         return True
     try:
@@ -436,8 +436,10 @@ def is_loopback(host: str) -> bool:
 
 
 def place_fault(url: str) -> str | None:
-    """What is wrong with the hosts and ports of `url`; None: nothing. It repeats nothing of them: a password with a
-    bare `/` looks like a port."""
+    """The fault of the hosts and ports of `url`; None: there is none.
+
+    The text repeats no part of them, because a password with a bare `/` looks like a port.
+    """
     try:
         hosts = urlsplit(url).netloc.rpartition("@")[2].split(",")  # PostgreSQL's may have several
     except ValueError:  # a bracket without the other

@@ -1,8 +1,8 @@
 """Files that workflows `use`, read from the disk of the machine that publishes them.
 
-A workflow names them as they lie from where it is (`../shared/tools.yaml`). What it may name is below the project: the
-current directory, or the workflow's own folder where that lies elsewhere. Links are followed to where they lead, which
-must be a YAML file below it as well: what is read is sent to a server.
+A workflow names them relative to its own folder (`../shared/tools.yaml`). They must lie below the project: the current
+directory, or the workflow's own folder if that lies elsewhere. The target of a link must be a YAML file below the
+project, too, because the files are sent to a server.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SUFFIXES: Final = (".yaml", ".yml")
 
 
 def with_uses(path: Path, source: bytes) -> bytes:
-    """The workflow `source`, read from `path`, with the files that it uses. What can't be read is a finding of it."""
+    """The workflow `source`, read from `path`, with the files that it uses. An unreadable file becomes a finding."""
     return whole(source, lambda name: _read(path, name))
 
 

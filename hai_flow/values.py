@@ -1,4 +1,4 @@
-"""JSON values at the edge: what may enter a run, and the one way to write it down.
+"""JSON values at the edge: which values may enter a run, and the one way to write them down.
 
 A value that PostgreSQL, JavaScript or JSON itself could not carry unchanged must be refused where it enters, because
 later it would poison a whole batch (docs/design/promises.md#bounds)."""
@@ -26,7 +26,7 @@ class NotJson(ValueError):
 
 
 def dumps(value: Any) -> bytes:
-    """`value` as compact JSON text (UTF-8). Key order is kept: what is stored is what was given."""
+    """`value` as compact JSON text (UTF-8). Key order is kept, so that a value is stored as it was given."""
     return _encode(value)
 
 

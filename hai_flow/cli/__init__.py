@@ -1,11 +1,11 @@
 """The command line: `hai-flow`. A composition root.
 
 `dev serve worker migrate run` are processes; `validate`, the commands for authors, `diff` of two files and `version`
-need nothing; every other command (also `migrate` of runs) speaks REST to a server, never SQL, so that who may do what
-is checked in one place (docs/cli.md).
+need no database and no server; every other command (also `migrate` of runs) speaks REST to a server, never SQL, so that
+permissions are checked in one place (docs/cli.md).
 
-Nothing heavy is imported at the top of a module here: a command imports what it needs when it runs, so that each is
-quick and a worker never sees a web framework.
+No module here imports anything heavy at its top. A command makes its imports when it runs, so that every command is
+quick and a worker never loads a web framework.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ app = app_of(
 
 @app.callback()
 def _anything() -> None:
-    """Makes a group of what has no commands before one is wanted."""
+    """Makes typer build a group: at this point the app has no commands, as they are imported later."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""`python -m hai_flow.cli`: what `hai-flow` does, for a checkout."""
+"""`python -m hai_flow.cli`: the command `hai-flow`, for a checkout."""
 
 from hai_flow.cli import main
 

@@ -31,7 +31,7 @@ class Prompt:
         self._rest = b""
 
     async def line(self, question: str) -> str:
-        """What the person types after `question`. Raises NoMoreInput. May be cancelled."""
+        """The line that the person types after `question`. Raises NoMoreInput. May be cancelled."""
         sys.stdout.write(clean(question))
         sys.stdout.flush()
         try:
@@ -40,7 +40,7 @@ class Prompt:
                 if not piece:
                     raise NoMoreInput
                 self._rest += piece
-        except BaseException:  # the line of the question stays unanswered: what follows begins a new one
+        except BaseException:  # the line of the question stays unanswered: later text begins a new one
             sys.stdout.write("\n")
             sys.stdout.flush()
             raise
@@ -124,7 +124,7 @@ async def _form(schema: Json, prompt: Prompt) -> Json:
 
 
 def fields_of(schema: Json) -> str:
-    """The fields of a form in one line, for somebody who writes them as JSON. Empty where there are none."""
+    """The fields of a form in one line, for a person writing them as JSON. Empty if there are none."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict):
         return ""
@@ -160,7 +160,7 @@ def _label(name: str, schema: dict[str, Json], required: bool) -> str:
 
 
 def field_value(text: str, schema: dict[str, Json]) -> Json:
-    """`text` as a value of the field's type. Raises ValueError with what was expected."""
+    """`text` as a value of the field's type. Raises ValueError, which names the expected form."""
     if "enum" in schema:
         shown = {each if isinstance(each, str) else json.dumps(each): each for each in schema["enum"]}
         return shown[one_of(list(shown), text)]

@@ -43,7 +43,7 @@ def validate(
     sources = {name: whole(name, source) for name, source in sources.items()}
     children = _Neighbours(sources)
     found = {name: check_workflow(source, name, children=children.find) for name, source in sources.items()}
-    findings = list(dict.fromkeys(finding for each in found.values() for finding in each))  # of what several use: once
+    findings = list(dict.fromkeys(finding for each in found.values() for finding in each))  # of a shared file: once
     if as_json:
         print_json({"findings": [finding.as_dict() for finding in findings]})
     else:
@@ -54,7 +54,7 @@ def validate(
         raise typer.Exit(FAILED)
 
 
-_ROUNDS_MAX: Final = 20  # what could not be read before may need an edit, too
+_ROUNDS_MAX: Final = 20  # a part that could not be read before may need an edit, too
 
 
 def _fixed(name: str, source: bytes) -> bytes:
@@ -80,9 +80,9 @@ def _fixed(name: str, source: bytes) -> bytes:
 
 
 class _Neighbours:
-    """The workflows that are checked at once, and those beside them in their folders: what one of them may run.
+    """The workflows that are checked together, and those beside them in their folders. Any of them may be a child.
 
-    Nothing is read before somebody asks for a child.
+    The folders are read when a child is first asked for.
     """
 
     def __init__(self, sources: dict[str, bytes]) -> None:
@@ -140,7 +140,7 @@ def read(path: Path) -> bytes:
 
 
 def read_whole(path: Path) -> bytes:
-    """A workflow file with what it uses. Raises UsageError."""
+    """A workflow file with the files that it uses. Raises UsageError."""
     return whole(str(path), read(path))
 
 
@@ -174,7 +174,7 @@ def version(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def print_definition_error(findings: Iterable[Finding], path: str, source: bytes) -> None:
-    """What is wrong with one file, with its lines."""
+    """Print the mistakes of one file, with the lines that they are in."""
     from hai_flow.definition.uses import texts_of
 
     print_findings(list(findings), texts_of(source, path), err())

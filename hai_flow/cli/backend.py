@@ -47,8 +47,11 @@ class Remote:
         return f"{stored['name']}@{stored['version']}" + (f"+{stored['sha256'][:8]}" if stored["dev"] else "")
 
     async def _stored(self, source: bytes, file: str) -> Json:
-        """The server's workflow of these very bytes, if it has it: of the files of its folder `dev` takes more than it
-        takes over the network, such as tools of the project."""
+        """The server's workflow with exactly these bytes, or None.
+
+        `dev` publishes the files of its own folder, and accepts more in them than over the network: tools of the
+        project, for example. So a workflow that it has is used as it is: over the network it might be refused.
+        """
         from hai_flow.definition.compiler import compile_workflow
 
         plan = compile_workflow(source, file)
@@ -72,7 +75,7 @@ class Remote:
 
 
 class Local:
-    """This process's own runtime does it. Raises NotASelector where `act_as` names nobody."""
+    """This process's own runtime does it. Raises NotASelector if `act_as` is not a selector of a person."""
 
     def __init__(self, runtime: Runtime, *, act_as: str | None = None) -> None:
         from hai_flow.engine import commands as c
@@ -90,7 +93,7 @@ class Local:
         return version_text(stored.name, stored.version, stored.sha256.hex(), dev=stored.dev)
 
     async def check(self, source: bytes, file: str) -> None:
-        """Raises DefinitionError where what is published could not be published as things are now."""
+        """Raises DefinitionError if this published workflow could not be published again now."""
         from hai_flow.runtime import LOCAL_TENANT
 
         await self._runtime.catalog.check(LOCAL_TENANT, source, file, from_disk=True)

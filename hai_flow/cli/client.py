@@ -1,6 +1,7 @@
 """REST from the outside: the one way in which commands reach a server (docs/cli.md).
 
-The Python client, as commands want it: JSON as the server wrote it, asked for once, with errors that say what to type.
+The Python client, adapted to commands: JSON is as the server wrote it, each request is sent once, and errors name the
+command to type next.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _FULL_ID_CHARS: Final = 36
 class Server:
     """A HAI Flow server at `url` (default: HAI_FLOW_URL). Used inside `async with`.
 
-    Raises Problem for what the server refuses and Unreachable where none answers.
+    Raises Problem if the server refuses a request, and Unreachable if no server answers.
     """
 
     def __init__(self, url: str | None = None, *, act_as: str | None = None) -> None:
@@ -72,7 +73,7 @@ class Server:
             return (await self._opened.request("GET", path, query=parameters)).read()
 
     async def text(self, path: str, **parameters: Json) -> str:
-        """What is not JSON: a picture, a source."""
+        """The text of a response that is not JSON: a picture, a source."""
         with self._told():
             return (await self._opened.request("GET", path, query=parameters)).body.decode()
 
@@ -116,7 +117,7 @@ class Server:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """What the client raises, as commands say it."""
+        """Turn the client's errors into those of commands."""
         from hai_flow.client import HaiFlowError
 
         try:

@@ -1,7 +1,7 @@
 """How commands are found: each module is imported when its command is wanted, so that none waits for the others.
 
-To start is most of what a command costs that asks a server one question. What typer would load for it is left alone,
-too: rich for its help, and pydantic to read a text or a number.
+A command that sends one request spends most of its time on starting. So two libraries that typer would load are
+avoided, too: rich for the help, and pydantic to read a text or a number.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Group(TyperGroup):
 
 
 class LazyGroup(Group):
-    """Commands that are imported when they are wanted. `entries` is what there is, in the order of the help.
+    """Commands that are imported when they are used. `entries` lists all commands, in the order of the help.
 
     Every error that HAI Flow raises on purpose is a sentence and an exit code, never a traceback.
     """
@@ -115,7 +115,7 @@ class Command(TyperCommand):
         return [re.sub(r"\{(.*?)\}", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Arguments by their names, options with a word for what they take."""
+        """Arguments by their names, options with a word for their value."""
         records = [(parameter.param_type_name, parameter.get_help_record(ctx)) for parameter in self.get_params(ctx)]
         for title, kind in (("Arguments", "argument"), ("Options", "option")):
             rows = [record for of, record in records if of == kind and record is not None]
@@ -138,7 +138,7 @@ def _named(name: str, kind: str) -> str:
 
 
 class _Reading:
-    """What typer asks to read a parameter's value."""
+    """The object that typer calls to read a parameter's value."""
 
     def __init__(self, read: Callable[[str], Any]) -> None:
         self._read = read
@@ -158,7 +158,7 @@ class _Reading:
 
 
 def _reader(described: Any) -> Callable[[Any], Any] | None:
-    """What reads a value of the type; None: typer has to."""
+    """The function that reads a value of the type; None: typer's own has to."""
     kind = getattr(described, "annotation", None)
     info = getattr(described, "parameter_info", None)
     if info is None or info.parser is not None:

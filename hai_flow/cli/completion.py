@@ -15,9 +15,9 @@ from hai_flow.cli.console import one_line
 from hai_flow.cli.terminal import UsageError, program
 from hai_flow.values import Json
 
-Offers: TypeAlias = list[tuple[str, str]]  # a word, and what it means
+Offers: TypeAlias = list[tuple[str, str]]  # a word, and its meaning
 
-VARIABLE: Final = "_HAI_FLOW_COMPLETE"  # set by the shell's function: what is wanted is completion
+VARIABLE: Final = "_HAI_FLOW_COMPLETE"  # set by the shell's function: it asks for completion
 SECONDS_MAX: Final = 2.0
 ITEMS_MAX: Final = 100
 STATUSES: Final = (
@@ -28,7 +28,7 @@ STATUSES: Final = (
 def completion(
     shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="bash|zsh|fish", help="Your shell.")],
 ) -> None:
-    """Print what completes commands, workflows, runs and questions in your shell.
+    """Print the script that completes commands, workflows, runs and questions in your shell.
 
     For bash, put `eval "$(hai-flow completion bash)"` into ~/.bashrc; for zsh the same with zsh into ~/.zshrc, behind
     compinit; for fish, `hai-flow completion fish > ~/.config/fish/completions/hai-flow.fish`.
@@ -86,7 +86,7 @@ def schedules(ctx: typer.Context, incomplete: str) -> Offers:
 
 
 def statuses(incomplete: str) -> list[str]:
-    """What a run's status may be."""
+    """The possible statuses of a run."""
     return [status for status in STATUSES if status.startswith(incomplete)]
 
 

@@ -1,4 +1,4 @@
-"""`conformance`: any HAI or AG-UI endpoint, ours or another's, against what real clients need."""
+"""`conformance`: checks whether a HAI or AG-UI endpoint, ours or another's, does everything that real clients need."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WORDS: Final = {"pass": "pass", "fail": "FAIL", "not applicable": "n/a", "skipp
 
 
 class ProtocolChoice(StrEnum):
-    """What the endpoint speaks."""
+    """The protocol that the endpoint speaks."""
 
     HAI = "hai"
     AGUI = "agui"
@@ -57,7 +57,7 @@ def conformance(
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="For each exchange.")] = 30.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Drive an endpoint through what real clients do, and report. It starts runs there and answers what they call."""
+    """Use an endpoint as real clients do, and report its faults. It starts runs there and answers their calls."""
     from hai_flow.conformance import Dialect, Plan, Unreachable, conform
 
     plan = Plan(

@@ -1,4 +1,4 @@
-"""Text for people at a terminal, and for pipes: styles, and tables. No library: each command pays for what it loads."""
+"""Text for people at a terminal, and for pipes: styles, and tables. No library, because each makes commands slower."""
 
 from __future__ import annotations
 
@@ -28,18 +28,20 @@ Cell: TypeAlias = str | Styled
 
 
 def clean(text: str) -> str:
-    """`text` without control characters, and without those that let letters be read in another order: what a workflow
-    or a person wrote must not steer the terminal, nor look like something else."""
+    """`text` without control characters, and without characters that change the order in which letters are shown.
+
+    The text of a workflow or a person must not control the terminal, nor look like another text.
+    """
     return text.translate(_VISIBLE)
 
 
 def one_line(text: str) -> str:
-    """The same without line ends: what somebody wrote must not look like a line of the program's own."""
+    """The same without line ends: a text from outside must not look like a line of the program's own."""
     return " ".join(clean(text).split())
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """`value` as JSON that a terminal shows as it is: the same value for programs, with such characters escaped."""
+    """`value` as JSON that is safe to show: the same value for programs, with the characters above escaped."""
     return json.dumps(value, ensure_ascii=False, indent=indent).translate(_ESCAPED)
 
 
@@ -61,7 +63,7 @@ class Console:
     def table(self, rows: Iterable[Sequence[Cell]], *, heads: Sequence[str] = ()) -> None:
         """Rows: on a terminal their columns stand below each other, elsewhere a tab is between them.
 
-        Lines end with their last text, and what is in a cell is one line.
+        A line ends with its last text, without padding. The text of a cell is put into one line.
         """
         table = [[_cell(cell) for cell in row] for row in ([Styled(head, "dim") for head in heads], *rows) if row]
         columns = zip(*[[each.text for each in row] for row in table], strict=True)

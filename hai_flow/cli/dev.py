@@ -1,6 +1,6 @@
-"""`dev`: everything in one process, for the person who writes workflows.
+"""`dev`: everything in one process, for authors of workflows.
 
-A life, top to bottom: PostgreSQL -> schema -> workflows -> API and worker -> what to try -> until a signal.
+A life, top to bottom: PostgreSQL -> schema -> workflows -> API and worker -> commands to try -> until a signal.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def dev(
 
 
 def workflow_folders(settings: Settings, *, named: bool) -> list[Path]:
-    """The folder of the settings; while it is not there and nobody named it, also the examples that come along."""
+    """The folder of the settings; if it does not exist, also the installed examples. Raises UsageError if `named`."""
     if settings.workflows_dir.is_dir():
         return [settings.workflows_dir]
     if named:
@@ -125,11 +125,11 @@ class Dev:
             await asyncio.wait({self._greeting})
 
 
-# --- what to try --------------------------------------------------------------------------------------------------
+# --- commands to try ----------------------------------------------------------------------------------------------
 
 
 def beginnings(folder: Path, loaded: set[str]) -> Iterator[str]:
-    """What to do in a project that has no workflows yet."""
+    """The first commands to type in a project that has no workflows yet."""
     if any(path.suffix in SUFFIXES and not path.name.endswith(TESTS) for path in folder.rglob("*")):
         return
     there = f"There is no workflow in {folder} yet" if folder.is_dir() else f"There is no folder {folder} yet"
@@ -187,7 +187,7 @@ def _post(url: str, body: Json, *, stream: bool = False) -> str:
 
 
 async def start_demo(backend: Backend) -> tuple[str, str]:
-    """Start the demo workflow; its run's id and the id of what it waits for."""
+    """Start the demo workflow. Returns the id of its run and the id of the pending that it waits for."""
     run_id = await backend.start(DEMO_WORKFLOW, {}, None)
     async with contextlib.aclosing(backend.events(run_id)) as events:
         async for event in events:

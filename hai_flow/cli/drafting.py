@@ -1,4 +1,4 @@
-"""What authors need while they write: `new fmt graph schema grammar`. Only `graph NAME` asks a server."""
+"""Commands for authors while they write: `new fmt graph schema grammar`. Only `graph NAME` asks a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run told in a terminal: its events as lines, its text as it streams. It asks nobody anything."""
+"""Shows a run in a terminal: its events as lines, its text as it streams. It never asks the person for input."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRACE: Final = "tool.trace"  # the warning that tells where a tool failed; the e
 
 # Steps that show themselves by what they do: a message, a change of state, the end.
 _SILENT_VERBS: Final = ("say", "set", "break", "continue", "return", "switch", "emit")
-# What says nothing that another event does not say better.
+# Events that another event makes superfluous in a terminal.
 _SILENT: Final = frozenset(
     {
         "turn_started", "turn_ended", "step_skipped", "branch_ended",
@@ -58,7 +58,7 @@ class Narrator:
         self._console.print(clean(self._stamp + self._under(text)), style=style)
 
     def _under(self, text: str) -> str:
-        """`text` whose further lines stand behind the stamp, too: what somebody wrote is no line of ours."""
+        """`text`, with its further lines indented past the stamp, too: they must not look like lines of ours."""
         return text.replace("\n", "\n" + " " * len(self._stamp))
 
     def end_line(self) -> None:
@@ -193,7 +193,7 @@ class Narrator:
         self.line(f"! no answer is needed any more to {event['id']} {event.get('reason', '')}".rstrip(), "dim")
 
     def _child_asked(self, event: EventJson) -> None:
-        """What is asked below is told as if it were asked here; what became of it, by its id."""
+        """Show the question of a run below as if this run asked it. Its outcome is shown by its path."""
         asked, status = event["opened"], event.get("status", "open")
         if status != "open":
             self.line(f"! {asked['path']}: {status}{_because(event)}", "bold")
@@ -263,7 +263,7 @@ _MARKS: Final = {"running": ("▸", "cyan"), "finished": ("✓", "green"), "skip
 
 
 def question_of(pending: EventJson) -> str:
-    """What a pending asks, in one line."""
+    """The question of a pending, in one line."""
     if pending["kind"] == "tool":
         title = one_line(pending.get("title") or "The client is asked for")
         return f"{title} {pending['tool']}({compact(pending.get('args'))})"

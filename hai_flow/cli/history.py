@@ -1,4 +1,4 @@
-"""What a run did, step by step: its log as lines, in the author's words. Nothing is asked or printed here."""
+"""The history of a run, step by step: its log as lines, in the author's words. Pure: it sends and prints nothing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A step as it is shown. `depth` counts the steps around it; `note` says why, or what came of it."""
+    """A step as it is shown. `depth` counts the steps around it; `note` is its reason or its result."""
 
     depth: int
     words: str
@@ -56,8 +56,8 @@ def lines_of(
 ) -> list[Line]:
     """The steps in the order in which they began, each behind the step that it is inside.
 
-    `statuses`: where each stands now, by path, which beats what the events say. `words`: the workflow's steps as
-    written, by path; without them a step is called by its path.
+    `statuses`: the current status of each step, by path; it overrides the events. `words`: the workflow's steps as
+    written, by path; a step without them is named by its path.
     """
     entries = _entries(events)
     for path, entry in entries.items():
@@ -190,7 +190,7 @@ def _failure(error: Json) -> str:
 
 
 def _renamed(found: dict[str, Entry], paths: Mapping[str, str]) -> dict[str, Entry]:
-    """The entries under the paths that the steps have in another version; what is inside goes with them."""
+    """The entries under the paths that the steps have in another version. Inner steps move with their outer one."""
     renamed: dict[str, Entry] = {}
     for path, entry in found.items():
         for old, new in paths.items():
@@ -233,7 +233,7 @@ def _note(entry: Entry, node: Node | None, below: list[Entry]) -> str:
 
 
 def _words(entry: Entry, node: Node | None, around: str, words: Mapping[str, Node]) -> str:
-    """What the author calls the step, behind the branch or handler that it is in."""
+    """The author's name of the step, behind the branch or handler that it is in."""
     rest = entry.path[len(around) :].lstrip("/")
     if not entry.verb and rest.startswith("["):
         return rest

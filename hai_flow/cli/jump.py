@@ -1,4 +1,4 @@
-"""`jump`: time passes at once for a run of a development server, to try what comes of its deadlines."""
+"""`jump`: time passes at once for a run of a development server, so that its deadlines can be tried out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def jump(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let time pass at once for what a run waits for: deadlines, escalations, timers. For runs of a `dev` server."""
+    """Let time pass at once for the waits of a run: deadlines, escalations, timers. For runs of a `dev` server."""
     try:
         ms = milliseconds(duration, shortest=1)
     except NotADuration as error:
@@ -52,5 +52,5 @@ async def _let_pass(api: Server, run: str, ms: int) -> Json:
 async def _until_it_waits(api: Server, id: str) -> None:
     running = True
     while running:
-        await asyncio.sleep(POLL_SECONDS)  # also where it waits already: it is offered what is stored for it
+        await asyncio.sleep(POLL_SECONDS)  # also where it waits already: it may take a stored event now
         running = (await api.get(f"/v1/runs/{id}"))["status"] == "running"

@@ -77,7 +77,7 @@ class _LocalHands(Hands):
             self._writer = None
 
 
-# EOFError: cut off. LimitOverrunError, ValueError: what answers there speaks something else.
+# EOFError: cut off. LimitOverrunError, ValueError: the server there speaks another protocol.
 _FAULTS = (OSError, EOFError, asyncio.LimitOverrunError, ValueError)
 
 

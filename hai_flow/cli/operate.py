@@ -1,4 +1,4 @@
-"""Commands over REST: look at runs, control them, answer what waits for people."""
+"""Commands over REST: look at runs, control them, answer their questions to people."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it is recorded
 def ask(
     server: str | None, as_json: bool, work: Callable[[Server], Awaitable[Result]], *, act_as: str | None = None
 ) -> Result:
-    """What `work` gets from the server. With --json a refusal is also printed as the problem that it came as."""
+    """The result of `work` with the server. With --json a refusal is also printed as the server's problem document."""
 
     async def asked() -> Result:
         async with Server(server, act_as=act_as) as opened:
@@ -131,7 +131,7 @@ def runs(
 
 
 async def _unattended(api: Server, runs: list[Json]) -> str:
-    """A sentence if runs wait for a worker and none is alive; nobody is asked where none of `runs` could be one."""
+    """A sentence if runs wait for a worker and none is alive. No request is sent if all of `runs` have ended."""
     if all(run["ended_at"] is not None for run in runs):
         return ""
     try:
@@ -146,7 +146,7 @@ async def _unattended(api: Server, runs: list[Json]) -> str:
 
 
 def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
-    """One run: where it stands, what it did and when, what it waits for, and what to type next."""
+    """One run: its status, its steps and their times, the questions that it waits for, and commands to type next."""
 
     async def work(api: Server) -> Json:
         run_id = await api.run_id(run)
@@ -227,7 +227,7 @@ def _awaited(events: list[Json], snapshot: Json) -> list[str]:
 
 
 def next_commands(run: Json, waiting: list[Json], awaited: list[str]) -> Iterator[str]:
-    """What to type next. Where questions are `waiting`, that stands with them; `awaited` are types of signals."""
+    """The next commands to type. Questions in `waiting` show their own commands; `awaited` are types of signals."""
     id, status = run["id"], run["status"]
     if run["unreadable"]:
         return
@@ -244,7 +244,7 @@ def next_commands(run: Json, waiting: list[Json], awaited: list[str]) -> Iterato
 
 
 def _standing(run: Json) -> str:
-    """The run's status in a list: a run that nobody can read needs attention, whatever it says of itself."""
+    """The run's status in a list: a run that can't be read needs attention, whatever its stored status is."""
     return "needs_attention" if run["unreadable"] else run["status"]
 
 
@@ -331,7 +331,7 @@ def events(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What happened in a run; with --json one event a line."""
+    """The events of a run; with --json one event a line."""
     write = _write_line if as_json else Narrator(out(), stamps=True).show
 
     async def work(api: Server) -> None:
@@ -359,7 +359,7 @@ def _write_line(event: Json) -> None:
 
 
 def pendings(limit: LimitOption = 50, server: ServerOption = None, as_json: JsonOption = False) -> None:
-    """What waits for people, newest first, and how to answer it."""
+    """The questions that wait for people, newest first, and how to answer them."""
 
     async def work(api: Server) -> list[Json]:
         listed = await api.items("/v1/pendings", limit)
@@ -380,7 +380,7 @@ def pendings(limit: LimitOption = 50, server: ServerOption = None, as_json: Json
 
 
 async def _with_votes(api: Server, pending: Json) -> Json:
-    """The pending, with who has voted where several have to: so that the next one is told what to type."""
+    """The pending, with its votes if it needs several: so that the next voter sees the right command to type."""
     if (pending["policy"] or {}).get("quorum", 1) == 1:
         return pending
     try:
@@ -405,7 +405,7 @@ def decide(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Answer what waits for a person: approve or reject, fill in a form, or give a frontend tool's result."""
+    """Answer a question to people: approve or reject, fill in a form, or give a frontend tool's result."""
     body: dict[str, Json] = {"decision": decision, "reason": reason, "error": error}
     body = {name: value for name, value in body.items() if value is not None}
     for name, text in (("values", values), ("edits", edits), ("result", result)):
@@ -464,7 +464,7 @@ def stop(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop: what is in flight is told to end and has some time for it."""
+    """Stop a run: its running steps are cancelled and have some time to clean up."""
     _control(run, "stop", {"reason": reason}, act_as, server, as_json)
 
 

@@ -1,4 +1,4 @@
-"""Who may answer a question, as far as can be told without the server, and what people have decided, in words."""
+"""Who may answer a question, as far as this is known without the server, and people's decisions in words."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from hai_flow.engine.commands import Principal
 
 
-LOCAL: Final = "user:local"  # who everybody is until there are identities; the engine's name
+LOCAL: Final = "user:local"  # every person's name until there are identities; the engine uses the same name
 _NAMES: Final = ("user:ann", "user:bob", "user:cleo", "user:dan", "user:eve")
 
 
 def as_whom(pending: Json, started_by: str | None) -> str | None:
-    """The `--as` with which `pending` can be answered by somebody who may; None: it needs none.
+    """The value of `--as` for a person allowed to answer `pending`; None: the option is not needed.
 
-    `started_by` None: not known, like who has voted where the pending does not say. Then it is a guess.
+    The result is a guess if the requester is not known (`started_by` None), or if the pending does not list its voters.
     """
     policy = pending.get("policy") or {}
     asked, excluded = policy.get("from") or (), policy.get("exclude") or ()
@@ -50,7 +50,7 @@ def _lacking_first(pending: Json, asked: Iterable[str]) -> list[str]:
 
 
 def principal(act_as: str | None) -> Principal:
-    """Who acts: everybody's own name, or what `--as` says. Raises NotASelector."""
+    """The acting person: the local user, or the one that `--as` names. Raises NotASelector."""
     from hai_flow.engine import commands as c
     from hai_flow.engine.selectors import acting_as
 
@@ -58,7 +58,7 @@ def principal(act_as: str | None) -> Principal:
 
 
 def may_answer(pending: Json, who: Principal, started_by: str) -> bool:
-    """Whether `who` may answer the pending, as far as its rules say whom they mean."""
+    """Whether `who` may answer the pending, as far as its rules name people."""
     from hai_flow.engine.selectors import World, barred, matched, person_of
 
     policy = pending.get("policy") or {}
@@ -76,7 +76,7 @@ def is_envelope(value: Json) -> bool:
 
 
 def approval(value: Json) -> str:
-    """The output of an approval, in words: what was decided, by whom, and why."""
+    """The output of an approval, in words: the decision, the people and their reasons."""
     parts = [str(value["decision"])]
     votes = value["votes"] or []
     if value["expired"]:

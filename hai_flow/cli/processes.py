@@ -1,4 +1,4 @@
-"""The processes over a database: `serve`, `worker`, `migrate`, and what `dev` and `run` share with them.
+"""The processes over a database: `serve`, `worker`, `migrate`, and the parts that `dev` and `run` share with them.
 
 A life, top to bottom: settings -> a database that answers -> a runtime -> work until a signal -> hand everything back.
 """
@@ -63,7 +63,7 @@ async def _serve(database: Database, settings: Settings) -> int:
 
 
 def worker(data_dir: DataDirOption = None) -> None:
-    """Perform runs: claim what is due, call tools, wait for nobody. Start as many as you want."""
+    """Perform runs: claim the runs that are due, and call tools. Start as many workers as you want."""
     settings = load_settings(data_dir=data_dir)
     configure_logs("info")
     with open_database(settings) as database:
@@ -93,7 +93,7 @@ def migrate_schema(data_dir: Path | None = None) -> None:
 
 
 def load_settings(*, dev: bool = False, **options: Any) -> Settings:
-    """The settings of the environment with what the command line says on top. Raises SettingsError."""
+    """The settings of the environment; those of the command line override them. Raises SettingsError."""
     given = {name: value for name, value in options.items() if value is not None}
     return replace(Settings.from_environment(dev=dev), **given)
 
@@ -104,7 +104,7 @@ def configure_logs(level: str) -> None:
 
     import structlog
 
-    # asyncpg's pool logs a traceback for each connection that it cannot restore; who needed one logs it as well.
+    # asyncpg's pool logs a traceback for each connection that it cannot restore; the code that needed it logs it, too.
     logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
     on_terminal = sys.stderr.isatty()
     shown: list[Any] = (
@@ -131,15 +131,17 @@ def configure_logs(level: str) -> None:
 
 
 def _without_secrets(_logger: Any, _method: str, line: Any) -> Any:
-    """A line of the log, in which an exception may quote what was sent."""
+    """A line of the log without secrets: an exception in it may quote a request."""
     from hai_flow.steps.secrets import hidden
 
     return hidden(line)
 
 
 def _plain_values(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """What a log says on a terminal may be a client's: it steers nothing, and makes no line of its own. What is no
-    text is shown by its `repr`, which escapes such characters."""
+    """Values of a log may come from a client: on a terminal they must not control it, nor begin a line of their own.
+
+    Values that are not text are shown by their `repr`, which escapes control characters.
+    """
     return {name: one_line(value) if isinstance(value, str) else value for name, value in entry.items()}
 
 
@@ -254,7 +256,7 @@ async def running_runtime(
 
 
 async def taken_over(database: Database) -> None:
-    """Take over what a process before us was cut off at, at once if it is proven dead; else say what is waited for."""
+    """Take over the runs of an earlier process at once if it is proven dead; else print when they are taken over."""
     if database.postgres is None:
         return
     import asyncpg
@@ -341,7 +343,7 @@ def live(work: Callable[[], Awaitable[int | None]], *, interrupted: int = OK) ->
     except Exception as error:
         if not received:
             raise
-        note(f"While stopping: {error}")  # the database went first, say: others take over what was held
+        note(f"While stopping: {error}")  # for example, the database ended first: other workers take over the runs
     return exit_code_for(received[0] if received else None, interrupted)
 
 

@@ -72,9 +72,9 @@ def run(
     act_as: ActAsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only how it stands at the end, as JSON.")] = False,
 ) -> None:
-    """Start a workflow file and follow it here; answer here what it asks.
+    """Start a workflow file and follow it here; answer its questions here.
 
-    Where nobody can be asked (no terminal, or --json) it prints how to answer what waits, and exits with 3.
+    Without a terminal, or with --json, it prints how to answer each open question, and exits with 3.
     """
     name = "<stdin>" if file == STDIN else file
     source = whole(name, sys.stdin.buffer.read() if file == STDIN else read(Path(file)))
@@ -212,7 +212,7 @@ def inputs(schema: dict[str, Json], given: list[str], given_json: str | None) ->
 
 
 class Conversation:
-    """One run from its start to its end, or to where it waits for somebody who is not here."""
+    """One run from its start to its end, or until it waits for a person elsewhere."""
 
     def __init__(
         self,
@@ -292,7 +292,7 @@ class Conversation:
                     self._ask_next(backend)
 
     def _can_go_on(self) -> bool:
-        """Whether the person here has something to answer, or has answered what now waits for others."""
+        """Whether the person at this terminal can still answer a question, or no question is open."""
         if not self._interactive or self._status == "needs_attention":
             return False
         return not self._open or any(self._is_ours(each) for each in self._open.values())
@@ -331,7 +331,7 @@ class Conversation:
             self._narrator.show(event)
 
     async def _take_asked(self, event: dict[str, Json]) -> None:
-        """What a run below this one asks is asked here too."""
+        """Ask the question of a run below this one here, too."""
         asked = event["opened"]
         if event.get("status", "open") == "open":
             self._open[asked["id"]] = asked
@@ -340,7 +340,7 @@ class Conversation:
             self._open.pop(asked["id"], None)
 
     async def _take_back(self, pending_id: str) -> None:
-        """Stop asking what somebody else has answered, or nobody needs to any more."""
+        """Stop asking a question that was answered elsewhere, or that needs no answer any more."""
         if self._asking is not None and self._asking[0] == pending_id and pending_id not in self._answered:
             await self._stop_asking()
 
@@ -390,7 +390,7 @@ class Conversation:
         return OK if self._status == "finished" else FAILED
 
     def _leave(self) -> int:
-        """The run stands, and nobody here moves it on."""
+        """Leave a run that stands and can't be moved on from here."""
         self._narrator.end_line()
         self._print_standing()
         if self._quiet:
@@ -423,10 +423,10 @@ class Conversation:
 
 
 def _status_after(event: dict[str, Json]) -> str | None:
-    """What the event makes of the run's status; None: nothing."""
+    """The run's status after the event; None: the event does not change it."""
     kind = event["type"]
     if kind == "turn_ended":
-        # How it ended for good is told by the event after it.
+        # If the run has ended, the next event gives its final status.
         return None if event["reason"] in _ENDED.values() else event["reason"]
     if kind == "run_resumed":
         return event["status"]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hai_flow.definition.plan import Schema
 
 
-ITEMS_MAX: Final = 5  # nobody wants to type more
+ITEMS_MAX: Final = 5  # more are tedious to type
 _BY_FORMAT: Final = {
     "email": "ann@example.com",
     "uri": "https://example.com",

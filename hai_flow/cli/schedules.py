@@ -1,4 +1,4 @@
-"""`hai-flow schedules`: what starts by the clock, over REST. Look at it, pause it, resume it, start it now."""
+"""`hai-flow schedules`: the schedules of a server, over REST. Look at them, pause, resume, or start one now."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ScheduleArgument = Annotated[
 
 @app.callback(invoke_without_command=True)
 def schedules(context: typer.Context) -> None:
-    """What starts by the clock; without a command, the list of it."""
+    """The schedules, which start runs by the clock; without a command, their list."""
     if context.invoked_subcommand is None:
         list_schedules()
 

@@ -1,7 +1,7 @@
 """The files that `dev` loads and watches: workflows, and the Python modules of the project that they call.
 
-What is saved is published, or imported anew. What could not be loaded is tried again whenever something changes, for
-what it lacked may be there now; what depends on a change is looked at again.
+A saved workflow is published, a saved module is imported anew. A file that could not be loaded is tried again with
+every change, because the missing part may be there now. Files that depend on a change are checked again.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ AGAIN_SECONDS: Final = 2.0
 
 @dataclass(slots=True)
 class _File:
-    """A workflow file as it was last read. `stands`: these very bytes are published; `told`: what was last said against
-    them."""
+    """A workflow file as it was last read.
+
+    `stands`: exactly these bytes are published. `told`: the last complaint about them that was printed.
+    """
 
     path: Path
     source: bytes  # with the files that it uses
@@ -92,7 +94,7 @@ class Shelf:
                 say(f"There is no folder {folder} yet; what you put there is loaded, too.")
 
     async def watch(self) -> None:
-        """Load what is saved, once it has stopped changing."""
+        """Load saved files, once they have stopped changing."""
         seen, waited = self._stamps, 0.0
         while True:
             await asyncio.sleep(POLL_SECONDS)
@@ -110,7 +112,7 @@ class Shelf:
                 await self._publish_all(())
 
     def _look(self) -> dict[Path, Stamp]:
-        """What is there of all that is watched."""
+        """The watched files that exist now."""
         files = (Path(where, name) for folder in self._folders for where, _, names in os.walk(folder) for name in names)
         workflows = sorted(file for file in files if file.suffix in SUFFIXES and not file.name.endswith(TESTS))
         used = (path for file in self._files.values() for path in file.used)
@@ -141,14 +143,14 @@ class Shelf:
                 await self._check(file)
 
     def _read(self, paths: Iterable[Path]) -> None:
-        """Take in workflow files, and what modules they call: those are watched before they are imported."""
+        """Take in workflow files and the modules that they call. The modules are watched before they are imported."""
         for path in paths:
             try:
                 read_now = read(path)
             except UsageError as error:  # gone or closed to us since it was listed
                 explain(error)
                 continue
-            if is_shared(read_now):  # those who use it are read for it
+            if is_shared(read_now):  # the workflows that use it are read instead
                 self._files.pop(path, None)
                 continue
             source = whole(str(path), read_now)
@@ -172,7 +174,7 @@ class Shelf:
     # --- publishing
 
     async def _publish_all(self, saved: Collection[Path]) -> set[str]:
-        """Publish what does not stand, the children of others first; the names of what was published."""
+        """Publish the files that do not stand, children before their parents. Returns the names of those published."""
         self._unanswered = False
         published: set[str] = set()
         for file in _children_first([file for file in self._files.values() if not file.stands]):
@@ -188,7 +190,7 @@ class Shelf:
         return published
 
     async def _publish(self, file: _File) -> str | None:
-        """The reference of what was published; None, and it is said why, if it could not be."""
+        """The reference of the published workflow. If it can't be published: None, and the reason is printed."""
         heading = f"{_shown(file.path)} is not loaded"
         try:
             reference = await self._backend.publish(file.source, str(file.path))
@@ -201,7 +203,7 @@ class Shelf:
         return reference
 
     async def _check(self, file: _File) -> None:
-        """Say so if what is published does not fit any more what it calls, and when it does again."""
+        """Print a message if a published workflow no longer fits the things that it calls, and when it fits again."""
         try:
             await self._backend.check(file.source, str(file.path))
         except (*FAILURES, HaiFlowError) as error:
@@ -212,7 +214,7 @@ class Shelf:
             file.told = ""
 
     def _complain(self, file: _File, heading: str, error: Exception) -> None:
-        """Say what is wrong with a file, unless that was the last thing that was said of it."""
+        """Print the fault of a file, unless it is the one that was printed last."""
         unanswered = isinstance(error, FAILURES) or type(error) is StoreError
         self._unanswered |= unanswered
         told = "unanswered" if unanswered else f"{heading}: {error}"
@@ -221,7 +223,7 @@ class Shelf:
         file.told = told
         if unanswered:
             say(f"{heading} yet: the database failed ({error}). It is tried again.", "yellow")
-        elif isinstance(error, RunnersMissing):  # nothing is wrong with it, and nobody at this server can change that
+        elif isinstance(error, RunnersMissing):  # the file is right; this server lacks the runner
             note(f"{heading}: this server has no runner for {', '.join(error.what)}.")
         elif isinstance(error, DefinitionError):
             err().print(f"{clean(heading)}:", style="red")
@@ -230,7 +232,7 @@ class Shelf:
             say(f"{heading}: {error.detail if isinstance(error, Rejected) else error}", "red")
 
     def _note(self, plan: Plan, reference: str) -> None:
-        """Remember what was published, and how it may be started."""
+        """Remember a published workflow, and a sample input to start it with."""
         self.names[plan.name] = reference
         self.samples.pop(plan.name, None)
         sample = sample_input(plan.input)
@@ -268,7 +270,7 @@ def _children_first(files: Sequence[_File]) -> list[_File]:
 
 
 def _is_file(path: Path) -> bool:
-    """False as well where nobody can say: the name is too long, or its folder is closed to us."""
+    """False also if the system can't tell: the name is too long, or its folder is closed to us."""
     try:
         return path.is_file()
     except OSError:

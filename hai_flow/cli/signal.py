@@ -1,4 +1,4 @@
-"""Events from outside, sent over REST: to one run, or to whom they concern."""
+"""Events from outside, sent over REST: to one run, or to all runs and workflows that they concern."""
 
 from __future__ import annotations
 

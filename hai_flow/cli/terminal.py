@@ -1,4 +1,4 @@
-"""What every command says, and how: consoles, exit codes, and errors as sentences."""
+"""The output that all commands share: consoles, exit codes, and errors as sentences."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def out() -> Console:
 
 
 def err() -> Console:
-    """Standard error: progress and complaints, so that what a command prints stays usable in a pipe."""
+    """Standard error: progress and complaints go here, so that the output of a command stays usable in a pipe."""
     return Console(sys.stderr)
 
 
@@ -91,14 +91,14 @@ def moment(text: str | None) -> str:
 
 
 def exit_code_of(error: HaiFlowError) -> int:
-    """The exit code that says what kind of error it was."""
+    """The exit code for this kind of error."""
     if isinstance(error, (UsageError, SettingsError)):
         return USAGE
     return UNREACHABLE if isinstance(error, Unreachable) else FAILED
 
 
 def explain(error: HaiFlowError) -> None:
-    """The error on standard error: its sentence, every finding, and what stands instead."""
+    """Print the error on standard error: its sentence, every finding, and the answer that stands instead, if any."""
     console = err()
     if isinstance(error, DefinitionError):
         print_findings(error.findings, {}, console)
@@ -147,7 +147,7 @@ def _print_line(source: str, finding: Finding, console: Console, style: str) -> 
 
 
 def roughly(ms: int) -> str:
-    """A duration as people say it: of hours, nobody counts the seconds."""
+    """A duration as people say it: one of hours has no seconds."""
     unit = 60_000 if ms >= 3_600_000 else 1_000 if ms >= 10_000 else 1
     return spell((ms + unit // 2) // unit * unit)
 
@@ -179,7 +179,7 @@ def indented(text: str) -> str:
 def how_to_answer(pending: dict[str, Json], *, act_as: str | None = None) -> str:
     """The arguments after `decide` that answer `pending`, as an example that is taken: a first option, sample values.
 
-    `act_as`: on behalf of whom, where not everybody may.
+    `act_as`: the value of `--as`, if not everybody may answer.
     """
     from hai_flow.cli.samples import sample_of
 
@@ -198,7 +198,7 @@ def how_to_answer(pending: dict[str, Json], *, act_as: str | None = None) -> str
 
 
 def or_else(pending: dict[str, Json]) -> str:
-    """What else the answer may be; empty: nothing."""
+    """The other possible answers; empty: there are none."""
     if pending["kind"] in ("approve", "gate", "doubt"):
         return ", ".join(options_of(pending)[1:])
     return "--error TEXT" if pending["kind"] == "tool" else ""

@@ -38,7 +38,7 @@ def play(
         str | None, typer.Option("--database", metavar="DSN", help="The database that they are in, instead.")
     ] = None,
 ) -> None:
-    """Run the tests of workflows: the real engine in memory, effects mocked, time passing when it is told to."""
+    """Run the tests of workflows: the real engine in memory, effects mocked, time passing only as the test says."""
     from hai_flow.testing.loading import Loader
 
     if server is not None and database is not None:
@@ -142,7 +142,7 @@ class _Session:
         }
 
     def report(self, seconds: float) -> None:
-        """What is wrong, in full and then in short, and the closing line."""
+        """Print the failures, in full and then in short, and the closing line."""
         from hai_flow.testing.report import closing, describe, first_words
 
         failed = [result for result in self.results if not result.passed]

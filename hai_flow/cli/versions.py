@@ -98,7 +98,7 @@ def diff(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What a version changes: steps that came, went, moved or say something else. Files are compared here."""
+    """The changes of a version: steps that were added, removed, moved or edited. Files are compared here."""
     found = _of_files(Path(old), Path(new)) if _are_files(old, new) else _of_server(old, new, server, as_json)
     if as_json:
         print_json(found)

@@ -30,7 +30,7 @@ async def ask(
 ) -> tuple[Turn, Endpoint]:
     """The answer of the first of `endpoints` that begins to give one, complete and neither cut off nor refused.
 
-    `listen` hears each piece of it, `spent` is told once of each answer that has begun, also of one that broke off.
+    `listen` gets each piece of it. `spent` is called once for each answer that has begun, also for one that broke off.
     Raises StepError.
     """
     for left, endpoint in zip(range(len(endpoints) - 1, -1, -1), endpoints, strict=True):

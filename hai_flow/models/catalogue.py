@@ -1,4 +1,4 @@
-"""Which models there are: what a name of `models:` means in this deployment, and how it is reached.
+"""The models of this deployment: the meaning of each name of `models:`, and the endpoint that serves it.
 
 The deployment has a catalogue, a file like
 
@@ -9,9 +9,9 @@ The deployment has a catalogue, a file like
         model: gpt-5.4
         api_key: ${{ secrets.OPENAI }}
 
-Workflows name its models (`use: smart`), and say no address and no key. A workflow may also declare a model in full.
-What such a declaration may do is bounded where the workflow came over the network: it has the addresses that are known
-of its provider, and keys that are bound to them, or it would carry the deployment's keys wherever it likes.
+Workflows name its models (`use: smart`), and give no address and no key. A workflow may also declare a model in full.
+If that workflow came over the network, its declaration is restricted: only the known addresses of its provider, and
+only keys that are bound to them. Otherwise it could send the deployment's keys to any address.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _IDLE: Final = 60.0
 
 
 def read_catalogue(source: bytes, file: str) -> tuple[dict[str, Model], list[Finding]]:
-    """The models of a catalogue by name, and what is wrong with it."""
+    """The models of a catalogue by name, and its mistakes."""
     reader = Reader(parse(source, file))
     declarations = Declarations(reader)
     fields = reader.fields(CATALOGUE, reader.document.value, (), "the catalogue of models")
@@ -77,8 +77,10 @@ class Catalogue:
         return list(found.values())
 
     def _meant(self, model: Model) -> list[tuple[Model, bool]]:
-        """What a declaration stands for, and whether the deployment says it: itself, or a model of the catalogue with
-        its fallbacks there."""
+        """The models that a declaration stands for, each with whether it comes from the deployment's catalogue.
+
+        A full declaration stands for itself; one with `use` for the catalogue's model and its fallbacks.
+        """
         if model.use is None:
             return [(model, False)]
         first = self._models.get(model.use)
@@ -89,7 +91,7 @@ class Catalogue:
         return [(self._models[name], True) for name in dict.fromkeys((model.use, *first.fallback))]
 
     def _endpoint(self, model: Model, asked: Model, *, is_ours: bool, trusted: bool) -> Endpoint:
-        """`asked` is the model of the workflow: what it says of parameters and times goes before the catalogue's."""
+        """`asked` is the model of the workflow: its parameters and times override those of the catalogue."""
         preset = PRESETS.get(model.provider)
         if preset is None and model.provider not in self._offered:
             known = ", ".join([*PRESETS, *sorted(self._offered)])

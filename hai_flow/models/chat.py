@@ -60,7 +60,7 @@ def body_of(request: Request) -> dict[str, Json]:
 
 
 def with_schema(messages: Sequence[Message], schema: Mapping[str, Json]) -> list[Message]:
-    """The messages, and what the answer has to be as the last words of the system's."""
+    """The messages. The required form of the answer stands at the end of the system's message."""
     wanted = schema_prompt(schema)
     if messages and messages[0].role == "system" and isinstance(messages[0].content, str):
         return [Message("system", f"{messages[0].content}\n\n{wanted}"), *messages[1:]]
@@ -68,7 +68,7 @@ def with_schema(messages: Sequence[Message], schema: Mapping[str, Json]) -> list
 
 
 def _params(endpoint: Endpoint) -> dict[str, Json]:
-    """Parameters by OpenAI's names; what stands in `extra` goes into the body as it is."""
+    """Parameters by OpenAI's names. The entries of `extra` go into the body unchanged."""
     given = dict(endpoint.params)
     extra = given.pop("extra", {})
     if "max_tokens" in given:
@@ -171,7 +171,7 @@ class ChatReader:
             self._reason = choice.get("finish_reason") or self._reason
 
     def end(self) -> Iterator[Piece]:
-        """What is left when the stream is over: an answer without a reason was broken off and gets no `Finish`."""
+        """The last pieces, after the stream. An answer without a finish reason broke off: it gets no `Finish`."""
         if self._tags is not None:
             yield from self._tags.end()
         if self._reason is None:

@@ -1,4 +1,4 @@
-"""What an author asks (`{system?, prompt? | messages?}`) as a conversation in the vocabulary of models."""
+"""Turns an author's question (`{system?, prompt? | messages?}`) into a conversation in the vocabulary of models."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PARTS: Final = ("text", "image", "audio", "video", "document")
 
 
 def conversation(asked: Mapping[str, Json]) -> tuple[Message, ...]:
-    """The messages. Raises StepError `llm.invalid_request` for what is none."""
+    """The messages. Raises StepError `llm.invalid_request` for one that is not a message."""
     system = asked.get("system")
     first = (Message("system", _text(system)),) if system else ()
     if "messages" not in asked:

@@ -1,6 +1,6 @@
 """Asking a model over the network: OpenAI's protocols through its SDK, which is imported when a model is first called.
 
-The SDK tries nothing again by itself: whether and when is the run's affair, which knows what it has cost already.
+The SDK tries nothing again by itself. The run decides whether and when, because it knows the cost so far.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CLIENTS_MAX: Final = 64
 
 
 class Providers:
-    """Who provides models in this process: those of OpenAI's protocols, and the plug-ins that are installed."""
+    """The providers of models in this process: those of OpenAI's protocols, and the installed plug-ins."""
 
     def __init__(self) -> None:
         self._offered: dict[str, EntryPoint] = {each.name: each for each in entry_points(group=ENTRY_POINTS)}
@@ -39,12 +39,12 @@ class Providers:
         return frozenset(self._offered)
 
     async def of(self, endpoint: Endpoint) -> ModelProvider:
-        """Who answers for the model. Raises StepError `llm.not_configured` for a plug-in that can't be loaded."""
+        """The provider of the model. Raises StepError `llm.not_configured` for a plug-in that can't be loaded."""
         if endpoint.provider == SCRIPTED:
             return ScriptedProvider()
         name = endpoint.provider if endpoint.provider in self._offered else ""
         if name not in self._known:
-            # To import takes seconds on a busy machine: nobody else waits for it, and no model is blamed for it.
+            # The import takes seconds on a busy machine. It must not block other steps, nor count as the model's time.
             made = await asyncio.to_thread(self._loaded, self._offered[name] if name else None)
             self._known.setdefault(name, made)
         return self._known[name]
@@ -78,7 +78,7 @@ class OpenAIProvider:
         return None if endpoint.provider in PRESETS else f"nobody provides models as `{endpoint.provider}`"
 
     async def stream(self, request: Request) -> AsyncIterator[Piece]:
-        """See `ModelProvider`. Raises StepError; that nothing comes, or not in time, is noticed by who listens."""
+        """See `ModelProvider`. Raises StepError. The caller notices if no piece comes, or none in time."""
         endpoint = request.endpoint
         client = await self._client(endpoint)
         reader: chat.ChatReader | responses.ResponsesReader

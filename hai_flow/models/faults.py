@@ -1,4 +1,4 @@
-"""What goes wrong with models, as errors of steps: by what a server answered, or by how a stream ended."""
+"""Failures of models as errors of steps: from a server's answer, or from the way in which a stream ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from hai_flow.errors import StepError
 from hai_flow.values import Json
 
-SAID_CHARS_MAX: Final = 500  # of what a server says, as errors repeat it
+SAID_CHARS_MAX: Final = 500  # of a server's text, as errors repeat it
 RETRY_AFTER_MAX: Final = 86_400.0
 
 _TOO_LONG: Final = re.compile(
@@ -50,7 +50,7 @@ def fault_of_status(status: int, headers: Mapping[str, str], body: Json, now: da
 
 
 def fault_of_body(body: Json) -> StepError:
-    """The error for one that comes within a stream, where no status says what it is."""
+    """The error for a fault that comes within a stream, where no HTTP status gives its kind."""
     said, code = _said(body)
     told = f"The model's server broke off its answer: {said or code or 'it does not say why'}"
     if code in _UNPAID:
@@ -65,7 +65,7 @@ def fault_of_body(body: Json) -> StepError:
 
 
 def broken_off() -> StepError:
-    """The stream ended and nothing said that the answer is complete."""
+    """The stream ended without a sign that the answer is complete."""
     return _error("llm.truncated", "The model's answer broke off: its stream ended before it said so.")
 
 
@@ -84,7 +84,7 @@ def too_long() -> StepError:
 
 
 def refused(said: str) -> StepError:
-    """The model, or who guards it, would not answer."""
+    """The model, or its provider's filter, would not answer."""
     return _error("llm.refused", "The model would not answer" + (f": {said[:SAID_CHARS_MAX]}" if said else "."))
 
 
@@ -104,7 +104,7 @@ def unreachable(why: str) -> StepError:
 
 
 def not_configured(message: str) -> StepError:
-    """The deployment has no such model, or no key for it."""
+    """The deployment lacks the model, or the key for it."""
     return _error("llm.not_configured", message)
 
 
@@ -126,7 +126,7 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
 
 
 def _said(body: Json) -> tuple[str, str]:
-    """What a server says is wrong, of bounded length, and its code; "" where it says nothing."""
+    """A server's text of its error, of bounded length, and its code; "" where it gives none."""
     error = body.get("error", body) if isinstance(body, Mapping) else body
     if not isinstance(error, Mapping):
         return (error if isinstance(error, str) else "")[:SAID_CHARS_MAX], ""

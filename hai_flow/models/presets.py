@@ -1,4 +1,4 @@
-"""The providers that are known by name: where they are, and in what they differ from OpenAI."""
+"""The providers that are known by name: their addresses, and their differences from OpenAI."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """OpenAI's Responses: a request as its body, and a stream of its events as pieces.
 
-Nothing is kept at the provider (`store: false`): what the model thought comes encrypted, and goes back as it came.
+Nothing is kept at the provider (`store: false`): the model's thinking comes encrypted, and goes back as it came.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class ResponsesReader:
                 raise fault_of_body(event)
 
     def end(self) -> Iterator[Piece]:
-        """What is left when the stream is over: an answer whose end was not said was broken off."""
+        """The last pieces, when the stream is over. An answer without an event of its end broke off."""
         if self._end is not None:
             yield self._end
 

@@ -1,7 +1,7 @@
-"""What answers in `dev` and `run` where no model can be asked: a model if the environment has a key, else a script.
+"""The stand-in for missing models in `dev` and `run`: a model if the environment has a key, else a script.
 
-The script understands nothing. It says that it is one, repeats what it was asked, and makes the least object that fits
-a schema, so that a workflow can be tried before anybody has a key.
+The script understands nothing. It says that it is a script, repeats the question, and makes the least object that fits
+a schema, so that a workflow can be tried without a key.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _WORDS: Final = {"date-time": "2026-01-01T00:00:00Z", "date": "2026-01-01", "ema
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """`key` and `base_url` are those of the environment (`OPENAI_API_KEY`, `OPENAI_BASE_URL`), `model` is what is asked
-    there if the workflow does not say it (`OPENAI_MODEL`). Without a key the script answers."""
+    """`key` and `base_url` are those of the environment (`OPENAI_API_KEY`, `OPENAI_BASE_URL`). `model` is asked there
+    if the workflow names none (`OPENAI_MODEL`). Without a key the script answers."""
 
     key: str | None = field(default=None, repr=False)
     base_url: str | None = None
     model: str = MODEL
 
     def endpoint(self, asked: Model) -> Endpoint:
-        """What is asked in place of `asked`."""
+        """The endpoint that is asked in place of `asked`."""
         if self.key is None:
             return Endpoint(asked.name, SCRIPTED, "scripted-model")
         preset = PRESETS["openai"]
@@ -71,7 +71,7 @@ def _text(request: Request) -> str:
 
 
 def least(schema: Json, depth: int = 0) -> Json:
-    """A small value that most schemas of this kind take; what is too much for it is null."""
+    """A small value that most schemas of this kind accept; null where the schema is too deep or too complex."""
     if not isinstance(schema, Mapping) or depth > _DEPTH_MAX:
         return None
     for known in ("const", "default"):

@@ -1,4 +1,4 @@
-"""Objects from models: how one is asked for, and what came instead."""
+"""Objects from models: the prompts that ask for one, and the check of the answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAULTS_MAX: Final = 10
 
 
 def schema_prompt(schema: Mapping[str, Json]) -> str:
-    """What a model is told that can't be given a schema."""
+    """The prompt for a model that does not accept a schema as a parameter."""
     return (
         "Answer with one JSON value and nothing else: no other words, no Markdown. It has to be valid against this "
         f"JSON Schema:\n{values.dumps(schema).decode()}"
@@ -22,12 +22,12 @@ def schema_prompt(schema: Mapping[str, Json]) -> str:
 
 
 def repair_prompt(faults: str) -> str:
-    """What a model is told whose answer did not fit."""
+    """The prompt for a model after an answer that did not fit."""
     return f"This does not fit: {faults}. Answer again, with the corrected JSON value and nothing else."
 
 
 def read_answer(text: str, schema: Schema) -> tuple[Json, str]:
-    """The value that an answer holds, and what is wrong with it as a sentence ("" if nothing is)."""
+    """The value that an answer holds, and its fault as a sentence ("" if there is none)."""
     try:
         value = values.check(values.loads(_inside(text)))
     except values.NotJson as error:

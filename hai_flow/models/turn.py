@@ -16,7 +16,7 @@ _CHARS_PER_TOKEN = 4  # of most languages and models, more or less
 
 @dataclass(slots=True)
 class Turn:
-    """What a model has answered so far. `usage` None: nobody has counted its tokens."""
+    """The answer of a model so far. `usage` None: the provider has not counted its tokens."""
 
     text: str = ""
     thinking: str = ""
@@ -60,12 +60,14 @@ class Turn:
         return faults.refused(self.finish.text) if self.finish.reason == "refused" else None
 
     def call_faults(self, schemas: Mapping[str, Schema]) -> dict[str, str]:
-        """What is wrong with the calls, by their ids; `schemas` are those of the tools that were offered. Where
-        anything is, or `fault` says something, no call of this answer may be made."""
+        """The faults of the calls, by the calls' ids; `schemas` are those of the tools that were offered.
+
+        If there is one, or `fault` returns an error, no call of this answer may be made.
+        """
         return {call.id: fault for call in self.calls if (fault := _call_fault(call, schemas))}
 
     def spent(self, prompt_chars: int) -> tuple[Usage, bool]:
-        """The tokens of this answer, and whether they are estimated because nobody counted them."""
+        """The tokens of this answer, and whether they are estimated because the provider did not count them."""
         if self.usage is not None:
             return self.usage, False
         written = sum(
@@ -75,7 +77,7 @@ class Turn:
 
 
 def cost_of(usage: Usage, price: Price | None) -> float | None:
-    """What an answer cost in US dollars; None where no price is known."""
+    """The cost of an answer in US dollars; None if no price is known."""
     if price is None:
         return None
     cached = min(usage.cached, usage.input)

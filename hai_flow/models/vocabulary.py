@@ -1,4 +1,4 @@
-"""What a model is asked, and the pieces in which it answers: the contract between us and those who provide models.
+"""Requests to models, and the pieces of their answers: the contract between us and the providers of models.
 
 A package offers models of its own kind by an entry point of the group `hai_flow.models`: its name is the `provider` of
 `models:`, its value makes a `ModelProvider`.
@@ -17,12 +17,12 @@ Reason: TypeAlias = Literal["stop", "length", "refused"]
 ENTRY_POINTS = "hai_flow.models"
 
 
-# --- what is asked ----------------------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a million tokens cost, in US dollars. `cached`: of the input that the provider had already; None: as any."""
+    """The price of a million tokens, in US dollars. `cached`: of input that the provider had already; None: as any."""
 
     input: float = 0.0
     output: float = 0.0
@@ -31,7 +31,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """In what a provider differs from OpenAI.
+    """The differences of a provider from OpenAI.
 
     `reasoning`: the field of a message that holds its thinking, or `think_tags` where that stands in the text itself.
     `send_back`: whether the thinking of earlier answers goes back to the model: `never`, or behind `tool_turns`.
@@ -120,7 +120,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a model is asked. `output`: the JSON Schema of the object that the answer has to be; None: text."""
+    """One request to a model. `output`: the JSON Schema of the object that the answer has to be; None: text."""
 
     endpoint: Endpoint
     messages: tuple[Message, ...]
@@ -128,7 +128,7 @@ class Request:
     output: Mapping[str, Json] | None = None
 
 
-# --- what it answers --------------------------------------------------------------------------------------------------
+# --- answers ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """A piece of what the model thinks before it answers."""
+    """A piece of the model's thinking before it answers."""
 
     text: str
 
@@ -174,8 +174,8 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The answer is complete as the model meant it (`stop`, also with calls), was cut off (`length`), or is none, and
-    `text` says why (`refused`). `opaque`: what only this provider understands and wants to have back."""
+    """The end of an answer. `stop`: the model ended it, maybe with calls. `length`: it was cut off. `refused`: there is
+    no answer, and `text` is the reason. `opaque`: data that only this provider understands and wants to have back."""
 
     reason: Reason
     text: str = ""
@@ -186,7 +186,7 @@ Piece: TypeAlias = Text | Thinking | CallStart | CallArgs | Usage | Finish
 
 
 class ModelProvider(Protocol):
-    """Somebody who provides models."""
+    """A provider of models."""
 
     def fault(self, endpoint: Endpoint) -> str | None:
         """Why this model could never be asked as it is declared, as a sentence, or None."""

@@ -1,8 +1,8 @@
-"""Where a step may connect to: public addresses, and what the deployment allows beside them.
+"""Where a step may connect to: public addresses, and further ones that the deployment allows.
 
-Whoever writes a workflow, or starts a run of it, says where requests go; this process may reach what they can't: its
-own machine, its neighbours, the metadata service of its cloud. So a name is resolved once, its addresses are judged,
-and the connection goes to the very address that was judged, whatever the name means a moment later.
+The author of a workflow, or the user that starts a run, chooses where requests go. But this process can reach hosts
+that they can't: its own machine, its neighbours, the metadata service of its cloud. So a name is resolved once, its
+addresses are judged, and the connection goes to exactly that address, even if the name has changed since.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COMPATIBLE: Final = ipaddress.ip_network("::/96")
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """As this machine resolves names, without blocking. Also what only looks like a number (`0x7f.1`) is resolved."""
+    """As this machine resolves names, also those that only look like numbers (`0x7f.1`). Does not block."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(each[4][0]) for each in found))
@@ -80,8 +80,10 @@ class Guard:
 
 
 def is_public(address: Address) -> bool:
-    """Whether anybody on the internet could mean this address: not what is private, local, reserved or for many, nor an
-    IPv6 address that holds such an IPv4 address."""
+    """Whether this address belongs to one host on the public internet.
+
+    Private, local, reserved and multicast addresses do not, nor do IPv6 addresses that contain one of these in IPv4.
+    """
     if isinstance(address, ipaddress.IPv6Address):
         if address.scope_id is not None or address in _NAT64_LOCAL:
             return False

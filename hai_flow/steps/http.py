@@ -1,4 +1,4 @@
-"""`http`: one request, or one for each page of a list, with bounds on what comes back and on where it goes.
+"""`http`: one request, or one for each page of a list, with bounds on its response and on its target.
 
 Nothing is tried again here: the step's `retry` does that, and every attempt has the same idempotency key. Secrets are
 put in when the request is sent, and go to no other origin than the one that the author named.
@@ -86,7 +86,7 @@ class HttpRunner:
         return self._config.bytes_max
 
     async def client(self, host: str, port: int) -> httpx2.AsyncClient:
-        """Who sends. Behind a proxy the host is judged here, for the proxy resolves it once more."""
+        """The client that sends. Behind a proxy the host is judged here, because the proxy resolves it once more."""
         if self._config.proxy is not None:
             await self._guard.address(host, port)
         if self._client is None:
@@ -207,7 +207,7 @@ class _Exchange:
         return StepError(message[:1000], code="http.invalid_response", retriable=False)
 
     def _place(self, url: str) -> str:
-        """The host and path of an address, without what may be secret in it."""
+        """The host and path of an address, without the parts that may be secret."""
         parts = urlsplit(url)
         return f"{parts.hostname}{parts.path}"
 
@@ -244,7 +244,7 @@ def _client_of(guard: Guard, config: HttpConfig) -> httpx2.AsyncClient:
 
 
 def _origin(url: str) -> tuple[str, str, int]:
-    """Scheme, host and port. Raises StepError for what is no address of the web."""
+    """Scheme, host and port. Raises StepError if `url` is not an address of the web."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port

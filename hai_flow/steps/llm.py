@@ -1,7 +1,7 @@
 """`llm`: one question to a model, its answer streamed, counted and held against the schema that it was asked for.
 
-What was said in part never gets into a prompt, and an answer that is not complete counts for nothing: the attempt fails
-with the code of what happened, and the run decides whether it is asked again.
+A partial answer never gets into a prompt and is never an output: the attempt fails with the code of the cause, and the
+run decides whether to ask again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 class LlmRunner:
     """Performs `llm` with the models of `catalogue`, which `providers` serve; their keys are among `secrets`.
-    `stand_in` is asked where there is no such model, or no key; None: nobody is."""
+
+    `stand_in` answers workflows of this disk if the model is not there, or its key; None: the step fails then.
+    """
 
     def __init__(
         self, catalogue: Catalogue, providers: Providers, secrets: Secrets, stand_in: StandIn | None = None
@@ -118,7 +120,7 @@ class LlmRunner:
 
 
 class _Question:
-    """What one attempt asks, and tells of the answers."""
+    """The question of one attempt. It streams the pieces of the answers and counts their tokens."""
 
     def __init__(self, providers: Providers, llm: Llm, stream: Stream) -> None:
         self._providers = providers
@@ -181,5 +183,5 @@ def _invalid(faults: str, text: str) -> StepError:
 
 
 def _storable(text: str) -> str:
-    """What can't be stored is replaced, not refused (docs/design/promises.md#bounds)."""
+    """Characters that can't be stored are replaced, not refused (docs/design/promises.md#bounds)."""
     return _UNSTORABLE.sub("\ufffd", text)

@@ -1,4 +1,4 @@
-"""The Python modules of a project: where they are, what they import, and how changed ones are loaded anew.
+"""The Python modules of a project: their files, their imports, and the reloading of changed ones.
 
 A project is a directory whose modules workflow files of this disk may name. `dev` loads them again when they are saved.
 They are imported afresh beside the old ones, not over them: an attempt that runs goes on with the code that it began
@@ -33,7 +33,7 @@ _INSTALLED: Final = {Path(sysconfig.get_path(name)) for name in ("stdlib", "plat
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """What became of changed modules: `modules` are loaded anew; or `fault` says why none is, and all are as before."""
+    """The result of a reload: `modules` are loaded anew; or `fault` gives the reason why all are as before."""
 
     modules: tuple[str, ...] = ()
     fault: str = ""
@@ -49,16 +49,19 @@ class Project:
         self._behind: set[str] = set()  # loaded modules whose files say something else by now
 
     def holds(self, name: str, module: ModuleType | None = None) -> bool:
-        """Whether the file where the name says is one of the project, and, once imported, is what was imported: what is
-        installed under the same name comes first on Python's path."""
+        """Whether `name` is a module of the project.
+
+        Its file must be one of the project. An imported `module` must also come from that file, because an installed
+        module of the same name comes first on Python's path.
+        """
         file = file_of(name, self.root, below=self.root)
         if module is None or file is None:
             return file is not None
         return module.__file__ is not None and Path(module.__file__).resolve() == file.resolve()
 
     def files(self, modules: Iterable[str]) -> dict[Path, str]:
-        """The files of the project that `modules` consist of, what they import, and whatever else is loaded of it; each
-        with its module's name. Modules that can't be imported are followed, too."""
+        """The files of the project, each with its module's name: those of `modules`, of their imports, and of all
+        loaded modules. Modules that can't be imported are followed, too."""
         found: dict[Path, str] = {}
         left = [*modules, *self._loaded()]
         seen: set[str] = set()
@@ -72,8 +75,10 @@ class Project:
         return found
 
     def reload(self, changed: Iterable[str]) -> Reloaded:
-        """Load again what is loaded of `changed`, and what imports that. If some of it can't be imported, nothing is
-        changed, and it is tried again with the next change."""
+        """Load again the loaded ones of the modules `changed`, and the modules that import them.
+
+        If one of them can't be imported, all stay as they were, and are tried again with the next change.
+        """
         changed = list(changed)
         importlib.invalidate_caches()
         for name in changed:
@@ -93,7 +98,7 @@ class Project:
         return {name: file for name, file in found.items() if file is not None and name != "__main__"}
 
     def _file(self, name: str) -> Path | None:
-        """The file of a module of the project; not of one of Python's, of what is installed, or of this package."""
+        """The file of a module of the project. None for modules of Python, of installed packages or of this package."""
         module = sys.modules.get(name)
         if name.partition(".")[0] == _OURS:
             return None
@@ -106,7 +111,7 @@ class Project:
         return path if path.suffix == ".py" and path.is_file() else None
 
     def _needed_by(self, name: str, file: Path) -> list[str]:
-        """The modules that importing `name` imports: its packages, and what its file says."""
+        """The modules that importing `name` imports: its packages, and the imports in its file."""
         stamp = stamp_of(file)
         known = self._imports.get(file)
         if known is None or known[0] != stamp:
@@ -185,8 +190,10 @@ def _imports_of(name: str, file: Path) -> Iterator[str]:
 
 
 def _import_anew(wanted: Iterable[str], stale: Iterable[str]) -> None:
-    """Import `wanted` in place of the loaded modules `stale`. If that fails, everything is as before; raises what the
-    import raised."""
+    """Import `wanted` in place of the loaded modules `stale`.
+
+    If an import raises, everything is put back, and its exception passes on.
+    """
     before = {name: sys.modules[name] for name in stale}
     attributes = list(_attributes(before))
     tools = registered.forget(before)
@@ -205,7 +212,7 @@ def _import_anew(wanted: Iterable[str], stale: Iterable[str]) -> None:
 
 
 def _attributes(modules: dict[str, ModuleType]) -> Iterator[tuple[ModuleType, str, object]]:
-    """Where a package knows one of `modules` by name, and as what."""
+    """The attributes of packages that hold one of `modules`: package, name and value."""
     for name in modules:
         outer, _, attribute = name.rpartition(".")
         package = sys.modules.get(outer)
@@ -214,7 +221,7 @@ def _attributes(modules: dict[str, ModuleType]) -> Iterator[tuple[ModuleType, st
 
 
 def _forget_compiled(file: Path | None) -> None:
-    """Python takes what it has compiled for a file's if second and size are the same: those of two saves may be."""
+    """Delete the bytecode of `file`. Python would reuse it if two saves have the same second and the same size."""
     if file is not None:
         with suppress(OSError, NotImplementedError):
             Path(importlib.util.cache_from_source(str(file))).unlink()

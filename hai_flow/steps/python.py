@@ -104,7 +104,7 @@ class PythonRunner:
 
 
 def _without_stop_iteration(function: Callable[[], Any]) -> Any:
-    """A future can't carry StopIteration: whoever waits for it would wait for ever."""
+    """A future can't carry StopIteration: the caller would wait for it for ever."""
     try:
         return function()
     except StopIteration as error:
@@ -112,7 +112,7 @@ def _without_stop_iteration(function: Callable[[], Any]) -> Any:
 
 
 def _storable(text: str) -> str:
-    """Streamed text comes from models: what can't be stored in it is replaced, not refused
+    """Streamed text comes from models: characters that can't be stored are replaced, not refused
     (docs/design/promises.md#bounds)."""
     return _UNSTORABLE.sub("\ufffd", text)
 

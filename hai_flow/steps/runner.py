@@ -16,9 +16,9 @@ Kind: TypeAlias = Literal["text", "thinking"]
 
 
 class Stream(Protocol):
-    """What an attempt tells while it goes on.
+    """Takes the text that an attempt streams.
 
-    `await stream(text)` appends to the attempt's message; of another `kind` than before, it begins another one.
+    `await stream(text)` appends to the attempt's message; a text of another `kind` begins another message.
     """
 
     async def __call__(self, text: str, kind: Kind = "text") -> None: ...
@@ -29,7 +29,7 @@ class Stream(Protocol):
 
 
 class Evaluate(Protocol):
-    """Raises StepError with the code of what is wrong with the expression."""
+    """Raises StepError with the code of the expression's fault."""
 
     def __call__(self, uses: Expression | Template, /, **names: Json) -> Json: ...
 
@@ -44,7 +44,7 @@ class Attempt:
 
     `evaluate` gives the value of an expression or a template of the step, with further names. `workflow` is its name.
     `key` is the idempotency key where it is not the default. `from_disk`: the workflow was read from a file of this
-    machine, so it may name what one that came over the network may not (`steps/toolbox`).
+    machine, so it may name more modules than one that came over the network (`steps/toolbox`).
     """
 
     run_id: str
@@ -67,9 +67,9 @@ class Runner(Protocol):
     """Performs one kind of effect."""
 
     async def perform(self, attempt: Attempt, stream: Stream) -> Json:
-        """The output, as plain JSON. What it says meanwhile goes to `stream`, if the step streams.
+        """The output, as plain JSON. Text on the way goes to `stream`, if the step streams.
 
-        Raises StepError. Being cancelled is being told to stop: clean up within the grace period and let it pass.
+        Raises StepError. A cancellation is the order to stop: clean up within the grace period and let it pass on.
         """
         ...
 
@@ -82,7 +82,7 @@ class Runner(Protocol):
         ...
 
     async def close(self) -> None:
-        """Give back what is kept between attempts; the next attempt takes it anew."""
+        """Close the resources that are kept between attempts; the next attempt opens them anew."""
         ...
 
 
@@ -90,7 +90,7 @@ class Registry:
     """The runners of this process by kind: python, http, llm (`runner_kind`)."""
 
     def __init__(self, runners: dict[str, Runner], hide: Callable[[Json], Json] = lambda value: value) -> None:
-        """`hide` takes what must not be told out of what is."""
+        """`hide` takes secrets out of an output before it is recorded."""
         self._runners = runners
         self.hidden = hide
 
@@ -100,7 +100,7 @@ class Registry:
         return frozenset(self._runners)
 
     def runner_of(self, step: Step) -> Runner:
-        """Raises StepError if this process performs no such effect."""
+        """Raises StepError if this process does not perform effects of this kind."""
         kind = runner_kind(step)
         runner = self._runners.get(kind or "")
         if runner is None:

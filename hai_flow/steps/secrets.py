@@ -1,6 +1,6 @@
-"""Secrets of the deployment: where they come from, who may send them where, and how they are kept out of sight.
+"""Secrets of the deployment: their sources, the hosts they may be sent to, and how they are kept out of sight.
 
-A file (`HAI_FLOW_SECRETS_FILE`) says of each secret whence it comes and what it is for:
+A file (`HAI_FLOW_SECRETS_FILE`) gives the source and the uses of each secret:
 
     hai: secrets/v1
     secrets:
@@ -9,7 +9,7 @@ A file (`HAI_FLOW_SECRETS_FILE`) says of each secret whence it comes and what it
       VAULT: {command: [vault, read, -field=token, kv/erp], every: 5m, hosts: [erp.internal]}
 
 A workflow that came over the network may send a secret only to hosts that the file names for it. One that was read from
-a disk of this machine may send any to any host: who writes there reads the environment as well.
+a disk of this machine may send any to any host: a user that can write there can read the environment as well.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hai_flow.errors import StepError
 from hai_flow.values import Json
 
 COMMAND_SECONDS: Final = 10.0
-SHOWN_MIN: Final = 6  # a shorter value would blacken half of what it stands in
+SHOWN_MIN: Final = 6  # a shorter value would blacken half of the texts that contain it
 HIDDEN: Final = "[secret]"
 VALUES_MAX: Final = 1000
 
@@ -34,7 +34,7 @@ VALUES_MAX: Final = 1000
 @dataclass(frozen=True, slots=True)
 class Source:
     """One secret. At most one of `env`, `file` and `command`; none: `HAI_FLOW_SECRET_<NAME>`. `hosts` None: the file
-    does not say where it may go. `every`: for how many seconds what a command said is kept."""
+    does not say where it may go. `every`: for how many seconds the output of a command is kept."""
 
     env: str | None = None
     file: Path | None = None
@@ -46,7 +46,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Who wants a secret, and where it would go. `ours`: the deployment itself, as its catalogue of models says."""
+    """The user of a secret, and its target. `ours`: the deployment itself uses it, for a model of its catalogue."""
 
     host: str
     workflow: str = ""
@@ -113,7 +113,7 @@ class Secrets:
         return next((doubt for name in sorted(written_names(value)) if (doubt := self.absent(name))), None)
 
     def absent(self, name: str) -> str | None:
-        """Why the secret is not there, as far as that can be said without asking anybody."""
+        """Why the secret is not there, as far as this is known without reading its source."""
         if name in self.sources or name in self.given:
             return None
         return f"the secret `{name}` is not there; set HAI_FLOW_SECRET_{name}, or name it in HAI_FLOW_SECRETS_FILE"
@@ -164,7 +164,7 @@ def _is_in(host: str, pattern: str) -> bool:
 
 
 async def _said_by(name: str, command: tuple[str, ...]) -> str:
-    """What a command writes. What it says on standard error may hold anything, and is shown to nobody."""
+    """The standard output of a command. Its standard error may hold anything, also secrets, so it is never shown."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command,

@@ -1,4 +1,4 @@
-"""Reads the file that says of each secret whence it comes and what it is for (`steps/secrets`)."""
+"""Reads the file that gives the source and the uses of each secret (`steps/secrets`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SECRET: Final = Shape("secret", "A secret", (
 
 
 def read_secrets(source: bytes, file: str) -> tuple[dict[str, Source], list[Finding]]:
-    """The secrets of a file by name, and what is wrong with it."""
+    """The secrets of a file by name, and its mistakes."""
     reader = Reader(parse(source, file))
     given = reader.fields(FILE, reader.document.value, (), "the file of secrets").get("secrets", {})
     return {name: _source(reader, name, each) for name, each in given.items()}, reader.findings

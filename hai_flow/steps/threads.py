@@ -1,8 +1,9 @@
-"""Threads for functions that block, such that one that hangs takes nothing from the others.
+"""Threads for functions that block. A function that hangs takes nothing from the others.
 
-A thread can't be stopped from outside. One whose caller gave up (a timeout, a stop) is *left behind*: it goes on by
-itself, is counted for its tool until it returns, and another one takes its place. A tool of which too many were left
-behind gets no more, so the harm that it does is bounded. The threads are daemons: no end of a process waits for them.
+A thread can't be stopped from outside. A thread whose caller gave up (a timeout, a stop) is *left behind*: it goes on
+by itself, is counted for its tool until it returns, and another thread takes its place. A tool that left too many
+threads behind gets no new one, so its harm is bounded. The threads are daemons: the process ends without waiting for
+them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ IDLE_NAME: Final = "tool: idle"
 
 @dataclass(slots=True, eq=False)
 class _Tool:
-    """What is known of a tool while something of it goes on: its `places`, and how many hold or want one (`calls`)."""
+    """A tool with calls under way: its `places`, and how many calls hold or want one (`calls`)."""
 
     places: asyncio.Semaphore
     calls: int = 0
@@ -66,7 +67,7 @@ class ToolThreads:
         self._closed = False
 
     async def run(self, tool: str, caller: str, work: Work) -> Any:
-        """What `work` returns or raises, in a thread that is named after `tool` and `caller` meanwhile.
+        """Run `work` in a thread, named after `tool` and `caller` meanwhile. Returns its result, raises its exception.
 
         Raises StepError `tool.unavailable` if too many calls of the tool hang. Cancelled, it leaves the thread behind.
         """
@@ -112,12 +113,12 @@ class ToolThreads:
             output, error = None, None
             try:
                 output = job.work()
-            except BaseException as raised:  # whatever it is: who waits for it must hear of it
+            except BaseException as raised:  # of any kind: the caller that waits must get it
                 error = raised
             me.name = IDLE_NAME
             try:
                 job.future.get_loop().call_soon_threadsafe(self._returned, thread, job, output, error)
-            except RuntimeError:  # the loop is closed: nobody waits for anything any more
+            except RuntimeError:  # the loop is closed: no caller waits any more
                 return
             del job, output, error  # an idle thread keeps nothing alive
 

@@ -1,9 +1,9 @@
-"""Which Python functions workflows may call: those that the deployment says, and no others.
+"""Which Python functions workflows may call: those that the deployment names, and no others.
 
-A workflow names a module (`python: acme.shop`). Whoever may publish would own the machine if any module would do:
-`subprocess` is one. So a function is a tool only if `@tool` registered it, in a module that the deployment takes tools
-from. A workflow file that `dev` or `run` reads from this disk may also name modules of the project that it lies in, and
-call the functions that they define, not what they import.
+A workflow names a module (`python: acme.shop`). If every module were allowed, `subprocess` would be, and a user with
+the right to publish would own the machine. So a function is a tool only if `@tool` registered it, in a module that the
+deployment takes tools from. A workflow file that `dev` or `run` reads from this disk may also name modules of the
+project that it lies in, and call the functions that they define, but not the functions that they import.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ class Toolbox:
 
     @classmethod
     def of(cls, modules: Iterable[str], here: Path, *, project: bool = False) -> Toolbox:
-        """What a process in the directory `here` takes tools from: the modules of the settings, those that installed
-        packages offer (entry points of the group `hai_flow.tools`), and the files of `here`'s folder `tools`."""
+        """The toolbox of a process in the directory `here`. Its tools come from the modules of the settings, from those
+        that installed packages offer (entry points of the group `hai_flow.tools`), and from the folder `tools`."""
         offered = [each.value for each in entry_points(group=ENTRY_POINTS)]
         folder = here / FOLDER
         return cls([*modules, *offered], folder=folder, project=here if project else None)
 
     def load(self) -> None:
-        """Import the modules that the settings and installed packages name, so that what they register is known.
+        """Import the modules that the settings and installed packages name, so that they register their tools.
 
-        Raises StepError for one that can't be imported.
+        Raises StepError for a module that can't be imported.
         """
         for name in self.modules:
             _imported(name.removesuffix(".*"))
@@ -63,8 +63,8 @@ class Toolbox:
         """The function of a call. `target` is the tool's `python:` value ("" for `registered`), `function` the part
         after the dot of `call: tool.fn`, `name` the tool's name. `from_disk`: the workflow was read from this disk.
 
-        Raises StepError: `tool.not_allowed` for a module that tools are not taken from, `tool.unavailable` where there
-        is no such tool.
+        Raises StepError: `tool.not_allowed` for a module that tools are not taken from, `tool.unavailable` if the tool
+        does not exist.
         """
         if self._changes != registered.changes:
             self._found.clear()

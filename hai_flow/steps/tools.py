@@ -1,8 +1,8 @@
-"""Python functions as tools: what `@tool` registers, and what a call of it may give.
+"""Python functions as tools: their registration by `@tool`, and the arguments that a call may give.
 
 A tool is an `async def` (runs on the loop), a `def` (runs in a thread), or an async generator (streams: yielded
 strings are message chunks, its last other value is the output). Its parameters are the call's `with`; one annotated
-`Context` receives what the runtime knows about the attempt.
+`Context` receives the runtime's facts about the attempt.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a tool may ask for about the attempt that runs it.
+    """Facts about the attempt that runs a tool, for the tool.
 
     `idempotency_key` is the same for every attempt of the step: hand it to services that can recognise a repetition.
     """
@@ -35,7 +35,7 @@ class PythonFunction:
     function: Callable[..., Any]
     kind: Literal["async", "sync", "stream"]
     context_parameter: str | None
-    parameters: tuple[str, ...]  # what a call may give by name, in their order
+    parameters: tuple[str, ...]  # those that a call may give by name, in their order
     required: frozenset[str]
     takes_any: bool  # **keywords
 
@@ -51,7 +51,7 @@ class PythonFunction:
 
 
 class _Registered:
-    """What `@tool` has registered in this process, by the module that did and the name that it gave."""
+    """The functions that `@tool` has registered in this process, by the registering module and the given name."""
 
     def __init__(self) -> None:
         self._functions: dict[tuple[str, str], PythonFunction] = {}
@@ -71,14 +71,14 @@ class _Registered:
         return {module for module, _ in self._functions}
 
     def forget(self, modules: Collection[str]) -> dict[tuple[str, str], PythonFunction]:
-        """Let go of what `modules` have registered; returns it, for `restore`."""
+        """Remove the functions that `modules` have registered. Returns them, for `restore`."""
         gone = {key: found for key, found in self._functions.items() if key[0] in modules}
         self._functions = {key: found for key, found in self._functions.items() if key not in gone}
         self.changes += 1
         return gone
 
     def restore(self, forgotten: Mapping[tuple[str, str], PythonFunction]) -> None:
-        """Take back what `forget` returned."""
+        """Register the functions that `forget` returned again."""
         self._functions |= forgotten
         self.changes += 1
 
@@ -146,7 +146,7 @@ def inspect_function(function: Callable[..., Any]) -> PythonFunction:
 
 
 def full_name(target: str, function: str, name: str) -> str:
-    """What people call the function of a call: `pkg.mod:fn`, or the name that it is registered by."""
+    """The name of a call's function for people: `pkg.mod:fn`, or the name that it is registered by."""
     if not target:
         return f"{name}.{function}" if function else name
     module, _, attribute = target.partition(":")

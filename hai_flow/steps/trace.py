@@ -1,7 +1,7 @@
-"""Where in a tool's code it failed, for those who operate it: a traceback of bounded length, without local variables.
+"""The place in its code where a tool failed, for operators: a traceback of bounded length, without local variables.
 
-It holds what the exceptions say and lines of source, nothing that a variable held. It is told to operators alone (the
-log of the run over REST): no frontend's protocol has it.
+It holds the exceptions' messages and lines of source, but no values of variables. Only operators see it (in the log of
+the run over REST): no frontend's protocol has it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 def trace_of(error: BaseException) -> str:
-    """The traceback of what a tool raised, at most CHARS_MAX characters: of a longer one the end. Never raises."""
+    """The traceback of a tool's exception, at most CHARS_MAX characters: of a longer one the end. Never raises."""
     try:
         told = traceback.TracebackException(type(error), error, _in_the_tool(error.__traceback__), limit=-FRAMES_MAX)
         text = _UNSTORABLE.sub("\ufffd", "".join(told.format()).rstrip())
