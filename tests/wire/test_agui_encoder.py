@@ -304,7 +304,7 @@ def test_a_page_without_a_history_is_streamed_the_gated_call_behind_the_snapshot
     """docs/design/protocols.md#reloading; assistant-ui shows its card only at a call that the stream itself has
     brought."""
     story = Story().start().say("a", "I would.")
-    story.step("s").question("s", "gate", tool="t.f", args='{"n":1}', options=("approve", "reject"))
+    story.question("s", "gate", tool="t.f", args='{"n":1}', options=("approve", "reject"))
     story.end_turn()
     known, fresh = (preface(story, profile(version=version, options=each)) for each in ((), FRESH))
     (call,) = (call for message in known[2]["messages"] for call in message.get("toolCalls", ()))
@@ -320,7 +320,7 @@ def test_a_page_without_a_history_is_streamed_the_gated_call_behind_the_snapshot
 def test_a_gated_call_is_not_streamed_anew_while_a_call_of_the_clients_is_open():
     """The turn ends without interrupts then, and the client would wait for both to be answered."""
     story = Story().start()
-    story.step("s").question("s", "gate", tool="t.f", args='{"n":1}', options=("approve", "reject"))
+    story.question("s", "gate", tool="t.f", args='{"n":1}', options=("approve", "reject"))
     story.frontend_call("b")
     shown = preface(story.end_turn(), profile("pick", options=FRESH))
     assert [event["type"] for event in shown] == ["RUN_STARTED", "STATE_SNAPSHOT", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]
@@ -378,7 +378,7 @@ def gated(exposed: bool, decision: str = "approve") -> tuple[Story, str, str]:
     story.end_turn().open_turn("r2")
     story.tell(e.PendingDecided, id=id, outcome=decision, value={"decision": decision})
     if decision == "approve":
-        story.tell(e.StepStarted, path="s", verb="call", args='{"n":1}', attempt=1)
+        story.tell(e.AttemptStarted, path="s", attempt=1)
         if exposed:
             story.tell(e.ToolCallStarted, tool_call_id=call, name="t.f", path="s", executor="server", message_id=call)
             story.args(call, '{"n":1}').end_call(call)
