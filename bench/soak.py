@@ -42,6 +42,7 @@ QUIET_SECONDS: Final = 30.0
 BOUNDS: Final = {
     "ToolThreads._idle": IDLE_MAX,
     "objects of hai_flow.steps.threads._Thread": IDLE_MAX,
+    "objects of hai_flow.runtime.cache.CachedRun": 4,  # the last one of each lane, the loader and the worker
 }
 WORKFLOW: Final = b"""\
 hai: flow/v1
