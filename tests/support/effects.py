@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator
 
@@ -44,12 +45,18 @@ def write_to(dsn: str) -> None:
     begun.clear()
 
 
+def ledger_name(pid: int) -> str:
+    """What the connection to the ledger of the process `pid` is called."""
+    return f"ledger of {pid}"
+
+
 async def _note(context: Context) -> None:
     loop = asyncio.get_running_loop()
     async with _lock:
         connection = _connections.get(loop)
         if connection is None:
-            connection = _connections[loop] = await asyncpg.connect(_dsn)
+            name = {"application_name": ledger_name(os.getpid())}
+            connection = _connections[loop] = await asyncpg.connect(_dsn, server_settings=name)
         await connection.execute(
             "INSERT INTO effects (run_id, path, attempt) VALUES ($1, $2, $3)",
             context.run_id, context.path, context.attempt,
