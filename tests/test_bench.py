@@ -42,7 +42,7 @@ async def test_a_report_has_every_key(postgres_server: Server) -> None:
 async def test_the_bench_at_scale_explains_what_an_idle_worker_sends(postgres_server: Server) -> None:
     with postgres_server.database() as dsn, postgres_server.database() as few:
         report = await scale.measure(dsn, few, count=400, few=100, seconds=0.5)
-    assert all(report[key] > 0 for key in scale.KEYS)
+    assert all(report[key] >= 0 for key in scale.KEYS), "a worker may have used no tick of the clock in so short a time"
     assert all(key in scale.table(report) for key in scale.KEYS)
     assert report["faults"] == [], "no table is big"
     sent = " ".join(each["statement"] for each in report["recurring"])
