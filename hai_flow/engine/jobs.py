@@ -107,13 +107,24 @@ def next_due(state: RunState, *, attempts: bool = True) -> Due | None:
     if timer is not None:
         found = Due(timer.due, timer.path, timer)
     if state.timeouts and state.running_since is not None:
-        late = [(due, path) for path, due in state.timeouts.items() if attempts or path not in state.attempts]
-        if late:
-            worked, path = min(late, key=lambda each: (each[0], level(each[1]), each[1]))
+        first = _first_timeout(state, attempts)
+        if first is not None:
+            worked, path = first
             at = state.running_since + worked - state.worked
             if found is None or at < found.at:
                 found = Due(at, path)
     return found
+
+
+def _first_timeout(state: RunState, attempts: bool) -> tuple[int, str] | None:
+    """The time-out that comes first, in time worked, and its path; of several at once that of the outermost step."""
+    first = None
+    for path, due in state.timeouts.items():
+        if not attempts and path in state.attempts:
+            continue
+        if first is None or due < first[0] or (due == first[0] and (level(path), path) < (level(first[1]), first[1])):
+            first = due, path
+    return first
 
 
 def wake_at(state: RunState) -> int | None:
