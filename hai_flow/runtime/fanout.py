@@ -487,13 +487,14 @@ class Fanout(Service):
             try:
                 return await asyncio.shield(reading)
             except asyncio.CancelledError:
-                # A connection whose statement is cancelled is cut, and a new one costs more than the answer.
-                await asyncio.wait([reading], timeout=LEAVES_WITHIN_SECONDS)
-                raise
-            finally:
-                if not reading.done():
-                    connection.terminate()
                 reading.add_done_callback(_retrieve)
+                try:
+                    # A connection whose statement is cancelled is cut, and a new one costs more than the answer.
+                    await asyncio.wait([reading], timeout=LEAVES_WITHIN_SECONDS)
+                finally:
+                    if not reading.done():
+                        connection.terminate()
+                raise
 
     @contextlib.contextmanager
     def _attached(self, run_id: UUID) -> Iterator[_Feed]:
