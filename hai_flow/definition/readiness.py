@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hai_flow.definition.plan import Agent, Call, Http, HttpTool, Llm, McpTool, Plan, PythonTool, Step
+from hai_flow.definition.plan import Agent, Call, Http, HttpTool, Llm, McpTool, Plan, PythonTool, Step, Tool
 from hai_flow.errors import DefinitionError, Finding
 
 _NEEDS: dict[type, str] = {Http: "http", Llm: "llm", Agent: "agent"}
@@ -50,8 +50,13 @@ def runner_kind(step: Step) -> str | None:
     none."""
     verb = step.verb
     if isinstance(verb, Call):
-        return _TOOLS.get(type(verb.tool))
+        return tool_kind(verb.tool)
     return _NEEDS.get(type(verb))
+
+
+def tool_kind(tool: Tool) -> str | None:
+    """The kind of runner that performs calls of `tool`; None: a frontend does."""
+    return _TOOLS.get(type(tool))
 
 
 def _needed(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:

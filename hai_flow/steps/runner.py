@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-from hai_flow.definition.plan import Expression, Plan, Step, Template
-from hai_flow.definition.readiness import runner_kind
+from hai_flow.definition.plan import Expression, Plan, Step, Template, Tool
+from hai_flow.definition.readiness import runner_kind, tool_kind
 from hai_flow.engine.events import ModelUse
 from hai_flow.errors import StepError
+from hai_flow.steps.offers import Offered, Offers
 from hai_flow.values import Json
 
 Kind: TypeAlias = Literal["text", "thinking"]
@@ -106,6 +107,13 @@ class Registry:
         if runner is None:
             raise StepError(f"this server performs no {kind or step.verb_name!r} steps", code="tool.unavailable")
         return runner
+
+    async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:
+        """What the declared tool `name` offers to models, which its runner says. Raises StepError."""
+        runner = self._runners.get(tool_kind(tool) or "")
+        if not isinstance(runner, Offers):
+            raise StepError(f"this server offers no functions of the tool {name!r} to models", code="tool.unavailable")
+        return await runner.offered(name, tool, from_disk=from_disk)
 
     async def close(self) -> None:
         """The process performs nothing any more."""

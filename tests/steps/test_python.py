@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 
 from hai_flow import values
 from hai_flow.definition.compiler import compile_workflow
-from hai_flow.definition.plan import Plan
+from hai_flow.definition.plan import Plan, PythonTool
 from hai_flow.engine.events import ModelUse
 from hai_flow.errors import StepError
 from hai_flow.steps.python import PythonRunner
@@ -389,3 +389,9 @@ def test_a_registered_tool_is_found_by_name_and_replaced_by_its_reloaded_self() 
     assert here.find("", "answer", "sample").function() == 2
     with pytest.raises(ValueError, match="registered already"):
         tool("sample.answer")(add)
+
+
+async def test_a_registry_without_a_runner_that_offers_says_that_the_tool_is_unavailable() -> None:
+    with pytest.raises(StepError, match="'shop'") as raised:
+        await Registry({}).offered("shop", PythonTool("shop", "acme.shop"))
+    assert raised.value.code == "tool.unavailable"
