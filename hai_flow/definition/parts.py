@@ -267,3 +267,8 @@ def texts(value: Json, at: Path) -> Iterator[tuple[Path, str]]:
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from texts(item, (*at, index))
+
+
+def is_literal(value: Json) -> bool:
+    """Whether a value of a document is what it will be: no text in it has holes."""
+    return not any("${{" in text for _, text in texts(value, ()))

@@ -672,6 +672,8 @@ class SignalReceived(Event, frozen=True):
 
 PREDICTED: Final = "PredictState"
 """The custom event that frontends know by this name: which state they may take from the arguments of which tool."""
+PROGRESS: Final = "hai.progress"
+"""The custom event that tells how far a step is: `{message?, done?, total?}`."""
 
 
 class CustomEmitted(Event, frozen=True):

@@ -12,7 +12,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.cache import CachedRun
-from hai_flow.runtime.submissions import Birth, Chunk, Outcome, Submission
+from hai_flow.runtime.submissions import Birth, Outcome, Piece, Submission
 from hai_flow.store.entries import CommandRow, Entry, OutboxRow
 
 log = structlog.get_logger(__name__)
@@ -34,7 +34,7 @@ class BatchEntry:
     commands: dict[str, CommandRow] = field(default_factory=dict)  # by their ids
     submissions: list[Submission] = field(default_factory=list)
     undecided: Submission | None = None  # the last of them, before which so much is due that this is committed first
-    chunks: list[Chunk] = field(default_factory=list)
+    chunks: list[Piece] = field(default_factory=list)
     birth: Birth | None = None
     seat: str | None = None
     plan: Plan | None = None  # the one that the run moves to

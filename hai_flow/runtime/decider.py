@@ -27,7 +27,7 @@ from hai_flow.runtime.batches import BatchEntry
 from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.failures import Failures
 from hai_flow.runtime.queues import Queues
-from hai_flow.runtime.submissions import SEAT_LOST, Begin, Chunk, Outcome, Submission
+from hai_flow.runtime.submissions import SEAT_LOST, Begin, Outcome, Piece, Progress, Submission
 from hai_flow.store.entries import Born, CommandRow, Entry, Moved, OutboxRow
 from hai_flow.store.projection import rows_of
 from hai_flow.store.slots import thread_slot
@@ -224,9 +224,11 @@ def _repeated(submission: Submission, known: CommandRow) -> Outcome | Rejected:
     return msgspec.structs.replace(first, already=True)
 
 
-def _events_of(chunk: Chunk, state: RunState, at: int) -> list[e.Event]:
+def _events_of(chunk: Piece, state: RunState, at: int) -> list[e.Event]:
     """The events of a piece; none if it is in the log already, or its message is closed."""
     turn = state.turn.n if state.turn else 0
+    if isinstance(chunk, Progress):
+        return [e.CustomEmitted(at=at, turn=turn, path=chunk.path, name=e.PROGRESS, value=chunk.value)]
     if chunk.is_call:
         call = state.tool_calls.get(chunk.message_id)
         if call is None or not call.open or len(call.args) > chunk.n:

@@ -46,6 +46,18 @@ class Chunk(msgspec.Struct, frozen=True):
     kind: Literal["text", "thinking"] = "text"
 
 
+class Progress(msgspec.Struct, frozen=True):
+    """How far an attempt that the process performs is, for the run's followers."""
+
+    path: str
+    attempt: int
+    value: Json
+
+
+Piece: TypeAlias = Chunk | Progress
+"""What an attempt tells while it goes on."""
+
+
 @dataclass(slots=True)
 class Birth:
     """The rest that a Start or a Fork needs: a run is born with it."""

@@ -44,7 +44,7 @@ from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.limiter import Limiter
 from hai_flow.runtime.service import Service, wait_at_most
-from hai_flow.runtime.submissions import Chunk
+from hai_flow.runtime.submissions import Chunk, Progress
 from hai_flow.runtime.takeover import worker_name
 from hai_flow.steps.runner import Attempt, Kind, Registry
 from hai_flow.steps.trace import trace_of
@@ -61,6 +61,7 @@ HAND_BACK_SECONDS: Final = 10.0  # for the commits of a stop after the attempts 
 CANCEL_SECONDS: Final = 1.0  # for attempts to react to being cancelled, once they are not waited for any more
 AGAIN_MS: Final = 1000
 LOOK_SECONDS: Final = 1.0
+PROGRESS_SECONDS: Final = 1.0  # the least time between two of an attempt
 REPLACED_MAX: Final = 64  # times that are replaced and still kept, beyond as many as there are runs
 HEART_SETTINGS: Final = {**SETTINGS, "application_name": "hai-flow heartbeat"}
 
@@ -543,7 +544,8 @@ class Worker(Service):
     ) -> c.StepSucceeded | c.StepFailed:
         relay_seconds = None if run.state.parent is None else self.config.relay_seconds
         flush = partial(self._flush, run, path, number, message)
-        stream = _Stream(message, flush, self.config.chunk_seconds, relay_seconds, self._registry.hidden)
+        tell = partial(self._tell, run, path, number)
+        stream = _Stream(message, flush, self.config.chunk_seconds, relay_seconds, self._registry.hidden, tell)
         try:
             assert run.plan is not None
             step, known = standing_at(run.plan, path), run.state.steps[path]
@@ -561,6 +563,7 @@ class Worker(Service):
                 partial(self._evaluated, run, step),
             )
             output = await self._registry.runner_of(step).perform(attempt, stream)
+            stream.tell_progress()
             ended_at, used = self.committer.now_ms(), tuple(stream.uses)
             output = self._registry.hidden(output)
             return c.StepSucceeded(path=path, attempt=number, output=output, ended_at=ended_at, used=used)
@@ -601,6 +604,9 @@ class Worker(Service):
         except Raised as raised:
             raise StepError(raised.message, code=raised.code, data=raised.data, retriable=False) from None
 
+    def _tell(self, run: CachedRun, path: str, attempt: int, value: Any) -> None:
+        self.committer.stream(run, [Progress(path, attempt, value)])
+
     def _flush(self, run: CachedRun, path: str, attempt: int, message: _Message) -> None:
         """Hand the text that was streamed since the last time to the committer, in chunks of bounded size."""
         if message.timer is not None:
@@ -630,8 +636,13 @@ class _Stream:
         seconds: float,
         relay_seconds: float | None,
         hide: Callable[[Any], Any],
+        tell: Callable[[Any], None],
     ) -> None:
         self._message = message
+        self._tell = tell
+        self._progress: Any = None
+        self._told_at = -math.inf
+        self._telling: asyncio.TimerHandle | None = None
         self._hide = hide
         self._flush = flush
         self._seconds = seconds
@@ -655,6 +666,22 @@ class _Stream:
 
     def used(self, use: ModelUse) -> None:
         self.uses.append(use)
+
+    def progress(self, value: Any) -> None:
+        """Tell it now, or at its time; what comes before that replaces it."""
+        self._progress = self._hide(value)
+        if self._telling is None:
+            loop = asyncio.get_running_loop()
+            wait = max(0.0, self._told_at + PROGRESS_SECONDS - loop.time())
+            self._telling = loop.call_later(wait, self.tell_progress)
+
+    def tell_progress(self) -> None:
+        """Tell what waits to be told."""
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+            self._told_at = asyncio.get_running_loop().time()
+            self._tell(self._progress)
 
 
 def _growing(run: CachedRun, path: str, attempt: int, message: _Message, pieces: Iterable[str]) -> list[Chunk]:

@@ -34,7 +34,7 @@ def registry_of(settings: Settings, toolbox: Toolbox, *, stands_in: bool = False
     ca = None if settings.http_ca is None else str(settings.http_ca)
     config = HttpConfig(settings.http_bytes_max, settings.http_proxy, ca)
     runners: dict[str, Runner] = {
-        "python": PythonRunner(toolbox),
+        "python": PythonRunner(toolbox, secrets=secrets),
         "llm": LlmRunner(Catalogue(models, providers.offered), providers, secrets, _stand_in() if stands_in else None),
         "http": HttpRunner(Guard(settings.http_hosts), secrets, config),
     }

@@ -1,50 +1,86 @@
-"""Python functions as effects: `async def` on the loop, `def` in a thread, async generators streaming."""
+"""Python functions as effects: `async def` on the loop, `def` in a thread, generators of either kind streaming.
+
+What a call gives is held against the function's annotations before anything of it runs, and what it returns after it
+(`signatures`).
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final
 
 from hai_flow import values
-from hai_flow.definition.plan import Call, PythonTool, Step
+from hai_flow.definition.parts import is_literal
+from hai_flow.definition.plan import Call, PythonTool, Step, Tool
 from hai_flow.errors import StepError
+from hai_flow.steps.context import Context, Host
+from hai_flow.steps.offers import Offered
 from hai_flow.steps.runner import Attempt, Stream
+from hai_flow.steps.secrets import Secrets
 from hai_flow.steps.threads import ToolThreads
 from hai_flow.steps.toolbox import Toolbox
-from hai_flow.steps.tools import Context, PythonFunction, full_name
+from hai_flow.steps.tools import PythonFunction, full_name
 from hai_flow.values import Json
 
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 class PythonRunner:
-    """Performs `call` of the Python tools in `toolbox`. `threads` makes the threads in which `def` tools run."""
+    """Performs `call` of the Python tools in `toolbox`. `threads` makes the threads in which `def` tools run; `secrets`
+    are those that tools may ask for."""
 
-    def __init__(self, toolbox: Toolbox, threads: Callable[[], ToolThreads] = ToolThreads) -> None:
+    def __init__(
+        self, toolbox: Toolbox, threads: Callable[[], ToolThreads] = ToolThreads, secrets: Secrets | None = None
+    ) -> None:
         self._toolbox = toolbox
         self._make_threads = threads
         self._threads: ToolThreads | None = None
+        self._secrets = Secrets() if secrets is None else secrets
 
     async def perform(self, attempt: Attempt, stream: Stream) -> Json:
         call = attempt.step.verb
         assert isinstance(call, Call)
         assert isinstance(call.tool, PythonTool)
         found = self._toolbox.find(call.tool.target, call.function, call.tool.name, from_disk=attempt.from_disk)
-        arguments = self._arguments(found, attempt)
+        name = full_name(call.tool.target, call.function, call.tool.name)
+        host = Host(asyncio.get_running_loop(), stream, self._secrets, attempt.workflow, name)
+        work = partial(found.function, **_arguments(found, attempt, host))
+        heard = stream if call.stream else None
         try:
-            if found.kind == "async":
-                output = await found.function(**arguments)
-            elif found.kind == "stream":
-                output = await self._streamed(found.function(**arguments), stream if call.stream else None)
-            else:
-                output = await self._in_thread(attempt, call, partial(found.function, **arguments))
+            match found.kind:
+                case "async":
+                    output = await work()
+                case "stream":
+                    output = await _streamed(work(), heard)
+                case "sync":
+                    output = await self._in_thread(attempt, name, work)
+                case "sync_stream":
+                    output = await self._in_thread(attempt, name, partial(_drained, work, host, heard))
         except SystemExit as error:  # a tool must not end the process that performs for everybody else
             raise StepError(f"the tool tried to end its process: SystemExit: {error}", retriable=False) from error
-        return _checked(output)
+        finally:
+            host.is_over = True
+        return found.signature.output(output)
+
+    async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:
+        """The functions of a Python tool. Raises StepError."""
+        assert isinstance(tool, PythonTool)
+        found = self._toolbox.functions(tool.target, name, from_disk=from_disk)
+        return [
+            Offered(
+                f"{name}.{function}" if function else name,
+                each.description,
+                each.signature.parameters,
+                each.signature.result,
+                tool.effect,
+            )
+            for function, each in found.items()
+        ]
 
     def doubt(self, step: Step, *, from_disk: bool = False) -> str | None:
         return None
@@ -55,11 +91,9 @@ class PythonRunner:
             self._threads.close()
             self._threads = None
 
-    async def _in_thread(self, attempt: Attempt, call: Call, function: Callable[[], Any]) -> Any:
+    async def _in_thread(self, attempt: Attempt, tool: str, function: Callable[[], Any]) -> Any:
         if self._threads is None:
             self._threads = self._make_threads()
-        assert isinstance(call.tool, PythonTool)
-        tool = full_name(call.tool.target, call.function, call.tool.name)
         work = partial(copy_context().run, _without_stop_iteration, function)
         return await self._threads.run(tool, f"{attempt.run_id}/{attempt.path}", work)
 
@@ -72,35 +106,68 @@ class PythonRunner:
         except StepError as error:
             return error.message
         given = call.arguments.written
-        fault = found.argument_fault(set(given)) if isinstance(given, dict) else None
+        if not isinstance(given, dict):
+            return None
+        fault = found.argument_fault(set(given)) or found.signature.fault(given, is_literal)
         return fault and f"the call gives what the function does not take: {fault}"
 
-    def _arguments(self, found: PythonFunction, attempt: Attempt) -> dict[str, Any]:
-        arguments: dict[str, Any] = values.loads(attempt.args)
-        fault = found.argument_fault(set(arguments))
-        if fault is not None:
-            raise StepError(f"{attempt.step.path}: {fault}", code="tool.invalid_arguments", retriable=False)
-        if found.context_parameter is not None:
-            arguments[found.context_parameter] = Context(
-                attempt.run_id, attempt.path, attempt.number, attempt.idempotency_key
-            )
-        return arguments
 
-    async def _streamed(self, generator: AsyncGenerator[Any], stream: Stream | None) -> Json:
-        """Yielded strings are chunks; the last value that is not one is the output, else the whole text."""
-        output: Json = None
-        chosen = False
-        texts: list[str] = []
-        async with contextlib.aclosing(generator):
-            async for item in generator:
-                if not isinstance(item, str):
-                    output, chosen = item, True
-                    continue
-                text = _storable(item)
-                texts.append(text)
-                if stream is not None:
-                    await stream(text)
-        return output if chosen else "".join(texts)
+def _arguments(found: PythonFunction, attempt: Attempt, host: Host) -> dict[str, Any]:
+    given: dict[str, Any] = values.loads(attempt.args)
+    fault = found.argument_fault(set(given))
+    if fault is not None:
+        raise StepError(f"{attempt.step.path}: {fault}", code="tool.invalid_arguments", retriable=False)
+    arguments = found.signature.arguments(given)
+    if found.context_parameter is not None:
+        about = Context(attempt.run_id, attempt.path, attempt.number, attempt.idempotency_key, host)
+        arguments = {**arguments, found.context_parameter: about}
+    return arguments
+
+
+async def _streamed(generator: AsyncGenerator[Any], stream: Stream | None) -> Any:
+    """Yielded strings are chunks; the last value that is not one is the output, else the whole text."""
+    heard = _Yielded()
+    async with contextlib.aclosing(generator):
+        async for item in generator:
+            text = heard.take(item)
+            if text is not None and stream is not None:
+                await stream(text)
+    return heard.output
+
+
+def _drained(work: Callable[[], Generator[Any]], host: Host, stream: Stream | None) -> Any:
+    """The same of a generator in a thread. It is closed where nothing waits for it any more."""
+    heard = _Yielded()
+    with contextlib.closing(work()) as generator:
+        for item in generator:
+            if host.is_over:
+                break
+            text = heard.take(item)
+            if text is not None and stream is not None:
+                host.waited_for(stream(text))
+    return heard.output
+
+
+class _Yielded:
+    """What a generator has yielded so far."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._chosen: Any = None
+        self._is_chosen = False
+
+    def take(self, item: Any) -> str | None:
+        """The text to stream; None for a value that is no text."""
+        if not isinstance(item, str):
+            self._chosen, self._is_chosen = item, True
+            return None
+        text = _storable(item)
+        self._texts.append(text)
+        return text
+
+    @property
+    def output(self) -> Any:
+        return self._chosen if self._is_chosen else "".join(self._texts)
 
 
 def _without_stop_iteration(function: Callable[[], Any]) -> Any:
@@ -115,14 +182,3 @@ def _storable(text: str) -> str:
     """Streamed text comes from models: characters that can't be stored are replaced, not refused
     (docs/design/promises.md#bounds)."""
     return _UNSTORABLE.sub("\ufffd", text)
-
-
-def _checked(output: Any) -> Json:
-    """The output as the log will have it: a copy, so that nothing the tool keeps can change it; tuples are lists."""
-    try:
-        values.check(output)
-        return values.loads(values.dumps(output)) if isinstance(output, (dict, list, tuple)) else output
-    except values.NotJson as error:
-        raise StepError(
-            f"the tool's result is not plain JSON: {error}", code="tool.invalid_result", retriable=False
-        ) from None

@@ -28,6 +28,10 @@ class Stream(Protocol):
         """Note an answer of a model: it is recorded with whatever becomes of the attempt."""
         ...
 
+    def progress(self, value: Json) -> None:
+        """Tell the run's followers how far the attempt is: `{message?, done?, total?}`. On the event loop."""
+        ...
+
 
 class Evaluate(Protocol):
     """Raises StepError with the code of the expression's fault."""

@@ -76,14 +76,41 @@ class Toolbox:
             self._found[key] = found
         return found
 
+    def functions(self, target: str, name: str, *, from_disk: bool = False) -> dict[str, PythonFunction]:
+        """The functions of a declared tool by the part after the dot of `call: tool.fn`; "" for a tool that is one
+        function. Raises StepError as `find` does."""
+        if ":" in target:
+            return {"": self.find(target, "", name, from_disk=from_disk)}
+        if not target:
+            return self._registered_below(name)
+        self._judge_module(target, from_disk)
+        module, found = _imported(target), {}
+        for key, each in registered.of(target).items():
+            attribute = each.function.__name__
+            if self._registered_in(module, attribute) is not each:
+                attribute = key.removeprefix(f"{name}.")
+            found[attribute] = self.find(target, attribute, name, from_disk=from_disk)
+        if from_disk and self._is_of_project(target, module):
+            for attribute in _own_functions(module):
+                found.setdefault(attribute, self.find(target, attribute, name, from_disk=from_disk))
+        return found
+
+    def _registered_below(self, name: str) -> dict[str, PythonFunction]:
+        names = {each for module in registered.modules() if self._takes_from(module) for each in registered.of(module)}
+        below = {each.removeprefix(f"{name}.") for each in names if each.startswith(f"{name}.")}
+        found = {function: self._registered_as(f"{name}.{function}") for function in sorted(below)}
+        return found if found and name not in names else {"": self._registered_as(name), **found}
+
+    def _judge_module(self, module: str, from_disk: bool) -> None:
+        if not self._takes_from(module) and not (from_disk and self._is_of_project(module)):
+            raise StepError(self._refusal(module, from_disk), code=NOT_ALLOWED, retriable=False)
+
     def _looked_up(self, target: str, function: str, name: str, from_disk: bool) -> PythonFunction:
         if not target:
             return self._registered_as(f"{name}.{function}" if function else name)
         module_name, _, attribute = target.partition(":")
         attribute = attribute or function or name
-        allowed = self._takes_from(module_name)
-        if not allowed and not (from_disk and self._is_of_project(module_name)):
-            raise StepError(self._refusal(module_name, from_disk), code=NOT_ALLOWED, retriable=False)
+        self._judge_module(module_name, from_disk)
         module = _imported(module_name)
         known = registered.of(module_name)
         found = self._registered_in(module, attribute) or known.get(attribute) or known.get(f"{name}.{attribute}")
@@ -151,6 +178,12 @@ def _imported(name: str) -> ModuleType:
         registered.forget({module for module in registered.modules() if module not in sys.modules})
         fault = f"{type(error).__name__}: {error}"
         raise StepError(f"can't import {name}: {fault}", code=UNAVAILABLE) from error
+
+
+def _own_functions(module: ModuleType) -> list[str]:
+    """The names of the functions that the module itself defines."""
+    own = inspect.getmembers(module, lambda each: inspect.isfunction(each) and each.__module__ == module.__name__)
+    return [name for name, _ in own if not name.startswith("_")]
 
 
 def _own_function(module: ModuleType, attribute: str) -> PythonFunction:

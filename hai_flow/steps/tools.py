@@ -1,6 +1,6 @@
 """Python functions as tools: their registration by `@tool`, and the arguments that a call may give.
 
-A tool is an `async def` (runs on the loop), a `def` (runs in a thread), or an async generator (streams: yielded
+A tool is an `async def` (runs on the loop), a `def` (runs in a thread), or a generator of either kind (streams: yielded
 strings are message chunks, its last other value is the output). Its parameters are the call's `with`; one annotated
 `Context` receives the runtime's facts about the attempt.
 """
@@ -10,34 +10,40 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar, get_type_hints, overload
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_type_hints, overload
+
+from hai_flow.steps.context import Context
+
+if TYPE_CHECKING:
+    from hai_flow.steps.signatures import Signature
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
-    """Facts about the attempt that runs a tool, for the tool.
-
-    `idempotency_key` is the same for every attempt of the step: hand it to services that can recognise a repetition.
-    """
-
-    run_id: str
-    path: str
-    attempt: int
-    idempotency_key: str
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PythonFunction:
     """A callable that workflows may call, inspected once."""
 
     function: Callable[..., Any]
-    kind: Literal["async", "sync", "stream"]
+    kind: Literal["async", "sync", "stream", "sync_stream"]
     context_parameter: str | None
     parameters: tuple[str, ...]  # those that a call may give by name, in their order
     required: frozenset[str]
     takes_any: bool  # **keywords
+    given: tuple[inspect.Parameter, ...] = ()  # all but the context's
+
+    @cached_property
+    def signature(self) -> Signature:
+        """Its arguments and its result, by its annotations. Made when it is first wanted."""
+        from hai_flow.steps.signatures import Signature
+
+        return Signature(self.function, self.given, streams=self.kind in ("stream", "sync_stream"))
+
+    @property
+    def description(self) -> str:
+        """The docstring."""
+        return inspect.cleandoc(inspect.unwrap(whole_function(self.function)).__doc__ or "").strip()
 
     def argument_fault(self, names: set[str]) -> str | None:
         """A sentence about missing or unknown arguments if a call with these names can't work, else None."""
@@ -123,13 +129,15 @@ def inspect_function(function: Callable[..., Any]) -> PythonFunction:
     signature = inspect.signature(function)
     if any(p.kind is p.POSITIONAL_ONLY for p in signature.parameters.values()):
         raise ValueError(f"{function.__qualname__} has positional-only parameters; a call gives arguments by name")
-    kind: Literal["async", "sync", "stream"] = "sync"
+    kind: Literal["async", "sync", "stream", "sync_stream"] = "sync"
     if inspect.isasyncgenfunction(function):
         kind = "stream"
+    elif inspect.isgeneratorfunction(function):
+        kind = "sync_stream"
     elif inspect.iscoroutinefunction(function):
         kind = "async"
     try:
-        hints = get_type_hints(function)
+        hints = get_type_hints(whole_function(function))
     except (NameError, TypeError):  # annotations that exist for a type checker only
         hints = {}
     context = next((name for name, hint in hints.items() if hint is Context and name != "return"), None)
@@ -142,7 +150,15 @@ def inspect_function(function: Callable[..., Any]) -> PythonFunction:
         parameters=tuple(p.name for p in named),
         required=frozenset(p.name for p in named if p.default is p.empty),
         takes_any=any(p.kind is p.VAR_KEYWORD for p in given),
+        given=tuple(given),
     )
+
+
+def whole_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of which a partial gives some arguments."""
+    while isinstance(function, partial):
+        function = function.func
+    return function
 
 
 def full_name(target: str, function: str, name: str) -> str:

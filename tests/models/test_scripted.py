@@ -29,6 +29,9 @@ class Heard:
     async def __call__(self, text: str, kind: str = "text") -> None:
         self.texts.append(text)
 
+    def progress(self, value: Any) -> None:
+        raise AssertionError(f"a model tells no progress: {value}")
+
     def used(self, use: Any) -> None:
         self.uses.append(use)
 

@@ -116,3 +116,15 @@ def test_what_a_tool_says_of_its_failure_is_reported_with_its_pause_in_milliseco
         path="a", attempt=2, code="llm.rate_limited", message="Slow down.", retriable=True, data=[1], retry_after=2500
     )
     assert _failed("a", 1, StepError("No.")).retry_after is None
+
+
+async def test_followers_are_told_how_far_a_tool_is_and_not_more_often_than_each_second(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, TOOLS + "steps:\n  - {id: count, call: fx.counting}\n")).run_id
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    told = [event for event in await log_of(eye, run_id) if isinstance(event, e.CustomEmitted)]
+    assert {(each.path, each.name) for each in told} == {("count", "hai.progress")}
+    assert told[-1].value == {"message": "counting", "done": 100, "total": 100}
+    assert len(told) <= 3

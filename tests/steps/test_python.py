@@ -59,9 +59,13 @@ class Heard:
 
     def __init__(self) -> None:
         self.chunks: list[str] = []
+        self.told: list[Any] = []
 
     async def __call__(self, text: str, kind: str = "text") -> None:
         self.chunks.append(text)
+
+    def progress(self, value: Any) -> None:
+        self.told.append(value)
 
     def used(self, use: ModelUse) -> None:
         raise AssertionError(f"a Python tool asks no model: {use}")

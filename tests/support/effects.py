@@ -170,3 +170,12 @@ async def flood() -> AsyncIterator[object]:
 @tool
 async def breaks() -> None:
     raise ValueError("the till is locked")
+
+
+@tool
+async def counting(context: Context) -> str:
+    """Tells a hundred times in quick succession how far it is."""
+    for number in range(1, 101):
+        context.progress("counting", done=number, total=100)
+        await asyncio.sleep(0)
+    return "counted"

@@ -11,7 +11,7 @@ from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path, shorten, suggestion
 from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.expressions import Names
-from hai_flow.definition.parts import texts
+from hai_flow.definition.parts import is_literal
 from hai_flow.definition.reference import DECIDED_KEYS, DOCUMENT_SHAPES, EFFECT_KEYS, LITERAL
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.definition.verbs.verb import Verb
@@ -149,7 +149,7 @@ def check_arguments(context: Context, who: str, schema: plan.Schema, code: str, 
 
 
 def _check_argument(context: Context, who: str, root: Json, schema: Json, value: Json, at: Path, code: str) -> None:
-    if any("${{" in text for _, text in texts(value, ())) or not isinstance(schema, Mapping):
+    if not is_literal(value) or not isinstance(schema, Mapping):
         return
     definitions = {key: part for key, part in root.items() if key in ("$defs", "definitions")}
     for fault in JsonSchema({**schema, **definitions}).findings(value)[:1]:

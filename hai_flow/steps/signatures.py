@@ -1,0 +1,244 @@
+"""What a Python function takes and gives, as JSON Schema: checked before a call and after it, and shown to models.
+
+The schemas are pydantic's, of the function's annotations. Values of plain JSON types reach the function as they were
+recorded; where an annotation means more than JSON has (a model, a date, an enumeration), the function gets an instance
+of it. An annotation that has no form in JSON is not checked.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NotRequired,
+    Required,
+    Union,
+    get_args,
+    get_origin,
+)
+
+import pydantic
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
+from pydantic_core import PydanticSerializationError
+from typing_extensions import TypeAliasType, get_type_hints, is_typeddict
+
+from hai_flow import values
+from hai_flow.definition.schemas import JsonSchema
+from hai_flow.errors import StepError
+from hai_flow.steps.tools import whole_function
+from hai_flow.values import Json
+
+SHOWN_FAULTS: Final = 5
+_PLAIN: Final = (str, int, float, bool, type(None), object, dict, list)
+_LISTS: Final = (list, dict, Mapping, Sequence, Union, types.UnionType, Required, NotRequired)
+_VALIDATORS: Final = (
+    pydantic.BeforeValidator, pydantic.AfterValidator, pydantic.WrapValidator, pydantic.PlainValidator,
+    pydantic.PlainSerializer, pydantic.WrapSerializer,
+)  # fmt: skip
+
+
+class _Untitled(GenerateJsonSchema):
+    """Without the titles that repeat the names of fields."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+class Signature:
+    """The arguments of a function, as the schema `parameters` of an object has them, and its `result`.
+
+    `result` is None where nothing is known of it.
+    """
+
+    def __init__(self, function: Callable[..., Any], given: Sequence[inspect.Parameter], *, streams: bool) -> None:
+        """`given` are the parameters that a call gives, `streams`: the function yields what it gives."""
+        hints = hints_of(function)
+        more = next((each.name for each in given if each.kind is each.VAR_KEYWORD), None)
+        self._takes_any = more is not None
+        self._named = {each.name: _known(hints.get(each.name, Any), "validation") for each in given if _is_named(each)}
+        self._fields = {name: f"p{number}" for number, name in enumerate(self._named)}
+        self._model = self._model_of(given)
+        schema = _schema_of(self._model, "validation")
+        if more is not None and _is_plain(hints.get(more, Any)):
+            schema["additionalProperties"] = pydantic.TypeAdapter(hints.get(more, Any)).json_schema() or True
+        self._schema = JsonSchema(schema)
+        self._converted = tuple(name for name, hint in self._named.items() if not _is_plain(hint))
+        hint = hints.get("return", Any)
+        self._result = _known(_yielded(hint) if streams else hint, "serialization")
+        self._adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(self._result)
+        self._plain_result = _is_plain(self._result)
+        raw = _schema_of(self._adapter, "serialization")
+        self._result_schema = JsonSchema(raw) if raw else None
+
+    @property
+    def parameters(self) -> Mapping[str, Json]:
+        return self._schema.raw
+
+    @property
+    def result(self) -> Mapping[str, Json] | None:
+        return None if self._result_schema is None else self._result_schema.raw
+
+    def arguments(self, given: dict[str, Json]) -> dict[str, Any]:
+        """The arguments as the function gets them. Raises StepError `tool.invalid_arguments`."""
+        faults = self._schema.findings(given)
+        if faults:
+            raise _wrong("the arguments don't fit the function", "tool.invalid_arguments", faults)
+        if not self._converted:
+            return self._whole(given)
+        try:
+            made = self._model.model_validate(given)
+        except pydantic.ValidationError as error:
+            told = _told(error)
+            raise _wrong("the arguments don't fit the function", "tool.invalid_arguments", told) from None
+        converted = {name: getattr(made, self._fields[name]) for name in self._converted if name in given}
+        return {**self._whole(given), **converted}
+
+    def fault(self, written: Mapping[str, Json], is_literal: Callable[[Json], bool]) -> str | None:
+        """What is wrong with arguments as a document has them. Values that are not literal are not judged."""
+        literal = {name: value for name, value in written.items() if is_literal(value)}
+        faults = [
+            fault
+            for fault in self._schema.findings(literal)
+            if fault["path"].split("/")[1:2] and fault["path"].split("/")[1] in self._names_in_pointers
+        ]
+        return _said(faults) if faults else None
+
+    def output(self, value: Any) -> Json:
+        """What the function gave, as plain JSON. Raises StepError `tool.invalid_result`."""
+        if not self._plain_result:
+            try:
+                made = self._adapter.validate_python(value)
+                value = self._adapter.dump_python(made, mode="json", by_alias=True)
+            except pydantic.ValidationError as error:
+                raise _wrong("the tool's result is not what it says", "tool.invalid_result", _told(error)) from None
+            except PydanticSerializationError as error:
+                raise StepError(
+                    f"the tool's result has no form in JSON: {error}", code="tool.invalid_result", retriable=False
+                ) from None
+        output = plain(value)
+        faults = [] if self._result_schema is None else self._result_schema.findings(output)
+        if faults:
+            raise _wrong("the tool's result is not what it says", "tool.invalid_result", faults)
+        return output
+
+    @property
+    def _names_in_pointers(self) -> frozenset[str]:
+        return frozenset(name.replace("~", "~0").replace("/", "~1") for name in self._named)
+
+    def _whole(self, given: dict[str, Json]) -> dict[str, Json]:
+        """`given`, with integers as such where they were written like 90.0, which JSON takes for the same."""
+        for name, value in given.items():
+            if type(value) is float and self._named.get(name) is int:
+                given = {**given, name: int(value)}
+        return given
+
+    def _model_of(self, given: Sequence[inspect.Parameter]) -> type[pydantic.BaseModel]:
+        """Fields have names of their own: a parameter may be called `json`, or `_id`."""
+        fields: dict[str, Any] = {}
+        for each in given:
+            if not _is_named(each):
+                continue
+            settings: dict[str, Any] = {"alias": each.name}
+            if each.default is not each.empty:
+                settings |= {"default": each.default} if _is_json(each.default) else {"default_factory": lambda: None}
+            fields[self._fields[each.name]] = (self._named[each.name], pydantic.Field(**settings))
+        extra: Literal["allow", "forbid"] = "allow" if self._takes_any else "forbid"
+        config = pydantic.ConfigDict(extra=extra, protected_namespaces=())
+        return pydantic.create_model("Arguments", __config__=config, **fields)
+
+
+def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations of a function; none where they exist for a type checker only."""
+    try:
+        return get_type_hints(whole_function(function), include_extras=True)
+    except (NameError, TypeError, AttributeError):
+        return {}
+
+
+def plain(output: Any) -> Json:
+    """The output as the log will have it: a copy, so that nothing the tool keeps can change it; tuples are lists.
+
+    Raises StepError `tool.invalid_result`.
+    """
+    try:
+        values.check(output)
+        return values.loads(values.dumps(output)) if isinstance(output, (dict, list, tuple)) else output
+    except values.NotJson as error:
+        raise StepError(
+            f"the tool's result is not plain JSON: {error}", code="tool.invalid_result", retriable=False
+        ) from None
+
+
+def _is_named(parameter: inspect.Parameter) -> bool:
+    return parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+
+
+def _known(hint: Any, mode: JsonSchemaMode) -> Any:
+    """The annotation, or Any if it has no form in JSON."""
+    try:
+        JsonSchema(_schema_of(pydantic.TypeAdapter(hint), mode))
+    except Exception:  # of many kinds: an annotation may be anything
+        return Any
+    return hint
+
+
+def _schema_of(typed: pydantic.TypeAdapter[Any] | type[pydantic.BaseModel], mode: JsonSchemaMode) -> dict[str, Json]:
+    if isinstance(typed, pydantic.TypeAdapter):
+        return typed.json_schema(mode=mode, schema_generator=_Untitled)
+    schema = typed.model_json_schema(mode=mode, schema_generator=_Untitled)
+    schema.pop("title", None)
+    return {"type": "object", "properties": {}, **schema}
+
+
+def _is_plain(hint: Any, around: tuple[Any, ...] = ()) -> bool:
+    """Whether values of this type are in Python what they are in JSON, and are judged by the schema alone."""
+    if hint is Any or any(hint is each for each in (*_PLAIN, *around)):
+        return True
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _is_plain(inner[0], around) and not any(isinstance(each, _VALIDATORS) for each in inner[1:])
+    if origin is Literal:
+        return all(type(each) in _PLAIN for each in inner)
+    if origin in _LISTS:
+        return all(_is_plain(each, around) for each in inner)
+    if isinstance(hint, TypeAliasType):
+        return _is_plain(hint.__value__, (*around, hint))
+    if is_typeddict(hint):
+        fields = get_type_hints(hint, include_extras=True).values()
+        return all(_is_plain(each, (*around, hint)) for each in fields)
+    return False
+
+
+def _yielded(hint: Any) -> Any:
+    """The type of what a generator yields."""
+    inner = get_args(hint)
+    return inner[0] if inner else Any
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        values.check(value)
+    except values.NotJson:
+        return False
+    return True
+
+
+def _told(error: pydantic.ValidationError) -> list[dict[str, str]]:
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return [{"path": "".join(f"/{part}" for part in each["loc"]), "message": each["msg"]} for each in found]
+
+
+def _said(faults: Sequence[Mapping[str, str]]) -> str:
+    said = "; ".join(f"{each['path'] or '/'}: {each['message']}" for each in faults[:SHOWN_FAULTS])
+    more = len(faults) - SHOWN_FAULTS
+    return f"{said}; and {more} more" if more > 0 else said
+
+
+def _wrong(what: str, code: str, faults: list[dict[str, str]]) -> StepError:
+    data: Json = [dict(each) for each in faults]
+    return StepError(f"{what}: {_said(faults)}"[:2000], code=code, retriable=False, data=data)
