@@ -176,6 +176,15 @@ class Settings:
         "A file of further certificate authorities (PEM) that `http` steps believe, beside the well-known ones."
     )
     http_bytes_max: int = _whole("The most bytes that come back for one `http` step.", _MIB, _KIB, 64 * _MIB)
+    files: str | None = _text(
+        "Where the bytes of files are kept: a URL that fsspec knows (file:///srv/files, s3://bucket/files), the same "
+        "for all processes; install hai-flow[files] and what fsspec needs for it. Unset: in PostgreSQL.",
+        secret=True,
+    )
+    file_bytes_max: int = _whole("The most bytes of one file.", 64 * _MIB, 1, 1024 * _MIB)
+    files_keep_seconds: float = _seconds(
+        "For how long a file stays that no run refers to.", 7 * 86400.0, 60.0, 3650 * 86400.0
+    )
     publish: bool = _switch(
         "1 lets those who can call this server's API publish workflows. A workflow decides which tools are called with "
         "what, so they may then do all that the tools can. `dev` takes them on loopback without it."

@@ -6,8 +6,9 @@ later it would poison a whole batch (docs/design/promises.md#bounds)."""
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -23,6 +24,25 @@ _decode = msgspec.json.Decoder().decode
 
 class NotJson(ValueError):
     """A value that is not plain JSON. The message says where (a JSON Pointer) and why."""
+
+
+_FILE_ID: Final = re.compile(rb"(?<![0-9A-Za-z_])file_([0-9a-f]{64})(?![0-9A-Za-z_])")
+
+
+def file_id(sha256: bytes) -> str:
+    """The id of the file that holds what has this sha256: what a value refers to it by."""
+    return f"file_{sha256.hex()}"
+
+
+def sha256_of_file(id: str) -> bytes | None:
+    """What the file of this id has as its sha256; None: it is no file's id."""
+    found = _FILE_ID.fullmatch(id.encode(errors="replace"))
+    return None if found is None else bytes.fromhex(found[1].decode())
+
+
+def files_in(text: bytes) -> set[bytes]:
+    """The sha256 of each file that JSON text refers to: wherever its id stands, also within a longer text."""
+    return {bytes.fromhex(found.decode()) for found in _FILE_ID.findall(text)} if b"file_" in text else set()
 
 
 def dumps(value: Any) -> bytes:

@@ -40,7 +40,9 @@ async def test_a_database_is_handed_out_again_without_what_a_test_put_there(post
                 left_open.callback(connection.terminate)
                 assert await connection.fetchval("SELECT count(*) FROM blobs") == 0
                 assert not await connection.fetchval("SELECT to_regclass('mine') IS NOT NULL")
-                await connection.execute("INSERT INTO blobs (tenant, sha256, body) VALUES (gen_random_uuid(), '', '')")
+                await connection.execute(
+                    "INSERT INTO blobs (tenant, place, n, body) VALUES (gen_random_uuid(), '', 0, '')"
+                )
                 await connection.execute("CREATE TABLE mine (n int)")
                 seen.append(
                     str(await connection.fetchval("SELECT oid FROM pg_database WHERE datname = current_database()"))
@@ -57,7 +59,7 @@ async def test_a_database_is_handed_out_again_without_what_a_test_put_there(post
         "ALTER TABLE log SET (fillfactor = 50)",
         "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
         "UPDATE alembic_version SET version_num = '0001'",
-        "ANALYZE runs; INSERT INTO blobs VALUES (gen_random_uuid(), '', ''); ANALYZE blobs",
+        "ANALYZE runs; INSERT INTO blobs VALUES ('', 0, gen_random_uuid(), ''); ANALYZE blobs",
         "GRANT SELECT ON runs TO public",
         "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET work_mem = 64', current_database()); END $$",
     ],

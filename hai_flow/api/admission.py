@@ -4,6 +4,9 @@ A stream takes a place. Places are limited in all, and for the clients of one ad
 Most streams only follow. They get three quarters of the places. The rest is kept for requests that do something: they
 must not be refused because others watch.
 
+An upload takes a place, too: its bytes go into the store of files as they come, so it is few of them at a time that are
+bounded, and half of these for one address.
+
 A body takes room. Its bytes are counted as they arrive, over all requests, until the request is answered.
 """
 
@@ -18,6 +21,7 @@ from hai_flow.errors import Rejected
 from hai_flow.settings import Settings
 
 COMMANDS_MAX: Final = 2000
+UPLOADS_MAX: Final = 32
 KEPT_FOR_POSTS: Final = 4  # one place in so many
 
 
@@ -33,6 +37,7 @@ class Admission:
     ) -> None:
         self.streams = 0
         self.commands = 0
+        self._uploads: Counter[str] = Counter()
         self._commands_max = commands_max
         self._followers = 0
         self._streams_of: Counter[str] = Counter()
@@ -107,6 +112,21 @@ class Admission:
             yield
         finally:
             self.commands -= 1
+
+    @contextlib.contextmanager
+    def upload(self, peer: str) -> Iterator[None]:
+        """Around an upload. `peer` is the address of its client. Raises Rejected 429 if too many are under way."""
+        if self._uploads.total() >= UPLOADS_MAX or self._uploads[peer] >= UPLOADS_MAX // 2:
+            raise Rejected(
+                429, "uploads_busy", f"{self._uploads.total()} uploads are under way; try again in a moment."
+            )
+        self._uploads[peer] += 1
+        try:
+            yield
+        finally:
+            self._uploads[peer] -= 1
+            if not self._uploads[peer]:
+                del self._uploads[peer]
 
     def _admit_follower(self, peer: str, *, counted: int = 0) -> None:
         streams = self.streams - counted

@@ -17,6 +17,7 @@ from hai_flow.api import (
     copilotkit,
     events,
     feedback,
+    files,
     hai,
     hooks,
     pendings,
@@ -80,8 +81,9 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     app.state.publishing = settings.publish or app.state.development
     app.state.schema_behind = Recent(lambda: migrations.is_behind(runtime.dsn, runtime.deadlines), SCHEMA_SECONDS)
     problems.install(app)
-    for module in (runs, events, pendings, threads, feedback, signals, triggers, hooks, schedules, versions, workflows):
+    for module in (runs, events, pendings, threads, feedback, files, signals, triggers, hooks, schedules, versions):
         app.include_router(module.router)
+    app.include_router(workflows.router)
     for module in (hai, agui, copilotkit, social, aui, agent_api):
         app.include_router(module.router)
     app.include_router(hai.alias_routes(settings.hai_aliases))

@@ -7,7 +7,7 @@ route alike.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from typing import Any, Final
 
 from fastapi import Request
@@ -45,29 +45,45 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
     where there is no room for it."""
     settings: Settings = request.app.state.settings
     room: BodyRoom = request.scope[ROOM]
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared[:20]) > bytes_max:
+    if declared_bytes(request) > bytes_max:
         raise _too_large(bytes_max)
     pieces: list[bytes] = []
     size = 0
-    loop = asyncio.get_running_loop()
-    end = loop.time() + settings.body_seconds
     try:
-        async with asyncio.timeout_at(min(end, loop.time() + settings.body_stall_seconds)) as clock:
-            async for piece in request.stream():
-                size += len(piece)
-                if size > bytes_max:
-                    raise _too_large(bytes_max)
-                room.hold(len(piece))
-                pieces.append(piece)
-                clock.reschedule(min(end, loop.time() + settings.body_stall_seconds))
-    except TimeoutError:
-        raise _too_slow(settings) from None
+        async for piece in arriving(request, settings.body_seconds):
+            size += len(piece)
+            if size > bytes_max:
+                raise _too_large(bytes_max)
+            room.hold(len(piece))
+            pieces.append(piece)
     except Rejected:
         pieces.clear()
         room.release()  # now, not when the refusal is sent: other requests need the room
         raise
     return b"".join(pieces)
+
+
+def declared_bytes(request: Request) -> int:
+    """How long the request says that its body is; 0 if it does not."""
+    declared = request.headers.get("content-length", "")
+    return int(declared[:20]) if declared.isdecimal() else 0
+
+
+async def arriving(request: Request, seconds: float) -> AsyncIterator[bytes]:
+    """The request's body as it comes, in all within `seconds`. Raises Rejected 408 if it does not."""
+    settings: Settings = request.app.state.settings
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    stream = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout_at(min(end, loop.time() + settings.body_stall_seconds)):
+                piece = await anext(stream)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise _too_slow(seconds, settings.body_stall_seconds) from None
+        yield piece
 
 
 def demand_media_type(request: Request, body: bytes, wanted: Collection[str]) -> None:
@@ -88,11 +104,8 @@ def _too_large(bytes_max: int) -> Rejected:
     return Rejected(413, "body.too_large", f"a request has at most {bytes_max} bytes.")
 
 
-def _too_slow(settings: Settings) -> Rejected:
-    detail = (
-        f"expected the request's body within {settings.body_seconds:g} seconds, "
-        f"and some of it every {settings.body_stall_seconds:g}."
-    )
+def _too_slow(seconds: float, stall_seconds: float) -> Rejected:
+    detail = f"expected the request's body within {seconds:g} seconds, and some of it every {stall_seconds:g}."
     return Rejected(408, "body.slow", detail)
 
 

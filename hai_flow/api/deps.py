@@ -12,6 +12,7 @@ from fastapi import Depends, Header, Path, Request
 from fastapi.routing import APIRoute
 from starlette.requests import HTTPConnection
 
+from hai_flow import values
 from hai_flow.api import peers
 from hai_flow.api.admission import Admission, StreamPlace
 from hai_flow.api.bodies import JSON, NO_CONTROL_CHARACTERS, YAML, demand_media_type, read_body
@@ -159,8 +160,10 @@ class Access:
         return as_of(plan, state, now)
 
     async def submit(self, run_id: UUID, command: c.Command, *, command_id: str | None, body_sha: bytes) -> Outcome:
-        """Decide and commit. Raises Rejected; 429 before anything is stored."""
+        """Decide and commit. Raises Rejected; 429 before anything is stored, 404 for a file of somebody else's."""
         with self.admission.command():
+            if isinstance(command, c.Answer):
+                await self._use_files(run_id, command)
             return await self.runtime.committer.submit(
                 run_id, self.tenant, command, command_id=command_id, body_sha=body_sha
             )
@@ -168,11 +171,15 @@ class Access:
     async def start(
         self, plan: Plan, begin: Begin, *, command_id: str, body_sha: bytes, branch: Branch | None = None
     ) -> Outcome:
-        """Start a run of the plan. Raises Rejected; 429 before anything is stored."""
+        """Start a run of the plan. Raises Rejected as `submit` does."""
         with self.admission.command():
+            await self._use_files(begin.run_id, begin.answer if isinstance(begin, c.Fork) else begin)
             return await self.runtime.starts.start(
                 self.tenant, plan, begin, command_id=command_id, body_sha=body_sha, branch=branch
             )
+
+    async def _use_files(self, run_id: UUID, command: c.Command) -> None:
+        await self.runtime.files.use(self.tenant, self.principal.id, run_id, values.dumps(command))
 
     def follow(
         self, start: RunState, dialect: Dialect, profile: Profile, *, last: Callable[[Piece], Piece] | None = None

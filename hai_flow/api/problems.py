@@ -55,6 +55,7 @@ _MEANINGS: Final = {
     410: "too late: its deadline has passed",
     413: "more than a request may hold",
     415: "not declared as what is expected: JSON, or YAML for a workflow",
+    416: "the file has no such range",
     421: "a Host that is not ours",
     422: "read, but wrong; `findings` lists what",
     429: "too much at once; nothing was stored",

@@ -48,6 +48,17 @@ class Run(Shape):
     unreadable: str | None
 
 
+class File(Shape):
+    """A file of yours. `id`: what values refer to it by. `part`: it as a content part of a message."""
+
+    id: str
+    sha256: str
+    size: int
+    name: str
+    media_type: str
+    part: dict[str, Any]
+
+
 class ControlledRun(Run):
     """A run after a command. `in_flight`: the number of attempts that were asked to cancel."""
 

@@ -79,6 +79,7 @@ class AsyncClient(_Group):
         self.pendings = AsyncPendings(self)
         self.threads = AsyncThreads(self)
         self.feedback = AsyncFeedback(self)
+        self.files = AsyncFiles(self)
         self.events = AsyncEvents(self)
         self.schedules = AsyncSchedules(self)
 
@@ -259,6 +260,13 @@ class AsyncFeedback(_Group):
     give = _does(o.give_feedback)
     get = _does(o.get_feedback)
     withdraw = _does(o.withdraw_feedback)
+
+
+class AsyncFiles(_Group):
+    """Files that input, answers and messages refer to."""
+
+    put = _does(o.put_file)
+    get = _does(o.get_file)
 
 
 class AsyncEvents(_Group):

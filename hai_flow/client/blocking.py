@@ -79,6 +79,7 @@ class Client(_Group):
         self.pendings = Pendings(self)
         self.threads = Threads(self)
         self.feedback = Feedback(self)
+        self.files = Files(self)
         self.events = Events(self)
         self.schedules = Schedules(self)
         _ = self.http  # made before threads could make one each
@@ -255,6 +256,13 @@ class Feedback(_Group):
     give = _does(o.give_feedback)
     get = _does(o.get_feedback)
     withdraw = _does(o.withdraw_feedback)
+
+
+class Files(_Group):
+    """Files that input, answers and messages refer to."""
+
+    put = _does(o.put_file)
+    get = _does(o.get_file)
 
 
 class Events(_Group):

@@ -130,6 +130,17 @@ class Validation(msgspec.Struct, frozen=True):
     findings: list[Finding]
 
 
+class File(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of yours. `id`: what input, answers and messages refer to it by. `part`: it as a part of a message."""
+
+    id: str
+    sha256: str
+    size: int
+    name: str
+    media_type: str
+    part: dict[str, Json]
+
+
 class WorkflowVersion(msgspec.Struct, frozen=True, kw_only=True):
     """One version of a workflow."""
 

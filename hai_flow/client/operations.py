@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
@@ -22,6 +24,7 @@ from hai_flow.values import Json
 
 RunRef: TypeAlias = str | m.Run
 PendingRef: TypeAlias = str | m.Pending | PendingOpened
+FileRef: TypeAlias = str | m.File
 ScheduleRef: TypeAlias = str | m.Schedule
 ThreadRef: TypeAlias = str | m.Thread | m.Run
 MessageRef: TypeAlias = str | m.ThreadMessage
@@ -135,6 +138,26 @@ def migrate_runs(
     if runs is not None:
         body["runs"] = [run if isinstance(run, str) else run.id for run in runs]
     return _post(_path("workflows", name) + "/migrate", m.Migration, body, key=key)
+
+
+# --- files --------------------------------------------------------------------------------------------------------
+
+
+def put_file(data: bytes, *, name: str = "", media_type: str = "application/octet-stream") -> Script[m.File]:
+    """Upload bytes as a file of yours. The same bytes again are the same file.
+
+    Raises Problem with the code `file.too_large` for more than the server takes.
+    """
+    digest = base64.b64encode(hashlib.sha256(data).digest()).decode()
+    headers = {"Content-Type": media_type, "Content-Digest": f"sha-256=:{digest}:"}
+    request = Request("POST", "/v1/files", parameters({"name": name or None}), data, headers)
+    return (yield from exchange(request)).read(m.File)
+
+
+def get_file(file: FileRef) -> Script[bytes]:
+    """What the file holds. Raises NotFound unless you have uploaded it or may see a run that refers to it."""
+    answer = yield from exchange(Request("GET", _path("files", file if isinstance(file, str) else file.id)))
+    return answer.body
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------

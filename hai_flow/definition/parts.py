@@ -31,7 +31,8 @@ DEADLINE_DEFAULT: Final = 7 * 24 * 3_600_000  # milliseconds
 
 KNOWN_CODES: Final = frozenset((
     "input.invalid", "state.invalid", "expression.error", "expression.absent", "expression.budget",
-    "expression.too_large", "step.timeout", "step.lost", "step.in_doubt", "tool.failed", "tool.unavailable",
+    "expression.too_large", "step.timeout", "step.lost", "step.in_doubt", "step.file_unknown", "step.file_too_large",
+    "step.file_unavailable", "tool.failed", "tool.unavailable",
     "tool.invalid_arguments", "tool.invalid_result", "tool.expired", "tool.declined", "http.status",
     "http.connection", "http.expect", "http.refused", "http.too_large", "http.invalid_request",
     "http.invalid_response", "secret.missing", "secret.refused", "llm.rate_limited", "llm.timeout",

@@ -13,6 +13,7 @@ RETRIABLE: Final = frozenset(
     {
         "step.timeout",
         "step.lost",
+        "step.file_unavailable",
         "tool.failed",
         "tool.unavailable",
         "http.connection",

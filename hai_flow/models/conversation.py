@@ -53,11 +53,16 @@ def _part(given: Json, where: str) -> Json:
         kind, given = "image", {"type": "image", "source": _source(url if isinstance(url, str) else "")}
     if kind == "text" and isinstance(given.get("text"), str):
         return {"type": "text", "text": given["text"]}
+    if kind == "file" and isinstance(given.get("file"), str):
+        return {"type": "file", "source": {"type": "file", "value": given["file"]}}
     source = given.get("source") if kind in _PARTS else None
     if isinstance(source, Mapping) and isinstance(source.get("value"), str) and source["value"]:
         return given
     raise _wrong(
-        where, "expected a part `{type: text, text}` or `{type: image, source: {type, value, mimeType}}`", given
+        where,
+        "expected a part `{type: text, text}`, `{type: file, file: its id}` or "
+        "`{type: image, source: {type, value, mimeType}}`",
+        given,
     )
 
 

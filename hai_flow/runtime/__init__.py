@@ -5,13 +5,15 @@ what is due or lost, `delivery` brings the messages of runs, and signals, `slots
 for each other, `branches` goes on with a thread from an earlier turn, `triggers` starts runs by schedules, events and
 the ends of other runs, `webhooks` by requests of other systems, `fanout` shows commits to followers, `threads` hands
 the followers of a thread on to its next run, `service` is the contract of everything that starts and stops; `catalog`
-turns stored workflows into plans; `world` makes the runners of effects.
+turns stored workflows into plans; `files` takes files in and gives them out, whose bytes are among the `contents` of
+PostgreSQL or of another store; `world` makes the runners of effects.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -22,8 +24,10 @@ from hai_flow.engine.decide import Bounds
 from hai_flow.runtime.branches import Branches
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Committer
+from hai_flow.runtime.contents import RemoteContents
 from hai_flow.runtime.delivery import Delivery, DeliveryConfig
 from hai_flow.runtime.fanout import Fanout, FanoutConfig
+from hai_flow.runtime.files import Files
 from hai_flow.runtime.keeping import Keeping
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.slots import Slots
@@ -56,6 +60,7 @@ class Runtime(Service):
     database: Database
     committer: Committer
     catalog: Catalog
+    files: Files
     delivery: Delivery
     slots: Slots
     keeping: Keeping
@@ -83,6 +88,7 @@ class Runtime(Service):
         self.deadlines = deadlines or Deadlines()
         self.toolbox = Toolbox.of(settings.tools, Path.cwd(), project=project)
         self.registry = registry_of(settings, self.toolbox, stands_in=project)
+        self._contents = None if settings.files is None else RemoteContents(settings.files)
 
     async def _start(self) -> None:
         settings = self.settings
@@ -102,6 +108,12 @@ class Runtime(Service):
 
     async def _start_services(self, settings: Settings) -> None:
         self.catalog = Catalog(self.database, self.registry)
+        self.files = Files(
+            self.database,
+            self._contents,
+            bytes_max=settings.file_bytes_max,
+            kept_for=timedelta(seconds=settings.files_keep_seconds),
+        )
         watched = Watched(self.database)
         self.committer = Committer(
             self.database,
@@ -137,10 +149,9 @@ class Runtime(Service):
         self._services: list[Service] = [self.committer, self.fanout, self.threads, self.delivery, self.triggers]
         self.worker = None
         if self.performs:
-            self.worker = Worker(self.database, self.committer, self.registry, _worker_config(settings))
-            self._sweeper = Sweeper(
-                self.database, self.committer, self.worker, SweeperConfig(poll_seconds=settings.poll_seconds)
-            )
+            self.worker = Worker(self.database, self.committer, self.registry, _worker_config(settings), self.files)
+            sweeping = SweeperConfig(poll_seconds=settings.poll_seconds)
+            self._sweeper = Sweeper(self.database, self.committer, self.worker, sweeping, self.files)
             self._services += [self.worker, self._sweeper]
         started: list[Service] = []
         try:

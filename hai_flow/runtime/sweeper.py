@@ -16,6 +16,7 @@ import structlog
 
 from hai_flow import values
 from hai_flow.runtime.committer import Committer
+from hai_flow.runtime.files import Files
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.runtime.worker import Worker
 from hai_flow.store import claims, hints, signals, sweeps
@@ -45,9 +46,15 @@ class Sweeper(Service):
     """Claims runs that are due or lost and hands them to the worker; tidies up."""
 
     def __init__(
-        self, database: Database, committer: Committer, worker: Worker, config: SweeperConfig | None = None
+        self,
+        database: Database,
+        committer: Committer,
+        worker: Worker,
+        config: SweeperConfig | None = None,
+        files: Files | None = None,
     ) -> None:
         super().__init__()
+        self._files = files or Files(database)
         self.database = database
         self.committer = committer
         self.worker = worker
@@ -102,5 +109,6 @@ class Sweeper(Service):
         await claims.forget_workers(pool, timedelta(hours=1))
         await sweeps.sweep(pool, "subscriptions", every, partial(signals.forget_subscriptions, pool))
         await sweeps.sweep(pool, "signals", every, partial(signals.forget_signals, pool))
+        await self._files.tidy(every)
         if named := await claims.name_newer(pool, self.config.queues, every):
             log.error("runs_of_a_newer_release", runs=named, remedy="start its workers again, or upgrade")

@@ -42,6 +42,7 @@ from hai_flow.engine.jobs import next_ready, performed, wake_at
 from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.committer import Committer
+from hai_flow.runtime.files import Files
 from hai_flow.runtime.limiter import Limiter
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.runtime.submissions import Chunk, Progress
@@ -196,13 +197,19 @@ class Worker(Service):
     """Performs the open attempts of the runs that this process holds."""
 
     def __init__(
-        self, database: Database, committer: Committer, registry: Registry, config: WorkerConfig | None = None
+        self,
+        database: Database,
+        committer: Committer,
+        registry: Registry,
+        config: WorkerConfig | None = None,
+        files: Files | None = None,
     ) -> None:
         super().__init__()
         self.database = database
         self.committer = committer
         self.config = config or WorkerConfig()
         self._registry = registry
+        self._files = files or Files(database)
         self._held: dict[UUID, HeldRun] = {}
         self._claims: dict[UUID, bool] = {}  # claimed by an answered statement: whether it was a dead worker's
         self._wakes = Wakes()
@@ -561,6 +568,7 @@ class Worker(Service):
                 run.plan.from_disk,
                 run.plan.name,
                 partial(self._evaluated, run, step),
+                self._files.of_run(run.tenant, run.id),
             )
             output = await self._registry.runner_of(step).perform(attempt, stream)
             stream.tell_progress()

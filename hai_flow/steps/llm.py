@@ -26,6 +26,7 @@ from hai_flow.models.scripted import StandIn
 from hai_flow.models.structured import read_answer, received, repair_prompt
 from hai_flow.models.turn import Turn, cost_of
 from hai_flow.models.vocabulary import Endpoint, Message, Piece, Request, Text, Thinking
+from hai_flow.steps.files import with_files
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import Secrets, Use
 from hai_flow.values import Json
@@ -55,7 +56,7 @@ class LlmRunner:
         assert isinstance(llm, Llm)
         endpoints = await self._reached(llm, attempt)
         question = _Question(self._providers, llm, stream)
-        messages = conversation(values.loads(attempt.args))
+        messages = await with_files(conversation(values.loads(attempt.args)), attempt.files)
         answer, endpoint = await question.ask(endpoints, messages)
         if llm.output is None:
             return _storable(answer.text)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from hai_flow.definition.plan import Expression, Plan, Step, Template, Tool
 from hai_flow.definition.readiness import runner_kind, tool_kind
 from hai_flow.engine.events import ModelUse
 from hai_flow.errors import StepError
+from hai_flow.steps.files import NoFiles, RunFiles
 from hai_flow.steps.offers import Offered, Offers
 from hai_flow.values import Json
 
@@ -43,13 +44,17 @@ def _nothing_to_evaluate(uses: Expression | Template, /, **names: Json) -> Json:
     raise StepError("this attempt knows nothing of its run", code="expression.error", retriable=False)
 
 
+_NO_FILES: Final = NoFiles()
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One try of one effect: everything that a runner needs. `args` is the JSON text that was recorded (and hashed).
 
     `evaluate` gives the value of an expression or a template of the step, with further names. `workflow` is its name.
-    `key` is the idempotency key where it is not the default. `from_disk`: the workflow was read from a file of this
-    machine, so it may name more modules than one that came over the network (`steps/toolbox`).
+    `files` are those of the run. `key` is the idempotency key where it is not the default. `from_disk`: the workflow
+    was read from a file of this machine, so it may name more modules than one that came over the network
+    (`steps/toolbox`).
     """
 
     run_id: str
@@ -61,6 +66,7 @@ class Attempt:
     from_disk: bool = False
     workflow: str = ""
     evaluate: Evaluate = _nothing_to_evaluate
+    files: RunFiles = _NO_FILES
 
     @property
     def idempotency_key(self) -> str:

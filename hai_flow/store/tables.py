@@ -460,15 +460,59 @@ sa.Index(
 )
 sa.Index("workflows_by_name", workflows.c.tenant, workflows.c.name, workflows.c.created_at)
 
+# What files hold, in pieces, where PostgreSQL keeps them: `place` is the file's, `n` counts from 0.
 blobs: Final = sa.Table(
     "blobs",
     metadata,
+    _text("place"),
+    _int("n"),
+    _uuid("tenant"),
+    _bytes("body"),
+    _key("blobs", "place", "n"),
+)
+
+files: Final = sa.Table(
+    "files",
+    metadata,
+    _uuid("tenant"),
+    _bytes("sha256"),  # of what it holds: its id
+    _text("place"),  # where that is: `pg:...` in blobs, else in the store of files
+    _bigint("size"),
+    _time("touched_at", now=True),  # when it was last uploaded or referred to
+    _key("files", "tenant", "sha256"),
+    sa.CheckConstraint("size >= 0", name="files_size"),
+)
+
+uploads: Final = sa.Table(
+    "uploads",
+    metadata,
     _uuid("tenant"),
     _bytes("sha256"),
-    _bytes("body"),
+    _text("principal"),  # who has it from their own hand; `run:...`: a step made it
+    _text("name"),
+    _text("media_type"),
     _time("created_at", now=True),
-    _key("blobs", "tenant", "sha256"),
+    _key("uploads", "tenant", "sha256", "principal"),
 )
+
+file_uses: Final = sa.Table(
+    "file_uses",
+    metadata,
+    _uuid("tenant"),
+    _bytes("sha256"),
+    _uuid("run_id"),  # the run that refers to it; stored before the commit that does, so there may be no such run
+    _key("file_uses", "tenant", "sha256", "run_id"),
+)
+
+file_leftovers: Final = sa.Table(
+    "file_leftovers",
+    metadata,
+    _text("place"),  # what is there belongs to no file: not yet, or not any more
+    _uuid("tenant"),
+    _time("due_at"),  # when it is cleared away
+    _key("file_leftovers", "place"),
+)
+sa.Index("file_leftovers_due", file_leftovers.c.due_at)
 
 workers: Final = sa.Table(
     "workers",

@@ -1,4 +1,4 @@
-"""Workflows as published: immutable, known by their sha256. And blobs: large values by theirs."""
+"""Workflows as published: immutable, known by their sha256."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 import asyncpg
@@ -134,18 +134,3 @@ async def versions_of_workflow(connection: Connection | Pool, tenant: UUID, name
     """Everything that is stored under a name, latest first."""
     query = f"SELECT {SUMMARY_COLUMNS} FROM workflows WHERE tenant = $1 AND name = $2 ORDER BY {LATEST_FIRST}"
     return [WorkflowSummary(*row) for row in await connection.fetch(query, tenant, name)]
-
-
-async def put_blob(connection: Connection | Pool, tenant: UUID, body: bytes) -> bytes:
-    """Store a large value before the commit that refers to it (docs/design/store.md#large-values); returns its
-    sha256."""
-    sha256 = hashlib.sha256(body).digest()
-    query = "INSERT INTO blobs (tenant, sha256, body) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
-    await connection.execute(query, tenant, sha256, body)
-    return sha256
-
-
-async def get_blob(connection: Connection | Pool, tenant: UUID, sha256: bytes) -> bytes | None:
-    """The value, if the tenant has it."""
-    query = "SELECT body FROM blobs WHERE tenant = $1 AND sha256 = $2"
-    return cast("bytes | None", await connection.fetchval(query, tenant, sha256))

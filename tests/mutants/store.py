@@ -868,11 +868,27 @@ workflows.bug(
     ("if await workflow_by_sha(connection, tenant, sha256) is None:", "if True:"),
     by=f"{_READS}::test_the_same_workflow_published_by_many_at_once_is_one_workflow",
 )
-workflows.bug(
-    "another tenant reads a blob",
-    ("FROM blobs WHERE tenant = $1 AND sha256", "FROM blobs WHERE $1::uuid IS NOT NULL AND sha256"),
-    by=f"{_READS}::test_blobs_are_known_by_their_sha_and_their_tenant",
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+files = Room("hai_flow/store/files.py", "tests/store/test_files.py")
+files.bug(
+    "another tenant reads a file",
+    ("WHERE f.tenant = $1 AND f.sha256 = $2 AND", "WHERE $1::uuid IS NOT NULL AND f.sha256 = $2 AND"),
 )
+files.bug(
+    "a stranger reads a file that no run refers to",
+    ('{_READABLE}\n"""\n\n\nasync def find_file', 'true\n"""\n\n\nasync def find_file'),
+)
+files.bug(
+    "a file that is not theirs may be put into a run",
+    ("AND f.sha256 = ANY ($2::bytea[]) AND {_READABLE}", "AND f.sha256 = ANY ($2::bytea[]) AND $3::text IS NOT NULL"),
+)
+files.bug("a file that a run refers to is swept", ("AND NOT {_OF_A_RUN}", ""))
+files.bug(
+    "a file that was uploaded just now is swept", ("touched_at < now() - $4::interval", "$4::interval IS NOT NULL")
+)
+files.bug("what is being cleared away becomes a file", (" AND l.due_at > now()", ""))
 
 # --- schedules and event triggers -------------------------------------------------------------------------------------
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -12,6 +13,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings, SettingsError
+from hai_flow.values import file_id
 from tests.runtime.conftest import Connection, Make, is_now, start, state_of
 from tests.support.ledger import log_of
 from tests.support.models import CUT, DIALECTS, END, STALL, Act, Answer, FakeModels, Raw, Status, chunk, spoken
@@ -178,3 +180,64 @@ async def test_a_fallback_without_a_key_keeps_nobody_from_answering(make: Make, 
         runtime = await make(performs=True, models=path, secrets={"K": "sk-1"})
         state = await ended(runtime, (await start(runtime, ASK)).run_id)
     assert (state.status, state.output) == ("finished", "Here.")
+
+
+FILES = """
+input: {type: object, properties: {scan: {type: string}}}
+models: {smart: {use: smart}}
+steps:
+  - id: a
+    llm:
+      model: smart
+      messages:
+        - role: user
+          content:
+            - {type: text, text: "What is it?"}
+            - {type: file, file: "${{ input.scan }}"}
+output: ${{ steps.a.output }}
+"""
+ASKED = {"type": "text", "text": "What is it?"}
+
+
+async def upload(runtime: Runtime, body: bytes, media_type: str, name: str = "") -> str:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield body
+
+    file = await runtime.files.take(LOCAL_TENANT, "user:local", pieces(), name=name, media_type=media_type)
+    return file_id(file.sha256)
+
+
+@pytest.mark.parametrize(
+    ("media_type", "body", "sent"),
+    [
+        ("image/png", b"\x89PNG", {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}}),
+        ("text/csv", "ä,1".encode(), {"type": "text", "text": "it:\n\nä,1"}),
+        (
+            "application/pdf",
+            b"%PDF",
+            {"type": "file", "file": {"filename": "it", "file_data": "data:application/pdf;base64,JVBERg=="}},
+        ),
+    ],
+)
+async def test_a_model_is_sent_what_a_file_holds_and_the_log_has_its_id_alone(
+    media_type: str, body: bytes, sent: Any, make: Make, eye: Connection, tmp_path: Path
+) -> None:
+    async with FakeModels(spoken(Answer("A scan."))) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        id, run_id = await upload(runtime, body, media_type, "it"), uuid4()
+        await runtime.files.use(LOCAL_TENANT, "user:local", run_id, id.encode())
+        state = await ended(runtime, (await start(runtime, FILES, run_id=run_id, input={"scan": id})).run_id)
+    assert (state.error, state.output) == (None, "A scan.")
+    assert fake.asked[0].body["messages"][0]["content"] == [ASKED, sent]
+    told = repr(await log_of(eye, run_id))
+    assert id in told
+    assert "base64" not in told
+    assert "ä,1" not in told
+
+
+async def test_a_file_that_no_run_refers_to_is_sent_to_no_model(make: Make, tmp_path: Path) -> None:
+    async with FakeModels(spoken(Answer("A scan."))) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        id = await upload(runtime, b"mine", "text/plain")
+        state = await ended(runtime, (await start(runtime, FILES, input={"scan": id})).run_id)
+        assert (state.error.code, fake.asked) == ("step.file_unknown", [])

@@ -296,13 +296,6 @@ async def test_the_same_workflow_published_by_many_at_once_is_one_workflow(db: D
         await asyncio.gather(*(workflows.publish_workflow(db.api, TENANT, **one) for _ in range(8)))
 
 
-async def test_blobs_are_known_by_their_sha_and_their_tenant(db: Database) -> None:
-    sha = await workflows.put_blob(db.api, TENANT, b"large")
-    assert await workflows.put_blob(db.api, TENANT, b"large") == sha == hashlib.sha256(b"large").digest()
-    assert await workflows.get_blob(db.api, TENANT, sha) == b"large"
-    assert await workflows.get_blob(db.api, STRANGER, sha) is None
-
-
 LONG = """
 WITH r AS (
   INSERT INTO runs (id, tenant, workflow, workflow_name, workflow_version, thread_id, status, seq, version, head,

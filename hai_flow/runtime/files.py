@@ -1,0 +1,232 @@
+"""Files: taken in, given out and cleared away; those of a run for its steps.
+
+A file is known by the sha256 of what it holds, and may be read by the principal that uploaded it and by those who may
+see a run that refers to it. Values (input, answers, messages, outputs) hold its id; the bytes never enter a log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import structlog
+
+from hai_flow import values
+from hai_flow.errors import Rejected, StepError
+from hai_flow.runtime.contents import IN_POSTGRES, Contents, MissingContent, PostgresContents
+from hai_flow.steps.files import Content, kind_of
+from hai_flow.store import files, sweeps
+from hai_flow.store.database import FAILURES
+from hai_flow.store.files import File
+from hai_flow.values import Json
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Database
+
+log = structlog.get_logger(__name__)
+
+ARRIVES_WITHIN: Final = timedelta(hours=1)  # what has no file by then was left behind by a process that died
+BY_A_RUN: Final = "run:"  # who "uploaded" what a step made
+
+
+class Files:
+    """The files of this deployment. `elsewhere`: where the bytes of new ones go, None: into PostgreSQL.
+
+    `bytes_max`: of one file. `kept_for`: how long a file stays that no run refers to.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        elsewhere: Contents | None = None,
+        *,
+        bytes_max: int = 64 * 1024 * 1024,
+        kept_for: timedelta = timedelta(days=7),
+    ) -> None:
+        self._database = database
+        self._here = PostgresContents(database)
+        self._elsewhere = elsewhere
+        self.bytes_max = bytes_max
+        self._kept_for = kept_for
+
+    # --- in
+
+    async def take(
+        self,
+        tenant: UUID,
+        principal: str,
+        pieces: AsyncIterator[bytes],
+        *,
+        name: str,
+        media_type: str,
+        wanted: bytes | None = None,
+        run_id: UUID | None = None,
+    ) -> File:
+        """Store the pieces as a file of the principal's, or as one that the run `run_id` made.
+
+        Raises Rejected 413 for more than `bytes_max`, 422 where `wanted` is not their sha256; and whatever `pieces`
+        raises. Nothing is stored then.
+        """
+        contents = self._elsewhere or self._here
+        place = contents.new_place()
+        await files.note_leftover(self._database.api, tenant, place, ARRIVES_WITHIN)
+        counted = _Counted(pieces, self.bytes_max)
+        kept: str | None = None
+        try:
+            await contents.write(tenant, place, counted.pieces())
+            if wanted is not None and wanted != counted.digest.digest():
+                raise Rejected(
+                    422, "file.digest", f"the bytes that arrived have the sha256 {counted.digest.hexdigest()}."
+                )
+            file = File(counted.digest.digest(), place, counted.size, name, media_type)
+            kept = await files.keep_file(self._database.api, tenant, file, principal, run_id=run_id)
+            if kept is None:
+                raise Rejected(408, "file.slow", f"expected the file within {ARRIVES_WITHIN}.")
+            return replace(file, place=kept)
+        finally:
+            if kept != place:
+                await asyncio.shield(self._clear(place))
+
+    async def use(self, tenant: UUID, principal: str, run_id: UUID, value: bytes) -> None:
+        """The JSON text `value`, which the principal sends, is about to enter the run.
+
+        Raises Rejected 404 where it refers to a file that is not there, or that the principal may not read.
+        """
+        wanted = values.files_in(value)
+        if not wanted:
+            return
+        found = await files.use_files(self._database.api, tenant, wanted, principal, run_id)
+        if missing := wanted - found:
+            raise unknown(values.file_id(min(missing)))
+
+    # --- out
+
+    async def find(self, tenant: UUID, principal: str, digest: bytes | None) -> File | None:
+        """The file that holds what has this sha256, if it is there and the principal may read it."""
+        return None if digest is None else await files.find_file(self._database.api, tenant, digest, principal)
+
+    def read(self, file: File, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+        """The bytes of the file from `start` up to before `end`, in pieces. Raises MissingContent."""
+        contents: Contents = self._here
+        if not file.place.startswith(IN_POSTGRES):
+            if self._elsewhere is None:
+                raise MissingContent(f"{file.place}: this process is told of no store of files")
+            contents = self._elsewhere
+        return contents.read(file.place, start, file.size if end is None else end)
+
+    def of_run(self, tenant: UUID, run_id: UUID) -> FilesOfRun:
+        """The files that a run's steps may read, and where those go that they make."""
+        return FilesOfRun(self, tenant, run_id)
+
+    # --- clearing away
+
+    async def tidy(self, every: timedelta) -> None:
+        """Remove some of the files that nothing refers to, unless another process just did."""
+        pool = self._database.api
+        await sweeps.sweep(pool, "files", every, partial(files.forget_files, pool, self._kept_for))
+        for place in await files.due_leftovers(pool):
+            await self._clear(place)
+
+    async def _clear(self, place: str) -> None:
+        """Remove what stands at the place, and then the note that it does. What fails is tried again by `tidy`."""
+        try:
+            contents = self._here if place.startswith(IN_POSTGRES) else self._elsewhere
+            if contents is None:
+                return
+            await contents.remove(place)
+            await files.forget_leftover(self._database.api, place)
+        except Exception as error:
+            log.warning("file_not_cleared", place=place, error=str(error) or type(error).__name__)
+
+
+class FilesOfRun:
+    """`steps/files.RunFiles` over the files of a deployment."""
+
+    def __init__(self, files: Files, tenant: UUID, run_id: UUID) -> None:
+        self._files = files
+        self._tenant = tenant
+        self._run_id = run_id
+
+    @property
+    def _principal(self) -> str:
+        return f"{BY_A_RUN}{self._run_id}"
+
+    async def read(self, id: str, bytes_max: int) -> Content:
+        try:
+            found = await self._files.find(self._tenant, self._principal, values.sha256_of_file(id))
+            if found is None:
+                raise StepError(
+                    f"there is no file {id[:80]!r} that this run may read", code="step.file_unknown", retriable=False
+                )
+            if found.size > bytes_max:
+                raise StepError(
+                    f"the file {found.name[:80]!r} has {found.size} bytes; at most {bytes_max} are taken here",
+                    code="step.file_too_large",
+                    retriable=False,
+                )
+            body = b"".join([piece async for piece in self._files.read(found)])
+        except (*FAILURES, MissingContent) as error:
+            raise _unavailable(error) from error
+        return Content(body, found.media_type, found.name)
+
+    async def put(self, body: bytes, media_type: str = "application/octet-stream", name: str = "") -> dict[str, Json]:
+        async def whole() -> AsyncIterator[bytes]:
+            yield body
+
+        try:
+            made = await self._files.take(
+                self._tenant, self._principal, whole(), name=name, media_type=media_type, run_id=self._run_id
+            )
+        except Rejected as rejected:
+            raise StepError(rejected.detail, code="step.file_too_large", retriable=False) from None
+        except FAILURES as error:
+            raise _unavailable(error) from error
+        return part_of(made)
+
+
+def part_of(file: File) -> dict[str, Json]:
+    """The content part that refers to the file, as messages of AG-UI and HAI have it."""
+    part: dict[str, Json] = {
+        "type": kind_of(file.media_type),
+        "source": {"type": "file", "value": values.file_id(file.sha256), "mimeType": file.media_type},
+    }
+    return part | {"metadata": {"filename": file.name}} if file.name else part
+
+
+def unknown(id: str) -> Rejected:
+    """The refusal of a file that is not there, or not the principal's: it is not said which."""
+    return Rejected(404, "file_unknown", f"there is no file {id[:80]!r}.")
+
+
+def _unavailable(error: BaseException) -> StepError:
+    reason = str(error) or type(error).__name__
+    return StepError(f"the store of files does not answer: {reason}", code="step.file_unavailable", retriable=True)
+
+
+class _Counted:
+    """Pieces on their way, with their size and digest so far."""
+
+    def __init__(self, pieces: AsyncIterator[bytes], bytes_max: int) -> None:
+        self._pieces = pieces
+        self._bytes_max = bytes_max
+        self.size = 0
+        self.digest: Any = sha256()
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        async for piece in self._pieces:
+            self.size += len(piece)
+            if self.size > self._bytes_max:
+                raise too_large(self._bytes_max)
+            self.digest.update(piece)
+            yield piece
+
+
+def too_large(bytes_max: int) -> Rejected:
+    """The refusal of a file with more than `bytes_max` bytes."""
+    return Rejected(413, "file.too_large", f"a file has at most {bytes_max} bytes.")

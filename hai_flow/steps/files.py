@@ -1,0 +1,104 @@
+"""The files of a run, as its steps see them. Values hold ids of files; a step that needs the bytes asks for them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, Protocol, TypeAlias
+
+from hai_flow.errors import StepError
+from hai_flow.models.vocabulary import Message
+from hai_flow.values import Json
+
+Kind: TypeAlias = Literal["image", "audio", "video", "document"]
+
+PROMPT_BYTES_MAX: Final = 32 * 1024 * 1024
+"""The most bytes of files in one request to a model."""
+
+_TEXTS: Final = ("text/", "application/json", "application/xml", "application/yaml")
+_MEDIA: Final[tuple[Kind, ...]] = ("image", "audio", "video")
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a file holds."""
+
+    body: bytes
+    media_type: str
+    name: str
+
+
+class RunFiles(Protocol):
+    """The files that the steps of one run may read, and where those go that they make."""
+
+    async def read(self, id: str, bytes_max: int) -> Content:
+        """The file of this id. Raises StepError `step.file_unknown`, `step.file_too_large` or
+        `step.file_unavailable`."""
+        ...
+
+    async def put(self, body: bytes, media_type: str = "application/octet-stream", name: str = "") -> dict[str, Json]:
+        """Store a file of the run's. Returns the content part that refers to it: `{type, source: {type: file, value:
+        its id, mimeType}, metadata?}`, which an output may hold. Raises StepError `step.file_too_large` or
+        `step.file_unavailable`."""
+        ...
+
+
+class NoFiles:
+    """Of an attempt that nothing has given files to."""
+
+    async def read(self, id: str, bytes_max: int) -> Content:
+        raise _none()
+
+    async def put(self, body: bytes, media_type: str = "application/octet-stream", name: str = "") -> dict[str, Json]:
+        raise _none()
+
+
+def _none() -> StepError:
+    return StepError("this attempt has no files", code="step.file_unavailable", retriable=False)
+
+
+def kind_of(media_type: str) -> Kind:
+    """The type of the content part that holds such a file."""
+    return next((kind for kind in _MEDIA if media_type.startswith(f"{kind}/")), "document")
+
+
+async def with_files(messages: Sequence[Message], files: RunFiles) -> tuple[Message, ...]:
+    """The messages as they are sent to a model: parts that refer to a file hold its bytes, or its text if it is one.
+
+    Raises StepError as `RunFiles.read`; `step.file_too_large` for more than `PROMPT_BYTES_MAX` in all.
+    """
+    left = PROMPT_BYTES_MAX
+    found: list[Message] = []
+    for message in messages:
+        if isinstance(message.content, str) or not any(_id_in(part) for part in message.content):
+            found.append(message)
+            continue
+        parts: list[Json] = []
+        for part in message.content:
+            id = _id_in(part)
+            if id is None:
+                parts.append(part)
+                continue
+            content = await files.read(id, left)
+            left -= len(content.body)
+            parts.append(_filled(part, content))
+        found.append(replace(message, content=parts))
+    return tuple(found)
+
+
+def _id_in(part: Json) -> str | None:
+    source = part.get("source")
+    return source.get("value") if isinstance(source, dict) and source.get("type") == "file" else None
+
+
+def _filled(part: Json, content: Content) -> dict[str, Json]:
+    mime = part["source"].get("mimeType") or content.media_type
+    kind = part["type"] if part["type"] in (*_MEDIA, "document") else kind_of(mime)
+    if kind == "document" and mime.startswith(_TEXTS):
+        name = f"{content.name}:\n\n" if content.name else ""
+        return {"type": "text", "text": name + content.body.decode(errors="replace")}
+    source = {"type": "data", "value": base64.b64encode(content.body).decode(), "mimeType": mime}
+    if content.name:
+        source["filename"] = content.name
+    return {"type": kind, "source": source}

@@ -1,0 +1,188 @@
+"""Files: what each holds is known by its sha256 and kept once; who uploaded it, and which runs refer to it.
+
+What a file holds stands at a *place*. A place is a leftover from before anything is written there until the statement
+that makes it a file's, and again when its file is gone: so a process that dies leaves nothing that is not cleared away,
+and a file is never there in part. Whatever refers to a file touches it first, in the row that the sweep removes: of the
+two, one comes first and the other notices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, cast
+from uuid import UUID
+
+from hai_flow.store.sweeps import PAGE_ROWS, Page, page_of
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Connection, Pool
+
+_NIL: Final = UUID(int=0)
+CLEARED_MAX: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file, as one reader knows it: `name` and `media_type` are those of the reader's own upload, else of the newest.
+    `size` is in bytes."""
+
+    sha256: bytes
+    place: str
+    size: int
+    name: str
+    media_type: str
+
+
+# --- what they hold -----------------------------------------------------------------------------------------------
+
+
+async def add_piece(connection: Connection | Pool, tenant: UUID, place: str, n: int, body: bytes) -> None:
+    """Store piece `n` (from 0) of what stands at `place`."""
+    query = "INSERT INTO blobs (place, n, tenant, body) VALUES ($1, $2, $3, $4)"
+    await connection.execute(query, place, n, tenant, body)
+
+
+async def get_piece(connection: Connection | Pool, place: str, n: int) -> bytes | None:
+    """Piece `n` of what stands at `place`; None behind the last."""
+    return cast(
+        "bytes | None", await connection.fetchval("SELECT body FROM blobs WHERE place = $1 AND n = $2", place, n)
+    )
+
+
+async def remove_pieces(connection: Connection | Pool, place: str) -> None:
+    """Remove what stands at `place`. Twice is harmless."""
+    await connection.execute("DELETE FROM blobs WHERE place = $1", place)
+
+
+# --- places -------------------------------------------------------------------------------------------------------
+
+
+async def note_leftover(connection: Connection | Pool, tenant: UUID, place: str, within: timedelta) -> None:
+    """What is going to be written at `place` is cleared away unless a file has it within the time."""
+    query = "INSERT INTO file_leftovers (place, tenant, due_at) VALUES ($1, $2, now() + $3::interval)"
+    await connection.execute(query, place, tenant, within)
+
+
+async def due_leftovers(connection: Connection | Pool) -> list[str]:
+    """Some of the places that are to be cleared away."""
+    query = "SELECT place FROM file_leftovers WHERE due_at <= now() ORDER BY due_at LIMIT $1"
+    return [row["place"] for row in await connection.fetch(query, CLEARED_MAX)]
+
+
+async def forget_leftover(connection: Connection | Pool, place: str) -> None:
+    """The place has been cleared away."""
+    await connection.execute("DELETE FROM file_leftovers WHERE place = $1", place)
+
+
+# --- files --------------------------------------------------------------------------------------------------------
+
+# A leftover that is due is being cleared away: it can become no file's any more.
+_KEEP: Final = """
+WITH kept AS (
+  INSERT INTO files AS f (tenant, sha256, place, size)
+  SELECT $1, $2, l.place, $4 FROM file_leftovers l WHERE l.place = $3 AND l.due_at > now()
+  ON CONFLICT (tenant, sha256) DO UPDATE SET touched_at = now()
+  RETURNING f.place
+), settled AS (
+  DELETE FROM file_leftovers l USING kept k WHERE l.place = k.place
+), uploaded AS (
+  INSERT INTO uploads (tenant, sha256, principal, name, media_type) SELECT $1, $2, $5, $6, $7 FROM kept
+  ON CONFLICT (tenant, sha256, principal) DO UPDATE SET
+    name = excluded.name, media_type = excluded.media_type, created_at = now()
+), used AS (
+  INSERT INTO file_uses (tenant, sha256, run_id) SELECT $1, $2, $8 FROM kept WHERE $8::uuid IS NOT NULL
+  ON CONFLICT DO NOTHING
+)
+SELECT place FROM kept
+"""
+
+
+async def keep_file(
+    connection: Connection | Pool, tenant: UUID, file: File, principal: str, *, run_id: UUID | None = None
+) -> str | None:
+    """Make what stands at `file.place` a file that `principal` uploaded, or that the run `run_id` made.
+
+    Returns the place of the file: another one where it was there already, None where the time for this one is over.
+    """
+    return cast(
+        "str | None",
+        await connection.fetchval(
+            _KEEP, tenant, file.sha256, file.place, file.size, principal, file.name, file.media_type, run_id
+        ),
+    )
+
+
+_OF_A_RUN: Final = """
+EXISTS (SELECT FROM file_uses u JOIN runs r ON r.id = u.run_id AND r.tenant = u.tenant
+  WHERE u.tenant = f.tenant AND u.sha256 = f.sha256)
+"""
+_READABLE: Final = f"""
+(EXISTS (SELECT FROM uploads o WHERE o.tenant = f.tenant AND o.sha256 = f.sha256 AND o.principal = $3) OR {_OF_A_RUN})
+"""
+_FIND: Final = f"""
+SELECT f.sha256, f.place, f.size, o.name, o.media_type
+FROM files f CROSS JOIN LATERAL (
+  SELECT name, media_type FROM uploads o WHERE o.tenant = f.tenant AND o.sha256 = f.sha256
+  ORDER BY o.principal = $3 DESC, o.created_at DESC LIMIT 1) o
+WHERE f.tenant = $1 AND f.sha256 = $2 AND {_READABLE}
+"""
+
+
+async def find_file(connection: Connection | Pool, tenant: UUID, sha256: bytes, principal: str) -> File | None:
+    """The file, if the principal may read it: it is their own upload, or some run of the tenant refers to it."""
+    row = await connection.fetchrow(_FIND, tenant, sha256, principal)
+    return None if row is None else File(*row)
+
+
+_USE: Final = f"""
+WITH readable AS MATERIALIZED (
+  SELECT f.sha256 FROM files f WHERE f.tenant = $1 AND f.sha256 = ANY ($2::bytea[]) AND {_READABLE}
+), touched AS (
+  UPDATE files f SET touched_at = now() FROM readable r
+  WHERE f.tenant = $1 AND f.sha256 = r.sha256 AND (SELECT count(*) FROM readable) = cardinality($2::bytea[])
+  RETURNING f.sha256
+), used AS (
+  INSERT INTO file_uses (tenant, sha256, run_id) SELECT $1, sha256, $4 FROM touched ON CONFLICT DO NOTHING
+)
+SELECT sha256 FROM readable WHERE (SELECT count(*) FROM readable) < cardinality($2::bytea[])
+UNION SELECT sha256 FROM touched
+"""
+
+
+async def use_files(
+    connection: Connection | Pool, tenant: UUID, sha256s: Collection[bytes], principal: str, run_id: UUID
+) -> set[bytes]:
+    """Note that a commit of the run is about to refer to these (different) files. Returns those that the principal may
+    read; if these are not all of them, nothing is noted."""
+    return {row["sha256"] for row in await connection.fetch(_USE, tenant, list(sha256s), principal, run_id)}
+
+
+# Whoever refers to a file meanwhile gives its row another ctid, and the row stays.
+_FORGET: Final = f"""
+WITH page AS MATERIALIZED (
+  SELECT ctid AS row, tenant, sha256, touched_at FROM files
+  WHERE (tenant, sha256) > ($1, $2) ORDER BY tenant, sha256 LIMIT $3
+), gone AS (
+  DELETE FROM files f WHERE f.ctid = ANY (ARRAY(SELECT row FROM page WHERE touched_at < now() - $4::interval))
+    AND NOT {_OF_A_RUN}
+  RETURNING f.tenant, f.sha256, f.place
+), uploaded AS (
+  DELETE FROM uploads o USING gone g WHERE o.tenant = g.tenant AND o.sha256 = g.sha256
+), used AS (
+  DELETE FROM file_uses u USING gone g WHERE u.tenant = g.tenant AND u.sha256 = g.sha256
+), leftover AS (
+  INSERT INTO file_leftovers (place, tenant, due_at) SELECT place, tenant, now() FROM gone
+)
+SELECT count(*) OVER (), (SELECT count(*) FROM gone), tenant::text, encode(sha256, 'hex') FROM page
+ORDER BY page.tenant DESC, page.sha256 DESC LIMIT 1
+"""
+
+
+async def forget_files(connection: Connection | Pool, kept_for: timedelta, after: list[Any] | None = None) -> Page:
+    """Remove files that no run refers to and nobody has touched for `kept_for`, of a page of them. What they held is a
+    leftover then."""
+    tenant, sha256 = after or (_NIL, "")
+    row = await connection.fetchrow(_FORGET, UUID(str(tenant)), bytes.fromhex(sha256), PAGE_ROWS, kept_for)
+    return page_of(row)

@@ -1,0 +1,285 @@
+"""Files: uploaded, downloaded and referred to, over real sockets; and what is left when something dies meanwhile."""
+
+from __future__ import annotations
+
+import base64
+import os
+import socket
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+import httpx2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai_flow.runtime.contents import PIECE_BYTES
+from tests.api.test_rest import Checked, code, http, start, wait_for_pendings
+from tests.support.agui_client import AguiClient
+from tests.support.hai_client import unique
+from tests.support.postgres import Server, run_apart
+from tests.support.server import YAML, ServerProcess, serving
+from tests.support.waiting import until
+
+__all__ = ["http"]
+
+ANN, BOB = {"HAI-Act-As": "user:ann"}, {"HAI-Act-As": "user:bob"}
+PNG = {"Content-Type": "image/png"}
+ASKS = """
+hai: flow/v1
+name: attach
+version: 1
+input: {type: object, properties: {photo: {type: string}}}
+steps:
+  - id: more
+    ask: {title: One more?, from: anyone, form: {type: object, properties: {scan: {type: string}}}}
+output: ${{ steps.more.output.scan }}
+"""
+
+
+def some_bytes(size: int = 40) -> bytes:
+    return os.urandom(size)
+
+
+def put(http: httpx2.Client, body: bytes, headers: dict[str, str] | None = None, **query: str) -> Any:
+    response = http.post("/v1/files", content=body, headers=headers or ANN, params=query)
+    assert response.status_code == 201, response.text
+    return response.json()
+
+
+def get(server: ServerProcess, file: str, headers: dict[str, str] | None = None) -> httpx2.Response:
+    return httpx2.get(f"{server.url}/v1/files/{file}", headers=headers or ANN, timeout=30)
+
+
+@pytest.fixture(scope="module")
+def small(postgres_server: Server) -> Iterator[tuple[ServerProcess, str]]:
+    """A server that takes files of two pieces."""
+    with (
+        postgres_server.database() as dsn,
+        serving(dsn, environment={"HAI_FLOW_FILE_BYTES_MAX": str(2 * PIECE_BYTES)}) as process,
+    ):
+        yield process, dsn
+        assert not process.faults
+
+
+def rows(dsn: str, query: str) -> Any:
+    async def look() -> Any:
+        connection = await asyncpg.connect(dsn)
+        try:
+            return await connection.fetchval(query)
+        finally:
+            await connection.close()
+
+    return run_apart(look())
+
+
+# --- up and down --------------------------------------------------------------------------------------------------
+
+
+def test_a_file_comes_back_as_it_was_and_as_a_download(server: ServerProcess, http: Checked) -> None:
+    body = some_bytes(3 * PIECE_BYTES + 5)
+    file = put(http, body, ANN | PNG, name='Grüße "1".png')
+    assert file["sha256"] == sha256(body).hexdigest()
+    assert file["id"] == f"file_{file['sha256']}"
+    source = {"type": "file", "value": file["id"], "mimeType": "image/png"}
+    assert file["part"] == {"type": "image", "source": source, "metadata": {"filename": 'Grüße "1".png'}}
+    for name in (file["id"], file["sha256"]):
+        found = get(server, name)
+        assert found.content == body
+        assert found.headers["content-type"] == "image/png"
+        assert found.headers["x-content-type-options"] == "nosniff"
+        assert "sandbox" in found.headers["content-security-policy"]
+        assert found.headers["content-disposition"] == "attachment; filename*=UTF-8''Gr%C3%BC%C3%9Fe%20%221%22.png"
+    assert put(http, body)["id"] == file["id"]
+    assert put(http, b"")["size"] == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "start", "end"),
+    [("bytes=0-0", 0, 1), ("bytes=10-", 10, 40), ("bytes=-5", 35, 40), ("bytes=5-9000", 5, 40), ("bytes=-99", 0, 40)],
+)
+def test_a_range_of_a_file_is_given(server: ServerProcess, http: Checked, asked: str, start: int, end: int) -> None:
+    body = some_bytes()
+    found = get(server, put(http, body)["id"], ANN | {"Range": asked})
+    assert (found.status_code, found.content) == (206, body[start:end])
+    assert found.headers["content-range"] == f"bytes {start}-{end - 1}/40"
+
+
+def test_ranges_that_are_none_or_too_many_are_refused_or_ignored(server: ServerProcess, http: Checked) -> None:
+    id = put(http, some_bytes())["id"]
+    assert code(get(server, id, ANN | {"Range": "bytes=40-"})) == (416, "range.unsatisfiable")
+    for asked in ("bytes=0-1,3-4", "bytes=9-3", "bytes=-", "lines=1-2"):
+        assert get(server, id, ANN | {"Range": asked}).status_code == 200
+    assert get(server, id, ANN | {"Range": "bytes=0-1", "If-Range": '"other"'}).status_code == 200
+
+
+@given(first=st.integers(0, 3 * PIECE_BYTES), size=st.integers(1, 3 * PIECE_BYTES))
+def test_any_range_is_the_same_slice(server: ServerProcess, first: int, size: int) -> None:
+    body = bytes(range(256)) * (2 * PIECE_BYTES // 256) + b"tail"
+    id = httpx2.post(f"{server.url}/v1/files", content=body, headers=ANN, timeout=30).json()["id"]
+    found = get(server, id, ANN | {"Range": f"bytes={first}-{first + size - 1}"})
+    expected = body[first : first + size]
+    assert found.content == expected if expected else found.status_code == 416
+
+
+def test_a_script_is_no_page_of_this_server(server: ServerProcess, http: Checked) -> None:
+    id = put(http, b"<script>alert(1)</script>", ANN | {"Content-Type": "text/html; charset=utf-8"})["id"]
+    found = get(server, id)
+    assert found.headers["content-disposition"] == "attachment"
+    assert found.headers["content-security-policy"] == "default-src 'none'; sandbox"
+
+
+@pytest.mark.parametrize("given", ["image/png\x80", "png", "image/p ng", "a/b/c", "/"])
+def test_what_is_no_media_type_is_refused(http: Checked, given: str) -> None:
+    headers = {**ANN, "Content-Type": given.encode("latin-1")}
+    assert code(http.post("/v1/files", content=b"x", headers=headers)) == (415, "body.media_type")  # type: ignore[arg-type]
+
+
+# --- wrong and too large ------------------------------------------------------------------------------------------
+
+
+def _pieces(size: int) -> Iterator[bytes]:
+    for _ in range(size):
+        yield b"x" * PIECE_BYTES
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_file_that_is_too_large_is_refused_and_nothing_is_stored(
+    small: tuple[ServerProcess, str], declared: bool
+) -> None:
+    server, dsn = small
+    body = b"x" * (3 * PIECE_BYTES) if declared else _pieces(3)
+    assert code(httpx2.post(f"{server.url}/v1/files", content=body)) == (413, "file.too_large")
+    for table in ("blobs", "files", "uploads", "file_leftovers"):
+        assert rows(dsn, f"SELECT count(*) FROM {table}") == 0, table
+
+
+def test_bytes_that_are_not_what_was_promised_are_refused_and_nothing_is_stored(
+    small: tuple[ServerProcess, str],
+) -> None:
+    server, dsn = small
+    for digest, expected in (
+        (base64.b64encode(sha256(b"other").digest()).decode(), (422, "file.digest")),
+        ("AAAA", (422, "request.invalid")),
+        ("=", (422, "request.invalid")),
+    ):
+        headers = {"Content-Digest": f"sha-256=:{digest}:"}
+        assert code(httpx2.post(f"{server.url}/v1/files", content=b"mine", headers=headers)) == expected
+    assert rows(dsn, "SELECT count(*) FROM blobs") == 0
+    assert rows(dsn, "SELECT count(*) FROM file_leftovers") == 0
+
+
+async def test_a_client_that_hangs_up_leaves_nothing(small: tuple[ServerProcess, str]) -> None:
+    server, dsn = small
+    connection = half_an_upload(server)
+    await until(lambda: rows(dsn, "SELECT count(*) FROM blobs"))
+    connection.close()
+    await until(lambda: rows(dsn, "SELECT count(*) FROM file_leftovers") == 0)
+    assert rows(dsn, "SELECT count(*) FROM blobs") == 0
+    assert rows(dsn, "SELECT count(*) FROM files") == 0
+
+
+def half_an_upload(server: ServerProcess) -> socket.socket:
+    """A connection over which one piece and a half of two has come."""
+    place = urlsplit(server.url)
+    connection = socket.create_connection((place.hostname, place.port))
+    head = f"POST /v1/files HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Length: {2 * PIECE_BYTES}\r\n\r\n"
+    connection.sendall(head.encode() + b"x" * (PIECE_BYTES * 3 // 2))
+    return connection
+
+
+async def test_a_server_that_is_killed_meanwhile_leaves_no_half_file_and_what_it_wrote_is_cleared_away(
+    postgres_server: Server,
+) -> None:
+    with postgres_server.database() as dsn:
+        with serving(dsn) as server:
+            connection = half_an_upload(server)
+            await until(lambda: rows(dsn, "SELECT count(*) FROM blobs"))
+            server.kill()
+            connection.close()
+        assert rows(dsn, "SELECT count(*) FROM files") == 0
+        assert rows(dsn, "SELECT count(*) FROM file_leftovers") == 1
+        rows(dsn, "UPDATE file_leftovers SET due_at = now()")
+        from hai_flow.runtime import Runtime
+        from hai_flow.settings import Settings
+
+        runtime = Runtime(dsn, Settings(), performs=True)
+        async with runtime.lifespan():
+            await runtime._sweeper.tidy()
+        assert rows(dsn, "SELECT count(*) FROM blobs") == 0
+        assert rows(dsn, "SELECT count(*) FROM file_leftovers") == 0
+
+
+# --- whose ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_nobody_elses_until_a_run_refers_to_it(server: ServerProcess, http: Checked) -> None:
+    body = some_bytes()
+    id = put(http, body)["id"]
+    assert code(get(server, id, BOB)) == (404, "file_unknown")
+    for nothing in ("file_" + "0" * 64, "0" * 64, "nothing", "file_", id.upper()):
+        assert code(get(server, nothing)) == (404, "file_unknown")
+    attached(http)
+    refused = http.post("/v1/runs", json={"workflow": "attach", "input": {"photo": id}}, headers=BOB)
+    assert code(refused) == (404, "file_unknown")
+    assert code(get(server, id, BOB)) == (404, "file_unknown"), "to name it is not to have it"
+    started = http.post("/v1/runs", json={"workflow": "attach", "input": {"photo": id}}, headers=ANN)
+    assert started.status_code == 201
+    assert get(server, id, BOB).content == body
+
+
+def test_an_answer_may_bring_a_file_of_the_answerers_own_alone(server: ServerProcess, http: Checked) -> None:
+    attached(http)
+    anns, bobs = put(http, some_bytes())["id"], put(http, some_bytes(), BOB)["id"]
+    run = start(http, "attach")
+    (pending,) = wait_for_pendings(http, run["id"])
+    path = f"/v1/pendings/{pending['id']}/decide"
+    refused = http.post(path, json={"values": {"scan": anns}}, headers=BOB)
+    assert code(refused) == (404, "file_unknown")
+    assert http.post(path, json={"values": {"scan": bobs}}, headers=BOB).is_success
+    assert get(server, bobs, ANN).status_code == 200
+    assert code(get(server, anns, BOB)) == (404, "file_unknown")
+
+
+def test_a_message_may_bring_a_file_also_in_the_old_words(server: ServerProcess, http: Checked) -> None:
+    id = put(http, some_bytes(), PNG)["id"]
+    client = AguiClient(server.url, unique("thread"), workflow="chat")
+    parts = [{"type": "text", "text": "look"}, {"type": "binary", "mimeType": "image/png", "id": id}]
+    assert client.post({"id": unique("m"), "role": "user", "content": parts}).types[-1] == "RUN_FINISHED"
+    assert get(server, id, BOB).status_code == 200
+    (said, *_) = http.get(f"/v1/threads/{client.thread_id}/messages").json()["items"]
+    assert said["content"][1] == {"type": "image", "source": {"type": "file", "value": id, "mimeType": "image/png"}}
+    strangers = put(http, some_bytes(), ANN)["id"]
+    parts[1]["id"] = strangers
+    posted = client.body({"id": unique("m"), "role": "user", "content": parts})
+    assert code(httpx2.post(f"{server.url}/ag-ui", json=posted, headers=BOB)) == (404, "file_unknown")
+
+
+def attached(http: httpx2.Client) -> None:
+    assert http.post("/v1/workflows", content=ASKS.encode(), headers=YAML).is_success
+
+
+# --- elsewhere ------------------------------------------------------------------------------------------------------
+
+
+async def test_files_may_be_kept_outside_of_the_database(postgres_server: Server, tmp_path: Path) -> None:
+    body = some_bytes(2 * PIECE_BYTES + 3)
+    with postgres_server.database() as dsn:
+        with serving(dsn) as server:
+            before = httpx2.post(f"{server.url}/v1/files", content=b"before").json()["id"]
+        with serving(dsn, environment={"HAI_FLOW_FILES": f"file://{tmp_path}/files"}) as server:
+            id = httpx2.post(f"{server.url}/v1/files", content=body).json()["id"]
+            assert get(server, id, {"Range": "bytes=5-"}).content == body[5:]
+            assert get(server, before, {"Range": "bytes=0-"}).content == b"before", "what was kept here stays readable"
+            assert [file.read_bytes() for file in (tmp_path / "files").glob("*/*")] == [body]
+            again = httpx2.post(f"{server.url}/v1/files", content=body)
+            assert again.json()["id"] == id
+            assert len(list((tmp_path / "files").glob("*/*"))) == 1
+            assert rows(dsn, "SELECT count(*) FROM file_leftovers") == 0
+            for file in (tmp_path / "files").glob("*/*"):
+                file.unlink()
+            assert code(get(server, id, {"Range": "bytes=0-"})) == (503, "file_unavailable")
