@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
+
+import msgspec
 
 from hai_flow.definition.plan import Expression, Plan, Step, Template, Tool
 from hai_flow.definition.readiness import runner_kind, tool_kind
@@ -47,8 +48,7 @@ def _nothing_to_evaluate(uses: Expression | Template, /, **names: Json) -> Json:
 _NO_FILES: Final = NoFiles()
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True):
     """One try of one effect: everything that a runner needs. `args` is the JSON text that was recorded (and hashed).
 
     `evaluate` gives the value of an expression or a template of the step, with further names. `workflow` is its name.
