@@ -537,7 +537,7 @@ decider.bug(
 )
 decider.bug(
     "a retry takes the slot that it needs from nobody",
-    ('                fields["take_slot"] = _slot_of(run)\n', "                pass\n"),
+    ("take_slot=_slot_of(run) if run.exists and run.state.ended and not ended else None", "take_slot=None"),
     by="tests/runtime/test_freshness.py::test_a_run_that_is_retried_has_its_thread_for_itself_again",
 )
 decider.bug(
