@@ -17,7 +17,19 @@ import msgspec
 
 from hai_flow.definition.expressions import CompiledExpression, CompiledTemplate
 from hai_flow.definition.parts import Constant, Record
-from hai_flow.definition.plan import Call, ForEach, Iteration, Parallel, Plan, Repeat, Step, Switch
+from hai_flow.definition.plan import (
+    Agent,
+    AnyCall,
+    Call,
+    CallWrites,
+    ForEach,
+    Iteration,
+    Parallel,
+    Plan,
+    Repeat,
+    Step,
+    Switch,
+)
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.values import Json
 
@@ -140,7 +152,9 @@ def _follows(step: Step, was: str, came_from: Mapping[str, str]) -> bool:
 def _steps(plan: Plan) -> dict[str, tuple[Step, Facts]]:
     """Every step but the bodies of loops, whose one fact is the loop's."""
     return {
-        path: (step, _facts(plan, step)) for path, step in plan.steps.items() if not isinstance(step.verb, Iteration)
+        path: (step, _facts(plan, step))
+        for path, step in plan.steps.items()
+        if not isinstance(step.verb, Iteration) and not step.of_agent
     }
 
 
@@ -258,8 +272,18 @@ def _verb_facts(plan: Plan, step: Step) -> Facts:
             body = plan.steps[verb.iteration].verb
             assert isinstance(body, Iteration)
             return {**dict(_flat(verb)), "output": written(body.output)}
+        case Agent():
+            return {**dict(_flat(verb)), "approvals": _approvals(plan, verb)}
         case _:
             return dict(_flat(verb))
+
+
+def _approvals(plan: Plan, agent: Agent) -> Facts:
+    """The gates of an agent's calls."""
+    calls = plan.steps[f"{agent.iteration}/call[]"].verb
+    assert isinstance(calls, AnyCall)
+    gates = ((name, plan.steps[path].approval) for name, path in calls.uses)
+    return {name: None if gate is None else {"when": written(gate.when), **dict(_flat(gate))} for name, gate in gates}
 
 
 def _flat(record: Any) -> Iterator[tuple[str, Json]]:
@@ -286,7 +310,7 @@ def written(value: Any) -> Json:
     match value:
         case CompiledTemplate() | Constant() | Record():
             return value.written
-        case CompiledExpression():
+        case CompiledExpression() | CallWrites():
             return value.source
         case JsonSchema():
             return value.raw

@@ -9,6 +9,8 @@
     deploy/~undo             the step that undoes `deploy`
     rollout[]                the body of a loop, as the plan has it; `rollout[]/deploy` is a step in it
     rollout[api]/deploy      the same step in a run: the iteration's key stands between the brackets
+    research[0]/model        the first answer of the model of the agent `research`
+    research[0]/call[mail.send-1]/mail.send   the first call of `mail.send` in that answer
 
 "" is the document. A *body* names one list of a step: a branch, a case, "~reject", "~catch/0", "~finally", "~undo". The
 step and the body together are the path of the list, and a step's path is its list's and its own name. Keys are escaped
@@ -118,11 +120,11 @@ def escaped(key: str) -> str:
 
 def unescaped(key: str) -> str:
     """The key that `escaped` wrote."""
-    if "%" not in key:
-        return key
+    if key == "%" or "%" not in key:
+        return "" if key == "%" else key
     for character in "/[]%":  # the sign itself last: what it gives must not be read again
         key = key.replace(_ESCAPES[character], character)
-    return "" if key == "%" else key
+    return key
 
 
 def iteration(loop: str, key: str | int) -> str:
@@ -133,6 +135,16 @@ def iteration(loop: str, key: str | int) -> str:
 def is_iteration(path: str) -> bool:
     """Whether the path is that of an iteration itself."""
     return path.endswith("]")
+
+
+def call_key(name: str, number: int) -> str:
+    """The (escaped) key of the `number`-th call (from 1) of the function `name` in one answer of a model."""
+    return escaped(f"{name}-{number}")
+
+
+def called_by(key: str) -> str:
+    """The function that the key of a call names."""
+    return unescaped(key).rpartition("-")[0]
 
 
 def in_loop(path: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from hai_flow.definition.paths import UNDO, with_keys
+from hai_flow.definition.paths import UNDO, called_by, with_keys
 from hai_flow.values import Json
 
 
@@ -259,6 +259,54 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True)
+class _Nothing:
+    """A template without arguments."""
+
+    written: Json = None
+    roots: frozenset[str] = frozenset()
+    steps: frozenset[str] = frozenset()
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        return {}
+
+
+NOTHING: Template = _Nothing()
+
+
+THE_CALL = "~call"
+"""The root by which the step of an agent's call reads what its model has written. No author can write it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallArguments:
+    """The template of the arguments of an agent's call: as its model wrote them."""
+
+    written: Json = None
+    roots: frozenset[str] = frozenset({THE_CALL})
+    steps: frozenset[str] = frozenset()
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        return scope[THE_CALL]["args"]
+
+
+class CallWrites:
+    """The expression that asks whether an agent's call may change something."""
+
+    source = "the tool writes"
+    roots = frozenset({THE_CALL})
+    steps: frozenset[str] = frozenset()
+
+    def evaluate(self, scope: Mapping[str, Json]) -> Json:
+        return scope[THE_CALL]["writes"]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CallWrites)
+
+    def __hash__(self) -> int:
+        return hash(CallWrites)
+
+
+@dataclass(frozen=True, slots=True)
 class Growing:
     """A call of a frontend's tool that is only shown, while its one `argument` grows."""
 
@@ -305,15 +353,50 @@ class Llm(Verb):
 
 @dataclass(frozen=True, slots=True)
 class Agent(Verb):
-    """`tools` are `tool`, `tool.fn` or `tool.*`. `approvals`: a gate by such a name, or None = no gate."""
+    """A model that uses tools until it is done: a loop with an iteration for each answer of the model.
+
+    `arguments` are as those of `Llm`, `tools` are `tool`, `tool.fn` or `tool.*`. `iteration` is the path of the body
+    (`research[]`): an `AgentTurn`, then its `AgentCalls`. `stop_when` is asked behind the calls of an answer.
+    """
 
     model: str
     arguments: Template
     tools: tuple[str, ...]
+    iteration: str
     output: Schema | None = None
     max_turns: int = 25
-    approvals: Mapping[str, Approval | None] = field(default_factory=dict)
     stream: Literal["text", "steps", "none"] = "text"
+    stop_when: Expression | None = None
+
+    def at(self, keys: tuple[str, ...]) -> Agent:
+        return replace(self, iteration=with_keys(self.iteration, keys))
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTurn(Verb):
+    """One answer of an agent's model. `models` as of `Llm`. `tools`: the entries of the agent's `tools` with the tools
+    that they name. `output` is that of the agent, `stream` whether its text is shown."""
+
+    model: str
+    models: tuple[Model, ...]
+    tools: tuple[tuple[str, Tool], ...]
+    output: Schema | None = None
+    stream: Literal["text", "none"] = "text"
+
+    @property
+    def arguments(self) -> Template:
+        """Nothing: the question is the agent's, and the conversation is put together from the log."""
+        return NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCalls(Verb):
+    """The calls of one answer, all at once: a loop with an iteration for each (`research[]/call[]`)."""
+
+    iteration: str
+
+    def at(self, keys: tuple[str, ...]) -> AgentCalls:
+        return replace(self, iteration=with_keys(self.iteration, keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,6 +517,19 @@ class Iteration(Verb):
 
 
 @dataclass(frozen=True, slots=True)
+class AnyCall(Iteration):
+    """The body of `AgentCalls`. `uses`: by name of a function, or by `tool.*`, the step that performs such a call. At
+    the key of a call it is the `Iteration` with that step."""
+
+    uses: tuple[tuple[str, str], ...] = ()
+
+    def at(self, keys: tuple[str, ...]) -> Iteration:
+        name, uses = called_by(keys[-1]), dict(self.uses)
+        found = uses.get(name) or uses[f"{name.partition('.')[0]}.*"]
+        return Iteration(with_keys(found, keys))
+
+
+@dataclass(frozen=True, slots=True)
 class Wait(Verb):
     """Exactly one: a duration or an instant (RFC 3339 text)."""
 
@@ -489,8 +585,10 @@ class Fail(Verb):
     data: Template | None = None
 
 
-EFFECTS: tuple[type, ...] = (Call, Http, Llm, Agent, Run)
-BLOCKS: tuple[type, ...] = (Switch, Parallel, Try, ForEach, Repeat, Iteration)
+EFFECTS: tuple[type, ...] = (Call, Http, Llm, AgentTurn, Run)
+BLOCKS: tuple[type, ...] = (Switch, Parallel, Try, ForEach, Repeat, Agent, AgentCalls, Iteration)
+ANY_FUNCTION = "*"
+"""The function of a `Call` that an agent makes by `tool.*`: which one it is says the key of the call."""
 
 
 @cache
@@ -527,6 +625,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     finally_: str | None = None  # path of its first step
     expose: bool = False
     line: int = 0
+    of_agent: bool = False  # an answer of an agent's model, its calls, or one of them
 
     @property
     def verb_name(self) -> str:
@@ -540,8 +639,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_written(self) -> bool:
-        """Whether an author wrote this step: not the body of a loop, not an `undo`."""
-        return not isinstance(self.verb, Iteration) and self.body != UNDO
+        """Whether an author wrote this step: not the body of a loop, not an `undo`, nothing inside of an agent."""
+        return not isinstance(self.verb, Iteration) and self.body != UNDO and not self.of_agent
 
 
 # --- the document -------------------------------------------------------------------------------------------------

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hai_flow.definition.plan import Agent, Call, Http, HttpTool, Llm, McpTool, Plan, PythonTool, Step, Tool
+from hai_flow.definition.plan import AgentTurn, Call, Http, HttpTool, Llm, McpTool, Plan, PythonTool, Step, Tool
 from hai_flow.errors import DefinitionError, Finding
 
-_NEEDS: dict[type, str] = {Http: "http", Llm: "llm", Agent: "agent"}
+_NEEDS: dict[type, str] = {Http: "http", Llm: "llm", AgentTurn: "llm"}
 _TOOLS: dict[type, str] = {PythonTool: "python", McpTool: "mcp", HttpTool: "http_tool"}
 _WORDS = {kind: kind.removesuffix("_tool") for kind in _TOOLS.values()}
 
@@ -30,24 +30,30 @@ def missing_runners(plan: Plan, known: frozenset[str], file: str = "<workflow>")
     """A finding for each step that needs a runner the server does not have, in document order.
 
     `known` has the kinds of effects that it performs: `python`, `mcp` and `http_tool` (calls of such tools), `http`,
-    `llm`, `agent` (the verbs). Frontend tools and child runs need no runner.
+    `llm` (the verb, and the model of an agent). Frontend tools and child runs need no runner.
     """
-    findings: list[Finding] = []
+    findings: dict[str, Finding] = {}
     for step in plan.steps.values():
         for kind, what in _needed(plan, step):
-            if kind not in known:
+            owner = _written(plan, step).path
+            if kind not in known and owner not in findings:
                 message = (
-                    f"step {step.path}: this server has no runner for {what}; publish it on one that has, or write the "
+                    f"step {owner}: this server has no runner for {what}; publish it on one that has, or write the "
                     f"step in another way (validating it works everywhere)"
                 )
-                findings.append(Finding(file, step.line, 1, "error", "step.no_runner", message))
-                break
-    return findings
+                findings[owner] = Finding(file, step.line, 1, "error", "step.no_runner", message)
+    return list(findings.values())
+
+
+def _written(plan: Plan, step: Step) -> Step:
+    """The step that an author has written: of what is inside of an agent, the agent."""
+    while step.of_agent:
+        step = plan.steps[step.parent]
+    return step
 
 
 def runner_kind(step: Step) -> str | None:
-    """The kind of runner that performs the step's effect: python, mcp, http, http_tool, llm or agent. None: it needs
-    none."""
+    """The kind of runner that performs the step's effect: python, mcp, http, http_tool or llm. None: it needs none."""
     verb = step.verb
     if isinstance(verb, Call):
         return tool_kind(verb.tool)
@@ -62,10 +68,7 @@ def tool_kind(tool: Tool) -> str | None:
 def _needed(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
     """Each kind of runner that the step needs, and the part of it that does."""
     kind, verb = runner_kind(step), step.verb
-    if kind is not None:
-        yield kind, f"the {_WORDS[kind]} tool `{verb.tool.name}`" if isinstance(verb, Call) else f"`{step.verb_name}`"
-    if isinstance(verb, Agent):
-        for name in verb.tools:
-            tool = plan.tools.get(name.partition(".")[0])
-            if type(tool) in _TOOLS:
-                yield _TOOLS[type(tool)], f"the {_WORDS[_TOOLS[type(tool)]]} tool `{name}`"
+    if isinstance(verb, Call) and kind is not None:
+        yield kind, f"the {_WORDS[kind]} tool `{verb.tool.name}`"
+    elif kind is not None:
+        yield kind, "the model of an `agent`" if isinstance(verb, AgentTurn) else f"`{step.verb_name}`"

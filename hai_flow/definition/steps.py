@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.declarations import state_raw
@@ -61,6 +63,9 @@ def _compile_step(context: Context, draft: StepDraft, names: Names) -> None:
         line=context.line(draft),
     )
     context.add(step, 2 * draft.order)
+    if isinstance(verb, plan.Agent) and retry is not None:  # it is tried again answer by answer
+        answer = context.steps[f"{verb.iteration}/model"]
+        context.add(msgspec.structs.replace(answer, retry=retry), 2 * draft.order + 1)
 
 
 def _timeout(context: Context, draft: StepDraft, verb: plan.Verb | None, names: Names) -> plan.Duration | None:

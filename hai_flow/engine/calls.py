@@ -32,7 +32,9 @@ def show_call(draft: Draft, step: Step, id: str, name: str, args: str, executor:
 
 
 def _begin(draft: Draft, step: Step, id: str, name: str, executor: str) -> None:
-    parent = draft.state.last_message.get(list_of(step.path))
+    around = list_of(step.path)
+    # an agent's calls hang on the message that its model has said before them
+    parent = draft.state.last_message.get(list_of(around) if step.of_agent else around)
     draft.emit(
         e.ToolCallStarted,
         tool_call_id=id,
@@ -97,10 +99,9 @@ def _last_call_shown(draft: Draft, path: str, asked: int) -> ToolCallState | Non
 
 def close_message(draft: Draft, path: str, *, aborted: bool = False) -> None:
     """End the messages, and the call, that the step's attempt was streaming."""
-    if draft.state.open_messages:
-        for id, owner in sorted(draft.state.open_messages.items()):  # a map of the state has an order of chance
-            if owner == path:
-                draft.emit(e.MessageEnded, message_id=id, aborted=aborted)
+    for id, owner in sorted(draft.state.open_messages.items()):  # a map of the state has an order of chance
+        if owner == path:
+            draft.emit(e.MessageEnded, message_id=id, aborted=aborted)
     verb = draft.step(path).verb
     if isinstance(verb, Call) and verb.into is not None:
         _close_growing_call(draft, path, aborted)

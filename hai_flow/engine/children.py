@@ -56,7 +56,7 @@ _MOVING: Final = frozenset({"new", "running", "stopping"})
 STEPS_UNTIL: Final = 0.5
 """From here on, as a share of what the run's log may be, the steps of the runs below it are not told any more."""
 SILENT_VERBS: Final = frozenset(
-    {"say", "emit", "set", "switch", "try", "iteration", "break", "continue", "return", "fail"}
+    {"say", "emit", "set", "switch", "try", "iteration", "agent_calls", "break", "continue", "return", "fail"}
 )
 """Steps without an effect that anybody could watch (docs/design/protocols.md#hai)."""
 News: TypeAlias = e.ChildAsked | e.ChildSaid | e.ChildStepped | e.ChildShared

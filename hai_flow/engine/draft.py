@@ -16,9 +16,20 @@ from hai_flow.definition import paths
 from hai_flow.definition.cel import ExpressionError
 from hai_flow.definition.durations import NotADuration
 from hai_flow.definition.durations import milliseconds as duration_ms
-from hai_flow.definition.plan import Duration, Expression, ForEach, Plan, Step, Template
+from hai_flow.definition.plan import (
+    THE_CALL,
+    Agent,
+    AgentCalls,
+    Duration,
+    Expression,
+    ForEach,
+    Plan,
+    Step,
+    Template,
+)
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.agents import call_at
 from hai_flow.engine.evolve import evolve, fold
 from hai_flow.engine.instances import root_of, standing_at
 from hai_flow.engine.jobs import Job, open_jobs
@@ -314,6 +325,10 @@ class Draft:
             known, verb = self.state.steps[loop].loop, self.plan.steps[paths.plan_path(loop)].verb
             begun = self.state.steps.get(iteration)
             assert known is not None
+            if isinstance(verb, AgentCalls) and name == THE_CALL:
+                return call_at(self.state, loop, paths.key_of(iteration))
+            if isinstance(verb, Agent | AgentCalls):  # no author has written a step in there
+                continue
             index = known.keys.index(paths.key_of(iteration)) if begun is None else begun.index
             if name == "index":
                 return index

@@ -24,7 +24,7 @@ from hai_flow.values import Json
 # `gc=False` here and in the state: these records are made by the ten thousand a second, live long, and can be part of
 # no cycle (their values are JSON). Looking through them was a quarter of all the time of a step.
 
-ABI: Final = 7
+ABI: Final = 8
 """The vocabulary of the log that this release writes. Raise it with every change of it, in form or in meaning, that the
 release before can't read: a new type, a new field. A run keeps the highest under which it was written; processes of a
 release that has a lower one pass it over."""

@@ -6,12 +6,13 @@ written is in `definition/paths`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from hai_flow.definition.paths import filled, in_loop, keys_of, plan_path, with_keys
-from hai_flow.definition.plan import BLOCKS, CatchClause, Plan, Step, Try
+from hai_flow.definition.paths import called_by, filled, in_loop, keys_of, plan_path, with_keys
+from hai_flow.definition.plan import ANY_FUNCTION, BLOCKS, Call, CatchClause, Plan, Step, Try, Verb
 
 
 def standing_at(plan: Plan, path: str) -> Step:
@@ -27,7 +28,7 @@ def standing_at(plan: Plan, path: str) -> Step:
         "path": path,
         "next": filled(step.next, keys),
         "parent": filled(step.parent, keys),
-        "verb": step.verb.at(keys) if isinstance(step.verb, BLOCKS) else step.verb,
+        "verb": _verb_at(step.verb, keys),
     }
     if step.catch:
         changes["catch"] = tuple(CatchClause(clause.errors, with_keys(clause.first, keys)) for clause in step.catch)
@@ -38,6 +39,14 @@ def standing_at(plan: Plan, path: str) -> Step:
     if step.undo is not None:
         changes["undo"] = with_keys(step.undo, keys)
     return msgspec.structs.replace(step, **changes)
+
+
+def _verb_at(verb: Any, keys: tuple[str, ...]) -> Verb:
+    if isinstance(verb, BLOCKS):
+        return verb.at(keys)
+    if isinstance(verb, Call) and verb.function == ANY_FUNCTION:
+        return replace(verb, function=called_by(keys[-1]).partition(".")[2])
+    return verb
 
 
 def root_of(plan: Plan) -> Step:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow.definition.paths import in_cleanup
-from hai_flow.definition.plan import Agent, Call, Limits, Llm, Step
+from hai_flow.definition.plan import AgentTurn, Call, Limits, Llm, Step
 from hai_flow.engine import consequences, retry
 from hai_flow.engine import events as e
 from hai_flow.engine.blocks import BLOCKS, block_of
@@ -54,7 +54,7 @@ def _begin_first(draft: Draft, step: Step) -> Consequence | None:
 def _demand_room(draft: Draft, step: Step) -> None:
     """Raises `Raised` where the run's limits have no room for a further step. Steps that clean up are not counted."""
     limits, state = draft.plan.limits, draft.state
-    if limits == NO_LIMITS or not step.is_written or in_cleanup(step.path):
+    if limits == NO_LIMITS or step.is_iteration or in_cleanup(step.path):
         return
     if limits.steps is not None and state.begun_steps >= limits.steps:
         raise Raised("limit.steps", f"The run has begun {state.begun_steps} steps; its limit is {limits.steps}.")
@@ -62,7 +62,7 @@ def _demand_room(draft: Draft, step: Step) -> None:
         raise Raised(
             "limit.tool_calls", f"The run has made {state.begun_calls} tool calls; its limit is {limits.tool_calls}."
         )
-    if isinstance(step.verb, (Llm, Agent)):
+    if isinstance(step.verb, (Llm, AgentTurn)):
         _demand_tokens(state, limits)
 
 

@@ -112,10 +112,11 @@ class Message:
 
     @property
     def chars(self) -> int:
-        """How long its text is."""
+        """How long its text is, and that of its calls."""
+        called = sum(len(call.args) for call in self.calls)
         if isinstance(self.content, str):
-            return len(self.content)
-        return sum(len(part.get("text", "")) for part in self.content)
+            return len(self.content) + called
+        return sum(len(part.get("text", "")) for part in self.content) + called
 
 
 @dataclass(frozen=True, slots=True)

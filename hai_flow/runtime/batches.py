@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
 import structlog
 
 from hai_flow.definition.plan import Plan
@@ -13,7 +12,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.cache import CachedRun
-from hai_flow.runtime.submissions import Birth, Outcome, Streamed, Submission
+from hai_flow.runtime.submissions import Birth, Outcome, Piece, Submission
 from hai_flow.store.entries import CommandRow, Entry, OutboxRow
 
 log = structlog.get_logger(__name__)
@@ -21,28 +20,29 @@ log = structlog.get_logger(__name__)
 _EXPECTED: Final = frozenset({"timer_early"})
 
 
-class BatchEntry(msgspec.Struct, eq=False):
-    """One entry in the making: the decisions on top of a run's state, and the answers to those that asked for them.
-
-    Its `row` is sent, and has `bytes` of events.
-    """
+@dataclass(slots=True)
+class BatchEntry:
+    """One entry in the making: the decisions on top of a run's state, and the answers to those that asked for them."""
 
     run: CachedRun
     state: RunState
-    events: list[e.Event] = []
+    events: list[e.Event] = field(default_factory=list)
     cut: bool = False
-    outbox: list[OutboxRow] = []
+    outbox: list[OutboxRow] = field(default_factory=list)
     decides: bool = False
-    answers: list[tuple[Submission, Outcome | Rejected]] = []
-    commands: dict[str, CommandRow] = {}  # by their ids
-    submissions: list[Submission] = []
+    answers: list[tuple[Submission, Outcome | Rejected]] = field(default_factory=list)
+    commands: dict[str, CommandRow] = field(default_factory=dict)  # by their ids
+    submissions: list[Submission] = field(default_factory=list)
     undecided: Submission | None = None  # the last of them, before which so much is due that this is committed first
-    chunks: list[Streamed] = []
+    chunks: list[Piece] = field(default_factory=list)
     birth: Birth | None = None
     seat: str | None = None
     plan: Plan | None = None  # the one that the run moves to
     row: Entry | None = None
-    bytes: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return 0 if self.row is None else len(self.row.events)
 
     def give_back(self) -> None:
         """Nothing of the entry happened: its commands and chunks wait with the run again, before all others."""
@@ -51,8 +51,7 @@ class BatchEntry(msgspec.Struct, eq=False):
 
     def settle(self) -> None:
         """Answer every submission of the entry."""
-        if self.run.singly:
-            self.run.singly = max(0, self.run.singly - len(self.answers))
+        self.run.singly = max(0, self.run.singly - len(self.answers))
         for submission, answer in self.answers:
             if submission.answer is None:
                 if isinstance(answer, Rejected) and answer.code not in _EXPECTED:

@@ -54,8 +54,8 @@ class Progress(msgspec.Struct, frozen=True):
     value: Json
 
 
-Streamed: TypeAlias = Chunk | Progress
-"""The news of an attempt while it goes on."""
+Piece: TypeAlias = Chunk | Progress
+"""What an attempt tells while it goes on."""
 
 
 @dataclass(slots=True)
@@ -68,7 +68,8 @@ class Birth:
     branch: Branch | None = None
 
 
-class Submission(msgspec.Struct, eq=False):
+@dataclass(slots=True, eq=False)
+class Submission:
     """One command on its way. `arrived` is monotonic: a state loaded before it proves nothing to it
     (docs/design/store.md#freshness)."""
 

@@ -1,4 +1,5 @@
-"""`llm`: one question to a model, its answer streamed, counted and held against the schema that it was asked for.
+"""`llm`, and each answer of an `agent`: one question to a model, its answer streamed, counted and held against the
+schema that it was asked for.
 
 A partial answer never gets into a prompt and is never an output: the attempt fails with the code of the cause, and the
 run decides whether to ask again.
@@ -6,8 +7,7 @@ run decides whether to ask again.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from hai_flow import values
-from hai_flow.definition.plan import Llm, Schema, Step
+from hai_flow.definition.plan import AgentTurn, Llm, Schema, Step
 from hai_flow.engine.events import ModelUse
 from hai_flow.errors import StepError
 from hai_flow.models.asking import ask
@@ -25,7 +25,8 @@ from hai_flow.models.endpoints import Providers
 from hai_flow.models.scripted import StandIn
 from hai_flow.models.structured import read_answer, received, repair_prompt
 from hai_flow.models.turn import Turn, cost_of
-from hai_flow.models.vocabulary import Endpoint, Message, Piece, Request, Text, Thinking
+from hai_flow.models.vocabulary import Endpoint, Message, Piece, Request, Text, Thinking, Tool
+from hai_flow.steps.agent import exchanged, recorded, shelf_of, storable
 from hai_flow.steps.files import with_files
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import Secrets, Use
@@ -34,7 +35,6 @@ from hai_flow.values import Json
 log = structlog.get_logger(__name__)
 
 _ABSENT: Final = frozenset({"llm.not_configured", "secret.missing"})
-_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 class LlmRunner:
@@ -53,27 +53,37 @@ class LlmRunner:
 
     async def perform(self, attempt: Attempt, stream: Stream) -> Json:
         llm = attempt.step.verb
+        if isinstance(llm, AgentTurn):
+            return await self._turn(llm, attempt, stream)
         assert isinstance(llm, Llm)
         endpoints = await self._reached(llm, attempt)
         question = _Question(self._providers, llm, stream)
         messages = await with_files(conversation(values.loads(attempt.args)), attempt.files)
-        answer, endpoint = await question.ask(endpoints, messages)
+        answer, endpoint = await question.ask(endpoints, lambda _: messages)
         if llm.output is None:
-            return _storable(answer.text)
-        output, faults = read_answer(answer.text, llm.output)
-        if faults:
-            wrong = (*messages, Message("assistant", answer.text), Message("user", repair_prompt(faults)))
-            answer, _ = await question.ask([endpoint], wrong, repair=True)
-            output, faults = read_answer(answer.text, llm.output)
-        if faults:
-            raise _invalid(faults, answer.text)
-        return output
+            return storable(answer.text)
+        return await question.made(answer, endpoint, messages, llm.output)
+
+    async def _turn(self, verb: AgentTurn, attempt: Attempt, stream: Stream) -> Json:
+        """One answer of an agent's model, as it is recorded."""
+        shelf, endpoints = await shelf_of(attempt, verb), await self._reached(verb, attempt)
+        question, talk = _Question(self._providers, verb, stream, shelf.tools), attempt.talk()
+        opening = await with_files(conversation(values.loads(talk.asked)), attempt.files)
+
+        def told(asked: Endpoint) -> tuple[Message, ...]:
+            return (*opening, *exchanged(talk, shelf, asked))
+
+        answer, endpoint = await question.ask(endpoints, told)
+        found = recorded(answer, shelf, endpoint)
+        if verb.output is not None and not found["calls"]:
+            found["output"] = await question.made(answer, endpoint, told(endpoint), verb.output)
+        return found
 
     def fault(self, step: Step, *, from_disk: bool = False) -> str | None:
         return None
 
     def doubt(self, step: Step, *, from_disk: bool = False) -> str | None:
-        if not isinstance(step.verb, Llm) or (self._stand_in is not None and from_disk):
+        if not isinstance(step.verb, Llm | AgentTurn) or (self._stand_in is not None and from_disk):
             return None
         try:
             endpoints = self._catalogue.endpoints(step.verb.models, from_disk=from_disk)
@@ -82,7 +92,7 @@ class LlmRunner:
         secrets = [each.secret for each in endpoints if each.secret is not None]
         return next((doubt for name in secrets if (doubt := self._secrets.absent(name))), None)
 
-    async def _reached(self, llm: Llm, attempt: Attempt) -> list[Endpoint]:
+    async def _reached(self, llm: Llm | AgentTurn, attempt: Attempt) -> list[Endpoint]:
         """The models that are asked, one after the other, with their keys. Raises StepError."""
         try:
             known = self._catalogue.endpoints(llm.models, from_disk=attempt.from_disk)
@@ -123,35 +133,50 @@ class LlmRunner:
 class _Question:
     """The question of one attempt. It streams the pieces of the answers and counts their tokens."""
 
-    def __init__(self, providers: Providers, llm: Llm, stream: Stream) -> None:
+    def __init__(
+        self, providers: Providers, llm: Llm | AgentTurn, stream: Stream, tools: tuple[Tool, ...] = ()
+    ) -> None:
         self._providers = providers
         self._llm = llm
         self._stream = stream
+        self._tools = tools
 
     async def ask(
-        self, endpoints: list[Endpoint], messages: tuple[Message, ...], *, repair: bool = False
+        self, endpoints: list[Endpoint], messages: Callable[[Endpoint], tuple[Message, ...]], *, repair: bool = False
     ) -> tuple[Turn, Endpoint]:
         """The complete answer, and whose it is. Raises StepError."""
         output = None if self._llm.output is None else _raw(self._llm.output)
 
         def spent(endpoint: Endpoint, turn: Turn) -> None:
-            self._stream.used(_use(endpoint, turn, messages, repair=repair))
+            self._stream.used(_use(endpoint, turn, messages(endpoint), repair=repair))
 
         return await ask(
             self._providers.of,
             endpoints,
-            lambda endpoint: Request(endpoint, messages, output=output),
+            lambda endpoint: Request(endpoint, messages(endpoint), self._tools, output),
             self._hear,
             spent,
         )
+
+    async def made(self, answer: Turn, endpoint: Endpoint, messages: tuple[Message, ...], schema: Schema) -> Json:
+        """The object that the answer to `messages` is, or that it is when its model was told why it is none. Raises
+        StepError `llm.invalid_output`."""
+        output, faults = read_answer(answer.text, schema)
+        if faults:
+            wrong = (*messages, Message("assistant", answer.text), Message("user", repair_prompt(faults)))
+            answer, _ = await self.ask([endpoint], lambda _: wrong, repair=True)
+            output, faults = read_answer(answer.text, schema)
+        if faults:
+            raise _invalid(faults, answer.text)
+        return output
 
     async def _hear(self, piece: Piece) -> None:
         if self._llm.stream == "none":
             return
         if isinstance(piece, Text):
-            await self._stream(_storable(piece.text))
+            await self._stream(storable(piece.text))
         elif isinstance(piece, Thinking):
-            await self._stream(_storable(piece.text), "thinking")
+            await self._stream(storable(piece.text), "thinking")
 
 
 def _use(endpoint: Endpoint, turn: Turn, messages: tuple[Message, ...], *, repair: bool) -> ModelUse:
@@ -179,10 +204,5 @@ def _invalid(faults: str, text: str) -> StepError:
     return StepError(
         f"The model's answer does not fit `output`, also after it was told why: {faults}.",
         code="llm.invalid_output",
-        data={"received": _storable(received(text))},
+        data={"received": storable(received(text))},
     )
-
-
-def _storable(text: str) -> str:
-    """Characters that can't be stored are replaced, not refused (docs/design/promises.md#bounds)."""
-    return _UNSTORABLE.sub("\ufffd", text)

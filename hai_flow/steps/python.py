@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from hai_flow import values
 from hai_flow.definition.parts import is_literal
-from hai_flow.definition.plan import Call, PythonTool, Step, Tool
+from hai_flow.definition.plan import ANY_FUNCTION, Call, PythonTool, Step, Tool
 from hai_flow.errors import StepError
 from hai_flow.steps.context import Context, Host
 from hai_flow.steps.offers import Offered
@@ -102,6 +102,9 @@ class PythonRunner:
         if not isinstance(call, Call) or not isinstance(call.tool, PythonTool):
             return None
         try:
+            if call.function == ANY_FUNCTION:
+                self._toolbox.functions(call.tool.target, call.tool.name, from_disk=from_disk)
+                return None
             found = self._toolbox.find(call.tool.target, call.function, call.tool.name, from_disk=from_disk)
         except StepError as error:
             return error.message

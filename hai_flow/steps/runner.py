@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
-
-import msgspec
 
 from hai_flow.definition.plan import Expression, Plan, Step, Template, Tool
 from hai_flow.definition.readiness import runner_kind, tool_kind
+from hai_flow.engine.agents import Talk
 from hai_flow.engine.events import ModelUse
 from hai_flow.errors import StepError
 from hai_flow.steps.files import NoFiles, RunFiles
@@ -41,6 +41,18 @@ class Evaluate(Protocol):
     def __call__(self, uses: Expression | Template, /, **names: Json) -> Json: ...
 
 
+Offer: TypeAlias = Callable[[str, Tool], Awaitable[Sequence[Offered]]]
+"""The functions of a declared tool, by its name. Raises StepError."""
+
+
+def _no_talk() -> Talk:
+    raise StepError("this attempt is no answer of an agent", code="expression.error", retriable=False)
+
+
+async def _nothing_offered(name: str, tool: Tool) -> Sequence[Offered]:
+    raise StepError(f"no functions of the tool {name!r} are offered here", code="tool.unavailable")
+
+
 def _nothing_to_evaluate(uses: Expression | Template, /, **names: Json) -> Json:
     raise StepError("this attempt knows nothing of its run", code="expression.error", retriable=False)
 
@@ -48,13 +60,15 @@ def _nothing_to_evaluate(uses: Expression | Template, /, **names: Json) -> Json:
 _NO_FILES: Final = NoFiles()
 
 
-class Attempt(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Attempt:
     """One try of one effect: everything that a runner needs. `args` is the JSON text that was recorded (and hashed).
 
     `evaluate` gives the value of an expression or a template of the step, with further names. `workflow` is its name.
     `files` are those of the run. `key` is the idempotency key where it is not the default. `from_disk`: the workflow
     was read from a file of this machine, so it may name more modules than one that came over the network
-    (`steps/toolbox`).
+    (`steps/toolbox`). Of an answer of an agent: `talk` gives its conversation so far, `offered` the functions of its
+    tools.
     """
 
     run_id: str
@@ -67,6 +81,8 @@ class Attempt(msgspec.Struct, frozen=True):
     workflow: str = ""
     evaluate: Evaluate = _nothing_to_evaluate
     files: RunFiles = _NO_FILES
+    talk: Callable[[], Talk] = _no_talk
+    offered: Offer = _nothing_offered
 
     @property
     def idempotency_key(self) -> str:

@@ -7,19 +7,21 @@ out, nor invent an answer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from hai_flow import values
 from hai_flow.definition.document import Path
-from hai_flow.definition.plan import EFFECTS, Agent, Call, Http, Llm, Plan, Run, Step
+from hai_flow.definition.paths import plan_path
+from hai_flow.definition.plan import EFFECTS, Agent, AgentTurn, Call, FrontendTool, Http, Llm, Plan, Run, Schema, Step
 from hai_flow.engine import commands as c
 from hai_flow.engine.children import TIMED_OUT
 from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft, Raised
 from hai_flow.engine.events import Error, ModelUse
 from hai_flow.engine.state import RunState
 from hai_flow.testing.failures import CaseFailed
-from hai_flow.testing.names import call_name, may_call, names_of
+from hai_flow.testing.names import agent_of, call_name, may_call, names_of
 from hai_flow.testing.suite import ABSENT, Behaviour, Mock, MockError, ToolCall
 from hai_flow.values import Json
 
@@ -37,6 +39,7 @@ class Mocks:
         self._mocks = mocks
         self._used: Counter[Path] = Counter()  # behaviours taken, by the place of the mock
         self._calls: list[tuple[str, ...]] = []  # the names of each call
+        self._rest: dict[str, Behaviour] = {}  # by agent: what it answers behind the calls that it has made
 
     def count(self, name: str) -> int:
         """How often an effect of that name was called, every attempt counted."""
@@ -47,6 +50,8 @@ class Mocks:
         step = Draft(self._plan, state, now, DEFAULT_BOUNDS).step(path)
         assert isinstance(step.verb, EFFECTS), f"{path} is performed, but is no effect"
         names = names_of(self._plan, path)
+        if isinstance(step.verb, AgentTurn):
+            return self._answered(state, step, step.verb, names, attempt)
         self._calls.append(names)
         if isinstance(step.verb, Run) and step.verb.detach and self._mock(names) is None:
             output = {"run_id": state.children[path]}  # all that its step learns of it
@@ -59,56 +64,72 @@ class Mocks:
         if behaviour.error is not None:
             return _failed(path, attempt, behaviour.error)
         output = behaviour.output
-        if isinstance(step.verb, (Llm, Agent)) and step.verb.output is not None:
-            faults = "; ".join(f"{f['path'] or '/'}: {f['message']}" for f in step.verb.output.findings(output))
-            if faults:
-                raise CaseFailed(
-                    f"the mock of `{path}` does not fit the step's `output`: {faults}; to test such an answer, write "
-                    f"`error: {{code: llm.invalid_output}}`"
-                )
-        used = (ModelUse(step.verb.model, MOCK, MOCK),) if isinstance(step.verb, (Llm, Agent)) else ()
+        if isinstance(step.verb, Llm) and step.verb.output is not None:
+            _demand_fit(path, step.verb.output, output)
+        used = (ModelUse(step.verb.model, MOCK, MOCK),) if isinstance(step.verb, Llm) else ()
         return c.StepSucceeded(path=path, attempt=attempt, output=output, used=used)
+
+    # --- agents ---------------------------------------------------------------------------------------------------
+
+    def _answered(
+        self, state: RunState, step: Step, turn: AgentTurn, names: tuple[str, ...], attempt: int
+    ) -> c.Command:
+        """The next answer of an agent's model. A behaviour with calls and an end is two answers: first the calls."""
+        path = agent_of(step.path)
+        loop = state.steps[path].loop
+        assert loop is not None
+        if loop.last == loop.begun:
+            self._calls.append(names)
+        behaviour = self._rest.pop(path, None) or self._next(self._plan.steps[plan_path(path)], names)
+        if behaviour.tool_calls and (behaviour.output is not ABSENT or behaviour.error is not None):
+            self._rest[path] = replace(behaviour, tool_calls=())
+            behaviour = replace(behaviour, output=ABSENT, error=None)
+        if behaviour.error is not None:
+            return _failed(step.path, attempt, behaviour.error)
+        answer: dict[str, Json] = {"text": "", "calls": [self._call(path, turn, each) for each in _numbered(behaviour)]}
+        if not behaviour.tool_calls:
+            answer["text"] = behaviour.output if isinstance(behaviour.output, str) else _text(behaviour.output)
+            if turn.output is not None:
+                _demand_fit(path, turn.output, behaviour.output)
+                answer["output"] = behaviour.output
+        used = (ModelUse(turn.model, MOCK, MOCK),)
+        return c.StepSucceeded(path=step.path, attempt=attempt, output=answer, used=used)
+
+    def _call(self, path: str, turn: AgentTurn, numbered: tuple[int, ToolCall]) -> dict[str, Json]:
+        """A call as a model's answer has it."""
+        number, call = numbered
+        agent = self._plan.steps[plan_path(path)].verb
+        assert isinstance(agent, Agent)
+        if not may_call(agent, call.name):
+            allowed = ", ".join(agent.tools)
+            raise CaseFailed(f"the model of `{path}` calls `{call.name}`, but its `tools` are {allowed}")
+        tool = self._plan.tools[call.name.partition(".")[0]]
+        effect = "read" if isinstance(tool, FrontendTool) else tool.effect or "write"
+        shown = {"id": f"call-{number}", "name": call.name, "args": _text(call.arguments), "effect": effect}
+        faults = tool.parameters.findings(call.arguments) if isinstance(tool, FrontendTool) and tool.parameters else ()
+        if faults:
+            shown["fault"] = "; ".join(f"{fault['path'] or '/'}: {fault['message']}" for fault in faults)
+        return shown
 
     # --- which behaviour ------------------------------------------------------------------------------------------
 
     def _answer(self, step: Step, names: tuple[str, ...]) -> Behaviour:
-        """The behaviour that ends the attempt; a model's tools are called on the way."""
-        turns = 0
-        while True:
-            behaviour = self._next(step, names)
-            if behaviour.tool_calls:
-                if not isinstance(step.verb, Agent):
-                    raise CaseFailed(f"the mock of `{step.path}` has `tool_calls`, but only an `agent` calls tools")
-                for call in behaviour.tool_calls:
-                    self._call_tool(step, step.verb, call)
-            if behaviour.output is not ABSENT or behaviour.error is not None:
-                return behaviour
-            turns += 1
-            assert isinstance(step.verb, Agent), "a behaviour without an end has tool calls"
-            if turns >= step.verb.max_turns:
-                error = MockError("agent.max_turns", f"The agent has not answered within {turns} turns.")
-                return Behaviour(behaviour.at, error=error)
-
-    def _call_tool(self, step: Step, agent: Agent, call: ToolCall) -> None:
-        """A model calls a tool; its output goes to the model, which is mocked as well."""
-        if not may_call(agent, call.name):
-            allowed = ", ".join(agent.tools)
-            raise CaseFailed(f"the model of `{step.path}` calls `{call.name}`, but its `tools` are {allowed}")
-        names = (call.name, call.name.partition(".")[0])
-        self._calls.append(names)
-        self._next(step, names, by=f"the model of `{step.path}`")
+        """The behaviour that ends the attempt."""
+        behaviour = self._next(step, names)
+        if behaviour.tool_calls:
+            raise CaseFailed(f"the mock of `{step.path}` has `tool_calls`, but only an `agent` calls tools")
+        return behaviour
 
     def _mock(self, names: tuple[str, ...]) -> Mock | None:
         return next((mocks[name] for mocks in self._mocks for name in names if name in mocks), None)
 
-    def _next(self, step: Step, names: tuple[str, ...], by: str = "") -> Behaviour:
+    def _next(self, step: Step, names: tuple[str, ...]) -> Behaviour:
         mock = self._mock(names)
-        who = by or f"step `{step.path}` (line {step.line} of the workflow)"
+        who = f"step `{step.path}` (line {step.line} of the workflow)"
         if mock is None:
-            name = names[0] if by else _mock_name(step)
+            name = _mock_name(step)
             raise CaseFailed(
-                f"{who} {'calls' if by else 'performs'} `{name}`, which is not mocked; write under `mock`: "
-                f"`{name}: {{output: ...}}`"
+                f"{who} performs `{name}`, which is not mocked; write under `mock`: `{name}: {{output: ...}}`"
             )
         number = self._used[mock.at]
         self._used[mock.at] += 1
@@ -152,6 +173,23 @@ class Mocks:
         except Raised as raised:
             return MockError(raised.code, raised.message)
         return None if as_expected else MockError("http.expect", f"`{http.expect.source}` is false.", None, response)
+
+
+def _numbered(behaviour: Behaviour) -> Iterable[tuple[int, ToolCall]]:
+    return enumerate(behaviour.tool_calls, 1)
+
+
+def _text(value: Json) -> str:
+    return values.dumps(value).decode()
+
+
+def _demand_fit(path: str, schema: Schema, output: Json) -> None:
+    faults = "; ".join(f"{fault['path'] or '/'}: {fault['message']}" for fault in schema.findings(output))
+    if faults:
+        raise CaseFailed(
+            f"the mock of `{path}` does not fit the step's `output`: {faults}; to test such an answer, write "
+            f"`error: {{code: llm.invalid_output}}`"
+        )
 
 
 def _mock_name(step: Step) -> str:

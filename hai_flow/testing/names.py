@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from hai_flow.definition.paths import plan_path
-from hai_flow.definition.plan import EFFECTS, Agent, Approve, Ask, Call, FrontendTool, Plan, Step
+from hai_flow.definition.paths import list_of, loop_of, plan_path
+from hai_flow.definition.plan import EFFECTS, Agent, AgentTurn, Approve, Ask, Call, FrontendTool, Plan, Step
+from hai_flow.engine.instances import standing_at
 
 Verbs = tuple[type[Any], ...]
 PEOPLE: Final[Verbs] = (Ask, Approve)
@@ -23,9 +24,11 @@ def names_of(plan: Plan, path: str) -> tuple[str, ...]:
     The path itself (`rollout[api]/health`), the path in the workflow, which means it in every iteration
     (`rollout[]/health`), the id that its author wrote, the call, and the tool.
     """
-    inside = plan_path(path)
-    step = plan.steps[inside]
-    names = [path, inside]
+    step = standing_at(plan, path)
+    if isinstance(step.verb, AgentTurn):
+        path = agent_of(path)
+        step = standing_at(plan, path)
+    names = [path, plan_path(path)]
     if step.id in plan.ids:
         names.append(step.id)
     if isinstance(step.verb, Call):
@@ -33,10 +36,18 @@ def names_of(plan: Plan, path: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def agent_of(path: str) -> str:
+    """The agent whose answer stands at `path`."""
+    return loop_of(list_of(path))
+
+
 def effects_of(plan: Plan) -> Iterator[Step]:
-    """The steps that the engine has performed for it, and that a test therefore mocks."""
+    """The steps that the engine has performed for it, and that a test therefore mocks; of an agent the agent itself,
+    for its answers."""
     for step in plan.steps.values():
-        if isinstance(step.verb, EFFECTS) and not is_frontend_call(step):
+        if isinstance(step.verb, AgentTurn):
+            yield plan.steps[agent_of(step.path)]
+        elif isinstance(step.verb, EFFECTS) and not is_frontend_call(step) and not step.of_agent:
             yield step
 
 
@@ -63,7 +74,7 @@ def calls_of(plan: Plan) -> set[str]:
     """The calls of tools in the workflow, by name: those of its steps but a client's, and those its agents may make."""
     found: set[str] = set()
     for step in plan.steps.values():
-        if isinstance(step.verb, Call) and not is_frontend_call(step):
+        if isinstance(step.verb, Call) and not is_frontend_call(step) and not step.of_agent:
             found |= {call_name(step.verb), step.verb.tool.name}
         elif isinstance(step.verb, Agent):
             found |= {name for tool in step.verb.tools for name in (tool.removesuffix(".*"), tool.partition(".")[0])}

@@ -270,11 +270,11 @@ class _SuiteBuilder:
         for number, item in enumerate(value):
             place = (*at, number)
             if isinstance(item, str):
-                calls.append(ToolCall(item, place))
+                calls.append(ToolCall(item, place, {}))
                 continue
             fields = self.fields(item, place, "a call of a tool", _TOOL_CALL, ("call",))
             if "call" in fields:
-                calls.append(ToolCall(fields["call"], place))
+                calls.append(ToolCall(fields["call"], place, fields.get("with", {})))
         return tuple(calls)
 
     def _duration(self, text: str, at: Path) -> int:

@@ -30,6 +30,7 @@ class ToolCall:
 
     name: str
     at: Path
+    arguments: Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True)

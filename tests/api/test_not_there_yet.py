@@ -20,11 +20,6 @@ from tests.support.commands import ROOT
 from tests.support.server import YAML
 
 BEGIN: Final = "hai: flow/v1\nname: not_there_yet\nversion: 1\n"
-MODEL: Final = BEGIN + "models: {small: {provider: openai, model: small}}\n"
-AGENT: Final = (
-    MODEL + "tools: {files: {python: hai_flow.examples}}\n"
-    "steps: [{agent: {model: small, prompt: Hello, tools: [files.delete_files]}}]\n"
-)
 HTTP_TOOL: Final = (
     BEGIN + "tools: {erp: {http: 'https://example.com', effect: read}}\nsteps: [{call: erp.book, with: {}}]\n"
 )
@@ -39,10 +34,6 @@ def has_no_runner(http: httpx2.Client, *documents: str) -> None:
         refused = http.post("/v1/workflows", content=document, headers=YAML)
         assert refused.status_code == 422, refused.text
         assert {each["code"] for each in refused.json()["findings"]} == {"step.no_runner"}
-
-
-def no_agents(http: httpx2.Client) -> None:
-    has_no_runner(http, AGENT)
 
 
 def no_services(http: httpx2.Client) -> None:
@@ -97,7 +88,6 @@ def no_a2a(http: httpx2.Client) -> None:
 
 
 LOOKED_FOR: Final[dict[str, Callable[[httpx2.Client], None]]] = {
-    "agents": no_agents,
     "tools over `mcp` and `http`": no_services,
     "identity": no_identity,
     "a web console": no_console,

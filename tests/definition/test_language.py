@@ -226,10 +226,10 @@ def test_models_and_agents_know_their_defaults() -> None:
     agent = verb(p, "research", plan.Agent)
     assert (agent.model, agent.tools) == ("smart", ("web.search", "web.fetch", "clarify", "mail.*"))
     assert agent.arguments.render({"input": {"topic": "x"}})["prompt"] == "Research x."
-    gate = agent.approvals["mail.*"]
+    gate = p.steps["research[]/call[]/mail.*"].approval
     assert gate is not None
     assert gate.policy.from_.render({}) == ["requester"]
-    assert agent.approvals["web.search"] is None
+    assert p.steps["research[]/call[]/web.search"].approval is None
     assert verb(p, "deliver[]/draft", plan.Llm).output.raw["required"] == ["subject", "body"]
     assert p.limits == plan.Limits(tokens=400_000, cost_usd=2.5, tool_calls=60, duration=604_800_000)
     web = p.tools["web"]
@@ -374,21 +374,20 @@ def test_a_mistake_inside_a_block_does_not_hide_its_ids() -> None:
 
 def test_a_server_without_a_runner_refuses_each_step_that_needs_it() -> None:
     p = example("newsletter")
-    everything = frozenset(("python", "mcp", "http", "llm", "agent"))
+    everything = frozenset(("python", "mcp", "http", "llm"))
     assert missing_runners(p, everything) == []
     found = missing_runners(p, frozenset(("python",)), "f")
     assert [(f.file, f.line, f.code, f.severity) for f in found] == [
         ("f", p.steps["research"].line, "step.no_runner", "error"),
         ("f", p.steps["deliver[]/draft"].line, "step.no_runner", "error"),
     ]
-    assert "no runner for `agent`" in found[0].message
-    assert "the mcp tool `web.search`" in missing_runners(p, everything - {"mcp"})[0].message
+    assert "no runner for the model of an `agent`" in found[0].message
+    assert "the mcp tool `web`" in missing_runners(p, everything - {"mcp"})[0].message
     assert "the mcp tool `erp`" in missing_runners(example("invoice"), frozenset(("python",)))[0].message
     assert "no runner for `http`" in missing_runners(example("rollout"), frozenset(("python",)))[0].message
     assert lacking(p, frozenset(("python",))) == [
-        "`agent`",
-        "the mcp tool `web.search`",
-        "the mcp tool `web.fetch`",
+        "the model of an `agent`",
+        "the mcp tool `web`",
         "`llm`",
     ]
     assert lacking(p, everything) == []

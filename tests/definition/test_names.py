@@ -78,7 +78,10 @@ def test_workflows_tools_models_and_roles_may_have_hyphens() -> None:
         """
     )
     assert set(plan.tools) == {"audit-log", "mcp-web", "pick-one"}
-    assert [step.path for step in plan.steps.values()] == ["chosen", "other", "written", "agent#1"]
+    assert [step.path for step in plan.steps.values()] == [
+        "chosen", "other", "written", "agent#1", "agent#1[]", "agent#1[]/model", "agent#1[]/call", "agent#1[]/call[]",
+        "agent#1[]/call[]/mcp-web.*", "agent#1[]/call[]/audit-log.write",
+    ]  # fmt: skip
 
 
 def test_a_step_with_a_hyphen_in_its_id_is_one_finding_and_its_uses_say_what_to_write() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hai_flow.definition import paths
@@ -17,6 +17,7 @@ names = st.sampled_from(("a", "b", "each", "~finally/c", "1/d"))
 in_run = st.lists(st.tuples(names, keys), min_size=1, max_size=4)
 
 
+@example("%")
 @given(st.text(max_size=8))
 def test_an_escaped_key_is_read_again_and_holds_nothing_that_a_path_is_made_of(key: str) -> None:
     written = paths.escaped(key)

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.paths import filled, in_cleanup, is_inside, keys_of, plan_path
-from hai_flow.definition.plan import ForEach, Plan
+from hai_flow.definition.plan import AgentCalls, ForEach, Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import DEFAULT_BOUNDS, Bounds, Decision, decide
@@ -419,6 +419,8 @@ class Book:
 
     def _check_room(self, state: RunState, path: str) -> None:
         verb = standing_at(self.plan, path[: path.rindex("[")]).verb
+        if isinstance(verb, AgentCalls):
+            return
         most = verb.max_parallel if isinstance(verb, ForEach) else 1
         loop = path[: path.rindex("[")]
         open_ones = [

@@ -34,10 +34,10 @@ AGENT = (
     FLOW
     + """\
 models: {smart: {provider: openai, model: gpt-5}}
-tools: {web: {mcp: "https://mcp.example.com"}}
+tools: {web: {mcp: "https://mcp.example.com", effect: read}, mail: {python: acme.mail, effect: write}}
 steps:
   - id: research
-    agent: {model: smart, prompt: Look it up., tools: [web.search], max_turns: 3}
+    agent: {model: smart, prompt: Look it up., tools: [web.search, mail.*], max_turns: 3}
 output: ${{ steps.research.output }}
 """
 )
@@ -109,7 +109,7 @@ output: ${{ steps.pay.output }}
 
 def one(folder: Path, workflow: str, body: str) -> list[str]:
     """What a case says that fails; nothing if it passes."""
-    (result,) = played(folder, f"{TESTS}cases:\n  - name: a\n{body}", workflow)
+    (result,) = played(folder, f"{TESTS}people: {{bob: []}}\ncases:\n  - name: a\n{body}", workflow)
     return messages(result)
 
 
@@ -157,12 +157,33 @@ def test_the_turns_of_an_agent_are_the_entries_of_its_list(tmp_path: Path) -> No
 
 def test_the_tools_of_an_agent_must_be_mocked_too(tmp_path: Path) -> None:
     (message,) = one(tmp_path, AGENT, "    mock: {research: {tool_calls: [web.search], text: fine}}\n")
-    assert "the model of `research` calls `web.search`, which is not mocked" in message
+    assert "performs `web.search`, which is not mocked" in message
 
 
 def test_an_agent_calls_only_the_tools_that_it_has(tmp_path: Path) -> None:
     (message,) = one(tmp_path, AGENT, "    mock: {research: {tool_calls: [web.fetch], text: fine}}\n")
-    assert message.endswith("the model of `research` calls `web.fetch`, but its `tools` are web.search")
+    assert message.endswith("the model of `research` calls `web.fetch`, but its `tools` are web.search, mail.*")
+
+
+def test_a_call_of_an_agent_that_needs_a_person_waits_for_one_as_in_a_run(tmp_path: Path) -> None:
+    body = """\
+    requester: bob
+    mock:
+      mail.send: {output: {sent: true}}
+      research: [{tool_calls: [{call: mail.send, with: {to: eve}}, web.search]}, {tool_calls: [mail.send]}, {text: Ok}]
+      web: {output: 1}
+    script:
+      - expect:
+          status: waiting
+          pending: ["research[0]/call[mail.send-1]/mail.*"]
+          calls: {web.search: 1}
+          not_called: [mail.send]
+      - restart
+      - decide: {pending: "research[0]/call[mail.send-1]/mail.*", by: bob, decision: reject, reason: not to eve}
+      - decide: {pending: "research[1]/call[mail.send-1]/mail.*", by: bob, decision: approve}
+    expect: {status: finished, output: Ok, calls: {mail.send: 1, research: 1}}
+"""
+    assert one(tmp_path, AGENT, body) == []
 
 
 def test_an_agent_that_never_answers_runs_out_of_turns(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from hai_flow.definition.schemas import JsonSchema
 from hai_flow.definition.verbs.verb import Verb
 from hai_flow.values import Json
 
+CALL_MS: Final = 300_000  # of one attempt, unless the tool or the document says otherwise
+
 
 def _call(context: Context, draft: StepDraft, names: Names) -> plan.Call | None:
     value, at = draft.value, draft.value_at
@@ -178,7 +180,7 @@ VERBS: Final = (
         example="shop.refund",
         compile=_call,
         kind="effect",
-        timeout=300_000,
+        timeout=CALL_MS,
         gives=_gives,
         aka=("tool", "action", "uses"),
     ),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal
+
+import msgspec
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
@@ -12,9 +14,11 @@ from hai_flow.definition.document import Path, kind_of, suggestion
 from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.parts import Record, is_hole
+from hai_flow.definition.paths import escaped
 from hai_flow.definition.policies import approval
 from hai_flow.definition.reference import (
     ANY,
+    CEL,
     EFFECT_KEYS,
     HOLE,
     LITERAL,
@@ -30,7 +34,7 @@ from hai_flow.definition.reference import (
     map_of,
     shape_of,
 )
-from hai_flow.definition.verbs.calls import function_fits, is_tool
+from hai_flow.definition.verbs.calls import CALL_MS, function_fits, is_tool
 from hai_flow.definition.verbs.verb import Verb
 from hai_flow.values import Json
 
@@ -57,7 +61,11 @@ AGENT: Final = Shape("agent", "`agent`", (
     Key("approvals", map_of(either(shape_of("approval"), enum("none")), "any"),
         "who decides before a tool is used; a tool that writes and is not named here asks the requester",
         example="{mail.send: {from: requester}, web.*: none}"),
-    Key("stream", enum("text", "steps", "none"), "what the frontend sees", default="text", example="steps"),
+    Key("stop_when", CEL, "asked when the calls of an answer have ended, true: the agent is done; sees `answer`: "
+        "`{number, text, calls}`, of each call `{name, args, output, error, denied}`",
+        example='answer.calls.exists(c, c.name == "mail.send" && !c.denied)'),
+    Key("stream", enum("text", "steps", "none"),
+        "what the frontend sees: the text and the calls, the calls, or neither", default="text", example="steps"),
 ), at_most_one=(("prompt", "messages"),))  # fmt: skip
 
 
@@ -83,17 +91,117 @@ def _agent(context: Context, draft: StepDraft, names: Names) -> plan.Agent | Non
     for index, tool in enumerate(tools):
         _check_agent_tool(context, tool, (*at, "tools", index))
     approvals = _agent_approvals(context, fields.get("approvals", {}), tools, (*at, "approvals"), names)
+    until = None
+    if "stop_when" in fields:
+        until = context.condition(fields["stop_when"], (*at, "stop_when"), names.with_roots("answer"))
+        if "output" in fields:
+            message = (
+                "`stop_when` ends the agent behind calls, where no answer fits `output`; take one of them out, and let "
+                "an `llm` behind the agent make the object"
+            )
+            context.reader.error((*at, "stop_when"), "agent.stop_when", message, key=True)
     if name is None or arguments is None or "tools" not in fields:
         return None
-    return plan.Agent(
+    agent = plan.Agent(
         name,
         arguments,
         tuple(tools),
+        f"{draft.path}[]",
         output,
         fields.get("max_turns", 25),
-        approvals,
         fields.get("stream", "text"),
+        until,
     )
+    _add_body(context, draft, agent, approvals)
+    return agent
+
+
+def _add_body(
+    context: Context, draft: StepDraft, agent: plan.Agent, approvals: Mapping[str, plan.Approval | None]
+) -> None:
+    """The steps of an agent that nobody writes: an answer of its model, and a call of each kind that it may make."""
+    declared = context.declared.tools
+    offered = [(name, tool) for name in agent.tools if (tool := declared.get(name.partition(".")[0])) is not None]
+    body, models = agent.iteration, _models_asked(context, agent.model)
+    text: Literal["text", "none"] = "text" if agent.stream == "text" else "none"
+    turn = plan.AgentTurn(agent.model, models, tuple(offered), agent.output, text)
+    calls, each = f"{body}/call", f"{body}/call[]"
+    uses = _uses(offered, approvals)
+    steps = [
+        plan.Step(path=body, id=body, verb=plan.Iteration(f"{body}/model"), parent=draft.path, body="[]"),
+        plan.Step(path=f"{body}/model", id=f"{body}/model", verb=turn, next=calls, parent=body),
+        plan.Step(path=calls, id=calls, verb=plan.AgentCalls(each), parent=body),
+        plan.Step(
+            path=each,
+            id=each,
+            verb=plan.AnyCall("", uses=tuple((name, _use_path(each, name)) for name in uses)),
+            parent=calls,
+            body="[]",
+        ),
+        *(_use(context, each, name, tool, approvals, agent.stream != "none") for name, tool in uses.items()),
+    ]
+    for step in steps:
+        context.add(msgspec.structs.replace(step, of_agent=True, line=context.line(draft)), 2 * draft.order + 1)
+
+
+def _uses(offered: Sequence[tuple[str, plan.Tool]], approvals: Mapping[str, object]) -> dict[str, plan.Tool]:
+    """The kinds of calls: of a function, or of any function of a tool (`tool.*`); those with an approval of their own
+    are kinds of their own."""
+    uses: dict[str, plan.Tool] = {}
+    for name, tool in offered:
+        whole = name if not _has_functions(tool, name) else f"{tool.name}.*"
+        uses[whole] = tool
+        if whole.endswith(".*"):
+            uses |= {each: tool for each in approvals if each.startswith(f"{tool.name}.") and not each.endswith(".*")}
+    return uses
+
+
+def _has_functions(tool: plan.Tool, name: str) -> bool:
+    """Whether an entry of an agent's `tools` means all functions of a tool."""
+    _, dot, function = name.partition(".")
+    return function == plan.ANY_FUNCTION or (not dot and isinstance(tool, plan.McpTool | plan.HttpTool))
+
+
+def _use_path(body: str, name: str) -> str:
+    return f"{body}/{escaped(name)}"
+
+
+def _use(
+    context: Context,
+    body: str,
+    name: str,
+    tool: plan.Tool,
+    approvals: Mapping[str, plan.Approval | None],
+    expose: bool,
+) -> plan.Step:
+    """The step that performs such a call, behind its gate."""
+    path = _use_path(body, name)
+    people = isinstance(tool, plan.FrontendTool)
+    timeout = None if people else tool.timeout
+    default = context.declared.default_timeout
+    return plan.Step(
+        path=path,
+        id=path,
+        verb=plan.Call(tool, name.partition(".")[2], plan.CallArguments()),
+        parent=body,
+        timeout=None if people else timeout if timeout is not None else CALL_MS if default is None else default,
+        approval=_gate_of(context, name, tool, approvals),
+        expose=expose and not people,
+    )
+
+
+def _gate_of(
+    context: Context, name: str, tool: plan.Tool, approvals: Mapping[str, plan.Approval | None]
+) -> plan.Approval | None:
+    """The approval that a call needs: the one that the author has given it, else that of the requester if it writes."""
+    for each in (name, f"{tool.name}.*", tool.name):
+        if each in approvals:
+            return approvals[each]
+    if isinstance(tool, plan.FrontendTool) or (isinstance(tool, plan.PythonTool) and tool.effect == "read"):
+        return None
+    requester = plan.Policy(context.literal(["requester"]), context.declared.default_deadline, plan.Expiry("reject"))
+    when = None if isinstance(tool, plan.PythonTool) else plan.CallWrites()
+    return plan.Approval(requester, when)
 
 
 def _models_asked(context: Context, name: str) -> tuple[plan.Model, ...]:
@@ -178,6 +286,9 @@ def _agent_approvals(
         if not any(_covers(each, name) for each in offered):
             hint = suggestion(name, offered) or f"; it has {', '.join(offered) or 'none'}"
             message = f"the agent has no tool `{name}`{hint}"
+            context.reader.error(place, "agent.approval", message, key=True)
+        if isinstance(context.declared.tools.get(name.partition(".")[0]), plan.FrontendTool):
+            message = f"`{name}` is a tool of the client, which asks a person itself; take it out of `approvals`"
             context.reader.error(place, "agent.approval", message, key=True)
         if raw == "none":
             approvals[name] = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -13,10 +13,13 @@ from hai_flow.engine import events as e
 from hai_flow.engine.folds.common import inside_with, phase_after, with_step, without
 from hai_flow.engine.state import Item, Json, LoopState, Map, RunState, StepState
 
+AGENT: Final = "agent"
+AGENT_CALLS: Final = "agent_calls"
+
 
 def begun_loop(event: e.StepStarted, before: StepState | None) -> LoopState:
-    """A loop that begins; a `repeat` that begins anew counts its iterations on."""
-    if event.verb == "for_each":
+    """A loop that begins; a `repeat` or an agent that begins anew counts its iterations on."""
+    if event.verb in ("for_each", AGENT_CALLS):
         return LoopState(event.items, event.keys, len(event.ready))
     last = -1 if before is None or before.loop is None else before.loop.last
     return LoopState(begun=last + 1, last=last)
@@ -28,7 +31,7 @@ def iteration_started(state: RunState, event: e.IterationStarted) -> RunState:
     known = state.steps[loop].loop
     assert known is not None
     if not known.keys:  # a `repeat`: the iteration before is over, and `steps.X` means this one
-        if 0 <= known.last != event.index:
+        if 0 <= known.last != event.index and state.steps[loop].verb != AGENT:
             state = replace(state, **_forgotten(state, paths.iteration(loop, known.last)))
         state = replace(state, steps=with_step(state, loop, loop=replace(known, last=event.index)))
     phase = phase_after(event, state.steps.get(path), "working")
@@ -66,7 +69,8 @@ def iteration_ended(state: RunState, event: e.IterationEnded) -> RunState:
         inside=inside_with(state, event.path),
         ready=(*without(state.ready, event.path), *event.ready),
     )
-    return replace(after, **_forgotten(after, event.path)) if loop.keys and event.status == "finished" else after
+    kept = not loop.keys or event.status != "finished" or state.steps[path].verb == AGENT_CALLS
+    return after if kept else replace(after, **_forgotten(after, event.path))
 
 
 def gathered(loop: LoopState) -> list[Json]:
@@ -86,8 +90,13 @@ def gathered(loop: LoopState) -> list[Json]:
 
 def closed_loop(state: RunState, path: str, loop: LoopState) -> RunState:
     """A `for_each` that has finished needs none of its iterations any more, nor its items; unless something in it may
-    yet be undone, and be done again."""
-    if not loop.keys or any(is_inside(each, path) for each in state.undoables):
+    yet be undone, and be done again. An agent that has finished is not asked any more."""
+    verb = state.steps[path].verb
+    if verb == AGENT:
+        for number in range(loop.begun, loop.last + 1):
+            state = replace(state, **_forgotten(state, paths.iteration(path, number)))
+        return state
+    if verb == AGENT_CALLS or not loop.keys or any(is_inside(each, path) for each in state.undoables):
         return state
     for key in loop.keys:
         iteration = paths.iteration(path, key)

@@ -23,11 +23,11 @@ from hai_flow.engine.folds.common import (
     without,
     working,
 )
-from hai_flow.engine.folds.loops import begun_loop, closed_loop, gathered
+from hai_flow.engine.folds.loops import AGENT_CALLS, begun_loop, closed_loop, gathered
 from hai_flow.engine.state import Ending, RunState, StepState
 
 _End: TypeAlias = e.StepFinished | e.StepSkipped | e.StepFailed | e.StepStopped
-_LOOPS: Final = frozenset({"for_each", "repeat"})
+_LOOPS: Final = frozenset({"for_each", "repeat", "agent", "agent_calls"})
 
 
 def step_started(state: RunState, event: e.StepStarted) -> RunState:
@@ -92,7 +92,7 @@ def step_finished(state: RunState, event: e.StepFinished) -> RunState:
         begun=begun_with(known, handler),
         replaced="handled" if known.outcome == "handled" else known.replaced,  # a document behind its `catch`
         ending=None,
-        output=event.output if loop is None or not loop.keys else gathered(loop),
+        output=event.output if loop is None or not loop.keys or known.verb == AGENT_CALLS else gathered(loop),
         approval=known.approval if event.approval is None else event.approval,
         lost=0,
     )
@@ -134,7 +134,7 @@ def step_failed(state: RunState, event: e.StepFailed) -> RunState:
     known = StepState("pending", event.at) if before is None else before
     spoiled = known.cleaned and (known.outcome in ("finished", "skipped") or known.handled)
     output, approval = known.output, known.approval
-    if not spoiled and known.loop is not None and known.loop.keys:
+    if not spoiled and known.loop is not None and known.loop.keys and known.verb != AGENT_CALLS:
         output = gathered(known.loop)
     elif event.approval is not None:
         output = event.approval

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow.definition.paths import UNDO
-from hai_flow.definition.plan import EFFECTS, Agent, Call, FrontendTool, Http, Llm, Run, Step
+from hai_flow.definition.plan import EFFECTS, AgentTurn, Call, FrontendTool, Http, Llm, Run, Step
 from hai_flow.engine import children, pendings
 from hai_flow.engine import events as e
 from hai_flow.engine.calls import begin_growing_call, show_call
@@ -23,7 +23,7 @@ KEY_CHARS_MAX: Final = 255
 def begin(draft: Draft, step: Step) -> Consequence | None:
     """The effect's arguments, its gate, its first attempt."""
     verb = step.verb
-    assert isinstance(verb, EFFECTS)
+    assert isinstance(verb, Call | Http | Llm | AgentTurn | Run)
     known = draft.state.steps.get(step.path)
     args = _arguments(draft, step, verb, known)
     if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool):
@@ -41,7 +41,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     return None
 
 
-def _arguments(draft: Draft, step: Step, verb: Call | Http | Llm | Agent | Run, known: StepState | None) -> str:
+def _arguments(draft: Draft, step: Step, verb: Call | Http | Llm | AgentTurn | Run, known: StepState | None) -> str:
     """The arguments as JSON text. Every attempt uses those first rendered, except behind an undo: the values they were
     rendered from may have been undone as well."""
     if known is not None and known.args is not None and not draft.state.redone:

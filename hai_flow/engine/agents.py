@@ -1,0 +1,167 @@
+"""What an agent's model has said and been told, read from the state of its run. Emits nothing.
+
+The output of an answer's attempt is
+`{text, calls: [{id, name, args, effect, fault?}], thinking?, opaque?, by?, output?}`: `name` as in `agent.tools`,
+`args` their JSON text (of a call with a `fault`: what the model wrote), `effect` that of the function, `by` who alone
+understands `opaque`, `output` the object that a last answer is. Nothing else is kept: the results of its calls are
+those of their steps, and the conversation is put together of both whenever the model is asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hai_flow import values
+from hai_flow.definition import paths
+from hai_flow.definition.plan import Iteration, Plan
+from hai_flow.engine.instances import standing_at
+from hai_flow.engine.state import RunState, StepState
+from hai_flow.values import Json
+
+RESULT_CHARS_MAX: Final = 50_000  # of one result, as a model is told it
+DENIED: Final = "approval."
+NOT_PERFORMED: Final = "Not performed: another call of the same answer was wrong. Nothing of it has happened."
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One answer of a model, and the results of its calls by their ids, as the model is told them."""
+
+    answer: Mapping[str, Json]
+    results: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """The conversation of an agent up to an answer: `asked` are the agent's arguments as JSON text."""
+
+    asked: str
+    exchanges: tuple[Exchange, ...] = ()
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def answer_in(state: RunState, iteration: str) -> Any:
+    """The answer that the model has given in the iteration."""
+    return state.steps[f"{iteration}/model"].output
+
+
+def calls_of(answer: Json) -> list[Any]:
+    """The calls that the answer asks for."""
+    return answer["calls"]
+
+
+def was_wrong(answer: Json) -> bool:
+    """Whether a call of the answer can't be made as the model wrote it: then none is."""
+    return any(call.get("fault") for call in calls_of(answer))
+
+
+def keys_of(answer: Json) -> tuple[str, ...]:
+    """The key of each call: the function, and how often this answer has called it."""
+    counts: Counter[str] = Counter()
+    found = []
+    for call in calls_of(answer):
+        counts[call["name"]] += 1
+        found.append(paths.call_key(call["name"], counts[call["name"]]))
+    return tuple(found)
+
+
+def call_at(state: RunState, calls: str, key: str) -> dict[str, Json]:
+    """The call with this key among those of the step `calls`, as the expressions of its step see it."""
+    answer = answer_in(state, paths.list_of(calls))
+    call = calls_of(answer)[keys_of(answer).index(key)]
+    return {"args": values.loads(call["args"]), "writes": call.get("effect") != "read"}
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+def called(plan: Plan, state: RunState, iteration: str) -> list[Json]:
+    """The calls of an answer with their results, as `stop_when` sees them."""
+    answer = answer_in(state, iteration)
+    found: list[Json] = []
+    for call, known in zip(calls_of(answer), _performed(plan, state, iteration), strict=True):
+        error = None if known is None else known.error
+        denied = error is not None and error.code.startswith(DENIED)
+        output = known.output if known is not None and known.outcome == "finished" else None
+        shown = None if error is None else {"code": error.code, "message": error.message}
+        args = values.loads(call["args"])
+        found.append({"name": call["name"], "args": args, "output": output, "error": shown, "denied": denied})
+    return found
+
+
+def talk(plan: Plan, state: RunState, answer: str) -> Talk:
+    """The conversation up to the answer at this path."""
+    iteration = paths.list_of(answer)
+    agent = paths.loop_of(iteration)
+    known = state.steps[agent]
+    assert known.loop is not None
+    before = (paths.iteration(agent, number) for number in range(known.loop.begun, int(paths.key_of(iteration))))
+    return Talk(known.args or "{}", tuple(_exchange(plan, state, each) for each in before))
+
+
+def _exchange(plan: Plan, state: RunState, iteration: str) -> Exchange:
+    answer = answer_in(state, iteration)
+    told = []
+    for call, known in zip(calls_of(answer), _performed(plan, state, iteration), strict=True):
+        if was_wrong(answer):
+            text = _json({"error": call.get("fault") or NOT_PERFORMED})
+        else:
+            text = _result(call, known)
+        told.append((call["id"], text))
+    return Exchange(answer, tuple(told))
+
+
+def _performed(plan: Plan, state: RunState, iteration: str) -> Iterator[StepState | None]:
+    """The step of each call of the answer."""
+    answer = answer_in(state, iteration)
+    if was_wrong(answer):
+        yield from (None for _ in calls_of(answer))
+        return
+    for key in keys_of(answer):
+        body = standing_at(plan, paths.iteration(f"{iteration}/call", key)).verb
+        assert isinstance(body, Iteration)
+        yield state.steps.get(body.first)
+
+
+def _result(call: Mapping[str, Json], known: StepState | None) -> str:
+    """The result of a call as the model is told it."""
+    if known is None or known.outcome is None or known.outcome == "stopped":
+        return _json({"error": "The call was cut off; nobody knows whether it has happened."})
+    changed = _changed(values.loads(call["args"]), values.loads(known.args or "null"))
+    error = known.error
+    if error is not None and error.code.startswith(DENIED):
+        return _json({"denied": True, "reason": error.message})
+    if error is not None:
+        shown: dict[str, Json] = {"error": error.message, "code": error.code}
+        return _json({"changed": changed, **shown} if changed else shown)
+    if changed:
+        return _json({"changed": changed, "result": known.output})
+    return _bounded(known.output if isinstance(known.output, str) else _text(known.output))
+
+
+def _changed(asked: Json, performed: Json) -> str:
+    """What people have changed in the arguments, in words; "" if nothing."""
+    if not isinstance(asked, dict) or not isinstance(performed, dict) or asked == performed:
+        return ""
+    names = [name for name in dict.fromkeys((*asked, *performed)) if asked.get(name) != performed.get(name)]
+    parts = [f"`{name}` from {_text(asked.get(name))} to {_text(performed.get(name))}" for name in names]
+    return f"A person changed {', '.join(parts)} before it was performed."
+
+
+def _json(value: Json) -> str:
+    return _bounded(_text(value))
+
+
+def _text(value: Json) -> str:
+    return values.dumps(value).decode()
+
+
+def _bounded(text: str) -> str:
+    if len(text) <= RESULT_CHARS_MAX:
+        return text
+    return f"{text[:RESULT_CHARS_MAX]}… [cut: {len(text)} characters, {RESULT_CHARS_MAX} of them shown]"

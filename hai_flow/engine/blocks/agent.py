@@ -1,0 +1,165 @@
+"""`agent`: an iteration for each answer of its model. In each of them come the answer, then its calls, all at once.
+
+What the model said is the output of the answer's attempt, as the log has it. It says which calls there are; the plan
+says what each may do. A call that fails is an answer for the model and no failure of the agent, unless the run itself
+may not go on.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hai_flow.definition import paths
+from hai_flow.definition.plan import Agent, AgentCalls, Step
+from hai_flow.engine import events as e
+from hai_flow.engine.agents import answer_in, called, calls_of, keys_of, was_wrong
+from hai_flow.engine.blocks.block import Block, Lists
+from hai_flow.engine.calls import resolve_call
+from hai_flow.engine.consequences import Consequence, End, Fail, Finish, Settle
+from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.open_steps import is_ending
+from hai_flow.engine.retry_policy import UNDO_FAILED
+from hai_flow.engine.state import Ending, LoopState, StepState
+from hai_flow.values import Json
+
+MAX_TURNS: Final = "agent.max_turns"
+_FOR_THE_RUN: Final = ("approval.digest", UNDO_FAILED)  # failures of a call that no model can go on from
+
+
+# --- the answers ------------------------------------------------------------------------------------------------------
+
+
+def begin(draft: Draft, step: Step) -> None:
+    verb = _agent(step)
+    known = draft.state.steps.get(step.path)
+    args = draft.json_text(draft.render(verb.arguments, step))
+    first = 0 if known is None or known.loop is None else known.loop.last + 1
+    draft.pure_steps += 1
+    draft.started(step, args=args, ready=(paths.iteration(step.path, first),))
+
+
+def list_done(draft: Draft, step: Step, body: str) -> Consequence:
+    raise AssertionError(f"{step.path} has iterations, and no list of its own")
+
+
+def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> Consequence | None:
+    """The next answer, or the end of the agent."""
+    verb, loop = _agent(step), _loop(draft, step)
+    answer, count = answer_in(draft.state, iteration.path), loop.last + 1 - loop.begun
+    try:
+        done = _is_done(draft, step, iteration, verb, answer, count)
+    except Raised as raised:
+        return Fail(iteration, draft.error(raised.code, raised.message, step.path))
+    if done:
+        draft.emit(e.IterationEnded, path=iteration.path, status="finished")
+        value = answer["text"] if verb.output is None else answer["output"]
+        resolve_call(draft, step, value, None)
+        return Finish(step, value)
+    if count >= verb.max_turns:
+        draft.emit(e.IterationEnded, path=iteration.path, status="finished")
+        message = f"The agent has not come to an end within {count} answers of its model (`max_turns`)."
+        return Fail(step, draft.error(MAX_TURNS, message, step.path))
+    ready = (paths.iteration(step.path, loop.last + 1),)
+    draft.emit(e.IterationEnded, path=iteration.path, status="finished", ready=ready)
+    return None
+
+
+def _is_done(draft: Draft, step: Step, iteration: Step, verb: Agent, answer: Json, count: int) -> bool:
+    """Whether the answer was the last. Raises `Raised`."""
+    if not calls_of(answer):
+        return True
+    if verb.stop_when is None or was_wrong(answer):
+        return False
+    shown = called(draft.plan, draft.state, iteration.path)
+    said = {"number": count, "text": answer["text"], "calls": shown}
+    return draft.truth(verb.stop_when, step, answer=said)
+
+
+def child_failed(draft: Draft, step: Step, child: Step, error: e.Error) -> Consequence:
+    draft.emit(e.IterationEnded, path=child.path, status="failed", error=error)
+    return Settle(step) if is_ending(draft, step.path) else Fail(step, error)
+
+
+def resume(step: Step, known: StepState) -> Lists:
+    if known.loop is None or known.loop.last < 0:
+        return Lists()
+    return Lists(iterations=((paths.iteration(step.path, known.loop.last), False),))
+
+
+# --- the calls of an answer -------------------------------------------------------------------------------------------
+
+
+def begin_calls(draft: Draft, step: Step) -> Consequence | None:
+    """Every call of the answer may begin; none, if any of them is wrong: the model hears of it and answers again."""
+    answer = answer_in(draft.state, step.parent)
+    keys = () if was_wrong(answer) else keys_of(answer)
+    draft.pure_steps += 1
+    if not keys:
+        draft.started(step)
+        return Finish(step)
+    draft.started(step, keys=keys, ready=tuple(paths.iteration(step.path, key) for key in keys))
+    return None
+
+
+def call_done(draft: Draft, step: Step, call: Step, output: Json) -> Consequence | None:
+    draft.emit(e.IterationEnded, path=call.path, status="finished")
+    return _calls_on(draft, step)
+
+
+def call_failed(draft: Draft, step: Step, call: Step, error: e.Error) -> Consequence | None:
+    """The model is told, unless the failure is the run's own."""
+    draft.emit(e.IterationEnded, path=call.path, status="failed", error=error)
+    if is_ending(draft, step.path) or not (error.code.startswith("limit.") or error.code in _FOR_THE_RUN):
+        return _calls_on(draft, step)
+    return End(step, Ending("failed", error=error, reason=f"{call.path} failed"))
+
+
+def _calls_on(draft: Draft, step: Step) -> Consequence | None:
+    """A call has ended: perhaps it was the last."""
+    known = draft.state.steps[step.path]
+    assert known.loop is not None
+    if known.ending is not None:
+        return Settle(step)
+    return Finish(step) if known.loop.ended == len(known.loop.keys) else None
+
+
+def resume_calls(step: Step, known: StepState) -> Lists:
+    loop = known.loop
+    if loop is None:
+        return Lists()
+    over = "finished" in (known.outcome, known.done)
+    return Lists(
+        iterations=(
+            (paths.iteration(step.path, key), over or (key in loop.results and loop.results[key].status == "finished"))
+            for key in loop.keys
+        )
+    )
+
+
+def _loop(draft: Draft, step: Step) -> LoopState:
+    loop = draft.state.steps[step.path].loop
+    assert loop is not None
+    return loop
+
+
+def _agent(step: Step) -> Agent:
+    assert isinstance(step.verb, Agent)
+    return step.verb
+
+
+BLOCKS: Final = {
+    Agent: Block(
+        begin=begin,
+        list_done=list_done,
+        child_failed=child_failed,
+        iteration_done=iteration_done,
+        resume=resume,
+    ),
+    AgentCalls: Block(
+        begin=begin_calls,
+        list_done=list_done,
+        child_failed=call_failed,
+        iteration_done=call_done,
+        resume=resume_calls,
+    ),
+}

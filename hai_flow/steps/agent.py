@@ -1,0 +1,175 @@
+"""The question of one answer of an agent, and the answer as it is recorded. Asks nobody.
+
+Models take names of functions without dots: `mail.send` is shown as `mail_send`, and read back by what was offered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hai_flow import values
+from hai_flow.definition.plan import ANY_FUNCTION, AgentTurn, FrontendTool
+from hai_flow.definition.plan import Tool as DeclaredTool
+from hai_flow.definition.schemas import JsonSchema
+from hai_flow.engine.agents import Exchange, Talk
+from hai_flow.errors import StepError
+from hai_flow.models.turn import Turn
+from hai_flow.models.vocabulary import Call, Endpoint, Message, Tool
+from hai_flow.steps.offers import Offered
+from hai_flow.steps.runner import Attempt
+from hai_flow.values import Json
+
+CALLS_MAX: Final = 64  # of one answer
+WRITTEN_CHARS_MAX: Final = 2_000  # of wrong arguments, as the log keeps them
+_NAME_CHARS_MAX: Final = 64
+_STRANGE: Final = re.compile(r"[^A-Za-z0-9_-]")
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+_NOTHING: Final[Mapping[str, Json]] = {"type": "object", "properties": {}}
+
+
+class Shelf:
+    """The functions that a model is offered, by the names that it is shown."""
+
+    def __init__(self, offered: Sequence[Offered]) -> None:
+        self.functions: dict[str, Offered] = {}
+        self._names: dict[str, str] = {}
+        for each in offered:
+            if each.name not in self._names:
+                shown = self._free(_STRANGE.sub("_", each.name)[:_NAME_CHARS_MAX])
+                self.functions[shown], self._names[each.name] = each, shown
+
+    def _free(self, name: str) -> str:
+        number, free = 1, name
+        while free in self.functions:
+            number += 1
+            free = f"{name[: _NAME_CHARS_MAX - 4]}_{number}"
+        return free
+
+    def shown(self, name: str) -> str:
+        """The name that a model knows the function by, also of one that is not offered any more."""
+        return self._names.get(name) or _STRANGE.sub("_", name)[:_NAME_CHARS_MAX]
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        return tuple(Tool(name, each.description, each.parameters) for name, each in self.functions.items())
+
+    def schemas(self) -> dict[str, JsonSchema]:
+        """By shown name. Raises StepError for a schema that is none."""
+        try:
+            return {name: JsonSchema(each.parameters) for name, each in self.functions.items()}
+        except ValueError as error:
+            message = f"A tool describes its arguments by something that is no JSON Schema: {error}"
+            raise StepError(message, code="tool.unavailable", retriable=False) from None
+
+
+async def shelf_of(attempt: Attempt, turn: AgentTurn) -> Shelf:
+    """The functions of the agent's tools. Raises StepError where one of them can't be had."""
+    known: dict[str, Sequence[Offered]] = {}
+    offered: list[Offered] = []
+    for entry, tool in turn.tools:
+        if isinstance(tool, FrontendTool):
+            offered.append(_of_client(tool))
+            continue
+        if tool.name not in known:
+            known[tool.name] = await attempt.offered(tool.name, tool)
+        found = [each for each in known[tool.name] if _means(entry, tool, each.name)]
+        if not found:
+            message = f"The tool {tool.name!r} offers no function {entry!r}."
+            raise StepError(message, code="tool.unavailable")
+        offered += found
+    return Shelf(offered)
+
+
+def _of_client(tool: FrontendTool) -> Offered:
+    schema = _NOTHING if tool.parameters is None else tool.parameters.raw
+    return Offered(tool.name, tool.description, schema, effect="read")
+
+
+def _means(entry: str, tool: DeclaredTool, name: str) -> bool:
+    """Whether an entry of an agent's `tools` means the function."""
+    return entry == name or entry in (tool.name, f"{tool.name}.{ANY_FUNCTION}")
+
+
+# --- the conversation -------------------------------------------------------------------------------------------------
+
+
+def exchanged(talk: Talk, shelf: Shelf, endpoint: Endpoint) -> list[Message]:
+    """What has been said since the question, as the model at `endpoint` is told it."""
+    return [message for exchange in talk.exchanges for message in _exchanged(exchange, shelf, endpoint)]
+
+
+def _exchanged(exchange: Exchange, shelf: Shelf, endpoint: Endpoint) -> list[Message]:
+    answer = exchange.answer
+    own = answer.get("by") == _by(endpoint)
+    calls = tuple(Call(each["id"], shelf.shown(each["name"]), _args(each)) for each in answer["calls"])
+    said = Message(
+        "assistant",
+        answer["text"],
+        calls,
+        thinking=answer.get("thinking", "") if own else "",
+        opaque=answer.get("opaque") if own else None,
+    )
+    return [said, *(Message("tool", text, call_id=id) for id, text in exchange.results)]
+
+
+def _args(call: Mapping[str, Json]) -> str:
+    """The arguments of a call; of one whose arguments are none, nothing: some servers read them."""
+    if "fault" not in call:
+        return call["args"]
+    try:
+        return call["args"] if isinstance(values.loads(call["args"]), dict) else "{}"
+    except values.NotJson:
+        return "{}"
+
+
+def _by(endpoint: Endpoint) -> str:
+    """Who can read what a provider has given with an answer."""
+    return f"{endpoint.provider}/{endpoint.model}"
+
+
+# --- the answer -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    shelf: Shelf
+    faults: Mapping[str, str]
+
+
+def recorded(turn: Turn, shelf: Shelf, endpoint: Endpoint) -> dict[str, Any]:
+    """A complete answer as the log has it (`engine/agents`). Raises StepError."""
+    calls = turn.calls
+    faults = dict(turn.call_faults(shelf.schemas()))
+    faults.update({each.id: f"at most {CALLS_MAX} calls in one answer" for each in calls[CALLS_MAX:]})
+    answer: dict[str, Any] = {
+        "text": storable(turn.text),
+        "calls": [_call(each, _Judged(shelf, faults)) for each in calls],
+    }
+    if calls and turn.thinking and endpoint.quirks.send_back != "never":
+        answer["thinking"] = storable(turn.thinking)
+    if calls and turn.finish is not None and turn.finish.opaque is not None:
+        answer["opaque"] = turn.finish.opaque
+    if "thinking" in answer or "opaque" in answer:
+        answer["by"] = _by(endpoint)
+    return answer
+
+
+def _call(call: Call, judged: _Judged) -> dict[str, Any]:
+    found = judged.shelf.functions.get(call.name)
+    fault = judged.faults.get(call.id)
+    shown: dict[str, Any] = {
+        "id": storable(call.id),
+        "name": storable(call.name)[:_NAME_CHARS_MAX] if found is None else found.name,
+    }
+    if fault is not None:
+        return {**shown, "args": storable(call.args)[:WRITTEN_CHARS_MAX], "fault": storable(fault)}
+    assert found is not None
+    return {**shown, "args": call.args, "effect": found.effect}
+
+
+def storable(text: str) -> str:
+    """Characters that can't be stored are replaced, not refused (docs/design/promises.md#bounds)."""
+    return _UNSTORABLE.sub("\ufffd", text)

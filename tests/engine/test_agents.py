@@ -1,0 +1,275 @@
+"""`agent`: answers of a model and their calls, each a step of its own; what is told the model, what people decide."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hai_flow.engine import agents
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.instances import standing_at
+from hai_flow.errors import DefinitionError
+from tests.support.runs import MINUTE, Play, plan_of
+
+TOOLS = """\
+tools:
+  web: {python: acme.web, effect: read}
+  mail: {python: acme.mail, effect: write}
+  shop: {python: acme.shop, effect: write}
+  srv: {mcp: https://mcp.example.com/srv}
+  pick: {frontend: {description: Pick one., parameters: {type: object, required: [of], properties: {of: {}}}}}
+models: {smart: {use: smart}}
+"""
+
+
+def flow(more: str = "", tools: str = "[web.search, mail.send, shop.*, srv, pick]", step: str = "") -> str:
+    return (
+        f"{TOOLS}steps:\n  - id: chat\n    agent:\n      model: smart\n      prompt: Do it.\n      tools: {tools}\n"
+        + "".join(f"      {line}\n" for line in more.splitlines())
+        + "".join(f"    {line}\n" for line in step.splitlines())
+        + "output: ${{ steps.chat.output }}\n"
+    )
+
+
+def call(name: str, args: Any = None, **more: Any) -> dict[str, Any]:
+    return {"id": f"id-{name}", "name": name, "args": json.dumps(args or {}), "effect": "write", **more}
+
+
+def answer(*calls: dict[str, Any], text: str = "", **more: Any) -> dict[str, Any]:
+    return {"text": text, "calls": [{**each, "id": f"{each['id']}-{n}"} for n, each in enumerate(calls)], **more}
+
+
+def told(play: Play, number: int = 1) -> dict[str, Any]:
+    """The results that the model is told when it is asked for answer `number` (from 0)."""
+    known = agents.talk(play.plan, play.state, f"chat[{number}]/model")
+    return {id: json.loads(text) for id, text in known.exchanges[-1].results}
+
+
+def test_an_answer_without_calls_is_the_end() -> None:
+    play = Play(flow())
+    assert set(play.open) == {"chat[0]/model"}
+    play.succeed("chat[0]/model", answer(text="Done."))
+    assert (play.status, play.output) == ("finished", "Done.")
+    play.replayed()
+
+
+def test_calls_of_one_answer_run_at_once_and_the_next_answer_waits_for_all_of_them() -> None:
+    play = Play(flow())
+    play.succeed("chat[0]/model", answer(call("web.search", {"q": "a"}), call("web.search", {"q": "b"})))
+    first, second = "chat[0]/call[web.search-1]/web.search", "chat[0]/call[web.search-2]/web.search"
+    assert set(play.open) == {first, second}
+    assert [play.state.steps[path].args for path in (first, second)] == ['{"q":"a"}', '{"q":"b"}']
+    play.succeed(second, ["B"])
+    assert set(play.open) == {first}
+    play.fail(first, message="It broke.")
+    assert set(play.open) == {"chat[1]/model"}
+    assert told(play) == {
+        "id-web.search-0": {"error": "It broke.", "code": "tool.failed"},
+        "id-web.search-1": ["B"],
+    }
+    play.succeed("chat[1]/model", answer(text="Done."))
+    assert play.output == "Done."
+    assert [path for path in play.state.steps if "[" in path] == [], "an agent that is over is forgotten"
+    play.replayed()
+
+
+def test_a_function_of_a_whole_tool_is_known_by_the_key_of_its_call() -> None:
+    play = Play(flow("approvals: {shop.*: none}"))
+    play.succeed("chat[0]/model", answer(call("shop.refund/now", {"n": 1})))
+    (path,) = play.open
+    assert path == "chat[0]/call[shop.refund%2Fnow-1]/shop.*"
+    verb: Any = standing_at(play.plan, path).verb
+    assert (verb.tool.name, verb.function) == ("shop", "refund/now")
+
+
+def test_a_denied_call_goes_back_with_the_reason_an_edited_one_with_the_change_and_siblings_go_on() -> None:
+    play = Play(flow("approvals: {shop.refund: {from: requester, edit: [n]}}"))
+    calls = (call("mail.send", {"to": "x"}), call("shop.refund", {"n": 9}), call("web.search"), call("pick", {"of": 1}))
+    play.succeed("chat[0]/model", answer(*calls))
+    mail, shop, web, pick = (
+        "chat[0]/call[mail.send-1]/mail.send",
+        "chat[0]/call[shop.refund-1]/shop.refund",
+        "chat[0]/call[web.search-1]/web.search",
+        "chat[0]/call[pick-1]/pick",
+    )
+    assert set(play.open) == {web}
+    assert set(play.state.open_pendings) == {mail, shop, pick}
+    play.succeed(web, "found")
+    play.answer(mail, decision="reject", reason="not to x")
+    play.answer(pick, content="the first")
+    play.answer(shop, decision="approve", edits={"n": 5})
+    assert set(play.open) == {shop}
+    assert play.state.steps[shop].args == '{"n":5}'
+    play.succeed(shop, {"ok": True})
+    assert set(play.open) == {"chat[1]/model"}
+    assert [json.loads(r) if r[0] in "{[" else r for _, r in agents.talk(
+        play.plan, play.state, "chat[1]/model").exchanges[0].results] == [
+        {"denied": True, "reason": "not to x"},
+        {"changed": "A person changed `n` from 9 to 5 before it was performed.", "result": {"ok": True}},
+        "found",
+        "the first",
+    ]  # fmt: skip
+    play.succeed("chat[1]/model", answer(text="Done."))
+    play.replayed()
+
+
+@pytest.mark.parametrize(("effect", "asks"), [("read", False), ("write", True)])
+def test_a_call_that_writes_asks_by_default_where_only_the_server_says_what_it_does(effect: str, asks: bool) -> None:
+    play = Play(flow())
+    play.succeed("chat[0]/model", answer(call("srv.do", effect=effect)))
+    assert bool(play.state.open_pendings) is asks
+
+
+def test_an_answer_with_one_wrong_call_performs_none_of_its_calls() -> None:
+    play = Play(flow())
+    wrong = {**call("nothing"), "fault": "there is no tool 'nothing'", "args": "{"}
+    play.succeed("chat[0]/model", answer(call("web.search"), wrong))
+    assert set(play.open) == {"chat[1]/model"}
+    results = told(play)
+    assert results["id-web.search-0"] == {"error": agents.NOT_PERFORMED}
+    assert results["id-nothing-1"] == {"error": "there is no tool 'nothing'"}
+    play.succeed("chat[1]/model", answer(text="Done."))
+    play.replayed()
+
+
+def test_an_agent_that_comes_to_no_end_fails_after_its_last_answer() -> None:
+    play = Play(flow("max_turns: 2"))
+    for number in range(2):
+        play.succeed(f"chat[{number}]/model", answer(call("web.search")))
+        play.succeed(f"chat[{number}]/call[web.search-1]/web.search", 1)
+    assert play.status == "failed"
+    assert play.state.error is not None
+    assert play.state.error.code == "agent.max_turns"
+    play.replayed()
+
+
+def test_an_agent_stops_when_its_condition_is_true_behind_the_calls() -> None:
+    play = Play(flow('stop_when: answer.calls.exists(c, c.name == "mail.send" && !c.denied)'))
+    play.succeed("chat[0]/model", answer(call("mail.send"), text="I send it."))
+    play.answer("chat[0]/call[mail.send-1]/mail.send", decision="reject", reason="no")
+    play.succeed("chat[1]/model", answer(call("mail.send"), text="I send it now."))
+    play.answer("chat[1]/call[mail.send-1]/mail.send", decision="approve")
+    play.succeed("chat[1]/call[mail.send-1]/mail.send")
+    assert (play.status, play.output) == ("finished", "I send it now.")
+    play.replayed()
+
+
+def test_the_retry_of_an_agent_is_that_of_each_answer() -> None:
+    play = Play(flow(step="retry: {max: 1, every: 1ms, jitter: false}"))
+    play.fail("chat[0]/model", "llm.rate_limited")
+    play.advance(MINUTE)
+    assert play.open == {"chat[0]/model": 2}
+    play.fail("chat[0]/model", "llm.rate_limited")
+    assert play.status == "failed"
+    play.do(c.Retry(by="user:ann"))
+    assert set(play.open) == {"chat[0]/model"}
+    play.succeed("chat[0]/model", answer(text="Done."))
+    assert play.output == "Done."
+    play.replayed()
+
+
+def test_a_retry_of_the_run_asks_no_answer_and_makes_no_call_again() -> None:
+    play = Play(flow())
+    play.succeed("chat[0]/model", answer(call("web.search")))
+    play.succeed("chat[0]/call[web.search-1]/web.search", 1)
+    play.fail("chat[1]/model", "llm.refused")
+    assert play.status == "failed"
+    play.do(c.Retry(by="user:ann"))
+    assert set(play.open) == {"chat[1]/model"}
+    assert told(play) == {"id-web.search-0": 1}
+    play.succeed("chat[1]/model", answer(text="Done."))
+    play.replayed()
+
+
+def test_a_lost_call_is_made_again_and_only_it() -> None:
+    play = Play(flow())
+    play.succeed("chat[0]/model", answer(call("web.search"), call("web.search")))
+    first, second = (f"chat[0]/call[web.search-{n}]/web.search" for n in (1, 2))
+    play.succeed(first, 1)
+    play.lose(second)
+    assert play.open == {second: 2}
+    play.succeed(second, 2)
+    assert set(play.open) == {"chat[1]/model"}
+    play.replayed()
+
+
+def test_a_limit_of_the_run_is_no_answer_for_the_model() -> None:
+    play = Play(flow().replace("steps:\n", "limits: {tool_calls: 1}\nsteps:\n", 1))
+    play.succeed("chat[0]/model", answer(call("web.search"), call("web.search")))
+    assert play.status == "failed"
+    assert play.state.error is not None
+    assert play.state.error.code == "limit.tool_calls"
+    play.replayed()
+
+
+def test_pausing_lets_what_is_in_flight_end_and_begins_nothing() -> None:
+    play = Play(flow())
+    play.do(c.Pause(by="user:ann"))
+    play.succeed("chat[0]/model", answer(call("web.search"), call("mail.send")))
+    assert play.open == {}
+    play.do(c.Resume(by="user:ann"))
+    assert set(play.open) == {"chat[0]/call[web.search-1]/web.search"}
+    assert set(play.state.open_pendings) == {"chat[0]/call[mail.send-1]/mail.send"}
+    play.do(c.Stop(by="user:ann"))
+    play.fail("chat[0]/call[web.search-1]/web.search", "step.cancelled")
+    assert (play.status, dict(play.state.open_pendings)) == ("stopped", {})
+    play.replayed()
+
+
+def test_a_second_time_in_a_loop_is_another_conversation() -> None:
+    source = f"""\
+{TOOLS}steps:
+  - repeat:
+      max: 2
+      steps:
+        - id: chat
+          agent: {{model: smart, prompt: Do it., tools: [web.search]}}
+"""
+    play = Play(source)
+    play.succeed("repeat#1[0]/chat[0]/model", answer(call("web.search")))
+    play.succeed("repeat#1[0]/chat[0]/call[web.search-1]/web.search")
+    play.succeed("repeat#1[0]/chat[1]/model", answer(text="One."))
+    assert agents.talk(play.plan, play.state, "repeat#1[1]/chat[0]/model").exchanges == ()
+    play.succeed("repeat#1[1]/chat[0]/model", answer(text="Two."))
+    assert play.status == "finished"
+    play.replayed()
+
+
+def test_calls_are_shown_below_the_message_that_came_with_them() -> None:
+    play = Play(flow("approvals: {mail.*: none}"))
+    play.do(c.StepSucceeded(path="chat[0]/model", attempt=1, output=answer(call("mail.send", {"to": "x"}))))
+    (shown,) = [event for event in play.last if isinstance(event, e.ToolCallStarted)]
+    assert (shown.name, shown.executor) == ("mail.send", "server")
+    play.succeed("chat[0]/call[mail.send-1]/mail.send", "sent")
+    (result,) = [event for event in play.last if isinstance(event, e.ToolCallResolved)]
+    assert (result.tool_call_id, result.content) == (shown.tool_call_id, "sent")
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ("stop_when: 'true'\noutput: {type: object}", "agent.stop_when"),
+        ("approvals: {pick: none}", "agent.approval"),
+        ("stop_when: answr.text == 'x'", "expression.unknown_name"),
+    ],
+)
+def test_what_can_not_be_is_a_finding(more: str, code: str) -> None:
+    with pytest.raises(DefinitionError) as raised:
+        plan_of(flow(more))
+    assert [finding.code for finding in raised.value.findings if finding.severity == "error"] == [code]
+
+
+def test_the_steps_inside_of_an_agent_are_in_the_plan() -> None:
+    plan = plan_of(flow("approvals: {shop.refund: {from: requester}}"))
+    assert list(plan.steps) == [
+        "chat", "chat[]", "chat[]/model", "chat[]/call", "chat[]/call[]",
+        "chat[]/call[]/web.search", "chat[]/call[]/mail.send", "chat[]/call[]/shop.*", "chat[]/call[]/shop.refund",
+        "chat[]/call[]/srv.*", "chat[]/call[]/pick",
+    ]  # fmt: skip
+    gates = {path.rpartition("/")[2]: step.approval is not None for path, step in plan.steps.items()}
+    assert gates["mail.send"]
+    assert not gates["web.search"]
+    assert not gates["pick"]

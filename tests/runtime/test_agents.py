@@ -1,0 +1,172 @@
+"""`agent` in a real run: a model behind a real socket, real tools, people who decide; and processes that take over."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from hai_flow.engine import commands as c
+from hai_flow.runtime import LOCAL_TENANT, Runtime
+from tests.runtime.conftest import Connection, Make, is_now, start, state_of
+from tests.runtime.test_models import ended, runtime_of
+from tests.support.ledger import log_of
+from tests.support.models import CUT, DIALECTS, Answer, FakeModels, chunk, spoken
+from tests.support.waiting import until
+
+AGENT = """\
+models: {smart: {use: smart}}
+tools:
+  free: {python: "tests.support.effects:echo", effect: read}
+  asked: {python: "tests.support.effects:note", effect: write}
+  denied: {python: "tests.support.effects:note", effect: write}
+  pick: {frontend: {description: Pick., parameters: {type: object, required: [of], properties: {of: {type: string}}}}}
+steps:
+  - id: chat
+    agent:
+      model: smart
+      system: Be brief.
+      prompt: Do it.
+      tools: [free, asked, denied, pick]
+      approvals: {asked: {from: anyone, edit: [n]}, denied: {from: anyone}}
+output: ${{ steps.chat.output }}
+"""
+CALLS = (("free", '{"value": 7}'), ("asked", '{"n": 2}'), ("denied", '{"n": 3}'), ("pick", '{"of": "tea"}'))
+ASKED, DENIED, PICK = (f"chat[0]/call[{name}-1]/{name}" for name in ("asked", "denied", "pick"))
+
+
+async def answer(runtime: Runtime, run_id: UUID, path: str, **given: Any) -> None:
+    state = await state_of(runtime, run_id)
+    (id,) = [id for id, each in state.pendings.items() if each.opened.path == path and each.status == "open"]
+    command = c.Answer(answers=(c.PendingAnswer(id=id, **given),), by=c.LOCAL_PRINCIPAL)
+    await runtime.committer.submit(run_id, LOCAL_TENANT, command)
+
+
+async def test_calls_are_performed_denied_edited_and_answered_each_by_itself_and_the_model_is_told(
+    make: Make, eye: Connection, tmp_path: Path
+) -> None:
+    async with FakeModels(spoken(Answer("I do.", calls=CALLS)), spoken(Answer("Done."))) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        run_id = (await start(runtime, AGENT)).run_id
+        await until(lambda: is_now(runtime, run_id, "waiting"))
+        assert set((await state_of(runtime, run_id)).open_pendings) == {ASKED, DENIED, PICK}
+        await answer(runtime, run_id, DENIED, decision="reject", reason="not three")
+        await answer(runtime, run_id, PICK, content="green")
+        await answer(runtime, run_id, ASKED, decision="approve", edits={"n": 5})
+        state = await ended(runtime, run_id)
+    assert state.output == "Done."
+    first, second = (asked.body for asked in fake.asked)
+    assert [tool["function"]["name"] for tool in first["tools"]] == ["free", "asked", "denied", "pick"]
+    assert first["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Do it."}]
+    said, *results = second["messages"][2:]
+    assert [call["function"] for call in said["tool_calls"]] == [
+        {"name": name, "arguments": args} for name, args in CALLS
+    ]
+    assert [result["tool_call_id"] for result in results] == [call["id"] for call in said["tool_calls"]]
+    changed = "A person changed `n` from 2 to 5 before it was performed."
+    assert [result["content"] for result in results] == [
+        "7",
+        json.dumps({"changed": changed, "result": 5}, separators=(",", ":")),
+        '{"denied":true,"reason":"not three"}',
+        "green",
+    ]
+    assert [tuple(row) for row in await eye.fetch("SELECT path, attempt FROM effects")] == [(ASKED, 1)]
+    shown = {(call.name, call.result) for call in state.tool_calls.values()}
+    assert {("free", "7"), ("asked", "5"), ("pick", "green")} <= shown
+
+
+async def test_another_process_asks_no_answered_model_again_and_makes_no_made_call_again(
+    make: Make, eye: Connection, tmp_path: Path
+) -> None:
+    async with FakeModels(spoken(Answer(calls=CALLS[:2])), spoken(Answer("Done."))) as fake:
+        first = await runtime_of(make, tmp_path, fake)
+        run_id = (await start(first, AGENT)).run_id
+        await until(lambda: is_now(first, run_id, "waiting"))
+        await first.stop()
+        second = await runtime_of(make, tmp_path, fake)
+        await answer(second, run_id, ASKED, decision="approve")
+        state = await ended(second, run_id)
+    assert (state.output, len(fake.asked), state.spent.calls) == ("Done.", 2, 2)
+    assert len(await eye.fetch("SELECT * FROM effects")) == 1
+
+
+async def test_an_answer_that_broke_off_makes_no_call_and_is_asked_again(make: Make, tmp_path: Path) -> None:
+    call = {"index": 0, "id": "c", "type": "function", "function": {"name": "free", "arguments": '{"value": 1}'}}
+    broken = [chunk({"content": "Par"}), chunk({"tool_calls": [call]}), CUT]
+    again = AGENT.replace("output: ${{", "    retry: {max: 1, every: 1ms, jitter: false}\noutput: ${{", 1)
+    async with FakeModels(broken, spoken(Answer("Whole."))) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        state = await ended(runtime, (await start(runtime, again)).run_id)
+    assert (state.output, len(state.tool_calls)) == ("Whole.", 0)
+    assert fake.asked[0].body["messages"] == fake.asked[1].body["messages"]
+    assert {message.content: message.aborted for message in state.messages.values()} == {"Par": True, "Whole.": False}
+
+
+async def test_an_answer_that_was_cut_off_makes_no_call(make: Make, tmp_path: Path) -> None:
+    async with FakeModels(spoken(Answer(calls=CALLS[:1], reason="length"))) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        state = await ended(runtime, (await start(runtime, AGENT)).run_id)
+    assert state.error is not None
+    assert (state.error.code, len(state.tool_calls), len(fake.asked)) == ("llm.truncated", 0, 1)
+
+
+async def test_wrong_arguments_and_unknown_tools_are_told_to_the_model_and_nothing_is_performed(
+    make: Make, eye: Connection, tmp_path: Path
+) -> None:
+    wrong = (("free", '{"value": 1}'), ("asked", '{"n": "x"}'), ("erase", "{}"), ("pick", '{"of"'))
+    async with FakeModels(spoken(Answer(calls=wrong)), spoken(Answer("Sorry."))) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        state = await ended(runtime, (await start(runtime, AGENT)).run_id)
+    assert (state.output, len(state.tool_calls)) == ("Sorry.", 0)
+    told = [json.loads(message["content"])["error"] for message in fake.asked[1].body["messages"][-4:]]
+    assert told[0].startswith("Not performed")
+    assert "/n" in told[1]
+    assert told[2] == "there is no tool 'erase'"
+    assert "not JSON" in told[3]
+    assert [call["function"]["arguments"] for call in fake.asked[1].body["messages"][2]["tool_calls"]][-1] == "{}"
+
+
+async def test_the_last_answer_is_an_object_that_is_repaired_once(make: Make, tmp_path: Path) -> None:
+    form = "output: {type: object, required: [n], properties: {n: {type: integer}}}"
+    flow = AGENT.replace("      prompt: Do it.", f"      prompt: Do it.\n      {form}\n      stream: none")
+    said = (Answer(calls=CALLS[:1]), Answer('{"n": "x"}'), Answer('{"n": 3}'))
+    async with FakeModels(*map(spoken, said)) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        state = await ended(runtime, (await start(runtime, flow)).run_id)
+    assert (state.output, len(state.messages), state.spent.calls) == ({"n": 3}, 0, 3)
+
+
+async def test_every_dialect_of_a_stream_makes_the_same_calls(make: Make, tmp_path: Path) -> None:
+    for name, dialect in DIALECTS.items():
+        answers = (Answer("I do.", "Hm.", calls=CALLS[:1]), Answer("Done.", "So."))
+        quirks = "{reasoning: think_tags}" if name == "think_tags" else "{}"
+        async with FakeModels(*map(dialect, answers)) as fake:
+            runtime = await runtime_of(make, tmp_path, fake, quirks=quirks)
+            state = await ended(runtime, (await start(runtime, AGENT)).run_id)
+            await runtime.stop()
+        assert state.output == "Done."
+        assert [(call.name, call.args, call.result) for call in state.tool_calls.values()] == [
+            ("free", '{"value":7}', "7")
+        ]
+
+
+async def test_thinking_goes_back_to_a_model_that_wants_it_and_to_no_other(make: Make, tmp_path: Path) -> None:
+    for quirks, sent in (("{send_back: tool_turns}", "Hm."), ("{}", None)):
+        said = (Answer("I do.", "Hm.", calls=CALLS[:1]), Answer("Done."))
+        async with FakeModels(*map(DIALECTS["reasoning_content"], said)) as fake:
+            runtime = await runtime_of(make, tmp_path, fake, quirks=quirks)
+            await ended(runtime, (await start(runtime, AGENT)).run_id)
+            await runtime.stop()
+        assert fake.asked[1].body["messages"][2].get("reasoning_content") == sent
+
+
+async def test_the_prompt_of_a_later_answer_is_not_in_the_log(make: Make, eye: Connection, tmp_path: Path) -> None:
+    flow = AGENT.replace("Do it.", "Do the unmistakable thing.")
+    said = [spoken(Answer(calls=(("free", json.dumps({"value": n})),))) for n in range(4)]
+    async with FakeModels(*said, spoken(Answer("Done."))) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        state = await ended(runtime, (await start(runtime, flow)).run_id)
+    events = await log_of(eye, UUID(state.run_id))
+    assert repr(events).count("Do the unmistakable thing.") == 1
+    assert len(fake.asked) == 5
