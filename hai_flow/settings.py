@@ -241,6 +241,13 @@ class Settings:
 
     # -- writing the log
 
+    tool_connections: int = _whole(
+        "The most transactions of tools (`context.transaction()`) that one worker has open at a time. Each takes a "
+        "connection to the database; further ones wait.",
+        8,
+        1,
+        1000,
+    )
     lanes: int = _whole("How many commits of one process may be under way at a time.", 2, 1, 16)
     batch_entries_max: int = _whole("The most runs that one commit covers.", 256, 1, 10_000)
     batch_bytes_max: int = _whole("The most bytes of events in one commit.", _MIB, 64 * _KIB, 64 * _MIB)

@@ -99,6 +99,7 @@ class Runtime(Service):
             listen_dsn=settings.database_direct_url,
             behind_pooler=settings.database_pooled,
             deadlines=self.deadlines,
+            tool_connections=settings.tool_connections,
         )
         try:
             await self._start_services(settings)

@@ -44,6 +44,15 @@ class BatchEntry:
     def bytes(self) -> int:
         return 0 if self.row is None else len(self.row.events)
 
+    @property
+    def carried(self) -> Submission | None:
+        """The submission by whose transaction the entry is committed: a result that was taken. It is the last one."""
+        if not self.answers or self.undecided is not None:
+            return None
+        submission, answer = self.answers[-1]
+        taken = isinstance(answer, Outcome) and not answer.already
+        return submission if taken and submission.carrier is not None else None
+
     def give_back(self) -> None:
         """Nothing of the entry happened: its commands and chunks wait with the run again, before all others."""
         self.run.submissions.extendleft(reversed(self.submissions))
@@ -53,6 +62,8 @@ class BatchEntry:
         """Answer every submission of the entry."""
         self.run.singly = max(0, self.run.singly - len(self.answers))
         for submission, answer in self.answers:
+            if submission.carrier is not None:
+                submission.leave()
             if submission.answer is None:
                 if isinstance(answer, Rejected) and answer.code not in _EXPECTED:
                     log.info("refused", run_id=str(self.run.id), code=answer.code, detail=answer.detail)

@@ -46,6 +46,7 @@ from hai_flow.runtime.snapshots import Snapshots
 from hai_flow.runtime.submissions import Begin, Birth, Outcome, Piece, Submission
 from hai_flow.store import logs
 from hai_flow.store.database import Database
+from hai_flow.store.transactions import Transaction
 
 log = structlog.get_logger(__name__)
 
@@ -149,13 +150,18 @@ class Committer(Service):
         answer.add_done_callback(self._answers.discard)
         return await answer
 
-    def report(self, run: CachedRun, command: c.Command) -> None:
-        """The same door for commands that need no answer: results, timers. A refusal is logged and dropped."""
+    def report(self, run: CachedRun, command: c.Command, carrier: Transaction | None = None) -> None:
+        """The same door for commands that need no answer: results, timers. A refusal is logged and dropped.
+
+        `carrier`: the transaction of the tool whose result it is. Both are committed together, or neither.
+        """
+        submission = Submission(command, time.monotonic(), carrier=carrier)
         if not self.running:
+            submission.leave()
             return
         if not run.kept:
             run = self.cache.get(run.id) or self.cache.add(run)
-        run.submissions.append(Submission(command, time.monotonic()))
+        run.submissions.append(submission)
         self.queues.add(run)
 
     def stream(self, run: CachedRun, chunks: Iterable[Piece]) -> None:
@@ -245,6 +251,9 @@ class Committer(Service):
         for answer in list(self._answers):
             if not answer.done():
                 answer.set_exception(StoreError("the server stopped before the outcome was known; send it again."))
+        for run in self.cache:
+            for submission in run.submissions:
+                submission.leave()
         self.cache.clear()
         self.queues.clear()
         self._hints.clear()

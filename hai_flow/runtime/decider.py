@@ -73,6 +73,8 @@ class Decider:
         self._append_chunks(entry)
         while run.submissions and len(entry.events) < self.limits.events and not (run.singly and entry.submissions):
             submission = run.submissions[0]
+            if submission.carrier is not None and entry.submissions:
+                break  # it is committed by a transaction of its own
             try:
                 answer = self._answer(entry, submission)
             except Exception as error:
@@ -89,6 +91,8 @@ class Decider:
             run.submissions.popleft()
             entry.submissions.append(submission)
             entry.answers.append((submission, answer))
+            if submission.carrier is not None:
+                break
         if not entry.events:
             entry.settle()
             self._queues.release(run)

@@ -107,6 +107,7 @@ class Failures:
         lost, so that a person's Retry performs it again.
         """
         log.error("command_failed", run_id=str(run.id), command=type(submission.command).__name__, exc_info=error)
+        submission.leave()
         if submission.answer is not None:
             submission.fail(StoreError(f"the command of run {run.id} could not be carried out: {error}"))
             return

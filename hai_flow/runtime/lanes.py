@@ -109,7 +109,10 @@ class Lanes:
     def _entries_of(self, hand: list[CachedRun]) -> list[BatchEntry]:
         found: list[BatchEntry] = []
         for run in hand:
-            if run.losses >= LOSSES_BEFORE_ALONE:
+            if run.submissions and run.submissions[0].carrier is not None:
+                run.taken = False
+                self._spawn(self._carry(run), "commit a tool's transaction")
+            elif run.losses >= LOSSES_BEFORE_ALONE:
                 run.taken = False
                 self._spawn(self._take_alone(run), "take a run alone")
             elif (entry := self._decider.entry_of(run)) is not None:
@@ -193,6 +196,41 @@ class Lanes:
         entry.give_back()
         self._queues.load_again(run)
 
+    async def _carry(self, run: CachedRun) -> None:
+        """Commit the result of an attempt in the transaction of its tool. That may take as long as it likes: it holds
+        up no other run."""
+        began = time.monotonic()
+        entry = self._decider.entry_of(run)
+        if entry is None:
+            return
+        carried = entry.carried
+        try:
+            if carried is None or carried.carrier is None:  # something else comes first, or the result was refused
+                async with self._database.engine.acquire() as connection:
+                    done = await self._send(connection, Batch([entry]))
+            else:
+                done = await carried.carrier.commit(lambda connection: self._send(connection, Batch([entry])))
+        except Exception as error:
+            await self._not_carried(entry, carried, error)
+            return
+        self._conclude(entry, done.won.get(0), began)
+        self._hint([entry], done.won)
+
+    async def _not_carried(self, entry: BatchEntry, carried: Submission | None, error: Exception) -> None:
+        run, fault = entry.run, classify(error)
+        if carried is None:
+            if not await self._failures.remainder_of(Batch([entry]), error):
+                return
+        elif fault is Fault.RETRY:
+            await asyncio.sleep(0.01)
+        else:
+            log.warning("transaction_failed", run_id=str(run.id), error=str(error) or repr(error))
+            carried.leave()
+            carried.command = _uncommitted(carried.command, error)
+            run.refence = run.mine
+        entry.give_back()
+        self._queues.load_again(run)
+
     async def _take_alone(self, run: CachedRun) -> None:
         """The fourth try of a run that lost three times, or whose row is locked: one of them at once, else those that
         wait for locks would take all connections."""
@@ -236,3 +274,19 @@ class Lanes:
             return
         self._conclude(entry, done.won.get(0), began)
         self._hint([entry], done.won)
+
+
+def _uncommitted(command: c.Command, error: Exception) -> c.Command:
+    """What is told instead of a result whose transaction broke. If it was committed all the same, the attempt is over,
+    and this is refused."""
+    assert isinstance(command, c.StepSucceeded), "only results are carried"
+    message = f"The transaction of the tool could not be committed: {error or type(error).__name__}"
+    return c.StepFailed(
+        path=command.path,
+        attempt=command.attempt,
+        code="tool.failed",
+        message=message[:1000],
+        retriable=True,
+        ended_at=command.ended_at,
+        used=command.used,
+    )

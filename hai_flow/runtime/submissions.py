@@ -12,6 +12,7 @@ import msgspec
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.store.entries import Branch
+from hai_flow.store.transactions import Transaction
 from hai_flow.values import Json
 
 Begin: TypeAlias = c.Start | c.Fork
@@ -82,9 +83,17 @@ class Submission:
     seat: str | None = None  # the slot of its concurrency key that the run was promised and begins with
     seat_lost: bool = False
     tenant: UUID | None = None  # None: asked by this process itself
+    carrier: Transaction | None = None  # of a tool, which commits together with this result of its attempt, or not
     looked_up: bool = False  # a load has looked its id up: where `CachedRun.known` has none, it was never used
 
     def fail(self, failure: Exception) -> None:
         """Raise `failure` to the caller, if one still waits."""
         if self.answer is not None and not self.answer.done():
             self.answer.set_exception(failure)
+        self.leave()
+
+    def leave(self) -> None:
+        """The command is dealt with: a transaction that was to carry it, and has not, is rolled back."""
+        if self.carrier is not None:
+            carrier, self.carrier = self.carrier, None
+            carrier.abandon()

@@ -54,6 +54,7 @@ from hai_flow.steps.trace import trace_of
 from hai_flow.store import claims, hints
 from hai_flow.store.claims import Claimed, Heartbeat
 from hai_flow.store.database import SETTINGS, Database, Session
+from hai_flow.store.transactions import Transaction
 
 log = structlog.get_logger(__name__)
 
@@ -528,7 +529,7 @@ class Worker(Service):
     async def _attempt(self, held: HeldRun, path: str, performing: Performing) -> None:
         """Run one attempt and report its outcome. One that was closed meanwhile reports nothing."""
         run = held.run
-        message, number = _Message(), performing.attempt
+        message, number, transaction = _Message(), performing.attempt, Transaction(self.database)
         if not self._limiter.take():
             await self._limiter.wait()
         try:
@@ -537,7 +538,7 @@ class Worker(Service):
                 self._waiting.add(run.id)
                 return
             performing.begun = True
-            report = await self._perform(run, path, number, message)
+            report = await self._perform(run, path, number, message, transaction)
             if report.ended_at is None:
                 report = msgspec.structs.replace(report, ended_at=self.committer.now_ms())
         finally:
@@ -546,10 +547,23 @@ class Worker(Service):
                 message.timer.cancel()
         if message.texts:
             self._flush(run, path, number, message)
-        self.committer.report(run, report)
+        self.committer.report(run, report, transaction if transaction.is_open else None)
 
     async def _perform(
-        self, run: CachedRun, path: str, number: int, message: _Message
+        self, run: CachedRun, path: str, number: int, message: _Message, transaction: Transaction
+    ) -> c.StepSucceeded | c.StepFailed:
+        """The attempt's outcome. The tool's transaction is still open after a success, if it has begun one."""
+        succeeded = False
+        try:
+            outcome = await self._performed(run, path, number, message, transaction)
+            succeeded = isinstance(outcome, c.StepSucceeded)
+            return outcome
+        finally:
+            if not succeeded:
+                transaction.abandon()
+
+    async def _performed(
+        self, run: CachedRun, path: str, number: int, message: _Message, transaction: Transaction
     ) -> c.StepSucceeded | c.StepFailed:
         relay_seconds = None if run.state.parent is None else self.config.relay_seconds
         flush = partial(self._flush, run, path, number, message)
@@ -571,11 +585,14 @@ class Worker(Service):
                 run.plan.name,
                 partial(self._evaluated, run, step),
                 self._files.of_run(run.tenant, run.id),
+                transaction=transaction,
             )
             if isinstance(step.verb, AgentTurn):
                 offered = partial(self._registry.offered, from_disk=run.plan.from_disk)
                 attempt = dataclasses.replace(attempt, talk=partial(talk, run.plan, run.state, path), offered=offered)
             output = await self._registry.runner_of(step).perform(attempt, stream)
+            if transaction.is_open:
+                await transaction.seal()
             stream.tell_progress()
             ended_at, used = self.committer.now_ms(), tuple(stream.uses)
             output = self._registry.hidden(output)

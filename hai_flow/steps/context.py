@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -13,7 +13,7 @@ from hai_flow.errors import StepError
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
-    from hai_flow.steps.runner import Stream
+    from hai_flow.steps.runner import Stream, Transactional
     from hai_flow.steps.secrets import Secrets
 
 Answer = TypeVar("Answer")
@@ -30,6 +30,7 @@ class Host:
     secrets: Secrets
     workflow: str = ""
     tool: str = ""
+    transaction: Transactional | None = None
     is_over: bool = False
 
     def waited_for(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
@@ -42,6 +43,55 @@ class Host:
             coroutine.close()
             raise RuntimeError("this would block everything else; an `async def` tool awaits the other form")
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
+
+
+class BlockingConnection:
+    """A connection of asyncpg for a tool that runs in a thread: the same methods, without `await`."""
+
+    def __init__(self, host: Host, connection: Any) -> None:
+        self._host = host
+        self._connection = connection
+
+    def execute(self, query: str, *arguments: Any) -> str:
+        return self._host.waited_for(self._connection.execute(query, *arguments))
+
+    def executemany(self, query: str, rows: Iterable[Sequence[Any]]) -> None:
+        return self._host.waited_for(self._connection.executemany(query, rows))
+
+    def fetch(self, query: str, *arguments: Any) -> list[Any]:
+        return self._host.waited_for(self._connection.fetch(query, *arguments))
+
+    def fetchrow(self, query: str, *arguments: Any) -> Any:
+        return self._host.waited_for(self._connection.fetchrow(query, *arguments))
+
+    def fetchval(self, query: str, *arguments: Any) -> Any:
+        return self._host.waited_for(self._connection.fetchval(query, *arguments))
+
+
+class TransactionBlock:
+    """What `Context.transaction` gives: `async with` it on the loop, `with` it in a thread."""
+
+    def __init__(self, host: Host | None) -> None:
+        if host is None or host.transaction is None:
+            raise _without_run("transaction")
+        self._host = host
+        self._block = host.transaction.block()
+
+    async def __aenter__(self) -> Any:
+        return await self._block.__aenter__()
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return await self._block.__aexit__(*error)
+
+    def __enter__(self) -> BlockingConnection:
+        return BlockingConnection(self._host, self._host.waited_for(_awaited(self._block.__aenter__())))
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._host.waited_for(_awaited(self._block.__aexit__(*error)))
+
+
+async def _awaited(waiting: Awaitable[Answer]) -> Answer:
+    return await waiting
 
 
 class ToolSecrets:
@@ -98,6 +148,17 @@ class Context:
     @property
     def secrets(self) -> ToolSecrets:
         return ToolSecrets(self._host)
+
+    def transaction(self) -> TransactionBlock:
+        """A transaction on the run's own PostgreSQL: what the tool writes there and the step's result are committed
+        together, when the tool has returned, or neither is.
+
+        `async with` it in an `async def`, and there is a connection of asyncpg; `with` it in a `def`, and there is one
+        with its methods `execute`, `executemany`, `fetch`, `fetchrow` and `fetchval`. A block that raises takes back
+        what was done in it. A further block belongs to the same transaction. Raises StepError `tool.unavailable` where
+        no connection is to be had.
+        """
+        return TransactionBlock(self._host)
 
     def progress(self, message: str = "", *, done: float | None = None, total: float | None = None) -> None:
         """Tell the run's followers how far the tool is. What comes in quick succession is told at most once a second,

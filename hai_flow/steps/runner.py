@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from hai_flow.definition.plan import Expression, Plan, Step, Template, Tool
 from hai_flow.definition.readiness import runner_kind, tool_kind
@@ -57,6 +58,14 @@ def _nothing_to_evaluate(uses: Expression | Template, /, **names: Json) -> Json:
     raise StepError("this attempt knows nothing of its run", code="expression.error", retriable=False)
 
 
+class Transactional(Protocol):
+    """The transaction of an attempt on the run's own database, which commits together with its result."""
+
+    def block(self) -> AbstractAsyncContextManager[Any]:
+        """Inside, the connection. Raises StepError where there is none to be had."""
+        ...
+
+
 _NO_FILES: Final = NoFiles()
 
 
@@ -83,6 +92,7 @@ class Attempt:
     files: RunFiles = _NO_FILES
     talk: Callable[[], Talk] = _no_talk
     offered: Offer = _nothing_offered
+    transaction: Transactional | None = None
 
     @property
     def idempotency_key(self) -> str:

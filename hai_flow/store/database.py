@@ -54,6 +54,12 @@ SETTINGS: Final[Mapping[str, str]] = {
 }
 # Sorted arrays with nested loops take row locks in the order of run ids: 0 deadlocks in 1,502
 # (docs/design/store.md#locks).
+TOOL_SETTINGS: Final[Mapping[str, str]] = {
+    **SETTINGS,
+    "lock_timeout": "10s",
+    "idle_in_transaction_session_timeout": "60s",  # a tool may do something else between its statements
+    "application_name": "hai-flow tool",
+}
 ENGINE_SETTINGS: Final[Mapping[str, str]] = {
     **SETTINGS,
     "enable_seqscan": "off",
@@ -352,7 +358,8 @@ class Listener:
 
 
 class Database:
-    """Both pools of one process. `engine` for commits, claims and loads; `api` for the reads of requests."""
+    """The pools of one process. `engine` for commits, claims and loads; `api` for the reads of requests; `tools`, which
+    opens when the first tool wants a transaction."""
 
     def __init__(
         self,
@@ -363,8 +370,12 @@ class Database:
         deadlines: Deadlines,
         behind_pooler: bool,
         listen_dsn: str | None,
+        tool_connections: int = 8,
     ) -> None:
         self.dsn = dsn
+        self._tool_connections = tool_connections
+        self._tools: Pool | None = None
+        self._opening = asyncio.Lock()
         self.engine = engine
         self.api = api
         self.deadlines = deadlines
@@ -382,6 +393,7 @@ class Database:
         listen_dsn: str | None = None,
         behind_pooler: bool = False,
         deadlines: Deadlines | None = None,
+        tool_connections: int = 8,
     ) -> Database:
         """Connect both pools; connections beyond the first are opened when needed.
 
@@ -401,7 +413,26 @@ class Database:
         except FAILURES as error:
             raise StoreError(f"the database can't be reached: {error}") from error
         listen_dsn = listen_dsn or (None if behind_pooler else dsn)
-        return cls(dsn, engine, api, deadlines=deadlines, behind_pooler=behind_pooler, listen_dsn=listen_dsn)
+        return cls(
+            dsn,
+            engine,
+            api,
+            deadlines=deadlines,
+            behind_pooler=behind_pooler,
+            listen_dsn=listen_dsn,
+            tool_connections=tool_connections,
+        )
+
+    async def tools(self) -> Pool:
+        """The pool for the transactions of tools. They hold a connection for as long as they like, so they have their
+        own. Raises asyncpg's errors."""
+        async with self._opening:
+            if self._tools is None:
+                size, deadlines = self._tool_connections, self.deadlines
+                self._tools = await _pool(
+                    self.dsn, size, TOOL_SETTINGS, self.behind_pooler, deadlines, keep_sessions=self.behind_pooler
+                )
+            return self._tools
 
     async def connect(self, settings: Mapping[str, str]) -> Session:
         """A connection beside the pools, over the same way as theirs. May be called in another loop."""
@@ -427,7 +458,8 @@ class Database:
     async def close(self) -> None:
         """Close everything; connections that do not answer in time are cut."""
         await asyncio.gather(*(listener.close() for listener in self._listeners))
-        await asyncio.gather(*(self._close_pool(pool) for pool in (self.engine, self.api)))
+        pools = [pool for pool in (self.engine, self.api, self._tools) if pool is not None]
+        await asyncio.gather(*(self._close_pool(pool) for pool in pools))
 
     async def _close_pool(self, pool: Pool) -> None:
         try:
@@ -468,7 +500,17 @@ class _Acquired:
         await self._acquiring.__aexit__(*error)
 
 
-async def _pool(dsn: str, size: int, settings: Mapping[str, str], behind_pooler: bool, deadlines: Deadlines) -> Pool:
+async def _pool(
+    dsn: str,
+    size: int,
+    settings: Mapping[str, str],
+    behind_pooler: bool,
+    deadlines: Deadlines,
+    *,
+    keep_sessions: bool = True,
+) -> Pool:
+    """`keep_sessions`: statements leave nothing behind in a session, so nothing is reset between two uses."""
+
     async def connect_one(dsn: str, **options: Any) -> Session:
         return await connect(dsn, deadlines, settings, behind_pooler=behind_pooler, **options)
 
@@ -486,7 +528,7 @@ async def _pool(dsn: str, size: int, settings: Mapping[str, str], behind_pooler:
         statement_cache_size=256,
         setup=None,
         init=None,
-        reset=_keep_as_it_is,
+        reset=_keep_as_it_is if keep_sessions else None,
         loop=None,
     )
 

@@ -602,7 +602,7 @@ lanes.bug(
 )
 lanes.bug(
     "a run that has lost three times is never taken alone",
-    ("        if run.losses >= LOSSES_BEFORE_ALONE:\n", "        if False:\n"),
+    ("        elif run.losses >= LOSSES_BEFORE_ALONE:\n", "        elif False:\n"),
     by=f"{_COMMITTER}::test_who_lost_three_times_takes_the_run_alone_and_wins",
 )
 lanes.bug(

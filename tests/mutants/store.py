@@ -14,6 +14,32 @@ _OF_FEEDBACK: Final = "tests/store/test_feedback.py"
 _OF_SLOTS: Final = "tests/runtime/test_slots.py"
 _OF_TRIGGERS: Final = "tests/runtime/test_triggers.py"
 
+# --- transactions of tools --------------------------------------------------------------------------------------------
+
+transactions = Room("hai_flow/store/transactions.py")
+_OF_TRANSACTIONS: Final = "tests/runtime/test_transactions.py"
+transactions.bug(
+    "a tool's transaction is committed though the record of its result has lost",
+    (
+        "if done.won:\n                        await self._outer.commit()",
+        "if done:\n                        await self._outer.commit()",
+    ),
+    by=f"{_OF_TRANSACTIONS}::test_an_attempt_that_another_process_has_closed_commits_nothing",
+)
+transactions.bug(
+    "a tool's transaction is committed at the end of its block",
+    (
+        "            yield connection\n        except BaseException:",
+        "            yield connection\n            await connection.execute('COMMIT')\n        except BaseException:",
+    ),
+    by=f"{_OF_TRANSACTIONS}::test_what_a_failed_attempt_has_written_is_not_there",
+)
+transactions.bug(
+    "the settings of a tool reach the commit",
+    ('    "SET LOCAL search_path TO DEFAULT",\n', ""),
+    by=f"{_OF_TRANSACTIONS}::test_a_tool_may_change_the_settings_of_its_transaction",
+)
+
 # --- runs: the commit -------------------------------------------------------------------------------------------------
 
 statement = Room("hai_flow/store/commit_statement.py", "tests/store/test_claims.py", "tests/store/test_rows.py")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import AsyncIterator
@@ -179,3 +180,88 @@ async def counting(context: Context) -> str:
         context.progress("counting", done=number, total=100)
         await asyncio.sleep(0)
     return "counted"
+
+
+# --- tools that write into the run's own database -----------------------------------------------------------------
+
+PAYMENTS = """
+CREATE SCHEMA shop;
+CREATE TABLE shop.payments (run_id uuid, path text, attempt int, note text);
+CREATE TABLE shop.orders (id int PRIMARY KEY);
+CREATE TABLE shop.lines (id int REFERENCES shop.orders DEFERRABLE INITIALLY DEFERRED)
+"""
+_PAY = "INSERT INTO shop.payments VALUES ($1::text::uuid, $2, $3, $4)"
+
+
+@tool
+async def pay(context: Context, then: str = "return", attempts: int = 0) -> str:
+    """Writes a payment in its transaction, and then does as it is told, in its first `attempts` attempts (0: all)."""
+    async with context.transaction() as connection:
+        await connection.execute(_PAY, context.run_id, context.path, context.attempt, "paid")
+        if attempts and context.attempt > attempts:
+            return "paid"
+        begun.append((context.run_id, context.path, context.attempt))
+        match then:
+            case "raise":
+                raise ValueError("after the payment")
+            case "hang":
+                await asyncio.Event().wait()
+            case "wait":
+                await gate.wait()
+            case "end":
+                await connection.execute("COMMIT")
+            case "end and begin":
+                await connection.execute("COMMIT; BEGIN; SAVEPOINT a")
+            case "ignore":
+                with contextlib.suppress(asyncpg.PostgresError):
+                    await connection.execute("SELECT 1 / 0")
+            case "owe":
+                await connection.execute("INSERT INTO shop.lines VALUES (1)")
+            case "settings":
+                await connection.execute("SET LOCAL search_path TO shop; SET LOCAL ROLE nobody_much")
+            case "set":
+                return {1, 2}  # type: ignore[return-value]
+    return "paid"
+
+
+@tool
+async def pay_in_part(context: Context) -> list[str]:
+    """A block that raises takes back what was done in it, and no more."""
+    async with context.transaction() as connection:
+        await connection.execute(_PAY, context.run_id, context.path, context.attempt, "kept")
+    with contextlib.suppress(LookupError):
+        async with context.transaction() as connection:
+            await connection.execute(_PAY, context.run_id, context.path, context.attempt, "taken back")
+            raise LookupError
+    async with context.transaction() as connection:
+        return [row["note"] for row in await connection.fetch("SELECT note FROM shop.payments")]
+
+
+@tool
+def pay_in_a_thread(context: Context) -> int:
+    with context.transaction() as connection:
+        connection.execute(_PAY, context.run_id, context.path, context.attempt, "paid")
+        connection.executemany(_PAY, [(context.run_id, context.path, context.attempt, "more")])
+        ours = "FROM shop.payments WHERE run_id = $1::text::uuid AND path = $2"
+        row = connection.fetchrow(f"SELECT count(*) AS n {ours}", context.run_id, context.path)
+        assert len(connection.fetch(f"SELECT {ours}", context.run_id, context.path)) == row["n"]
+        return int(connection.fetchval(f"SELECT count(*) {ours}", context.run_id, context.path))
+
+
+PAYING = b"""
+hai: flow/v1
+name: effects
+version: 1
+input: {type: object, properties: {n: {type: integer, default: 0}}}
+tools:
+  fx: {python: tests.support.effects, effect: write}
+steps:
+  - {id: one, call: fx.pay}
+  - id: both
+    parallel:
+      left: [{id: left, call: fx.pay}]
+      right: [{id: right, call: fx.pay_in_a_thread}]
+  - {id: note, call: fx.note, with: {n: 1}}
+  - {id: last, call: fx.pay}
+"""
+PAID = {"one": 1, "both/left/left": 1, "both/right/right": 2, "last": 1}

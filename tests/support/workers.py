@@ -3,7 +3,7 @@
     python -m tests.support.workers DSN
 
 On stdin: "worker", "deaf worker" (hears no hints), "hasty worker" (gives up soon on a silent database)
-or "start SECONDS COUNT"; on stdout: the pid of the new process.
+"start SECONDS COUNT" or "pay SECONDS COUNT" (whose tools write in transactions); on stdout: the pid of the new process.
 No web framework belongs into a worker, so it asserts that none was imported. When stdin closes, everyone dies.
 """
 
@@ -59,9 +59,9 @@ async def perform(dsn: str, deadlines: Deadlines | None = None) -> None:
         await asyncio.Event().wait()
 
 
-async def start_runs(dsn: str, seconds: float, count: int) -> None:
+async def start_runs(dsn: str, seconds: float, count: int, flow: bytes) -> None:
     """Start `count` runs of the flow spread over `seconds`."""
-    async with Starter(dsn) as starter:
+    async with Starter(dsn, flow) as starter:
         for number in range(count):
             await starter.start(number)
             await asyncio.sleep(seconds / count * random.uniform(0.5, 1.5))
@@ -70,12 +70,13 @@ async def start_runs(dsn: str, seconds: float, count: int) -> None:
 class Starter:
     """Starts runs as a process that performs nothing."""
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, flow: bytes = effects.FLOW) -> None:
+        self._flow = flow
         self.runtime = Runtime(dsn, fast(), performs=False)
 
     async def __aenter__(self) -> Starter:
         await self.runtime.start()
-        _, self.plan = await self.runtime.catalog.publish(LOCAL_TENANT, effects.FLOW)
+        _, self.plan = await self.runtime.catalog.publish(LOCAL_TENANT, self._flow)
         return self
 
     async def __aexit__(
@@ -142,9 +143,10 @@ def nurse(dsn: str) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             if words[0] == "deaf":
                 vars(runtime)["HINT_CHANNEL"] = "a_channel_on_which_nobody_speaks"
-            starts = words[0] == "start"
+            starts = words[0] in ("start", "pay")
+            flow = effects.PAYING if words[0] == "pay" else effects.FLOW
             deadlines = HASTY if words[0] == "hasty" else None
-            work = start_runs(dsn, float(words[1]), int(words[2])) if starts else perform(dsn, deadlines)
+            work = start_runs(dsn, float(words[1]), int(words[2]), flow) if starts else perform(dsn, deadlines)
             asyncio.run(work)
             os._exit(0)
         children.append(pid)
