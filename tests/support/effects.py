@@ -51,13 +51,18 @@ def ledger_name(pid: int) -> str:
     return f"ledger of {pid}"
 
 
-async def _note(context: Context) -> None:
+async def _connected() -> asyncpg.Connection[asyncpg.Record]:
     loop = asyncio.get_running_loop()
+    connection = _connections.get(loop)
+    if connection is None:
+        name = {"application_name": ledger_name(os.getpid())}
+        connection = _connections[loop] = await asyncpg.connect(_dsn, server_settings=name)
+    return connection
+
+
+async def _note(context: Context) -> None:
     async with _lock:
-        connection = _connections.get(loop)
-        if connection is None:
-            name = {"application_name": ledger_name(os.getpid())}
-            connection = _connections[loop] = await asyncpg.connect(_dsn, server_settings=name)
+        connection = await _connected()
         await connection.execute(
             "INSERT INTO effects (run_id, path, attempt) VALUES ($1, $2, $3)",
             context.run_id, context.path, context.attempt,
@@ -75,6 +80,18 @@ async def close() -> None:
 async def note(n: int, context: Context) -> int:
     await _note(context)
     await asyncio.sleep(0.02)
+    return n
+
+
+@tool
+async def keyed(n: int, context: Context) -> int:
+    """A service that recognises a repetition by its key: a row of `keyed` for each key."""
+    async with _lock:
+        connection = await _connected()
+        await connection.execute(
+            "INSERT INTO keyed (key, path, n) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+            context.idempotency_key, context.path, n,
+        )  # fmt: skip
     return n
 
 

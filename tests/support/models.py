@@ -33,8 +33,15 @@ class Status:
     headers: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Hold:
+    """The answer goes on when the test says so."""
+
+    until: asyncio.Event
+
+
 END, CUT, STALL = "end", "cut", "stall"
-Act: TypeAlias = Said | Raw | Status | str
+Act: TypeAlias = Said | Raw | Status | Hold | str
 
 
 @dataclass
@@ -101,6 +108,9 @@ class FakeModels:
                 self._chunk(writer, b"data: " + json.dumps(act.event).encode() + b"\n\n")
             elif isinstance(act, Raw):
                 self._chunk(writer, act.data)
+            elif isinstance(act, Hold):
+                await writer.drain()
+                await act.until.wait()
             elif act == STALL:
                 await writer.drain()
                 await reader.read(1)

@@ -2,8 +2,9 @@
 
     python -m tests.support.workers DSN
 
-On stdin: "worker", "deaf worker" (hears no hints), "hasty worker" (gives up soon on a silent database)
-"start SECONDS COUNT" or "pay SECONDS COUNT" (whose tools write in transactions); on stdout: the pid of the new process.
+On stdin: "worker" (behind it the file of its models, if it has some), "deaf worker" (hears no hints), "hasty worker"
+(gives up soon on a silent database), "start SECONDS COUNT" or "pay SECONDS COUNT" (whose tools write in transactions);
+on stdout: the pid of the new process.
 No web framework belongs into a worker, so it asserts that none was imported. When stdin closes, everyone dies.
 """
 
@@ -31,10 +32,12 @@ ROOT = Path(__file__).resolve().parents[2]
 LEASE_SECONDS = 2.0
 
 
-def fast() -> Settings:
+def fast(models: Path | None = None) -> Settings:
     """The settings of a deployment in a hurry: short leases, quick polls."""
     return Settings(
         tools=effects.MODULES,
+        models=models,
+        secrets={"K": "sk-1"},
         lease_seconds=LEASE_SECONDS,
         heartbeat_seconds=0.3,
         poll_seconds=0.2,
@@ -52,10 +55,10 @@ HASTY: Final = Deadlines(
 )
 
 
-async def perform(dsn: str, deadlines: Deadlines | None = None) -> None:
+async def perform(dsn: str, deadlines: Deadlines | None = None, models: Path | None = None) -> None:
     assert not {"fastapi", "starlette", "uvicorn"} & sys.modules.keys(), "a worker has no web framework"
     effects.write_to(dsn)
-    async with Runtime(dsn, fast(), performs=True, deadlines=deadlines).lifespan():
+    async with Runtime(dsn, fast(models), performs=True, deadlines=deadlines).lifespan():
         await asyncio.Event().wait()
 
 
@@ -146,7 +149,8 @@ def nurse(dsn: str) -> None:
             starts = words[0] in ("start", "pay")
             flow = effects.PAYING if words[0] == "pay" else effects.FLOW
             deadlines = HASTY if words[0] == "hasty" else None
-            work = start_runs(dsn, float(words[1]), int(words[2]), flow) if starts else perform(dsn, deadlines)
+            models = Path(words[1]) if words[0] == "worker" and words[1:] else None
+            work = start_runs(dsn, float(words[1]), int(words[2]), flow) if starts else perform(dsn, deadlines, models)
             asyncio.run(work)
             os._exit(0)
         children.append(pid)
