@@ -988,7 +988,7 @@ triggers.bug(
 
 ROOMS: Final = (
     statement, commits, hints, claims, logs, run_lists, slots_read, outbox, pendings, signals, slots, threads,
-    thread_lists, feedback, workflows, triggers,
+    thread_lists, feedback, workflows, files, triggers,
 )  # fmt: skip
 
 TARGETS: Final = (
