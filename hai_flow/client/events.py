@@ -426,6 +426,8 @@ class BranchEnded(Event, frozen=True):
 class MessageStarted(Event, frozen=True):
     """`kind` data is a structured HAI output; its one chunk is the JSON text of `{type, data|content}`.
 
+    `instead_of`: the message of an attempt before, which broke off.
+
     `kind`: text, thinking or data.
     """
 
@@ -436,6 +438,7 @@ class MessageStarted(Event, frozen=True):
     block_id: str | None = None
     layout: Json = None
     style: Json = None
+    instead_of: str | None = None
 
 
 class MessageChunk(Event, frozen=True):
@@ -749,7 +752,7 @@ class ModelUse(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `model` is its name in the workflow, `served` its name at the `provider`. `cached` tokens are part of the `input`,
     `reasoning` ones of the `output`. `estimated`: they were not counted. `repair`: the model was asked once more,
-    because its answer did not fit.
+    because its answer did not fit. `calls`: of so many answers, where they are those of a child run.
     """
 
     model: str
@@ -762,6 +765,7 @@ class ModelUse(msgspec.Struct, frozen=True, omit_defaults=True):
     cost: float | None = None
     estimated: bool = False
     repair: bool = False
+    calls: int = 1
 
 
 class ModelUsed(Event, frozen=True):

@@ -32,8 +32,8 @@ import msgspec
 from hai_flow import values
 from hai_flow.definition.paths import in_cleanup, inside
 from hai_flow.definition.plan import Run, Step
+from hai_flow.engine import budget, endings, shared
 from hai_flow.engine import commands as c
-from hai_flow.engine import endings, shared
 from hai_flow.engine import events as e
 from hai_flow.engine.attempts import attempt_failed
 from hai_flow.engine.bounds import demand_wait, used
@@ -203,6 +203,8 @@ def ended(draft: Draft, command: c.ChildEnded) -> None:
     child = draft.state.children[step.path]
     for each in command.told:
         _told_quietly(draft, each, step.path)
+    for use in command.used:
+        draft.emit(e.ModelUsed, path=step.path, attempt=command.attempt, use=use)
     draft.emit(e.CollaborationEnded, **_between(draft, step, verb), run_id=child)
     if command.status == "finished":
         resolve_call(draft, step, command.output, None)
@@ -411,6 +413,8 @@ def tell_parent(draft: Draft, before: RunState) -> None:
         outcome = {"status": state.status, "output": state.output, "error": error, "reason": reason}
         if last:
             outcome["told"] = msgspec.to_builtins(last)
+        if state.spent_on:
+            outcome["used"] = msgspec.to_builtins(budget.taken(state))
         draft.send(ENDED, parent.run_id, {**place, **outcome})
     elif works != was and not (news or streamed or grown or calls):
         draft.send(MOVED, parent.run_id, {**place, "working": works})

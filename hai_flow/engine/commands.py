@@ -252,7 +252,8 @@ class ChildTold(Command, frozen=True):
 
 class ChildEnded(Command, frozen=True):
     """The child run of attempt `attempt` of the step `path` has ended as `status` says (finished, failed, stopped).
-    `told` are the steps that ended with it, with its own paths, and what it has shown of its state at last."""
+    `told` are the steps that ended with it, with its own paths, and what it has shown of its state at last. `used`:
+    what models took, by model."""
 
     path: str
     attempt: int
@@ -261,6 +262,7 @@ class ChildEnded(Command, frozen=True):
     error: Error | None = None
     reason: str = ""
     told: tuple[ChildStepped | ChildShared, ...] = ()
+    used: tuple[ModelUse, ...] = ()
 
 
 class TimerFired(Command, frozen=True):

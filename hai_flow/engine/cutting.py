@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from hai_flow.definition.paths import FINALLY, UNDO, depth, in_cleanup, is_inside, is_undo
 from hai_flow.definition.plan import Run, Step
 from hai_flow.engine import events as e
+from hai_flow.engine.budget import charge
 from hai_flow.engine.calls import close_message
 from hai_flow.engine.consequences import Consequence, End, Fail, Finish, IterationDone, LoopLeft, Settle
 from hai_flow.engine.draft import Draft
@@ -134,6 +135,7 @@ def drop_work(draft: Draft, path: str, reason: str) -> None:
     if pending is not None:
         draft.emit(e.PendingVoided, id=pending, reason=reason)
     draft.cut = draft.cut or path in draft.state.attempts
+    charge(draft, draft.step(path), asked=False)
     close_message(draft, path, aborted=True)
     if path in draft.state.children:
         tell_child(draft, path, "stop", draft.state.stop_by or "system", reason)

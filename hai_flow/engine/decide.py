@@ -30,6 +30,7 @@ from hai_flow.definition.plan import Plan, Step, WaitFor
 from hai_flow.engine import (
     answers,
     bounds,
+    budget,
     children,
     endings,
     forking,
@@ -169,6 +170,7 @@ def _step_lost(draft: Draft, command: c.StepLost) -> Json:
         draft.already = True
         return None
     step = _attempt(draft, command.path, command.attempt)
+    budget.charge(draft, step)
     close_message(draft, step.path, aborted=True)
     alone = len(performed(draft.state)) == 1
     draft.cut = True
@@ -627,6 +629,7 @@ def _too_late(draft: Draft, path: str) -> None:
     error = draft.error("step.timeout", "The step took longer than its timeout.", path, retriable=True)
     if path in draft.state.attempts:
         draft.cut = True
+        budget.charge(draft, step)
         attempt_failed(draft, step, error)
     else:
         endings.end(draft, step, Ending("failed", error=error, reason="its block took too long"))

@@ -426,7 +426,9 @@ class BranchEnded(Event, frozen=True):
 
 
 class MessageStarted(Event, frozen=True):
-    """`kind` data is a structured HAI output; its one chunk is the JSON text of `{type, data|content}`."""
+    """`kind` data is a structured HAI output; its one chunk is the JSON text of `{type, data|content}`.
+
+    `instead_of`: the message of an attempt before, which broke off."""
 
     message_id: str
     path: str
@@ -435,6 +437,7 @@ class MessageStarted(Event, frozen=True):
     block_id: str | None = None
     layout: Json = None
     style: Json = None
+    instead_of: str | None = None
 
 
 class MessageChunk(Event, frozen=True):
@@ -768,7 +771,7 @@ class ModelUse(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
     `model` is its name in the workflow, `served` its name at the `provider`. `cached` tokens are part of the `input`,
     `reasoning` ones of the `output`. `estimated`: they were not counted. `repair`: the model was asked once more,
-    because its answer did not fit.
+    because its answer did not fit. `calls`: of so many answers, where they are those of a child run.
     """
 
     model: str
@@ -781,6 +784,7 @@ class ModelUse(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     cost: float | None = None
     estimated: bool = False
     repair: bool = False
+    calls: int = 1
 
 
 class ModelUsed(Event, frozen=True):

@@ -8,14 +8,13 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow.definition.paths import in_cleanup
-from hai_flow.definition.plan import AgentTurn, Call, Limits, Llm, Step
+from hai_flow.definition.plan import Call, Limits, Step
 from hai_flow.engine import consequences, retry
 from hai_flow.engine import events as e
 from hai_flow.engine.blocks import BLOCKS, block_of
 from hai_flow.engine.consequences import Consequence
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.endings import draw
-from hai_flow.engine.state import RunState
 from hai_flow.engine.verbs import VERBS
 from hai_flow.engine.verbs.effects import begin_attempt
 
@@ -62,19 +61,6 @@ def _demand_room(draft: Draft, step: Step) -> None:
         raise Raised(
             "limit.tool_calls", f"The run has made {state.begun_calls} tool calls; its limit is {limits.tool_calls}."
         )
-    if isinstance(step.verb, (Llm, AgentTurn)):
-        _demand_tokens(state, limits)
-
-
-def _demand_tokens(state: RunState, limits: Limits) -> None:
-    """Raises `Raised` where no model may be asked any more. The cost of an answer is known behind it, so the last one
-    may exceed the limit, and so may those that are asked at the same time."""
-    tokens = state.spent.input + state.spent.output
-    if limits.tokens is not None and tokens >= limits.tokens:
-        raise Raised("limit.tokens", f"The run has used {tokens} tokens; its limit is {limits.tokens}.")
-    cost = state.spent.cost or 0.0
-    if limits.cost_usd is not None and cost >= limits.cost_usd:
-        raise Raised("limit.cost", f"The run's models have cost {cost:.4f} USD; its limit is {limits.cost_usd:g}.")
 
 
 def _begin_again(draft: Draft, step: Step) -> Consequence | None:

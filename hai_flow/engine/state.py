@@ -81,7 +81,7 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_un
     def plus(self, use: e.ModelUse) -> Spent:
         known = self.cost if use.cost is None else round((self.cost or 0.0) + use.cost, 10)
         return Spent(
-            self.calls + 1,
+            self.calls + use.calls,
             self.input + use.input,
             self.output + use.output,
             self.cached + use.cached,
@@ -360,7 +360,8 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     near: bool = False  # its log is nearly full, and it was said so
     forked: int = 0  # turns up to this one are those of the run that this one was forked from
     spent: Spent = Spent()
-    turn_spent: Map[str, Spent] = Map()  # in this turn: provider/model -> what was spent on it
+    spent_on: Map[str, Spent] = Map()  # provider/model -> what was spent on it
+    turn_spent: Map[str, Spent] = Map()  # the same, in this turn
 
     @property
     def ended(self) -> bool:

@@ -27,7 +27,7 @@ from hai_flow.runtime.batches import BatchEntry
 from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.failures import Failures
 from hai_flow.runtime.queues import Queues
-from hai_flow.runtime.submissions import SEAT_LOST, Begin, Outcome, Piece, Progress, Submission
+from hai_flow.runtime.submissions import SEAT_LOST, Begin, Chunk, Outcome, Piece, Progress, Submission
 from hai_flow.store.entries import Born, CommandRow, Entry, Moved, OutboxRow
 from hai_flow.store.projection import rows_of
 from hai_flow.store.slots import thread_slot
@@ -244,10 +244,24 @@ def _events_of(chunk: Piece, state: RunState, at: int) -> list[e.Event]:
         over = [open for open, path in state.open_messages.items() if path == chunk.path]
         return [
             *(e.MessageEnded(at=at, turn=turn, message_id=each) for each in over),
-            e.MessageStarted(at=at, turn=turn, message_id=id, path=chunk.path, kind=chunk.kind),
+            e.MessageStarted(
+                at=at,
+                turn=turn,
+                message_id=id,
+                path=chunk.path,
+                kind=chunk.kind,
+                instead_of=_broken_off(chunk, state) if chunk.attempt > 1 else None,
+            ),
             piece,
         ]
     return [] if not message.open or message.chunks > chunk.n else [piece]
+
+
+def _broken_off(chunk: Chunk, state: RunState) -> str | None:
+    """The message of an attempt before that this one says anew: the last of the step, if it broke off."""
+    said = [each for each in state.messages.values() if each.path == chunk.path and each.kind == chunk.kind]
+    last = max(said, key=lambda each: each.n, default=None)
+    return last.id if last is not None and last.aborted else None
 
 
 def _outbox_row(message: Message) -> OutboxRow:

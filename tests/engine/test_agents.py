@@ -273,3 +273,14 @@ def test_the_steps_inside_of_an_agent_are_in_the_plan() -> None:
     assert gates["mail.send"]
     assert not gates["web.search"]
     assert not gates["pick"]
+
+
+def test_an_agent_asks_no_model_for_which_its_conversation_leaves_no_room() -> None:
+    def asked(tokens: int) -> Play:
+        play = Play(flow() + f"limits: {{tokens: {tokens}}}\n")
+        play.succeed("chat[0]/model", answer(call("web.search", {"q": "a"})))
+        play.succeed("chat[0]/call[web.search-1]/web.search", "x" * 400)
+        return play
+
+    assert set(asked(300).open) == {"chat[1]/model"}
+    assert (asked(100).status, asked(100).error.code) == ("failed", "limit.tokens")

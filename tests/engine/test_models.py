@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hai_flow.engine import budget
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from tests.support.runs import SECOND, Play
@@ -68,7 +69,86 @@ def test_a_run_asks_no_model_beyond_its_tokens_or_its_money() -> None:
         play = limited(limits)
         answer(play, "a", "hi", use())
         assert (play.status, play.error.code, play.error.path) == ("failed", code, "b")
-    for limits in ("{tokens: 20}", "{cost_usd: 0.51}"):
+    for limits in ("{tokens: 40}", "{cost_usd: 0.51}"):
         play = limited(limits)
         answer(play, "a", "hi", use())
         assert play.open == {"b": 1}
+
+
+# --- at the same time, lost, below --------------------------------------------------------------------------------
+
+
+def eight(limits: str, model: str = "{use: smart}") -> Play:
+    loop = "items: '${{ [1, 2, 3, 4, 5, 6, 7, 8] }}', max_parallel: 8, on_failure: isolate, "
+    ask = "steps: [{id: a, llm: {model: smart, prompt: '${{ item }}'}}]"
+    return Play(f"models: {{smart: {model}}}\nlimits: {limits}\nsteps: [{{for_each: {{{loop}{ask}}}}}]\n")
+
+
+def refused(play: Play) -> list[str]:
+    return [event.error.code for event in play.events if isinstance(event, e.StepFailed) and event.path.endswith("/a")]
+
+
+OWN = "{provider: openai, model: gpt, params: {max_tokens: 93}, price: {input: 0, output: 1000}}"
+PROMPT = 7  # tokens of {"model":"smart","prompt":1}
+
+
+def test_models_that_are_asked_at_once_do_not_each_find_the_same_room() -> None:
+    for limits, code in (("{tokens: 600}", "limit.tokens"), ("{cost_usd: 0.56}", "limit.cost")):
+        play = eight(limits, OWN)
+        assert len(play.open) == 6
+        assert refused(play) == [code, code]
+    assert len(eight("{tokens: 800}", OWN).open) == 8
+
+
+def test_what_was_reserved_is_free_again_when_it_is_known_what_was_used() -> None:
+    two = "[{id: a, llm: {model: smart, prompt: x}}, {id: b, llm: {model: smart, prompt: y}}]"
+    play = Play(f"models: {{smart: {OWN}}}\nlimits: {{tokens: 130}}\nsteps: {two}\n")
+    answer(play, "a", "hi", use())
+    assert play.open == {"b": 1}
+
+
+def test_an_answer_without_a_bound_is_expected_to_be_as_long_as_the_others_were() -> None:
+    first = "{id: a, llm: {model: smart, prompt: x}}"
+    both = "{parallel: {b: [{llm: {model: smart, prompt: y}}], c: [{llm: {model: smart, prompt: z}}]}}"
+    for tokens, open in ((60, 2), (40, 1)):
+        play = Play(MODELS + f"limits: {{tokens: {tokens}}}\nsteps: [{first}, {both}]\n")
+        answer(play, "a", "hi", use())
+        began = [event for event in play.events if isinstance(event, e.StepStarted) and event.verb == "llm"]
+        assert len(began) == 1 + open
+
+
+def test_an_attempt_of_which_nobody_reports_is_charged_for_what_it_had_said() -> None:
+    play = Play(f"models: {{smart: {OWN}}}\nsteps: [{{id: a, llm: {{model: smart, prompt: x}}}}]\n")
+    play.happened(e.MessageStarted, message_id="m-1", path="a")
+    play.happened(e.MessageChunk, message_id="m-1", n=0, content="a text of 21 letters.")
+    play.do(c.StepLost(path="a", attempt=1))
+    (charged,) = [event.use for event in play.events if isinstance(event, e.ModelUsed)]
+    assert charged == e.ModelUse("smart", "openai", "gpt", PROMPT, 6, cost=0.006, estimated=True)
+    answer(play, "a", "hi", use())
+    assert play.state.spent.calls == 2
+
+
+def test_an_attempt_that_took_too_long_is_charged() -> None:
+    play = Play(MODELS + "steps: [{id: a, llm: {model: smart, prompt: x}, timeout: 1s}]\n")
+    play.advance(SECOND)
+    assert (play.status, play.state.spent.calls, play.state.spent.input) == ("failed", 1, PROMPT)
+
+
+def test_what_a_child_took_is_its_parents() -> None:
+    parent = Play(
+        "models: {smart: {use: smart}}\nlimits: {tokens: 38}\n"
+        "steps: [{id: a, run: below}, {id: b, llm: {model: smart, prompt: x}}]\n"
+    )
+    used = (e.ModelUse("", "openai", "gpt", 24, 14, 4, 6, 1.0, calls=2),)
+    parent.do(c.ChildEnded(path="a", attempt=1, status="finished", output=1, used=used))
+    assert (parent.state.spent.calls, parent.state.spent.input) == (2, 24)
+    assert (parent.error.code, parent.error.path) == ("limit.tokens", "b")
+
+
+def test_a_child_says_what_models_took_in_it_by_model() -> None:
+    state = Play(MODELS + "steps: [{id: a, llm: {model: smart, prompt: x}}]\n")
+    answer(state, "a", "hi", use(), use(), e.ModelUse("other", "o", "p/q", 1))
+    assert budget.taken(state.state) == [
+        e.ModelUse("", "o", "p/q", 1),
+        e.ModelUse("", "openai", "gpt", 24, 14, 4, 6, 1.0, calls=2),
+    ]

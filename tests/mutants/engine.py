@@ -256,7 +256,7 @@ decide.bug(
 decide.bug("a lost attempt does not cut off its late chunks", ("    draft.cut = True\n    in_stop", "    in_stop"))
 decide.bug(
     "what timed out does not cut off its late chunks",
-    ("        draft.cut = True\n        attempt_failed", "        attempt_failed"),
+    ("        draft.cut = True\n        budget.charge", "        budget.charge"),
     by=(f"{_T}failing.py", f"{_T}time.py"),
 )
 decide.bug(

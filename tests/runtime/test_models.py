@@ -104,6 +104,8 @@ async def test_what_was_said_in_part_is_aborted_charged_and_never_said_to_the_mo
     assert [asked.body["messages"] for asked in fake.asked] == [[{"role": "user", "content": "Tea?"}]] * 2
     said = {message.content: message.aborted for message in state.messages.values()}
     assert said == {"Par": True, "Whole.": False}
+    begun = [event for event in await log_of(eye, UUID(state.run_id)) if isinstance(event, e.MessageStarted)]
+    assert [event.instead_of for event in begun] == [None, begun[0].message_id]
     uses = [event.use for event in await log_of(eye, UUID(state.run_id)) if isinstance(event, e.ModelUsed)]
     assert [(use.estimated, use.output) for use in uses] == [(True, 1), (False, 7)]
 

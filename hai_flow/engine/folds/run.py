@@ -156,6 +156,7 @@ def model_used(state: RunState, event: e.ModelUsed) -> RunState:
         event,
         steps=with_step(state, event.path, spent=(step.spent or Spent()).plus(use)),
         spent=state.spent.plus(use),
+        spent_on=state.spent_on.set(label, state.spent_on.get(label, Spent()).plus(use)),
         turn_spent=state.turn_spent.set(label, state.turn_spent.get(label, Spent()).plus(use)),
     )
 

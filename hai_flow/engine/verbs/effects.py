@@ -9,7 +9,7 @@ from typing import Final
 
 from hai_flow.definition.paths import UNDO
 from hai_flow.definition.plan import EFFECTS, AgentTurn, Call, FrontendTool, Http, Llm, Run, Step
-from hai_flow.engine import children, pendings
+from hai_flow.engine import budget, children, pendings
 from hai_flow.engine import events as e
 from hai_flow.engine.calls import begin_growing_call, show_call
 from hai_flow.engine.consequences import Consequence
@@ -36,6 +36,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
         pendings.open_gate(draft, step, gate, args)
         return None
     attempt = known.next_attempt if known else 1
+    budget.demand(draft, step, args)
     draft.started(step, args=args, key=_idempotency_key(draft, step), attempt=attempt)
     _attempt_begun(draft, step, args)
     return None
@@ -69,6 +70,7 @@ def begin_attempt(draft: Draft, step: Step, known: StepState) -> None:
     assert args is not None, f"{step.path} is no effect"
     if not known.attempt:
         args = pendings.check_gate(draft, step)
+    budget.demand(draft, step, args)
     timeout = None if step.timeout is None else draft.milliseconds(step.timeout, step)
     draft.emit(e.AttemptStarted, path=step.path, attempt=known.next_attempt, timeout=timeout)
     _attempt_begun(draft, step, args)

@@ -1,0 +1,143 @@
+"""The tokens and the money of a run (`limits`): reserved before a model is asked, settled by what it took.
+
+What an answer takes is known when it is there. Until then every attempt that is open counts for what it is expected to
+take, so that models which are asked at the same time do not each find the same room. An attempt of which nobody reports
+(its process is gone, or it was cut off) is charged for what it was asked and for what it had said. A child run charges
+its parent for what it took, when it ends.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, TypeAlias
+
+from hai_flow import values
+from hai_flow.definition.paths import in_cleanup
+from hai_flow.definition.plan import AgentTurn, Llm, Step
+from hai_flow.engine import events as e
+from hai_flow.engine.agents import talk
+from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.state import RunState, Spent
+
+Asks: TypeAlias = Llm | AgentTurn
+
+CHARS_PER_TOKEN: Final = 4
+ANSWER_TOKENS: Final = 500
+"""How long an answer is expected to be of a model that declares no `max_tokens`, in a run that has seen no answer."""
+_PER_PRICE: Final = 1_000_000
+
+
+class _Expected(NamedTuple):
+    """Tokens, and their cost in US dollars."""
+
+    tokens: int
+    cost: float
+
+
+def demand(draft: Draft, step: Step, args: str) -> None:
+    """Raises `Raised` where the run has no room for asking a model with the arguments `args` (JSON text). Steps that
+    clean up are not counted."""
+    limits, verb = draft.plan.limits, step.verb
+    if (limits.tokens is None and limits.cost_usd is None) or not isinstance(verb, Asks) or in_cleanup(step.path):
+        return
+    spent = draft.state.spent
+    others = _reserved(draft)
+    own = _least(verb, _prompt(draft, step, verb, args))
+    used, cost = spent.input + spent.output, spent.cost or 0.0
+    if limits.tokens is not None and used + others.tokens + own.tokens > limits.tokens:
+        raise Raised(
+            "limit.tokens",
+            f"The run has used {used} tokens; {others.tokens} are reserved for the models that are being asked, and "
+            f"this one needs {own.tokens} at least. Its limit is {limits.tokens}.",
+        )
+    if limits.cost_usd is not None and (cost >= limits.cost_usd or cost + others.cost + own.cost > limits.cost_usd):
+        raise Raised(
+            "limit.cost",
+            f"The run's models have cost {cost:.4f} USD; {others.cost:.4f} are reserved for those that are being "
+            f"asked, and this one costs {own.cost:.4f} at least. Its limit is {limits.cost_usd:g}.",
+        )
+
+
+def charge(draft: Draft, step: Step, *, asked: bool = True) -> None:
+    """The open attempt of the step ends, and nobody reports what its model took: note an estimate. Call it before the
+    messages of the attempt end. `asked`: its model was surely asked; else only if it has said something."""
+    attempt, verb = draft.state.attempts.get(step.path), step.verb
+    if attempt is None or not isinstance(verb, Asks):
+        return
+    open = [id for id, path in draft.state.open_messages.items() if path == step.path]
+    if not asked and not open:
+        return
+    prompt = _prompt(draft, step, verb, draft.state.steps[step.path].args or "")
+    said = -(-sum(len(draft.state.messages[id].content) for id in open) // CHARS_PER_TOKEN)
+    model = verb.models[0] if verb.models else None
+    use = e.ModelUse(
+        verb.model,
+        "" if model is None else model.provider,
+        "" if model is None else model.model,
+        prompt,
+        said,
+        cost=_cost(verb, prompt, said),
+        estimated=True,
+    )
+    draft.emit(e.ModelUsed, path=step.path, attempt=attempt, use=use)
+
+
+def taken(state: RunState) -> list[e.ModelUse]:
+    """What the run has taken in all, by model: what its parent is charged for."""
+    return [_taken(label, spent) for label, spent in sorted(state.spent_on.items())]
+
+
+def _taken(label: str, spent: Spent) -> e.ModelUse:
+    provider, _, served = label.partition("/")
+    return e.ModelUse(
+        "", provider, served, spent.input, spent.output, spent.cached, spent.reasoning, spent.cost, calls=spent.calls
+    )
+
+
+def _reserved(draft: Draft) -> _Expected:
+    """What the models that are being asked are expected to take."""
+    tokens, cost = 0, 0.0
+    for path in draft.state.attempts:
+        step, known = draft.step(path), draft.state.steps.get(path)
+        if isinstance(step.verb, Asks) and known is not None:
+            each = _expected(draft.state, step.verb, _prompt(draft, step, step.verb, known.args or ""))
+            tokens, cost = tokens + each.tokens, cost + each.cost
+    return _Expected(tokens, cost)
+
+
+def _expected(state: RunState, verb: Asks, prompt: int) -> _Expected:
+    calls = state.spent.calls
+    usual = state.spent.output // calls if calls else ANSWER_TOKENS
+    answer = _max_tokens(verb) or usual
+    cost = _cost(verb, prompt, answer)
+    if cost is None:
+        cost = (state.spent.cost or 0.0) / calls if calls else 0.0
+    return _Expected(prompt + answer, cost)
+
+
+def _least(verb: Asks, prompt: int) -> _Expected:
+    answer = _max_tokens(verb) or 1
+    return _Expected(prompt + answer, _cost(verb, prompt, answer) or 0.0)
+
+
+def _prompt(draft: Draft, step: Step, verb: Asks, args: str) -> int:
+    """How many tokens the model is sent, about."""
+    if isinstance(verb, Llm):
+        return len(args) // CHARS_PER_TOKEN
+    known = talk(draft.plan, draft.state, step.path)
+    chars = len(known.asked)
+    for exchange in known.exchanges:
+        chars += len(values.dumps(exchange.answer)) + sum(len(result) for _, result in exchange.results)
+    return chars // CHARS_PER_TOKEN
+
+
+def _max_tokens(verb: Asks) -> int | None:
+    """How long an answer may be, where the workflow says it."""
+    declared = verb.models[0].params.get("max_tokens") if verb.models else None
+    return declared if isinstance(declared, int) and declared > 0 else None
+
+
+def _cost(verb: Asks, prompt: int, answer: int) -> float | None:
+    price = verb.models[0].price if verb.models else None
+    return (
+        None if price is None else (prompt * price.get("input", 0.0) + answer * price.get("output", 0.0)) / _PER_PRICE
+    )
