@@ -351,6 +351,10 @@ class Llm(Verb):
     models: tuple[Model, ...] = ()
 
 
+Memory: TypeAlias = Literal["thread", "run", "none"]
+"""What an agent's model is told of before: the messages of the thread, those of the run, or nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Agent(Verb):
     """A model that uses tools until it is done: a loop with an iteration for each answer of the model.
@@ -367,6 +371,7 @@ class Agent(Verb):
     max_turns: int = 25
     stream: Literal["text", "steps", "none"] = "text"
     stop_when: Expression | None = None
+    memory: Memory = "thread"
 
     def at(self, keys: tuple[str, ...]) -> Agent:
         return replace(self, iteration=with_keys(self.iteration, keys))
@@ -382,6 +387,7 @@ class AgentTurn(Verb):
     tools: tuple[tuple[str, Tool], ...]
     output: Schema | None = None
     stream: Literal["text", "none"] = "text"
+    memory: Memory = "thread"
 
     @property
     def arguments(self) -> Template:

@@ -18,7 +18,7 @@ from hai_flow import values
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Iteration, Plan
 from hai_flow.engine.instances import standing_at
-from hai_flow.engine.state import RunState, StepState
+from hai_flow.engine.state import MessageState, RunState, StepState
 from hai_flow.values import Json
 
 RESULT_CHARS_MAX: Final = 50_000  # of one result, as a model is told it
@@ -35,11 +35,21 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """A message of the thread: text, or a list of content parts."""
+
+    role: str
+    content: Json
+
+
+@dataclass(frozen=True, slots=True)
 class Talk:
-    """The conversation of an agent up to an answer: `asked` are the agent's arguments as JSON text."""
+    """The conversation of an agent up to an answer: `asked` are the agent's arguments as JSON text, `said` are the
+    messages of the run before it."""
 
     asked: str
     exchanges: tuple[Exchange, ...] = ()
+    said: tuple[Said, ...] = ()
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -101,7 +111,21 @@ def talk(plan: Plan, state: RunState, answer: str) -> Talk:
     known = state.steps[agent]
     assert known.loop is not None
     before = (paths.iteration(agent, number) for number in range(known.loop.begun, int(paths.key_of(iteration))))
-    return Talk(known.args or "{}", tuple(_exchange(plan, state, each) for each in before))
+    exchanges = tuple(_exchange(plan, state, each) for each in before)
+    return Talk(known.args or "{}", exchanges, tuple(_said_before(state, known.loop.entries)))
+
+
+def _said_before(state: RunState, entries: int) -> Iterator[Said]:
+    """The messages of the run among its first `entries`, in their order."""
+    messages = sorted((each for each in state.messages.values() if each.n < entries), key=lambda each: each.n)
+    yield from (said for each in messages if (said := said_by(each)) is not None)
+
+
+def said_by(message: MessageState) -> Said | None:
+    """What a model is told of a message of the thread; None of a thought, of data, and of what broke off."""
+    if message.kind != "text" or message.aborted or message.open or message.role not in ("user", "assistant"):
+        return None
+    return Said(message.role, message.content) if message.content else None
 
 
 def _exchange(plan: Plan, state: RunState, iteration: str) -> Exchange:

@@ -46,6 +46,7 @@ from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.limiter import Limiter
+from hai_flow.runtime.memory import said_before
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.runtime.submissions import Chunk, Progress
 from hai_flow.runtime.takeover import worker_name
@@ -589,7 +590,9 @@ class Worker(Service):
             )
             if isinstance(step.verb, AgentTurn):
                 offered = partial(self._registry.offered, from_disk=run.plan.from_disk)
-                attempt = dataclasses.replace(attempt, talk=partial(talk, run.plan, run.state, path), offered=offered)
+                recall = partial(said_before, self.database, run.tenant, run.state.thread_id, run.id)
+                told = partial(talk, run.plan, run.state, path)
+                attempt = dataclasses.replace(attempt, talk=told, recall=recall, offered=offered)
             output = await self._registry.runner_of(step).perform(attempt, stream)
             if transaction.is_open:
                 await transaction.seal()

@@ -16,6 +16,7 @@ from hai_flow.definition.plan import Tool as DeclaredTool
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.engine.agents import Exchange, Talk
 from hai_flow.errors import StepError
+from hai_flow.models.conversation import conversation
 from hai_flow.models.turn import Turn
 from hai_flow.models.vocabulary import Call, Endpoint, Message, Tool
 from hai_flow.steps.offers import Offered
@@ -23,6 +24,7 @@ from hai_flow.steps.runner import Attempt
 from hai_flow.values import Json
 
 CALLS_MAX: Final = 64  # of one answer
+REMEMBERED_MAX: Final = 200  # messages of before that a model is told
 WRITTEN_CHARS_MAX: Final = 2_000  # of wrong arguments, as the log keeps them
 _NAME_CHARS_MAX: Final = 64
 _STRANGE: Final = re.compile(r"[^A-Za-z0-9_-]")
@@ -94,6 +96,36 @@ def _means(entry: str, tool: DeclaredTool, name: str) -> bool:
 
 
 # --- the conversation -------------------------------------------------------------------------------------------------
+
+
+async def opening_of(attempt: Attempt, turn: AgentTurn, talk: Talk) -> tuple[Message, ...]:
+    """What the model is told at first: the system's prompt, what was said before, the question. Raises StepError
+    `llm.invalid_request`."""
+    asked = values.loads(talk.asked)
+    own = conversation(asked)
+    if "messages" in asked or turn.memory == "none":
+        return own
+    said = [*(await attempt.recall() if turn.memory == "thread" else ()), *talk.said]
+    before = [Message("user" if each.role == "user" else "assistant", _remembered(each.content)) for each in said]
+    *system, question = own
+    if before and before[-1].role == "user" and before[-1].content == question.content:
+        before.pop()  # the message that the prompt repeats
+    return (*system, *before[-REMEMBERED_MAX:], question)
+
+
+def _remembered(content: Json) -> str:
+    """A message of the thread as text; of a part that is none, its kind."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else [content]
+    return "\n".join(_part(part) for part in parts)
+
+
+def _part(part: Json) -> str:
+    if isinstance(part, str) or not isinstance(part, dict):
+        return part if isinstance(part, str) else ""
+    text = part.get("text")
+    return text if isinstance(text, str) else f"[{part.get('type', 'file')}]"
 
 
 def exchanged(talk: Talk, shelf: Shelf, endpoint: Endpoint) -> list[Message]:

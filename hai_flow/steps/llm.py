@@ -26,7 +26,7 @@ from hai_flow.models.scripted import StandIn
 from hai_flow.models.structured import read_answer, received, repair_prompt
 from hai_flow.models.turn import Turn, cost_of
 from hai_flow.models.vocabulary import Endpoint, Message, Piece, Request, Text, Thinking, Tool
-from hai_flow.steps.agent import exchanged, recorded, shelf_of, storable
+from hai_flow.steps.agent import exchanged, opening_of, recorded, shelf_of, storable
 from hai_flow.steps.files import with_files
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import Secrets, Use
@@ -68,7 +68,7 @@ class LlmRunner:
         """One answer of an agent's model, as it is recorded."""
         shelf, endpoints = await shelf_of(attempt, verb), await self._reached(verb, attempt)
         question, talk = _Question(self._providers, verb, stream, shelf.tools), attempt.talk()
-        opening = await with_files(conversation(values.loads(talk.asked)), attempt.files)
+        opening = await with_files(await opening_of(attempt, verb, talk), attempt.files)
 
         def told(asked: Endpoint) -> tuple[Message, ...]:
             return (*opening, *exchanged(talk, shelf, asked))

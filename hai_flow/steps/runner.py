@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from hai_flow.definition.plan import Expression, Plan, Step, Template, Tool
 from hai_flow.definition.readiness import runner_kind, tool_kind
-from hai_flow.engine.agents import Talk
+from hai_flow.engine.agents import Said, Talk
 from hai_flow.engine.events import ModelUse
 from hai_flow.errors import StepError
 from hai_flow.steps.files import NoFiles, RunFiles
@@ -46,6 +46,14 @@ Offer: TypeAlias = Callable[[str, Tool], Awaitable[Sequence[Offered]]]
 """The functions of a declared tool, by its name. Raises StepError."""
 
 
+Recall: TypeAlias = Callable[[], Awaitable[Sequence[Said]]]
+"""The messages of the thread before the run."""
+
+
+async def _nothing_said() -> Sequence[Said]:
+    return ()
+
+
 def _no_talk() -> Talk:
     raise StepError("this attempt is no answer of an agent", code="expression.error", retriable=False)
 
@@ -76,8 +84,8 @@ class Attempt:
     `evaluate` gives the value of an expression or a template of the step, with further names. `workflow` is its name.
     `files` are those of the run. `key` is the idempotency key where it is not the default. `from_disk`: the workflow
     was read from a file of this machine, so it may name more modules than one that came over the network
-    (`steps/toolbox`). Of an answer of an agent: `talk` gives its conversation so far, `offered` the functions of its
-    tools.
+    (`steps/toolbox`). Of an answer of an agent: `talk` gives its conversation so far, `recall` what its thread had said
+    before the run, `offered` the functions of its tools.
     """
 
     run_id: str
@@ -91,6 +99,7 @@ class Attempt:
     evaluate: Evaluate = _nothing_to_evaluate
     files: RunFiles = _NO_FILES
     talk: Callable[[], Talk] = _no_talk
+    recall: Recall = _nothing_said
     offered: Offer = _nothing_offered
     transaction: Transactional | None = None
 

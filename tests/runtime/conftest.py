@@ -13,6 +13,7 @@ import asyncpg
 import pytest
 
 from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.submissions import Outcome
@@ -80,6 +81,7 @@ async def start(
     input: Any = None,
     command_id: str | None = None,
     body_sha: bytes = b"",
+    messages: tuple[e.UserMessage, ...] = (),
 ) -> Outcome:
     """Start a run of the workflow with this body."""
     name = "w" + sha256(body.encode()).hexdigest()[:8]
@@ -87,7 +89,7 @@ async def start(
         _, plan = await runtime.catalog.publish(LOCAL_TENANT, (HEAD.format(name=name) + body).encode())
     run_id = run_id or uuid4()
     thread = thread or str(run_id)
-    command = c.Start(run_id=run_id, thread_id=thread, requester="user:local", input=input or {})
+    command = c.Start(run_id=run_id, thread_id=thread, requester="user:local", input=input or {}, messages=messages)
     return await runtime.starts.start(LOCAL_TENANT, plan, command, command_id=command_id, body_sha=body_sha)
 
 

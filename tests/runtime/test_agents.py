@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from tests.runtime.conftest import Connection, Make, is_now, start, state_of
 from tests.runtime.test_models import ended, runtime_of
@@ -170,3 +173,45 @@ async def test_the_prompt_of_a_later_answer_is_not_in_the_log(make: Make, eye: C
     events = await log_of(eye, UUID(state.run_id))
     assert repr(events).count("Do the unmistakable thing.") == 1
     assert len(fake.asked) == 5
+
+
+REMEMBERING = """\
+models: {smart: {use: smart}}
+input: {type: object, properties: {ask: {type: string}}}
+steps:
+  - say: Good morning.
+  - id: chat
+    agent: {model: smart, system: Be brief., prompt: "${{ input.ask }}", tools: []}
+  - id: again
+    agent: {model: smart, prompt: And then?, tools: [], memory: none}
+output: ${{ steps.chat.output }}
+"""
+
+
+@pytest.mark.parametrize("memory", ["thread", "run", "none"])
+async def test_a_model_is_told_what_was_said_before_as_far_as_the_agent_remembers(
+    memory: str, make: Make, tmp_path: Path
+) -> None:
+    flow = REMEMBERING.replace("tools: []}", f"tools: [], memory: {memory}}}", 1)
+    async with FakeModels(*(spoken(Answer(f"Answer {n}.")) for n in range(4))) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        for ask in ("First?", "Second?"):
+            posted = (e.UserMessage(f"m-{ask}", "user", ask),)
+            await ended(runtime, (await start(runtime, flow, thread="t", input={"ask": ask}, messages=posted)).run_id)
+    of_thread = [
+        ("user", "First?"), ("assistant", "Good morning."), ("assistant", "Answer 0."), ("assistant", "Answer 1."),
+    ]  # fmt: skip
+    of_run = [("user", "Second?"), ("assistant", "Good morning.")]
+    before = {"thread": of_thread + of_run, "run": of_run, "none": []}[memory]
+    told = [[(each["role"], each["content"]) for each in asked.body["messages"]] for asked in fake.asked]
+    assert told[2] == [("system", "Be brief."), *before, ("user", "Second?")]
+    assert told[3] == [("user", "And then?")]
+
+
+async def test_the_message_that_the_prompt_repeats_is_told_once(make: Make, tmp_path: Path) -> None:
+    flow = REMEMBERING.replace("  - say: Good morning.\n", "")
+    async with FakeModels(spoken(Answer("Yes."))) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        posted = (e.UserMessage("m-1", "user", "Tea?"),)
+        await ended(runtime, (await start(runtime, flow, input={"ask": "Tea?"}, messages=posted)).run_id)
+    assert [each["role"] for each in fake.asked[0].body["messages"]] == ["system", "user"]

@@ -64,6 +64,8 @@ AGENT: Final = Shape("agent", "`agent`", (
     Key("stop_when", CEL, "asked when the calls of an answer have ended, true: the agent is done; sees `answer`: "
         "`{number, text, calls}`, of each call `{name, args, output, error, denied}`",
         example='answer.calls.exists(c, c.name == "mail.send" && !c.denied)'),
+    Key("memory", enum("thread", "run", "none"), "what the model is told of before, in front of `prompt`: the newest "
+        "messages of the thread, those of this run, or nothing", default="thread", example="none"),
     Key("stream", enum("text", "steps", "none"),
         "what the frontend sees: the text and the calls, the calls, or neither", default="text", example="steps"),
 ), at_most_one=(("prompt", "messages"),))  # fmt: skip
@@ -100,6 +102,9 @@ def _agent(context: Context, draft: StepDraft, names: Names) -> plan.Agent | Non
                 "an `llm` behind the agent make the object"
             )
             context.reader.error((*at, "stop_when"), "agent.stop_when", message, key=True)
+    if "memory" in fields and "messages" in fields:
+        message = "`messages` are the whole conversation, and nothing is put in front of them; take `memory` out"
+        context.reader.error((*at, "memory"), "agent.memory", message, key=True)
     if name is None or arguments is None or "tools" not in fields:
         return None
     agent = plan.Agent(
@@ -111,6 +116,7 @@ def _agent(context: Context, draft: StepDraft, names: Names) -> plan.Agent | Non
         fields.get("max_turns", 25),
         fields.get("stream", "text"),
         until,
+        fields.get("memory", "thread"),
     )
     _add_body(context, draft, agent, approvals)
     return agent
@@ -124,7 +130,7 @@ def _add_body(
     offered = [(name, tool) for name in agent.tools if (tool := declared.get(name.partition(".")[0])) is not None]
     body, models = agent.iteration, _models_asked(context, agent.model)
     text: Literal["text", "none"] = "text" if agent.stream == "text" else "none"
-    turn = plan.AgentTurn(agent.model, models, tuple(offered), agent.output, text)
+    turn = plan.AgentTurn(agent.model, models, tuple(offered), agent.output, text, agent.memory)
     calls, each = f"{body}/call", f"{body}/call[]"
     uses = _uses(offered, approvals)
     steps = [

@@ -17,12 +17,12 @@ AGENT: Final = "agent"
 AGENT_CALLS: Final = "agent_calls"
 
 
-def begun_loop(event: e.StepStarted, before: StepState | None) -> LoopState:
+def begun_loop(state: RunState, event: e.StepStarted, before: StepState | None) -> LoopState:
     """A loop that begins; a `repeat` or an agent that begins anew counts its iterations on."""
     if event.verb in ("for_each", AGENT_CALLS):
         return LoopState(event.items, event.keys, len(event.ready))
     last = -1 if before is None or before.loop is None else before.loop.last
-    return LoopState(begun=last + 1, last=last)
+    return LoopState(begun=last + 1, last=last, entries=state.entries if event.verb == AGENT else 0)
 
 
 def iteration_started(state: RunState, event: e.IterationStarted) -> RunState:

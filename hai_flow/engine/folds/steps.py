@@ -47,7 +47,7 @@ def step_started(state: RunState, event: e.StepStarted) -> RunState:
         timeout=None if event.attempt else event.timeout,
         key=event.key,
         rounds=before.rounds if before else 0,
-        loop=begun_loop(event, before) if event.verb in _LOOPS else None,
+        loop=begun_loop(state, event, before) if event.verb in _LOOPS else None,
         case=event.case,
         left=event.branches,
     )

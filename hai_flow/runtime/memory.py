@@ -1,0 +1,26 @@
+"""What was said in a thread before a run: an agent's model is told it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+from hai_flow.engine.agents import Said, said_by
+from hai_flow.engine.state import MessageState
+from hai_flow.store import threads
+from hai_flow.store.database import Database
+from hai_flow.store.projection import thread_entry
+
+RUNS_MAX: Final = 50
+MESSAGES_MAX: Final = 200
+
+
+async def said_before(database: Database, tenant: UUID, thread_id: str, run_id: UUID) -> Sequence[Said]:
+    """The newest messages of the thread's line before the run, the oldest first; none of a run beside it."""
+    async with database.api.acquire() as connection:
+        rows = await threads.transcript(
+            connection, tenant, thread_id, before=run_id, window=threads.Window(RUNS_MAX, MESSAGES_MAX)
+        )
+    entries = (thread_entry(row.role, row.body) for row in rows)
+    return [said for each in entries if isinstance(each, MessageState) and (said := said_by(each)) is not None]
