@@ -99,9 +99,10 @@ def _last_call_shown(draft: Draft, path: str, asked: int) -> ToolCallState | Non
 
 def close_message(draft: Draft, path: str, *, aborted: bool = False) -> None:
     """End the messages, and the call, that the step's attempt was streaming."""
-    for id, owner in sorted(draft.state.open_messages.items()):  # a map of the state has an order of chance
-        if owner == path:
-            draft.emit(e.MessageEnded, message_id=id, aborted=aborted)
+    if draft.state.open_messages:
+        for id, owner in sorted(draft.state.open_messages.items()):  # a map of the state has an order of chance
+            if owner == path:
+                draft.emit(e.MessageEnded, message_id=id, aborted=aborted)
     verb = draft.step(path).verb
     if isinstance(verb, Call) and verb.into is not None:
         _close_growing_call(draft, path, aborted)

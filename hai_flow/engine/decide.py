@@ -49,7 +49,7 @@ from hai_flow.engine.attempts import attempt_failed
 from hai_flow.engine.calls import close_message, resolve_call
 from hai_flow.engine.cutting import cut_everything
 from hai_flow.engine.draft import DEFAULT_BOUNDS, RUN_END, Bounds, Decision, Draft
-from hai_flow.engine.jobs import Due, is_working, next_due, next_ready, next_timer, performed
+from hai_flow.engine.jobs import Due, is_due, is_working, next_due, next_ready, next_timer, performed
 from hai_flow.engine.open_steps import is_open_inside, open_leaves
 from hai_flow.engine.retry_policy import LOST_IN_A_ROW_MAX, RETRIABLE
 from hai_flow.engine.starting import begin_run
@@ -542,15 +542,15 @@ def _suspend(draft: Draft) -> None:
 
 def _pass_time_before(draft: Draft, command: c.Command) -> bool:
     """Let time pass up to the command. Returns whether it can be decided now: not if the bounds were reached before."""
-    state, until = draft.state, draft.clock
-    halted_for_good = state.status == "needs_attention" and isinstance(command, c.Stop | c.Terminate)
-    if halted_for_good or isinstance(command, c.NeedAttention):
+    if isinstance(command, _OUTCOMES):  # most commands are
+        until = draft.clock if command.ended_at is None else min(draft.clock, command.ended_at)
+        return _pass_time(draft, until)
+    if isinstance(command, c.NeedAttention):
         return True  # what can't be stored may be what is due: who sees to that must not be kept from it by that
-    if isinstance(command, c.Signal):
-        until = min(until, command.sent_at)
-    elif isinstance(command, c.StepSucceeded | c.StepFailed) and command.ended_at is not None:
-        until = min(until, command.ended_at)
-    return _pass_time(draft, until, attempts=isinstance(command, _FOR_ATTEMPTS))
+    if draft.state.status == "needs_attention" and isinstance(command, _ENDINGS):
+        return True
+    until = min(draft.clock, command.sent_at) if isinstance(command, c.Signal) else draft.clock
+    return _pass_time(draft, until, attempts=isinstance(command, c.TimerFired))
 
 
 def _pass_time(draft: Draft, until: int, *, since: int = 0, attempts: bool = True) -> bool:
@@ -562,7 +562,7 @@ def _pass_time(draft: Draft, until: int, *, since: int = 0, attempts: bool = Tru
     not late.
     """
     passed = False
-    while (due := next_due(draft.state, attempts=attempts)) is not None and due.at <= until:
+    while is_due(draft.state, until, attempts=attempts):
         _take_up(draft)
         due = next_due(draft.state, attempts=attempts)
         if due is None or due.at > until:
@@ -637,8 +637,10 @@ def _too_late(draft: Draft, path: str) -> None:
 
 _FOR_TIME: Final = (c.TimerFired, c.Continue)
 """Commands that ask for nothing but the passing of time."""
-_FOR_ATTEMPTS: Final = (c.TimerFired, c.StepSucceeded, c.StepFailed)
-"""Commands of the process that performs the run's attempts: only it knows that those are late, and not lost."""
+_OUTCOMES: Final = (c.StepSucceeded, c.StepFailed)
+"""Commands of the process that performs the run's attempts, as a timer is: only it knows that those are late, and not
+lost."""
+_ENDINGS: Final = (c.Stop, c.Terminate)
 
 _RULES: Final[dict[type[c.Command], Callable[[Draft, Any], Json]]] = {
     c.Start: _start,

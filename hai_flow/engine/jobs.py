@@ -102,32 +102,45 @@ def next_due(state: RunState, *, attempts: bool = True) -> Due | None:
 
     Without `attempts` the time-outs of attempts are left out.
     """
-    found = None
     timer = next_timer(state)
-    if timer is not None:
-        found = Due(timer.due, timer.path, timer)
+    found = None if timer is None else Due(timer.due, timer.path, timer)
     if state.timeouts and state.running_since is not None:
-        first = _first_timeout(state, attempts)
-        if first is not None:
-            worked, path = first
-            at = state.running_since + worked - state.worked
+        path = _first_timeout(state, attempts)
+        if path is not None:
+            at = state.running_since + state.timeouts[path] - state.worked
             if found is None or at < found.at:
                 found = Due(at, path)
     return found
 
 
-def _first_timeout(state: RunState, attempts: bool) -> tuple[int, str] | None:
-    """The time-out that comes first, in time worked, and its path; of several at once that of the outermost step."""
-    first = None
+def is_due(state: RunState, until: int, *, attempts: bool = True) -> bool:
+    """Whether something happens by itself by `until` (ms since 1970). Without `attempts` as in `next_due`."""
+    if state.timers and (timer := next_timer(state)) is not None and timer.due <= until:
+        return True
+    if not state.timeouts or state.running_since is None:
+        return False
+    worked = until - state.running_since + state.worked
+    if attempts:
+        return min(state.timeouts.values()) <= worked
+    return any(due <= worked for path, due in state.timeouts.items() if path not in state.attempts)
+
+
+def _first_timeout(state: RunState, attempts: bool) -> str | None:
+    """The step whose time-out comes first; of several at once the outermost."""
+    first, least = None, 0
     for path, due in state.timeouts.items():
         if not attempts and path in state.attempts:
             continue
-        if first is None or due < first[0] or (due == first[0] and (level(path), path) < (level(first[1]), first[1])):
-            first = due, path
+        if first is None or due < least or (due == least and (level(path), path) < (level(first), first)):
+            first, least = path, due
     return first
 
 
 def wake_at(state: RunState) -> int | None:
     """When the run must be looked at even if nothing happens (ms since 1970), or None."""
-    due = next_due(state)
-    return None if due is None else due.at
+    timer = next_timer(state)
+    at = None if timer is None else timer.due
+    if state.timeouts and state.running_since is not None:
+        timeout = state.running_since + min(state.timeouts.values()) - state.worked
+        return timeout if at is None or timeout < at else at
+    return at

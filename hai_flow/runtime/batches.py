@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import structlog
 
 from hai_flow.definition.plan import Plan
@@ -12,7 +13,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.cache import CachedRun
-from hai_flow.runtime.submissions import Birth, Outcome, Piece, Submission
+from hai_flow.runtime.submissions import Birth, Outcome, Streamed, Submission
 from hai_flow.store.entries import CommandRow, Entry, OutboxRow
 
 log = structlog.get_logger(__name__)
@@ -20,29 +21,28 @@ log = structlog.get_logger(__name__)
 _EXPECTED: Final = frozenset({"timer_early"})
 
 
-@dataclass(slots=True)
-class BatchEntry:
-    """One entry in the making: the decisions on top of a run's state, and the answers to those that asked for them."""
+class BatchEntry(msgspec.Struct, eq=False):
+    """One entry in the making: the decisions on top of a run's state, and the answers to those that asked for them.
+
+    Its `row` is sent, and has `bytes` of events.
+    """
 
     run: CachedRun
     state: RunState
-    events: list[e.Event] = field(default_factory=list)
+    events: list[e.Event] = []
     cut: bool = False
-    outbox: list[OutboxRow] = field(default_factory=list)
+    outbox: list[OutboxRow] = []
     decides: bool = False
-    answers: list[tuple[Submission, Outcome | Rejected]] = field(default_factory=list)
-    commands: dict[str, CommandRow] = field(default_factory=dict)  # by their ids
-    submissions: list[Submission] = field(default_factory=list)
+    answers: list[tuple[Submission, Outcome | Rejected]] = []
+    commands: dict[str, CommandRow] = {}  # by their ids
+    submissions: list[Submission] = []
     undecided: Submission | None = None  # the last of them, before which so much is due that this is committed first
-    chunks: list[Piece] = field(default_factory=list)
+    chunks: list[Streamed] = []
     birth: Birth | None = None
     seat: str | None = None
     plan: Plan | None = None  # the one that the run moves to
     row: Entry | None = None
-
-    @property
-    def bytes(self) -> int:
-        return 0 if self.row is None else len(self.row.events)
+    bytes: int = 0
 
     @property
     def carried(self) -> Submission | None:
@@ -60,7 +60,8 @@ class BatchEntry:
 
     def settle(self) -> None:
         """Answer every submission of the entry."""
-        self.run.singly = max(0, self.run.singly - len(self.answers))
+        if self.run.singly:
+            self.run.singly = max(0, self.run.singly - len(self.answers))
         for submission, answer in self.answers:
             if submission.carrier is not None:
                 submission.leave()

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from hai_flow.definition.plan import Plan
 from hai_flow.engine.state import RunState
-from hai_flow.runtime.submissions import Piece, Submission
+from hai_flow.runtime.submissions import Streamed, Submission
 from hai_flow.store.entries import CommandRow
 
 STATE_OVERHEAD_BYTES: Final = 4096
@@ -36,7 +36,7 @@ class CachedRun:
     loaded_at: float = -1.0  # monotonic: when the load (or the win) that the state comes from began
     exists: bool = True
     submissions: deque[Submission] = field(default_factory=deque)
-    chunks: deque[Piece] = field(default_factory=deque)
+    chunks: deque[Streamed] = field(default_factory=deque)
     known: dict[str, CommandRow] = field(default_factory=dict)  # ids of waiting submissions that were used before
     losses: int = 0
     singly: int = 0  # so many of the submissions are decided one an entry: one of them spoilt an entry of several

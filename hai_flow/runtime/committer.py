@@ -43,7 +43,7 @@ from hai_flow.runtime.loader import FindPlan, Loader
 from hai_flow.runtime.queues import Queues
 from hai_flow.runtime.service import Clock, Service
 from hai_flow.runtime.snapshots import Snapshots
-from hai_flow.runtime.submissions import Begin, Birth, Outcome, Piece, Submission
+from hai_flow.runtime.submissions import Begin, Birth, Outcome, Streamed, Submission
 from hai_flow.store import logs
 from hai_flow.store.database import Database
 from hai_flow.store.transactions import Transaction
@@ -164,7 +164,7 @@ class Committer(Service):
         run.submissions.append(submission)
         self.queues.add(run)
 
-    def stream(self, run: CachedRun, chunks: Iterable[Piece]) -> None:
+    def stream(self, run: CachedRun, chunks: Iterable[Streamed]) -> None:
         """Append what attempts tell while they go on to the log of a run that this process holds
         (docs/design/store.md#decisions-and-chunks)."""
         known = self.cache.get(run.id)

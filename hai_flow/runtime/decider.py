@@ -8,7 +8,7 @@ refusal needs a state that is surely fresh, so it may have to wait until the run
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -27,7 +27,7 @@ from hai_flow.runtime.batches import BatchEntry
 from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.failures import Failures
 from hai_flow.runtime.queues import Queues
-from hai_flow.runtime.submissions import SEAT_LOST, Begin, Chunk, Outcome, Piece, Progress, Submission
+from hai_flow.runtime.submissions import SEAT_LOST, Begin, Chunk, Outcome, Progress, Streamed, Submission
 from hai_flow.store.entries import Born, CommandRow, Entry, Moved, OutboxRow
 from hai_flow.store.projection import rows_of
 from hai_flow.store.slots import thread_slot
@@ -54,7 +54,8 @@ class Decider:
         try:
             entry = self._decided(run)
             if entry is not None:
-                entry.row = self._row(entry)
+                entry.row = row = self._row(entry)
+                entry.bytes = len(row.events)
         except Exception as error:
             if entry is None:
                 self._failures.give_up(run, error)
@@ -180,40 +181,47 @@ class Decider:
         self._queues.load_again(run)
 
     def _row(self, entry: BatchEntry) -> Entry:
-        run, state = entry.run, entry.state
-        fields: dict[str, Any] = {
-            "run_id": run.id,
-            "tenant": run.tenant,
-            "n": len(entry.events),
-            "events": e.encode_events(entry.events),
-            **rows_of(entry.events, state),
-        }
-        if entry.chunks and (grown := children.grown(state, entry.events)) is not None:
+        run, state, events = entry.run, entry.state, entry.events
+        encoded, rows = e.encode_events(events), rows_of(events, state)
+        if entry.chunks and (grown := children.grown(state, events)) is not None:
             entry.outbox.append(_outbox_row(grown))
         if not entry.decides:
-            return Entry(fence=run.fence, outbox=entry.outbox, **fields)
-        ended = state.status in TERMINAL_STATUSES
-        busy = is_busy(state)
+            return Entry(
+                run_id=run.id,
+                tenant=run.tenant,
+                n=len(events),
+                events=encoded,
+                fence=run.fence,
+                outbox=entry.outbox,
+                **rows,
+            )
+        ended, busy = state.status in TERMINAL_STATUSES, is_busy(state)
         due = None if busy or ended else wake_at(state)
-        if not run.exists:
-            fields["born"] = _born(entry)
-        else:
-            fields["version"] = run.version
-            if run.state.ended and not ended:
-                fields["take_slot"] = _slot_of(run)
-            if entry.plan is not None:
-                fields["moved"] = Moved(entry.plan.sha256, entry.plan.version, state.dev)
         return Entry(
+            run_id=run.id,
+            tenant=run.tenant,
+            n=len(events),
+            events=encoded,
+            born=None if run.exists else _born(entry),
+            version=run.version if run.exists else None,
             status=state.status,
             busy=busy,
             wake_at=None if due is None else values.instant(due),
             cut=entry.cut,
+            take_slot=_slot_of(run) if run.exists and run.state.ended and not ended else None,
             seat=entry.seat,
             result=_result(state) if ended else None,
-            commands=tuple(entry.commands.values()),
+            moved=_moved(entry) if run.exists and entry.plan is not None else None,
+            commands=tuple(entry.commands.values()) if entry.commands else (),
             outbox=entry.outbox,
-            **fields,
+            **rows,
         )
+
+
+def _moved(entry: BatchEntry) -> Moved:
+    plan = entry.plan
+    assert plan is not None, "the run moves to a version"
+    return Moved(plan.sha256, plan.version, entry.state.dev)
 
 
 def _outcome(run: CachedRun, decision: Decision, state: RunState, already: bool) -> Outcome:
@@ -228,7 +236,7 @@ def _repeated(submission: Submission, known: CommandRow) -> Outcome | Rejected:
     return msgspec.structs.replace(first, already=True)
 
 
-def _events_of(chunk: Piece, state: RunState, at: int) -> list[e.Event]:
+def _events_of(chunk: Streamed, state: RunState, at: int) -> list[e.Event]:
     """The events of a piece; none if it is in the log already, or its message is closed."""
     turn = state.turn.n if state.turn else 0
     if isinstance(chunk, Progress):

@@ -55,8 +55,8 @@ class Progress(msgspec.Struct, frozen=True):
     value: Json
 
 
-Piece: TypeAlias = Chunk | Progress
-"""What an attempt tells while it goes on."""
+Streamed: TypeAlias = Chunk | Progress
+"""The news of an attempt while it goes on."""
 
 
 @dataclass(slots=True)
@@ -69,8 +69,7 @@ class Birth:
     branch: Branch | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Submission:
+class Submission(msgspec.Struct, eq=False):
     """One command on its way. `arrived` is monotonic: a state loaded before it proves nothing to it
     (docs/design/store.md#freshness)."""
 

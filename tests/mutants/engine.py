@@ -290,24 +290,27 @@ decide.bug(
 )
 decide.bug(
     "what is due at the instant of a command happens behind it",
-    ("is not None and due.at <= until:", "is not None and due.at < until:"),
+    (
+        "while is_due(draft.state, until, attempts=attempts):",
+        "while is_due(draft.state, until - 1, attempts=attempts):",
+    ),
     by=f"{_T}time.py",
 )
 decide.bug(
     "a signal is decided as of when it is offered",
-    ("        until = min(until, command.sent_at)\n", "        pass\n"),
+    ("min(draft.clock, command.sent_at) if isinstance(command, c.Signal) else draft.clock", "draft.clock"),
     by=f"{_T}time.py",
 )
 decide.bug(
     "a result is decided as of when it is recorded",
-    ("        until = min(until, command.ended_at)\n", "        pass\n"),
+    ("draft.clock if command.ended_at is None else min(draft.clock, command.ended_at)", "draft.clock"),
     by=f"{_T}time.py",
 )
 decide.bug(
     "a run that can't be stored can't be stopped, for what is due before that",
     (
-        "    if halted_for_good or isinstance(command, c.NeedAttention):\n",
-        "    if isinstance(command, c.NeedAttention):\n",
+        '    if draft.state.status == "needs_attention" and isinstance(command, _ENDINGS):\n        return True\n',
+        "",
     ),
     by=f"{_T}time.py",
 )

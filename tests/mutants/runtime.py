@@ -466,8 +466,8 @@ decider = Room("hai_flow/runtime/decider.py", _COMMITTER)
 decider.bug(
     "who asked is answered before the commit",
     (
-        "                entry.row = self._row(entry)\n",
-        "                entry.row = self._row(entry)\n                entry.settle()\n",
+        "                entry.row = row = self._row(entry)\n",
+        "                entry.row = row = self._row(entry)\n                entry.settle()\n",
     ),
     by=f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
 )
@@ -537,7 +537,7 @@ decider.bug(
 )
 decider.bug(
     "a retry takes the slot that it needs from nobody",
-    ('                fields["take_slot"] = _slot_of(run)\n', "                pass\n"),
+    ("take_slot=_slot_of(run) if run.exists and run.state.ended and not ended else None", "take_slot=None"),
     by="tests/runtime/test_freshness.py::test_a_run_that_is_retried_has_its_thread_for_itself_again",
 )
 decider.bug(
@@ -740,16 +740,16 @@ worker = Room("hai_flow/runtime/worker.py", _WORKER)
 worker.bug(
     "a start with a doubtful lease",
     (
-        "        return not self._stopping and self._heart is not None and self._heart.safe",
-        "        return not self._stopping and self._heart is not None",
+        "        return not self._stage.closing and self._heart is not None and self._heart.safe",
+        "        return not self._stage.closing and self._heart is not None",
     ),
     by=f"{_WORKER}::test_what_could_not_begin_while_the_lease_was_doubtful_begins_after_the_next_heartbeat",
 )
 worker.bug(
     "an attempt that waited for its place begins with a doubtful lease",
     (
-        "            if not self._may_begin:\n                held.attempts.pop(path, None)",
-        "            if False:\n                held.attempts.pop(path, None)",
+        "            if not self._may_begin:\n                self._forget(performance)",
+        "            if False:\n                self._forget(performance)",
     ),
     by=f"{_WORKER}::test_one_that_gets_its_place_while_the_lease_is_doubtful_does_not_begin_either",
 )
@@ -757,26 +757,6 @@ worker.bug(
     "what could not begin with a doubtful lease never begins",
     ("                self.sync(ours.run)\n", "                pass\n"),
     by=f"{_WORKER}::test_what_could_not_begin_while_the_lease_was_doubtful_begins_after_the_next_heartbeat",
-)
-worker.bug(
-    "a heart beats for a stuck loop",
-    ("stuck = sent - self._worked > self._config.lease_seconds / 2", "stuck = False"),
-    by="tests/runtime/test_silence.py::test_a_loop_that_is_stuck_loses_its_lease",
-)
-worker.bug(
-    "a lease is safe up to its very end",
-    (
-        "return time.monotonic() < self._lease_until - self._config.heartbeat_seconds",
-        "return time.monotonic() < self._lease_until",
-    ),
-    by="tests/runtime/test_silence.py::test_nothing_is_begun_in_the_last_heartbeat_of_a_lease",
-)
-worker.bug(
-    "a lease counts from the answer to its renewal",
-    (
-        "                    self._lease_until = sent + self._config.lease_seconds\n",
-        "                    self._lease_until = time.monotonic() + self._config.lease_seconds\n",
-    ),
 )
 worker.bug(
     "runs that are no longer held are kept",
@@ -821,8 +801,8 @@ worker.bug(
     "an attempt that is closed goes on",
     (
         "                del held.attempts[path]\n"
-        "                if performing.task is not None:\n"
-        "                    performing.task.cancel()",
+        "                if performance.task is not None:\n"
+        "                    performance.task.cancel()",
         "                del held.attempts[path]",
     ),
     by="tests/runtime/test_performing.py::test_an_attempt_that_is_closed_does_not_go_on",
@@ -867,29 +847,11 @@ worker.bug(
     by="tests/runtime/test_performing.py::test_the_timers_of_a_run_fire_while_it_is_held",
 )
 worker.bug(
-    "an effect that raises hangs its run",
-    (
-        '            failed = StepError(f"{type(error).__name__}: {error}")\n            return',
-        "            raise\n            return",
-    ),
-    by="tests/runtime/test_performing.py::test_a_fault_of_ours_fails_the_step_and_hangs_no_run",
-)
-worker.bug(
     "the text that was streamed last is not written",
     (
-        "        if message.texts:\n            self._flush(run, path, number, message)\n",
+        "        performance.flush()\n",
         "",
     ),
-)
-worker.bug(
-    "chunks of a message begin to count anew",
-    ("            message.written += len(chunks)\n", ""),
-    by="tests/runtime/test_performing.py::test_the_pieces_of_a_text_are_counted_through",
-)
-worker.bug(
-    "a text in one piece becomes one chunk of any size",
-    ("for start in range(0, len(text), CHUNK_CHARS_MAX)]", "for start in range(0, len(text), max(1, len(text)))]"),
-    by=f"{_WORKER}::test_text_in_one_piece_of_a_megabyte_becomes_chunks_of_bounded_size",
 )
 worker.bug(
     "what is in flight at a stop is handed back as if it had not begun",
@@ -901,7 +863,49 @@ worker.bug(
     ("            await claims.release_runs(connection, worker, held, self.committer.now())\n", ""),
     by="tests/runtime/test_service.py::test_a_graceful_stop_declares_its_attempts_lost_and_another_goes_on_at_once",
 )
-worker.bug(
+
+heart = Room("hai_flow/runtime/heart.py", _WORKER)
+heart.bug(
+    "a heart beats for a stuck loop",
+    ("stuck = sent - self._worked > self._lease_seconds / 2", "stuck = False"),
+    by="tests/runtime/test_silence.py::test_a_loop_that_is_stuck_loses_its_lease",
+)
+heart.bug(
+    "a lease is safe up to its very end",
+    (
+        "return time.monotonic() < self._lease_until - self._heartbeat_seconds",
+        "return time.monotonic() < self._lease_until",
+    ),
+    by="tests/runtime/test_silence.py::test_nothing_is_begun_in_the_last_heartbeat_of_a_lease",
+)
+heart.bug(
+    "a lease counts from the answer to its renewal",
+    (
+        "                    self._lease_until = sent + self._lease_seconds\n",
+        "                    self._lease_until = time.monotonic() + self._lease_seconds\n",
+    ),
+)
+
+performing = Room("hai_flow/runtime/performing.py", _WORKER)
+performing.bug(
+    "an effect that raises hangs its run",
+    (
+        '            return self._failed(StepError(f"{type(error).__name__}: {error}"), error)',
+        "            raise",
+    ),
+    by="tests/runtime/test_performing.py::test_a_fault_of_ours_fails_the_step_and_hangs_no_run",
+)
+performing.bug(
+    "chunks of a message begin to count anew",
+    ("        self._written += len(pieces)\n", ""),
+    by="tests/runtime/test_performing.py::test_the_pieces_of_a_text_are_counted_through",
+)
+performing.bug(
+    "a text in one piece becomes one chunk of any size",
+    ("for start in range(0, len(text), CHUNK_CHARS_MAX)]", "for start in range(0, len(text), max(1, len(text)))]"),
+    by=f"{_WORKER}::test_text_in_one_piece_of_a_megabyte_becomes_chunks_of_bounded_size",
+)
+performing.bug(
     "a retry after a while comes at once",
     ("int(error.retry_after * 1000)", "int(error.retry_after)"),
     by="tests/runtime/test_performing.py::test_what_a_tool_says_of_its_failure_is_reported_with_its_pause_in_milliseconds",
@@ -946,6 +950,8 @@ ROOMS: Final = (
     listeners,
     starts,
     worker,
+    heart,
+    performing,
     service,
 )
 

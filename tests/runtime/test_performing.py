@@ -8,7 +8,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.errors import StepError
 from hai_flow.runtime import LOCAL_TENANT
-from hai_flow.runtime.worker import _failed
+from hai_flow.runtime.performing import failure
 from tests.runtime.conftest import ECHO, TEXT, TOOLS, Connection, Make, is_now, start, state_of
 from tests.support import effects
 from tests.support.ledger import log_of
@@ -111,11 +111,11 @@ async def test_a_stop_leaves_alone_what_cleans_up(make: Make) -> None:
 
 
 def test_what_a_tool_says_of_its_failure_is_reported_with_its_pause_in_milliseconds() -> None:
-    told = _failed("a", 2, StepError("Slow down.", code="llm.rate_limited", retriable=True, data=[1], retry_after=2.5))
+    told = failure("a", 2, StepError("Slow down.", code="llm.rate_limited", retriable=True, data=[1], retry_after=2.5))
     assert told == c.StepFailed(
         path="a", attempt=2, code="llm.rate_limited", message="Slow down.", retriable=True, data=[1], retry_after=2500
     )
-    assert _failed("a", 1, StepError("No.")).retry_after is None
+    assert failure("a", 1, StepError("No.")).retry_after is None
 
 
 async def test_followers_are_told_how_far_a_tool_is_and_not_more_often_than_each_second(

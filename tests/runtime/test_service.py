@@ -175,7 +175,7 @@ async def test_a_result_that_comes_during_the_stop_is_recorded(make: Make, eye: 
     run_id = (await start(a, GATED)).run_id
     await until(lambda: effects.begun)
     stopping = asyncio.create_task(a.stop())
-    await until(lambda: a.worker is not None and a.worker._stopping)
+    await until(lambda: a.worker is not None and a.worker._stage.closing)
     effects.gate.set()
     await stopping
     assert await eye.fetchval("SELECT status FROM runs WHERE id = $1", run_id) == "finished"

@@ -22,7 +22,8 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.errors import StoreError
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.worker import Heart, Worker
+from hai_flow.runtime.heart import Heart
+from hai_flow.runtime.worker import Worker
 from hai_flow.store.database import Deadlines
 from tests.runtime.conftest import ASKING, GATED, LISTENING, TOOLS, Connection, Make, is_now, note, start, state_of
 from tests.runtime.test_fanout import seqs_from

@@ -14,7 +14,8 @@ from structlog.testing import capture_logs
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.worker import Heart, Worker
+from hai_flow.runtime.heart import Heart
+from hai_flow.runtime.worker import Worker
 from hai_flow.store import claims
 from hai_flow.store.claims import Claimed
 from hai_flow.store.database import CommitUnknown

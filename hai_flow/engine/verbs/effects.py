@@ -23,7 +23,7 @@ KEY_CHARS_MAX: Final = 255
 def begin(draft: Draft, step: Step) -> Consequence | None:
     """The effect's arguments, its gate, its first attempt."""
     verb = step.verb
-    assert isinstance(verb, Call | Http | Llm | AgentTurn | Run)
+    assert isinstance(verb, EFFECTS)
     known = draft.state.steps.get(step.path)
     args = _arguments(draft, step, verb, known)
     if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool):

@@ -1,0 +1,362 @@
+"""One attempt that this process performs: its runner is called, its text is streamed, its outcome is a report."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias, cast
+
+import msgspec
+import structlog
+
+from hai_flow.definition.expressions import CompiledExpression
+from hai_flow.definition.paths import in_cleanup
+from hai_flow.definition.plan import AgentTurn, Call, Expression, Growing, Template
+from hai_flow.engine import commands as c
+from hai_flow.engine.agents import talk
+from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft, Raised
+from hai_flow.engine.events import ModelUse
+from hai_flow.engine.growing import grown_before, grown_piece
+from hai_flow.engine.ids import message_id, shown_call_id
+from hai_flow.engine.instances import standing_at
+from hai_flow.errors import StepError
+from hai_flow.runtime.cache import CachedRun
+from hai_flow.runtime.files import Files
+from hai_flow.runtime.memory import said_before
+from hai_flow.runtime.submissions import Chunk, Progress, Streamed
+from hai_flow.steps.runner import Attempt, Kind, Registry
+from hai_flow.steps.trace import trace_of
+from hai_flow.store.database import Database
+from hai_flow.store.transactions import Transaction
+from hai_flow.values import Json
+
+Report: TypeAlias = c.StepSucceeded | c.StepFailed
+log = structlog.get_logger(__name__)
+
+CANCELLED: Final = "step.cancelled"
+CHUNK_CHARS_MAX: Final = 16 * 1024
+PROGRESS_SECONDS: Final = 1.0  # the least time between two of an attempt
+
+
+class Reporting(Protocol):
+    """The door for the text and the progress of attempts, and the database's clock (`Committer`)."""
+
+    def stream(self, run: CachedRun, chunks: Iterable[Streamed]) -> None: ...
+
+    def now_ms(self) -> int: ...
+
+
+@dataclass(slots=True)
+class Stage:
+    """The part that all attempts of a process share. Times in seconds, as in `WorkerConfig`.
+
+    `closing`: the process stops, so attempts that are cancelled are to be declared lost and report nothing.
+    """
+
+    committer: Reporting
+    database: Database
+    registry: Registry
+    files: Files
+    chunk_seconds: float
+    relay_seconds: float
+    closing: bool = False
+
+
+class Performance:
+    """An attempt that this process deals with: `task` performs it, or is None while it is only being reported as over.
+
+    `begun`: whether the task has its place and the effect may have happened. For its runner it is the stream.
+    """
+
+    __slots__ = (
+        "_ended",
+        "_progress",
+        "_stage",
+        "_text",
+        "_transaction",
+        "attempt",
+        "begun",
+        "path",
+        "run",
+        "task",
+        "uses",
+    )
+
+    def __init__(self, stage: Stage, run: CachedRun, path: str, attempt: int) -> None:
+        self._stage = stage
+        self.run = run
+        self.path = path
+        self.attempt = attempt
+        self.task: asyncio.Task[None] | None = None
+        self.begun = False
+        self.uses: tuple[ModelUse, ...] = ()
+        self._text: _Text | None = None
+        self._progress: _Progress | None = None
+        self._transaction: Transaction | None = None
+        self._ended = False
+
+    async def perform(self) -> Report:
+        """Call the runner; the report of the outcome. Raises CancelledError if there is nothing to report.
+
+        The tool's transaction is still open after a success, if it has begun one (`transaction`).
+        """
+        succeeded = False
+        try:
+            report = await self._performed()
+            succeeded = isinstance(report, c.StepSucceeded)
+            return report
+        finally:
+            self._ended = True
+            if not succeeded and self._transaction is not None:
+                self._transaction.abandon()
+
+    @property
+    def transaction(self) -> Transaction | None:
+        """The tool's transaction, if one is open."""
+        found = self._transaction
+        return found if found is not None and found.is_open else None
+
+    def block(self) -> AbstractAsyncContextManager[Any]:
+        """A block of the attempt's transaction, which begins with the first one (`Transactional`)."""
+        if self._transaction is None:
+            self._transaction = Transaction(self._stage.database)
+            if self._ended:
+                self._transaction.abandon()
+        return self._transaction.block()
+
+    async def _performed(self) -> Report:
+        run, path, registry = self.run, self.path, self._stage.registry
+        try:
+            assert run.plan is not None
+            step, known = standing_at(run.plan, path), run.state.steps[path]
+            plan = run.plan
+            attempt = Attempt(
+                run.state.run_id,
+                path,
+                self.attempt,
+                known.args or "{}",
+                step,
+                known.key,
+                plan.from_disk,
+                plan.name,
+                self.evaluate,
+                self._stage.files.of_run(run.tenant, run.id),
+                transaction=self,
+            )
+            if isinstance(step.verb, AgentTurn):
+                offered = partial(registry.offered, from_disk=plan.from_disk)
+                recall = partial(said_before, self._stage.database, run.tenant, run.state.thread_id, run.id)
+                told = partial(talk, plan, run.state, path)
+                attempt = msgspec.structs.replace(attempt, talk=told, recall=recall, offered=offered)
+            output = await registry.runner_of(step).perform(attempt, self)
+            if self.transaction is not None:
+                await self.transaction.seal()
+            ended_at = self._stage.committer.now_ms()
+            if self._progress is not None:
+                self._progress.tell()
+            output = registry.hidden(output)
+            return c.StepSucceeded(path=path, attempt=self.attempt, output=output, ended_at=ended_at, used=self.uses)
+        except asyncio.CancelledError:
+            assert self.task is not None
+            if not self.task.cancelling():  # this task was not cancelled, but something that the tool waited for
+                return self._failed(StepError("The tool was cancelled by something that it waited for."))
+            if run.state.status != "stopping" or in_cleanup(path) or self._stage.closing:
+                raise
+            return self._failed(StepError("The run is being stopped.", code=CANCELLED, retriable=False))
+        except StepError as error:
+            cause = error.__cause__
+            if cause is not None:
+                log.warning("tool_failed", run_id=str(run.id), path=path, exc_info=cause)
+            return self._failed(error, cause)
+        except Exception as error:
+            log.warning("tool_raised", run_id=str(run.id), path=path, exc_info=error)
+            return self._failed(StepError(f"{type(error).__name__}: {error}"), error)
+
+    def _failed(self, error: StepError, raised: BaseException | None = None) -> c.StepFailed:
+        """The report of a failure, without secrets: an error that is raised may quote the request."""
+        failed, hidden = failure(self.path, self.attempt, error, raised, self.uses), self._stage.registry.hidden
+        return msgspec.structs.replace(
+            failed,
+            message=hidden(failed.message),
+            data=hidden(failed.data),
+            trace=hidden(failed.trace),
+            ended_at=self._stage.committer.now_ms(),
+        )
+
+    def evaluate(self, uses: Expression | Template, /, **names: Json) -> Json:
+        """The value of an expression of the step now. Its runner asks, and what follows is recorded."""
+        run = self.run
+        assert run.plan is not None
+        draft = Draft(run.plan, run.state, self._stage.committer.now_ms(), DEFAULT_BOUNDS)
+        step = standing_at(run.plan, self.path)
+        try:
+            if isinstance(uses, CompiledExpression):
+                return draft.truth(uses, step, **names)
+            return draft.render(cast(Template, uses), step, **names)
+        except Raised as raised:
+            raise StepError(raised.message, code=raised.code, data=raised.data, retriable=False) from None
+
+    # --- the stream ---------------------------------------------------------------------------------------------------
+
+    def used(self, use: ModelUse) -> None:
+        """Note an answer of a model: it is recorded with whatever becomes of the attempt."""
+        self.uses = (*self.uses, use)
+
+    async def __call__(self, text: str, kind: Kind = "text") -> None:
+        """Stream a piece of text."""
+        if self._text is None:
+            self._text = _Text(self._stage, self)
+        self._text.add(self._stage.registry.hidden(text), kind)
+
+    def progress(self, value: Json) -> None:
+        """Tell the run's followers how far the attempt is: now, or at its time if another was told just before."""
+        if self._progress is None:
+            self._progress = _Progress(self._stage, self)
+        self._progress.note(self._stage.registry.hidden(value))
+
+    def cease(self) -> None:
+        """Nothing that is not with the committer yet is sent by a timer any more."""
+        if self._text is not None:
+            self._text.cease()
+        if self._progress is not None:
+            self._progress.cease()
+
+    def flush(self) -> None:
+        """Hand the text that is not with the committer yet to it."""
+        if self._text is not None and self._text.waits:
+            self._text.flush()
+
+
+class _Text:
+    """The text that an attempt streams. What has come since the last time is handed to the committer together, soon.
+
+    `written` counts what the committer has of the message `number` (its chunks), or of a call's arguments that grow
+    (their characters).
+    """
+
+    def __init__(self, stage: Stage, of: Performance) -> None:
+        self._stage = stage
+        self._of = of
+        self._texts: list[str] = []
+        self._kind: Kind = "text"
+        self._number = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._flushed = -math.inf  # in the loop's time
+        self._growing = _growing_of(of)
+        self._written = 0 if self._growing is None else len(grown_before(self._growing))
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is text that the committer does not have."""
+        return bool(self._texts)
+
+    def add(self, text: str, kind: Kind) -> None:
+        """A text of another kind begins another message, unless it makes a call's arguments grow."""
+        if kind != self._kind and self._growing is None:
+            if self._texts or self._written:
+                self.flush()
+                self._number += 1
+                self._written = 0
+            self._kind = kind
+        self._texts.append(text)
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._seconds(loop.time()), self.flush)
+
+    def _seconds(self, now: float) -> float:
+        """Text is committed at most so often; that of a child run, which every run above it hears of, more seldom."""
+        seconds = self._stage.chunk_seconds
+        if self._of.run.state.parent is None:
+            return seconds
+        return max(seconds, self._flushed + self._stage.relay_seconds - now)
+
+    def cease(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def flush(self) -> None:
+        """Hand the text on, in chunks of bounded size."""
+        self.cease()
+        self._flushed = asyncio.get_running_loop().time()
+        text = "".join(self._texts)
+        self._texts.clear()
+        pieces = [text[start : start + CHUNK_CHARS_MAX] for start in range(0, len(text), CHUNK_CHARS_MAX)]
+        if pieces:
+            chunks = self._of_message(pieces) if self._growing is None else self._of_call(pieces)
+            self._stage.committer.stream(self._of.run, chunks)
+
+    def _of_message(self, pieces: list[str]) -> list[Chunk]:
+        of = self._of
+        id = message_id(of.run.state.run_id, of.path, of.attempt, self._number)
+        numbered = enumerate(pieces, self._written)
+        self._written += len(pieces)
+        return [Chunk(id, of.path, of.attempt, n, piece, kind=self._kind) for n, piece in numbered]
+
+    def _of_call(self, pieces: list[str]) -> list[Chunk]:
+        """The pieces of the arguments of a call that grows, each at its place in them."""
+        of, chunks = self._of, []
+        id = shown_call_id(of.run.state.run_id, of.path, of.attempt)
+        for piece in map(grown_piece, pieces):
+            chunks.append(Chunk(id, of.path, of.attempt, self._written, piece, is_call=True))
+            self._written += len(piece)
+        return chunks
+
+
+class _Progress:
+    """How far an attempt is. Of several values that come shortly one after the other only the last is told."""
+
+    def __init__(self, stage: Stage, of: Performance) -> None:
+        self._stage = stage
+        self._of = of
+        self._value: Json = None
+        self._told_at = -math.inf  # in the loop's time
+        self._timer: asyncio.TimerHandle | None = None
+
+    def note(self, value: Json) -> None:
+        self._value = value
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(max(0.0, self._told_at + PROGRESS_SECONDS - loop.time()), self.tell)
+
+    def tell(self) -> None:
+        """Tell the value that waits, if one does."""
+        if self._timer is None:
+            return
+        self.cease()
+        self._told_at = asyncio.get_running_loop().time()
+        self._stage.committer.stream(self._of.run, [Progress(self._of.path, self._of.attempt, self._value)])
+
+    def cease(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _growing_of(of: Performance) -> Growing | None:
+    """The call whose argument the attempt's text is, if it is one."""
+    assert of.run.plan is not None
+    verb = standing_at(of.run.plan, of.path).verb
+    return verb.into if isinstance(verb, Call) else None
+
+
+def failure(
+    path: str, attempt: int, error: StepError, raised: BaseException | None = None, uses: tuple[ModelUse, ...] = ()
+) -> c.StepFailed:
+    """The report of a failed attempt. `raised`: an exception that the tool did not mean to raise, whose place in the
+    code is reported. `uses`: the answers of models that it took all the same."""
+    return c.StepFailed(
+        path=path,
+        attempt=attempt,
+        code=error.code,
+        message=error.message,
+        retriable=error.retriable,
+        data=error.data,
+        retry_after=None if error.retry_after is None else int(error.retry_after * 1000),
+        trace=None if raised is None else trace_of(raised),
+        used=uses,
+    )
