@@ -19,7 +19,7 @@ from typing import Any
 
 import structlog
 
-from bench import fanout, language, memory, resume, throughput
+from bench import fanout, language, memory, resume, streams, throughput
 from bench.against import against
 from bench.profiling import profile
 from bench.server import durable_server
@@ -29,6 +29,8 @@ KEYS = {
     "steps_vs_group_commit": "steps/s of the whole engine, to a bare group commit of the same rows",
     "steps_vs_transaction_per_step": "steps/s of the whole engine, to one transaction per step",
     "resume_in_commits": "from an answer to the next step's event at a follower, in raw commits of one run",
+    "token_delay_in_commits": "from a piece of a streamed text to a follower that has it, in raw commits of one run",
+    "chunk_rows_at_50_streams": "rows of the log for each piece, where 50 texts are streamed at once",
     "suspended_memory_ratio": "resident memory beside many suspended runs, to that beside few",
     "validate_vs_yaml_load": "checking a document of 500 steps, to PyYAML's C loader alone on it",
     "for_each_cost_10000_vs_100": "an item of a list of 10,000, to an item of a list of 100",
@@ -64,6 +66,9 @@ def main() -> None:
             ),
             "resume": _run(
                 resume.measure(database("resume"), database("resume_reference"), 50 if arguments.quick else 200)
+            ),
+            "streams": _run(
+                streams.measure(database("streams"), database("streams_reference"), 1.0 if arguments.quick else 4.0)
             ),
             "validation": language.validation(language.QUICK if arguments.quick else language.FULL),
             "language": _run(

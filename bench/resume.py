@@ -36,7 +36,7 @@ async def measure(dsn: str, reference_dsn: str, samples: int) -> dict[str, Any]:
             hot_runs = [await engine.start_run() for _ in range(samples + 1)]
             times = [
                 (
-                    await _commit(reference),
+                    await commit_seconds(reference),
                     await _answer(engine.runtime, cold),
                     await _answer(engine.runtime, hot),
                 )
@@ -52,7 +52,7 @@ async def measure(dsn: str, reference_dsn: str, samples: int) -> dict[str, Any]:
     }
 
 
-async def _commit(reference: Reference) -> float:
+async def commit_seconds(reference: Reference) -> float:
     """Seconds that a raw commit of one run takes: its row, and one of its log."""
     await asyncio.sleep(IDLE_SECONDS)
     began = time.perf_counter()

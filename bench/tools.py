@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 from hai_flow.steps.tools import tool
@@ -25,6 +26,15 @@ async def spoken(count: int, seconds: float, silence: float) -> AsyncIterator[st
         yield f"This is piece {number:03} of what a model might say. "
         await asyncio.sleep(seconds)
     await asyncio.sleep(silence)
+
+
+@tool
+async def timed(count: int, seconds: float) -> AsyncIterator[str]:
+    """`count` pieces of text, one every `seconds`: the time of each, in seconds of `time.perf_counter`."""
+    begun = time.perf_counter()
+    for number in range(count):
+        await asyncio.sleep(begun + number * seconds - time.perf_counter())
+        yield f"{time.perf_counter():.6f} "
 
 
 @tool

@@ -133,6 +133,23 @@ def long_document(steps: int) -> bytes:
     return "\n".join(lines).encode()
 
 
+SPEECH: Final = b"""\
+hai: flow/v1
+name: bench_speech
+version: 1
+input:
+  type: object
+  properties:
+    count: {type: integer}
+    seconds: {type: number}
+tools:
+  spoken: {python: "bench.tools:timed", effect: read}
+steps:
+  - {id: speech, call: spoken, stream: text, with: {count: "${{ input.count }}", seconds: "${{ input.seconds }}"}}
+"""
+"""A text of `count` pieces, one every `seconds`. Each says when it was made."""
+
+
 def audience() -> bytes:
     """Rounds that begin when they are told to: of events that come one at a time, then of events that come by tens."""
     return b"""\

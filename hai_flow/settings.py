@@ -252,7 +252,11 @@ class Settings:
     batch_entries_max: int = _whole("The most runs that one commit covers.", 256, 1, 10_000)
     batch_bytes_max: int = _whole("The most bytes of events in one commit.", _MIB, 64 * _KIB, 64 * _MIB)
     chunk_flush_seconds: float = _seconds(
-        "For how long streamed text is gathered before it is committed and shown; 0 commits each piece.", 0.04, 0.0, 5.0
+        "For how long streamed text is gathered before it is committed and shown where more than 20 answers stream at "
+        "once; the fewer, the sooner, and that of one alone at once. 0 commits each piece.",
+        0.04,
+        0.0,
+        5.0,
     )
     cache_bytes_max: int = _whole(
         "The most bytes of runs' states kept in memory; 0 keeps none and loads each from the log.",

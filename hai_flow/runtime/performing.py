@@ -23,6 +23,7 @@ from hai_flow.engine.events import ModelUse
 from hai_flow.engine.growing import grown_before, grown_piece
 from hai_flow.engine.ids import message_id, shown_call_id
 from hai_flow.engine.instances import standing_at
+from hai_flow.engine.state import RunState
 from hai_flow.errors import StepError
 from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.files import Files
@@ -40,6 +41,9 @@ log = structlog.get_logger(__name__)
 CANCELLED: Final = "step.cancelled"
 CHUNK_CHARS_MAX: Final = 16 * 1024
 PROGRESS_SECONDS: Final = 1.0  # the least time between two of an attempt
+CHUNK_SECONDS_MIN: Final = 0.002  # between two chunks of an attempt: about a commit
+CROWD: Final = 20  # so many attempts that stream besides one: each commits its text as seldom as may be
+LONG_LOG_EVENTS: Final = 25_000  # a run with a longer log commits its text as seldom, to save the rest of its bound
 
 
 class Reporting(Protocol):
@@ -64,6 +68,16 @@ class Stage:
     chunk_seconds: float
     relay_seconds: float
     closing: bool = False
+    streams: int = 0  # attempts that have streamed some text and are not over
+
+    def chunk_pause(self, state: RunState) -> float:
+        """The least time between two chunks of a run in this state. Where one attempt streams alone, each piece of its
+        text is committed at once; with each other one the pause grows, so that many cost few commits
+        (docs/decisions/0043)."""
+        crowded = state.seq > LONG_LOG_EVENTS or self.streams > CROWD
+        share = 1.0 if crowded else (self.streams - 1) / CROWD
+        pause = max(CHUNK_SECONDS_MIN, self.chunk_seconds * share) if self.chunk_seconds else 0.0
+        return pause if state.parent is None else max(pause, self.relay_seconds)
 
 
 class Performance:
@@ -221,7 +235,7 @@ class Performance:
     def cease(self) -> None:
         """Nothing that is not with the committer yet is sent by a timer any more."""
         if self._text is not None:
-            self._text.cease()
+            self._text.close()
         if self._progress is not None:
             self._progress.cease()
 
@@ -232,7 +246,7 @@ class Performance:
 
 
 class _Text:
-    """The text that an attempt streams. What has come since the last time is handed to the committer together, soon.
+    """The text that an attempt streams. What has come since the last chunk is handed to the committer as the next one.
 
     `written` counts what the committer has of the message `number` (its chunks), or of a call's arguments that grow
     (their characters).
@@ -248,6 +262,7 @@ class _Text:
         self._flushed = -math.inf  # in the loop's time
         self._growing = _growing_of(of)
         self._written = 0 if self._growing is None else len(grown_before(self._growing))
+        stage.streams += 1
 
     @property
     def waits(self) -> bool:
@@ -265,23 +280,22 @@ class _Text:
         self._texts.append(text)
         if self._timer is None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._seconds(loop.time()), self.flush)
+            due = self._flushed + self._stage.chunk_pause(self._of.run.state)
+            self._timer = loop.call_later(max(0.0, due - loop.time()), self.flush)
 
-    def _seconds(self, now: float) -> float:
-        """Text is committed at most so often; that of a child run, which every run above it hears of, more seldom."""
-        seconds = self._stage.chunk_seconds
-        if self._of.run.state.parent is None:
-            return seconds
-        return max(seconds, self._flushed + self._stage.relay_seconds - now)
+    def close(self) -> None:
+        """The attempt is over."""
+        self._cease()
+        self._stage.streams -= 1
 
-    def cease(self) -> None:
+    def _cease(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def flush(self) -> None:
         """Hand the text on, in chunks of bounded size."""
-        self.cease()
+        self._cease()
         self._flushed = asyncio.get_running_loop().time()
         text = "".join(self._texts)
         self._texts.clear()

@@ -54,8 +54,9 @@ LOOK_SECONDS: Final = 1.0
 class WorkerConfig:
     """`lease_seconds`: how long the process counts as alive after its last heartbeat. `heartbeat_seconds`: between two.
 
-    `attempts_max`: how many effects run at once. `chunk_seconds`: streamed text of a message is written at most this
-    often; that of a child run, which every run above it hears of, every `relay_seconds`. `shutdown_seconds`: how long a
+    `attempts_max`: how many effects run at once. `chunk_seconds`: streamed text of a message is written this
+    often where many stream, and sooner where few do; that of a child run, which every run above it hears of, every
+    `relay_seconds`. `shutdown_seconds`: how long a
     stop waits for effects in flight before declaring them lost.
     """
 

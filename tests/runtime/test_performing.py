@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
+import msgspec
 import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.state import RunState
 from hai_flow.errors import StepError
 from hai_flow.runtime import LOCAL_TENANT
-from hai_flow.runtime.performing import failure
+from hai_flow.runtime.performing import Stage, failure
 from tests.runtime.conftest import ECHO, TEXT, TOOLS, Connection, Make, is_now, start, state_of
 from tests.support import effects
 from tests.support.ledger import log_of
@@ -128,3 +132,35 @@ async def test_followers_are_told_how_far_a_tool_is_and_not_more_often_than_each
     assert {(each.path, each.name) for each in told} == {("count", "hai.progress")}
     assert told[-1].value == {"message": "counting", "done": 100, "total": 100}
     assert len(told) <= 3
+
+
+async def test_the_first_words_of_a_stream_wait_for_no_timer(make: Make) -> None:
+    runtime = await make(performs=True)
+    worker = runtime.worker
+    assert worker is not None
+    worker._stage.chunk_seconds = 3600.0
+    run_id = (await start(runtime, TOOLS + "steps:\n  - {id: say, call: fx.hesitant, stream: text}\n")).run_id
+
+    async def is_shown() -> bool:
+        return any(message.content for message in (await state_of(runtime, run_id)).messages.values())
+
+    await until(is_shown)
+    assert worker._stage.streams == 1
+    effects.gate.set()
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    assert worker._stage.streams == 0
+
+
+def test_text_is_gathered_for_longer_the_more_attempts_stream_and_the_longer_the_log_is() -> None:
+    stage = Stage(*[cast(Any, None)] * 4, 0.04, 1.0)
+    short, long = RunState("r", seq=10), RunState("r", seq=25_001)
+
+    def pause(streams: int, state: RunState = short) -> float:
+        stage.streams = streams
+        return stage.chunk_pause(state)
+
+    assert pause(1) < 0.004
+    assert pause(1) < pause(5) < pause(15) < pause(21) == pause(500) == 0.04
+    assert pause(1, long) == 0.04
+    child = msgspec.structs.replace(short, parent=e.Parent("above", "step", 1, 1))
+    assert pause(1, child) == pause(500, child) == 1.0
