@@ -73,7 +73,7 @@ class Stage:
     def chunk_pause(self, state: RunState) -> float:
         """The least time between two chunks of a run in this state. Where one attempt streams alone, each piece of its
         text is committed at once; with each other one the pause grows, so that many cost few commits
-        (docs/decisions/0043)."""
+        (docs/decisions/0044)."""
         crowded = state.seq > LONG_LOG_EVENTS or self.streams > CROWD
         share = 1.0 if crowded else (self.streams - 1) / CROWD
         pause = max(CHUNK_SECONDS_MIN, self.chunk_seconds * share) if self.chunk_seconds else 0.0
