@@ -4,6 +4,7 @@
     +-- DefinitionError   the author's: a workflow (or an input) is wrong; carries every finding at once
     +-- Rejected          the caller's: a command was refused, nothing happened; carries its HTTP status
     +-- StepError         the world's: an effect failed; carries a code and whether trying again may help
+        +-- OutcomeLost   nobody knows whether it failed
     +-- StoreError        ours: the database could not do its work
         +-- Unreadable    a run that this release can't read: another release wrote it
 
@@ -127,6 +128,16 @@ class StepError(HaiFlowError):
         self.retriable = retriable
         self.data = data
         self.retry_after = retry_after
+
+
+class OutcomeLost(StepError):
+    """An effect that may have happened or not: its answer was lost on the way.
+
+    The step is in doubt then as after the loss of the process that performed it.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="step.in_doubt", retriable=False)
 
 
 class StoreError(HaiFlowError):

@@ -164,18 +164,27 @@ class Settings:
         "The catalogue of models that workflows may name with `use`: a YAML file with their addresses, keys and prices "
         "(docs/models.md)."
     )
+    mcp: Path | None = _path(  # noqa: RUF009
+        "The catalogue of MCP servers that workflows may name with `use`: a YAML file with their commands, addresses "
+        "and secrets (docs/mcp.md)."
+    )
     secrets_file: Path | None = _path(  # noqa: RUF009
         'Whence secrets come, and to which hosts workflows may send them: a YAML file (docs/security.md, "Secrets").'
     )
     http_hosts: tuple[str, ...] = _names(
-        "Hosts that `http` steps may reach though they are not public: names (*.internal for all below), addresses or "
-        "networks, separated by commas."
+        "Hosts that `http` steps and MCP tools may reach though they are not public: names (*.internal for all below), "
+        "addresses or networks, separated by commas."
     )
-    http_proxy: str | None = _text("The proxy that `http` steps take, as http://host:port. Unset: none.", secret=True)
+    http_proxy: str | None = _text(
+        "The proxy that `http` steps and MCP tools take, as http://host:port. Unset: none.", secret=True
+    )
     http_ca: Path | None = _path(  # noqa: RUF009
-        "A file of further certificate authorities (PEM) that `http` steps believe, beside the well-known ones."
+        "A file of further certificate authorities (PEM) that `http` steps and MCP tools believe, beside the "
+        "well-known ones."
     )
-    http_bytes_max: int = _whole("The most bytes that come back for one `http` step.", _MIB, _KIB, 64 * _MIB)
+    http_bytes_max: int = _whole(
+        "The most bytes that come back for one `http` step or MCP call.", _MIB, _KIB, 64 * _MIB
+    )
     files: str | None = _text(
         "Where the bytes of files are kept: a URL that fsspec knows (file:///srv/files, s3://bucket/files), the same "
         "for all processes; install hai-flow[files] and what fsspec needs for it. Unset: in PostgreSQL.",

@@ -75,8 +75,7 @@ Status of a step: `pending running waiting finished skipped failed stopped undon
 - **A decision** has a `reason` that may be null: guard it, `if: steps.x.approval.reason != null`.
 - **An agent** asks the requester before each call of a tool with `effect: write` that has no entry in its `approvals`;
   `approvals: {mail.send: none}` asks nobody, `{mail.send: {from: role:lead}}` others. `read` tools are called at once.
-- **`reduce: append`** makes `set: {log: "x"}` add one element; the value is the element, not a list.
-- **`index`** is the number of the iteration, from 0, in `for_each` and `repeat`.
+- **`reduce: append`** makes `set: {log: "x"}` add one element, not a list. **`index`** counts iterations from 0.
 - **Forms** (`ask.form`, `approve.form`) are JSON Schema with `properties`; holes only in `default enum const title
   description minimum maximum`. The answer is `steps.ID.output` of an `ask`, `steps.ID.approval.values` else.
 - **Wait until** something is so: `repeat` with `max`, `until` and a `wait` in its steps; for an event `wait_for`.

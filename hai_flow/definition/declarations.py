@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hai_flow.definition import plan
+from hai_flow.definition.auth import check_auth
 from hai_flow.definition.document import Path, kind_of, shorten, suggestion
 from hai_flow.definition.drafts import Outline
 from hai_flow.definition.expressions import Names, Types
+from hai_flow.definition.mcp_servers import declared_server
 from hai_flow.definition.names import NameKind, name_fault
 from hai_flow.definition.parts import DEADLINE_DEFAULT, Parts, texts
 from hai_flow.definition.reader import Reader
@@ -34,16 +36,6 @@ _PROVIDERS: Final = (
 )  # fmt: skip
 _KEY: Final = re.compile(r"\s*\$\{\{\s*secrets\.(?P<name>[A-Za-z_][A-Za-z0-9_]{0,62})\s*\}\}\s*")
 _OF_DEPLOYMENT: Final = ("provider", "model", "api", "base_url", "api_key", "quirks", "context", "price")
-_AUTH: Final = {
-    "bearer": "bearer: TOKEN",
-    "basic": "basic: {user: ..., password: ...}",
-    "header": "header: {name: ..., value: ...}",
-}
-_AUTH_KEYS: Final[dict[str, tuple[str, ...]]] = {
-    "bearer": (),
-    "basic": ("user", "password"),
-    "header": ("name", "value"),
-}
 _EMPTY: Final = {"string": '""', "array": "[]", "object": "{}", "integer": "0", "number": "0", "boolean": "false"}
 _SHAPING: Final = frozenset(("type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf"))  # say what a value may be
 _MEMBER: Final = re.compile(r"(user|group):.+")
@@ -401,25 +393,20 @@ class Declarations(Parts):
         return plan.PythonTool(name, target, fields.get("effect", "write"), "effect" in fields, timeout)
 
     def _settings(self, fields: Mapping[str, Json], at: Path, names: Names) -> dict[str, plan.Template | None]:
-        """`auth`, `headers` and `env`, which may name secrets."""
+        """`auth` and `headers`, which may name secrets."""
         names = names.with_roots("secrets")
         if "auth" in fields:
             check_auth(self.reader, fields["auth"], (*at, "auth"))
-        return {
-            key: self.template(fields[key], (*at, key), names) for key in ("auth", "headers", "env") if key in fields
-        }
+        return {key: self.template(fields[key], (*at, key), names) for key in ("auth", "headers") if key in fields}
 
     def _mcp_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
         fields = self.reader.fields(_TOOL["mcp"], raw, at, f"the tool `{name}`")
         timeout = self.duration(fields, "timeout", at, names)
-        settings = self._settings(fields, at, names)
         if "mcp" not in fields:
             return None
-        if "${{" in fields["mcp"]:
-            self.reader.error((*at, "mcp"), "tool.hole", "a server's address is literal: holes are not filled here")
-            return None
+        server = declared_server(self, name, fields, at)
         allow = tuple(fields["allow"]) if "allow" in fields else None
-        return plan.McpTool(name, fields["mcp"], allow, fields.get("effect"), timeout=timeout, **settings)
+        return None if server is None else plan.McpTool(name, server, allow, fields.get("effect"), timeout)
 
     def _http_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
         fields = self.reader.fields(_TOOL["http"], raw, at, f"the tool `{name}`")
@@ -479,25 +466,6 @@ def check_model(reader: Reader, models: Mapping[str, Any], name: str, at: Path) 
     hint = suggestion(name, models) or "; declare it under `models`"
     reader.error(at, "model.unknown", f"there is no model `{shorten(name)}`{hint}")
     return False
-
-
-def check_auth(reader: Reader, value: Json, at: Path) -> None:
-    """That `auth` is a token, or says in one of the known ways how to authenticate."""
-    if isinstance(value, str) and value:
-        return
-    if not isinstance(value, Mapping) or len(value) != 1 or next(iter(value)) not in _AUTH:
-        keys = " and ".join(f"`{key}`" for key in value) if isinstance(value, Mapping) else ""
-        listed = ", ".join(f"`{{{shape}}}`" for shape in _AUTH.values())
-        message = (
-            f"expected a token such as ${{{{ secrets.NAME }}}}, or one of {listed}, found {keys or kind_of(value)}"
-        )
-        reader.warning(at, "auth.kind", message)
-        return
-    ((way, inner),) = value.items()
-    wanted = _AUTH_KEYS[way]
-    given = tuple(inner) if isinstance(inner, Mapping) else ()
-    if (wanted and sorted(given) != sorted(wanted)) or (not wanted and not (isinstance(inner, str) and inner)):
-        reader.warning((*at, way), "auth.kind", f"expected `{_AUTH[way]}`, found {kind_of(inner)}")
 
 
 def state_raw(state: Mapping[str, plan.StateVariable | None]) -> dict[str, Json]:

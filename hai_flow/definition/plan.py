@@ -104,16 +104,29 @@ class PythonTool:
 
 
 @dataclass(frozen=True, slots=True)
-class McpTool:
-    """A server of the Model Context Protocol. `allow` None: everything it offers. Performed by a runner to come."""
+class McpServer:
+    """How a server of the Model Context Protocol is reached: exactly one of `use`, `url` and `command` is there.
 
-    name: str
-    server: str  # its URL, or the command that starts it
-    allow: tuple[str, ...] | None = None
-    effect: Literal["read", "write"] | None = None  # None: as the server's readOnlyHint says, else write
+    `use` names one of the deployment's. The templates name nothing but secrets: a server is the same for every run.
+    """
+
+    use: str | None = None
+    url: str | None = None
+    command: tuple[str, ...] = ()
     auth: Template | None = None
     headers: Template | None = None
     env: Template | None = None
+    oauth: Template | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class McpTool:
+    """The functions of a server of the Model Context Protocol. `allow` None: everything it offers."""
+
+    name: str
+    server: McpServer
+    allow: tuple[str, ...] | None = None
+    effect: Literal["read", "write"] | None = None  # None: as a trusted server's readOnlyHint says, else write
     timeout: Duration | None = None
 
 
@@ -623,7 +636,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     retry: Retry | None = None
     timeout: Duration | None = None  # of working time: each attempt of an effect, or all of a block
     idempotency_key: Template | None = None  # None: run.id/path
-    delivery: Literal["at_least_once", "at_most_once"] = "at_least_once"
+    # `asked`: tried again as its `retry` says, but where its outcome is lost a person decides; no document writes it
+    delivery: Literal["at_least_once", "at_most_once", "asked"] = "at_least_once"
     approval: Approval | None = None
     handlers: Mapping[str, str] = {}  # option -> path of the handler's first step
     undo: str | None = None  # path of the step that undoes this one

@@ -259,7 +259,8 @@ DOCUMENT_SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
     Shape("tool", "A tool", (
         Key("python", LITERAL, "a module (`pkg.mod`, called as `tool.function`), a function (`pkg.mod:fn`, called as "
             "`tool`), or `registered`; the deployment says which count", example="acme.shop"),
-        Key("mcp", literal(1), "the address (or the command) of an MCP server", example="https://erp.internal/mcp"),
+        Key("mcp", either(literal(1), shape_of("mcp_server")), "an MCP server: its address, or how it is reached",
+            example="https://erp.internal/mcp", read=ANY),
         Key("http", either(LITERAL, MAPPING), "a described HTTP service: `base_url`, `openapi`",
             example="{base_url: https://api.example.com}", read=ANY),
         Key("frontend", shape_of("frontend"), "a tool of the client: the run waits for its answer",
@@ -277,6 +278,18 @@ DOCUMENT_SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             example='{TOKEN: "${{ secrets.TOKEN }}"}', beside=("mcp",)),
         Key("timeout", DURATION, "of each call", example="30s", beside=("python", "mcp", "http")),
     ), exactly_one=(("python", "mcp", "http", "frontend"),)),
+    Shape("mcp_server", "`mcp`", (
+        Key("use", literal(1), "the name of a server of this deployment", example="files"),
+        Key("url", literal(1), "its address (streamable HTTP)", example="https://erp.internal/mcp"),
+        Key("command", list_of(literal(1), 1), "the program and its arguments (stdio)",
+            example="[python, -m, acme.files]"),
+        Key("auth", ANY, "a token, or `{bearer: ...}`, `{basic: {user, password}}`, `{header: {name, value}}`",
+            example='"${{ secrets.ERP_TOKEN }}"', beside=("url",)),
+        Key("headers", map_of(TEXT, "any"), "sent with every request", example='{X-Team: "${{ secrets.TEAM }}"}',
+            beside=("url",)),
+        Key("env", map_of(TEXT, "any"), "all of its environment, beside PATH, HOME and the like",
+            example='{TOKEN: "${{ secrets.TOKEN }}"}', beside=("command",)),
+    ), exactly_one=(("use", "url", "command"),)),
     Shape("frontend", "A frontend tool", (
         Key("description", LITERAL, "what it does, for people and models", required=True,
             example="Ask for confirmation"),
@@ -435,6 +448,25 @@ CATALOGUE: Final = Shape("catalogue", "A catalogue of models", (
     Key("models", map_of(shape_of("model")), "the models, by the name that `use` gives", required=True,
         example="{smart: {provider: openai, model: gpt-5.4}}"),
 ))  # fmt: skip
+MCP_CATALOGUE: Final = Shape("mcp_catalogue", "A catalogue of MCP servers", (
+    Key("hai", enum("mcp/v1"), "the language", required=True, example="mcp/v1"),
+    Key("description", LITERAL, "what it is for", example="Servers of the shop."),
+    Key("servers", map_of(MAPPING), "the servers, by the name that `use` gives", required=True,
+        example="{files: {command: [python, -m, acme.files]}}"),
+))  # fmt: skip
+MCP_OAUTH: Final = Shape("mcp_oauth", "`oauth` of a server", (
+    Key("issuer", literal(1), "who gives tokens", required=True, example="https://login.example.com"),
+    Key("client_id", literal(1), "as whom", required=True, example="flow"),
+    Key("client_secret", TEXT, "its secret", required=True, example='"${{ secrets.ERP }}"'),
+    Key("scope", literal(1), "what for", example="erp.read"),
+))  # fmt: skip
+MCP_ENTRY: Final = Shape("mcp_entry", "A server of the catalogue", (
+    *(key for key in DOCUMENT_SHAPES["mcp_server"].keys if key.name != "use"),
+    Key("oauth", MAPPING, "tokens by client credentials", beside=("url",),
+        example='{issuer: https://login.example.com, client_id: flow, client_secret: "${{ secrets.ERP }}"}'),
+    Key("trusted", BOOLEAN, "whether what it says of its functions counts: `readOnlyHint` makes them `read`",
+        default="false", example="true"),
+), exactly_one=(("url", "command"),))  # fmt: skip
 # A file that workflows use.
 SHARED: Final = Shape("shared", "A file that is used", (
     Key("hai", enum("shared/v1"), "the language", required=True, example="shared/v1"),

@@ -7,7 +7,7 @@ have a secret put in where the author has not.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,7 +46,16 @@ class SecretBearing:
         if forged is not None:
             message = f"a value names a secret that the document does not name there: {forged[:100]!r}"
             raise ExpressionError("expression.error", message)
-        return self.inner.render({**scope, "secrets": {name: f"${{{{ secrets.{name} }}}}" for name in names}})
+        return self.inner.render({**scope, "secrets": _named(names)})
+
+
+def named(template: Template) -> Json:
+    """The value of a template that names nothing but secrets, in which they are named."""
+    return template.render({"secrets": _named(written_names(template.written))})
+
+
+def _named(names: Iterable[str]) -> dict[str, str]:
+    return {name: f"${{{{ secrets.{name} }}}}" for name in names}
 
 
 def written_names(written: Json) -> frozenset[str]:

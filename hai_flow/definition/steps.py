@@ -14,6 +14,7 @@ from hai_flow.definition.expressions import ENVELOPE, Names, Types
 from hai_flow.definition.language import VERBS
 from hai_flow.definition.policies import OPTIONS, approval, literal_form
 from hai_flow.definition.scope import Visibility, moved
+from hai_flow.definition.verbs.calls import delivery_of
 from hai_flow.values import Json
 
 
@@ -53,7 +54,7 @@ def _compile_step(context: Context, draft: StepDraft, names: Names) -> None:
         retry=retry,
         timeout=timeout,
         idempotency_key=key,
-        delivery=fields.get("delivery", "at_least_once"),
+        delivery=fields.get("delivery", delivery_of(verb)),
         approval=gate,
         handlers=handlers,
         undo=undo,

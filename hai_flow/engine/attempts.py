@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hai_flow.definition.paths import UNDO
+from hai_flow.definition.paths import UNDO, in_cleanup
 from hai_flow.definition.plan import Retry, Step
-from hai_flow.engine import endings
+from hai_flow.engine import endings, pendings
 from hai_flow.engine import events as e
 from hai_flow.engine.calls import close_message, resolve_call
 from hai_flow.engine.draft import Draft, Raised
@@ -31,6 +31,9 @@ def attempt_failed(draft: Draft, step: Step, error: e.Error, retry_after: int | 
     if wait is None:
         resolve_call(draft, step, None, error)
         endings.fail(draft, step, error)
+        return
+    if step.delivery == "asked" and error.code == "step.timeout" and not in_cleanup(step.path):
+        pendings.open_doubt(draft, step, error.message)  # it may have happened, so it is not simply tried again
         return
     due = draft.now + wait
     draft.emit(e.StepRetried, path=step.path, attempt=attempt, error=error, due=due)

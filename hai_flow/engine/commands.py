@@ -120,10 +120,14 @@ class StepFailed(Command, frozen=True):
 
 
 class StepLost(Command, frozen=True):
-    """The process that performed the attempt is gone; how far it came is unknown."""
+    """The process that performed the attempt is gone, or its answer was lost; how far it came is unknown.
+
+    `reason` is a sentence on that; None: the process is gone.
+    """
 
     path: str
     attempt: int
+    reason: str | None = None
 
 
 class PendingAnswer(msgspec.Struct, frozen=True, kw_only=True):

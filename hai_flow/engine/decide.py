@@ -165,6 +165,9 @@ def _step_failed(draft: Draft, command: c.StepFailed) -> Json:
     return None
 
 
+_GONE: Final = "The process that performed the step is gone."
+
+
 def _step_lost(draft: Draft, command: c.StepLost) -> Json:
     if pendings.doubt_of(draft.state, command.path, command.attempt) is not None:  # people are asked already
         draft.already = True
@@ -177,13 +180,13 @@ def _step_lost(draft: Draft, command: c.StepLost) -> Json:
     in_stop = draft.state.status == "stopping"
     if in_stop and not in_cleanup(step.path):
         stopping.stop_leaf(draft, step, "lost")
-    elif step.delivery == "at_most_once" and not in_cleanup(step.path):
-        pendings.open_doubt(draft, step)
-    elif step.delivery == "at_most_once":  # what cleans up waits for nobody
-        message = "The process that performed the step is gone, and nobody knows whether it happened."
+    elif step.delivery != "at_least_once" and not in_cleanup(step.path):
+        pendings.open_doubt(draft, step, command.reason)
+    elif step.delivery != "at_least_once":  # what cleans up waits for nobody
+        message = command.reason or "The process that performed the step is gone, and nobody knows whether it happened."
         attempt_failed(draft, step, draft.error("step.in_doubt", message, step.path))
     else:
-        error = draft.error("step.lost", "The process that performed the step is gone.", step.path, retriable=True)
+        error = draft.error("step.lost", command.reason or _GONE, step.path, retriable=True)
         draft.emit(e.StepRetried, path=step.path, attempt=command.attempt, error=error, lost=True)
         lost = draft.state.steps[step.path].lost
         if lost >= LOST_IN_A_ROW_MAX and in_stop:

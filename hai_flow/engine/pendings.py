@@ -206,24 +206,27 @@ def approved_gate(state: RunState, step: Step) -> PendingState | None:
 # --- doubt ------------------------------------------------------------------------------------------------------------
 
 
-def open_doubt(draft: Draft, step: Step) -> None:
-    """An effect that may happen at most once was lost: only a person can find out its outcome. (Not while the run
-    is being stopped: a stop always ends.)"""
+def open_doubt(draft: Draft, step: Step, reason: str | None = None) -> None:
+    """The outcome of an effect was lost that must not simply be performed again: only a person can find it out. (Not
+    while the run is being stopped: a stop always ends.)"""
     if draft.state.status == "stopping":
-        message = "The process that performed the step is gone, and its outcome with it."
+        message = reason or "The process that performed the step is gone, and its outcome with it."
         endings.fail(draft, step, draft.error("step.in_doubt", message, step.path))
         return
     known = draft.state.steps[step.path]
     args = values.loads(known.args or "{}")
     name = _effect_name(step, args)
+    what = reason or "The process that performed it is gone, and its outcome with it."
+    once = step.delivery == "at_most_once"
+    why = "It is performed at most once" if once else "It may have happened, so it is not simply done again"
     _open(
         draft,
         step,
         "doubt",
         Rules(from_=OPERATORS, asks_requester=False),
         title=f"Did {name} happen?",
-        message="The process that performed it is gone, and its outcome with it. It is performed at most once: look "
-        "there, then say that it happened (with its result), that it is to be done again, or that the step fails.",
+        message=f"{what} {why}: look there, then say that it happened (with its result), that it is to be done again, "
+        "or that the step fails.",
         tool=name,
         args=known.args,
         options=DOUBT_OPTIONS,

@@ -18,6 +18,7 @@ RETRIABLE: Final = frozenset(
         "tool.unavailable",
         "http.connection",
         "http.expect",
+        "mcp.unavailable",
         "llm.rate_limited",
         "llm.timeout",
         "llm.unavailable",

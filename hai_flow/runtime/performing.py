@@ -24,7 +24,7 @@ from hai_flow.engine.growing import grown_before, grown_piece
 from hai_flow.engine.ids import message_id, shown_call_id
 from hai_flow.engine.instances import standing_at
 from hai_flow.engine.state import RunState
-from hai_flow.errors import StepError
+from hai_flow.errors import OutcomeLost, StepError
 from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.memory import said_before
@@ -35,7 +35,7 @@ from hai_flow.store.database import Database
 from hai_flow.store.transactions import Transaction
 from hai_flow.values import Json
 
-Report: TypeAlias = c.StepSucceeded | c.StepFailed
+Report: TypeAlias = c.StepSucceeded | c.StepFailed | c.StepLost
 log = structlog.get_logger(__name__)
 
 CANCELLED: Final = "step.cancelled"
@@ -181,6 +181,10 @@ class Performance:
             if run.state.status != "stopping" or in_cleanup(path) or self._stage.closing:
                 raise
             return self._failed(StepError("The run is being stopped.", code=CANCELLED, retriable=False))
+        except OutcomeLost as error:
+            reason = registry.hidden(error.message)
+            log.warning("outcome_lost", run_id=str(run.id), path=path, reason=reason)
+            return c.StepLost(path=path, attempt=self.attempt, reason=reason)
         except StepError as error:
             cause = error.__cause__
             if cause is not None:

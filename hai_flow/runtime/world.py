@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from hai_flow.definition.mcp_servers import read_mcp_catalogue
 from hai_flow.errors import Finding
 from hai_flow.models.catalogue import Catalogue, read_catalogue
 from hai_flow.models.endpoints import Providers
@@ -14,6 +15,7 @@ from hai_flow.settings import Settings, SettingsError, variable, variables
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http import HttpConfig, HttpRunner
 from hai_flow.steps.llm import LlmRunner
+from hai_flow.steps.mcp import McpRunner
 from hai_flow.steps.python import PythonRunner
 from hai_flow.steps.runner import Registry, Runner
 from hai_flow.steps.secrets import Secrets, hidden, remember
@@ -30,6 +32,7 @@ def registry_of(settings: Settings, toolbox: Toolbox, *, stands_in: bool = False
     sources = {} if settings.secrets_file is None else _read("secrets_file", settings.secrets_file, read_secrets)
     environment = variables(source.env for source in sources.values() if source.env)
     secrets = Secrets(settings.secrets, sources, environment)
+    servers = {} if settings.mcp is None else _read("mcp", settings.mcp, read_mcp_catalogue)
     providers = Providers()
     ca = None if settings.http_ca is None else str(settings.http_ca)
     config = HttpConfig(settings.http_bytes_max, settings.http_proxy, ca)
@@ -37,6 +40,7 @@ def registry_of(settings: Settings, toolbox: Toolbox, *, stands_in: bool = False
         "python": PythonRunner(toolbox, secrets=secrets),
         "llm": LlmRunner(Catalogue(models, providers.offered), providers, secrets, _stand_in() if stands_in else None),
         "http": HttpRunner(Guard(settings.http_hosts), secrets, config),
+        "mcp": McpRunner(servers, secrets, settings.http_hosts, config),
     }
     return Registry(runners, hidden)
 

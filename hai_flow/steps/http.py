@@ -156,7 +156,7 @@ class _Exchange:
         ours = origin == self._origin
         given = self._headers if ours else {}
         given = await self._runner.with_secrets(given, self._attempt, origin[1])
-        headers = _headers(given.get("headers"), given.get("auth"))
+        headers = headers_of(given.get("headers"), given.get("auth"))
         if asked["method"] in _WRITES:
             headers.setdefault("idempotency-key", self._attempt.idempotency_key)
         client = await self._runner.client(origin[1], origin[2])
@@ -213,6 +213,15 @@ class _Exchange:
 
 
 def _client_of(guard: Guard, config: HttpConfig) -> httpx2.AsyncClient:
+    import httpx2
+
+    timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
+    transport = transport_of(guard, config)
+    return httpx2.AsyncClient(transport=transport, trust_env=False, follow_redirects=False, timeout=timeout)
+
+
+def transport_of(guard: Guard, config: HttpConfig) -> httpx2.AsyncHTTPTransport:
+    """What connects to addresses that `guard` has judged, and to no others. Behind a proxy it judges nothing."""
     import httpcore2
     import httpx2
 
@@ -239,8 +248,7 @@ def _client_of(guard: Guard, config: HttpConfig) -> httpx2.AsyncClient:
             keepalive_expiry=5.0,
             network_backend=Judged(),
         )
-    timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
-    return httpx2.AsyncClient(transport=transport, trust_env=False, follow_redirects=False, timeout=timeout)
+    return transport
 
 
 def _origin(url: str) -> tuple[str, str, int]:
@@ -257,7 +265,8 @@ def _origin(url: str) -> tuple[str, str, int]:
     return parts.scheme, host.lower(), port or (443 if parts.scheme == "https" else 80)
 
 
-def _headers(given: Json, auth: Json) -> dict[str, str]:
+def headers_of(given: Json, auth: Json) -> dict[str, str]:
+    """The headers of a request, with those that `auth` means. Raises StepError `http.invalid_request`."""
     headers: dict[str, str] = {"accept-encoding": "identity", "user-agent": "hai-flow"}
     for name, value in (given or {}).items():
         headers[str(name).lower()] = value if isinstance(value, str) else values.dumps(value).decode()

@@ -16,7 +16,7 @@ from hai_flow.testing.names import asks_people, calls_of, effects_of, may_call
 from hai_flow.testing.suite import Answer, Case, Decide, Expect, Mock, Suite
 from hai_flow.values import Json
 
-_DOUBT: Final = ("happened", "again", "fail")  # what became of a call that may happen at most once and was lost
+_DOUBT: Final = ("happened", "again", "fail")  # what became of a call whose outcome was lost
 
 
 def check_suite(suite: Suite, plan: Plan) -> list[Finding]:
@@ -128,7 +128,7 @@ class _Checker:
         policy = None if step is None else _policy(step)
         if step is None or policy is None:
             return
-        known = {*policy.options, *(_DOUBT if step.delivery == "at_most_once" else ())}
+        known = {*policy.options, *(_DOUBT if step.delivery != "at_least_once" else ())}
         if entry.decision and entry.decision not in known:
             self._unknown(entry.decision, known, (*entry.at, "decision"), "decision", f"`{step.path}` has no option")
 

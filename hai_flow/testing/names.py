@@ -67,7 +67,7 @@ def asks_people(step: Step) -> bool:
         return True
     if isinstance(step.verb, Call) and is_answered(step.verb.tool):
         return True
-    return step.delivery == "at_most_once"
+    return step.delivery != "at_least_once"
 
 
 def calls_of(plan: Plan) -> set[str]:

@@ -23,9 +23,6 @@ BEGIN: Final = "hai: flow/v1\nname: not_there_yet\nversion: 1\n"
 HTTP_TOOL: Final = (
     BEGIN + "tools: {erp: {http: 'https://example.com', effect: read}}\nsteps: [{call: erp.book, with: {}}]\n"
 )
-MCP_TOOL: Final = (
-    BEGIN + "tools: {web: {mcp: 'https://example.com', effect: read}}\nsteps: [{call: web.search, with: {}}]\n"
-)
 
 
 def has_no_runner(http: httpx2.Client, *documents: str) -> None:
@@ -37,7 +34,7 @@ def has_no_runner(http: httpx2.Client, *documents: str) -> None:
 
 
 def no_services(http: httpx2.Client) -> None:
-    has_no_runner(http, HTTP_TOOL, MCP_TOOL)
+    has_no_runner(http, HTTP_TOOL)
 
 
 def no_identity(http: httpx2.Client) -> None:
@@ -88,7 +85,7 @@ def no_a2a(http: httpx2.Client) -> None:
 
 
 LOOKED_FOR: Final[dict[str, Callable[[httpx2.Client], None]]] = {
-    "tools over `mcp` and `http`": no_services,
+    "tools over `http`": no_services,
     "identity": no_identity,
     "a web console": no_console,
     "messages to people": no_messages,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
@@ -50,6 +50,13 @@ def _call(context: Context, draft: StepDraft, names: Names) -> plan.Call | None:
                 context.reader.error((*draft.at, key), "call.people", message, key=True)
     into = _into(context, stream, (*draft.at, "stream"), tool) if isinstance(stream, Mapping) else None
     return plan.Call(tool, function, template, into is not None or stream == "text", into)
+
+
+def delivery_of(verb: plan.Verb) -> Literal["at_least_once", "asked"]:
+    """How an effect is delivered whose document does not say it. A server of MCP can't recognise a repetition, so what
+    may have changed something there is not simply done again."""
+    writes = isinstance(verb, plan.Call) and isinstance(verb.tool, plan.McpTool) and verb.tool.effect != "read"
+    return "asked" if writes else "at_least_once"
 
 
 def _into(context: Context, fields: Mapping[str, Json], at: Path, tool: plan.Tool) -> plan.Growing | None:

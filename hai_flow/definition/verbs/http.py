@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from hai_flow.definition import plan
+from hai_flow.definition.auth import check_auth
 from hai_flow.definition.context import Context
-from hai_flow.definition.declarations import check_auth
 from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.expressions import Names

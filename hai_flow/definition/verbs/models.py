@@ -34,7 +34,7 @@ from hai_flow.definition.reference import (
     map_of,
     shape_of,
 )
-from hai_flow.definition.verbs.calls import CALL_MS, function_fits, is_tool
+from hai_flow.definition.verbs.calls import CALL_MS, delivery_of, function_fits, is_tool
 from hai_flow.definition.verbs.verb import Verb
 from hai_flow.values import Json
 
@@ -185,11 +185,13 @@ def _use(
     people = isinstance(tool, plan.FrontendTool)
     timeout = None if people else tool.timeout
     default = context.declared.default_timeout
+    call = plan.Call(tool, name.partition(".")[2], plan.CallArguments())
     return plan.Step(
         path=path,
         id=path,
-        verb=plan.Call(tool, name.partition(".")[2], plan.CallArguments()),
+        verb=call,
         parent=body,
+        delivery=delivery_of(call),
         timeout=None if people else timeout if timeout is not None else CALL_MS if default is None else default,
         approval=_gate_of(context, name, tool, approvals),
         expose=expose and not people,

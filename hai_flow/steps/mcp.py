@@ -1,0 +1,281 @@
+"""Servers of the Model Context Protocol as tools: which of them a workflow may reach, and a call of their functions.
+
+The deployment has a catalogue (`HAI_FLOW_MCP`), a file like
+
+    hai: mcp/v1
+    servers:
+      files: {command: [python, -m, acme.files], env: {TOKEN: "${{ secrets.FILES }}"}, trusted: true}
+      erp: {url: https://erp.internal/mcp, auth: "${{ secrets.ERP }}"}
+
+Workflows name its servers (`mcp: {use: files}`). A workflow may also declare an address. Only one that was read from a
+disk of this machine may declare a command: otherwise the right to publish would be the right to start programs here.
+
+What a server says (descriptions, results, errors) is data. It opens no gate and names no secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import urlsplit
+
+from hai_flow import values
+from hai_flow.definition.document import suggestion
+from hai_flow.definition.mcp_servers import CatalogueServer
+from hai_flow.definition.plan import Call, McpServer, McpTool, Step, Tool
+from hai_flow.definition.secret_names import filled, named
+from hai_flow.errors import StepError
+from hai_flow.steps.guard import Guard
+from hai_flow.steps.http import HttpConfig, headers_of
+from hai_flow.steps.offers import Offered
+from hai_flow.steps.runner import Attempt, Stream
+from hai_flow.steps.secrets import Secrets, Use
+from hai_flow.values import Json
+
+if TYPE_CHECKING:
+    import mcp_types as types
+    from mcp.shared.dispatcher import ProgressFnT
+
+    from hai_flow.steps.mcp_connections import Connection, Open
+
+NOT_ALLOWED: Final = "tool.not_allowed"
+NOT_CONFIGURED: Final = "mcp.not_configured"
+UNAVAILABLE: Final = "tool.unavailable"
+PROGRESS_CHARS_MAX: Final = 500
+_PROGRESS_MAX: Final = 1000  # of one call; a server may send what it likes
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A server that a tool means. `ours`: it is one of the deployment's catalogue; `trusted` as there."""
+
+    name: str
+    server: McpServer
+    ours: bool = False
+    trusted: bool = False
+
+
+class McpRunner:
+    """Performs `call` of tools over MCP. `servers`: the catalogue of the deployment. `hosts`: those that may be reached
+    though they are not public. `config`: of requests; its `bytes_max` also bounds a result."""
+
+    def __init__(
+        self, servers: Mapping[str, CatalogueServer], secrets: Secrets, hosts: Sequence[str], config: HttpConfig
+    ) -> None:
+        self._servers = dict(servers)
+        self._secrets = secrets
+        self._hosts = tuple(hosts)
+        self._config = config
+        self._connections: dict[object, Connection] = {}
+        self._loaded = False
+
+    async def perform(self, attempt: Attempt, stream: Stream) -> Json:
+        call = attempt.step.verb
+        assert isinstance(call, Call)
+        assert isinstance(call.tool, McpTool)
+        tool, function = call.tool, call.function
+        reached = self._reached(tool, from_disk=attempt.from_disk)
+        connection = await self._connection(reached, attempt.workflow, from_disk=attempt.from_disk)
+        session = await connection.session()
+        offered = _allowed(session.tools, tool, function)
+        from hai_flow.steps.mcp_results import output_of, schema_of
+
+        who = f"{tool.name}.{function}"
+        arguments = values.loads(attempt.args)
+        for fault in schema_of(offered.input_schema, who).findings(arguments)[:1]:
+            message = f"the arguments do not fit {who}: {fault['path'] or '/'}: {fault['message']}"
+            raise StepError(message, code="tool.invalid_arguments", retriable=False)
+        effect = _effect(tool, offered, trusted=reached.trusted)
+        progress = _progress(stream, streams=call.stream)
+        result = await connection.call(session, function, arguments, progress, repeatable=effect == "read")
+        return output_of(_complete(result, who), offered, who, self._config.bytes_max)
+
+    async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:
+        """What the server offers now, as far as the declaration allows it."""
+        assert isinstance(tool, McpTool)
+        reached = self._reached(tool, from_disk=from_disk)
+        connection = await self._connection(reached, "", from_disk=from_disk)
+        session = await connection.session()
+        names = session.tools if tool.allow is None else [each for each in tool.allow if each in session.tools]
+        return [_offer(name, tool, session.tools[each], trusted=reached.trusted) for each in names]
+
+    def fault(self, step: Step, *, from_disk: bool = False) -> str | None:
+        tool = step.verb.tool if isinstance(step.verb, Call) else None
+        if not isinstance(tool, McpTool):
+            return None
+        try:
+            self._reached(tool, from_disk=from_disk)
+        except StepError as error:
+            return error.message
+        return None
+
+    def doubt(self, step: Step, *, from_disk: bool = False) -> str | None:
+        tool = step.verb.tool if isinstance(step.verb, Call) else None
+        if not isinstance(tool, McpTool):
+            return None
+        server = self._reached(tool, from_disk=from_disk).server
+        templates = (server.auth, server.headers, server.env, server.oauth)
+        found = (self._secrets.doubt(each.written) for each in templates if each is not None)
+        return next((each for each in found if each is not None), None)
+
+    async def close(self) -> None:
+        connections, self._connections = list(self._connections.values()), {}
+        await asyncio.gather(*(each.close() for each in connections))
+
+    def _reached(self, tool: McpTool, *, from_disk: bool) -> Reached:
+        """The server that the tool means, if the workflow may reach it. Raises StepError."""
+        server = tool.server
+        if server.use is not None:
+            known = self._servers.get(server.use)
+            if known is None:
+                there = ", ".join(sorted(self._servers)) or "none"
+                hint = suggestion(server.use, self._servers) or f"; its catalogue (HAI_FLOW_MCP) has {there}"
+                message = f"this deployment has no MCP server `{server.use}`{hint}"
+                raise StepError(message, code=NOT_CONFIGURED, retriable=False)
+            return Reached(f"the MCP server `{server.use}`", known.server, ours=True, trusted=known.trusted)
+        if server.command and not from_disk:
+            message = (
+                f"the tool `{tool.name}` starts a program, which a published workflow must not bring along; declare it "
+                "in the deployment's catalogue (HAI_FLOW_MCP) and name it: `mcp: {use: NAME}`"
+            )
+            raise StepError(message, code=NOT_ALLOWED, retriable=False)
+        return Reached(f"the MCP server of `{tool.name}`", server)
+
+    async def _connection(self, reached: Reached, workflow: str, *, from_disk: bool) -> Connection:
+        """The connection to a server. Workflows share one where they may use the same secrets there."""
+        server = reached.server
+        settings = {
+            name: named(template)
+            for name in ("auth", "headers", "env", "oauth")
+            if (template := getattr(server, name)) is not None
+        }
+        host = urlsplit(server.url).hostname or "" if server.url is not None else ""
+        use = Use(host=host, workflow=workflow, from_disk=from_disk, ours=reached.ours)
+        found = await self._secrets.found(settings, use)
+        given = filled(settings, found.__getitem__)
+        key = (server.url, server.command, values.dumps(given), reached.ours, from_disk)
+        known = self._connections.get(key)
+        if known is None:
+            if not self._loaded:  # the SDK takes seconds to import: not in the loop
+                await asyncio.to_thread(importlib.import_module, "hai_flow.steps.mcp_connections")
+                self._loaded = True
+            from hai_flow.steps.mcp_connections import Connection
+
+            opens = self._opens(server, given, host, is_trusted=reached.ours or from_disk)
+            known = self._connections.setdefault(key, Connection(reached.name, opens))
+        return known
+
+    def _opens(self, server: McpServer, given: Mapping[str, Any], host: str, *, is_trusted: bool) -> Open:
+        from hai_flow.steps.mcp_connections import over_http, over_stdio
+
+        if server.url is None:
+            env = {str(name): _word(each) for name, each in given.get("env", {}).items()}
+            return over_stdio(server.command, env, 2 * self._config.bytes_max)
+        guard = Guard((*self._hosts, host) if is_trusted else self._hosts)
+        headers = headers_of(given.get("headers"), given.get("auth"))
+        auth = _oauth(server.url, given["oauth"]) if "oauth" in given else None
+        return over_http(server.url, guard, self._config, headers, auth)
+
+
+def _allowed(tools: Mapping[str, types.Tool], tool: McpTool, function: str) -> types.Tool:
+    found = tools.get(function)
+    if found is None or (tool.allow is not None and function not in tool.allow):
+        names = [each for each in tools if tool.allow is None or each in tool.allow]
+        hint = suggestion(function, names) or f"; it has {', '.join(names[:20]) or 'none'}"
+        message = f"the server of `{tool.name}` has no function `{function}`{hint}"
+        raise StepError(message, code=UNAVAILABLE, retriable=False)
+    return found
+
+
+def _effect(tool: McpTool, offered: types.Tool, *, trusted: bool) -> Literal["read", "write"]:
+    """Whether a call changes anything. What the server says of itself counts only if the deployment trusts it."""
+    if tool.effect is not None:
+        return tool.effect
+    hints = offered.annotations
+    return "read" if trusted and hints is not None and hints.read_only_hint is True else "write"
+
+
+def _offer(name: str, tool: McpTool, offered: types.Tool, *, trusted: bool) -> Offered:
+    from hai_flow.steps.mcp_results import DESCRIPTION_CHARS_MAX, storable
+
+    return Offered(
+        f"{name}.{offered.name}",
+        storable(offered.description or offered.title or "")[:DESCRIPTION_CHARS_MAX],
+        offered.input_schema,
+        offered.output_schema,
+        _effect(tool, offered, trusted=trusted),
+    )
+
+
+def _complete(result: types.CallToolResult | types.InputRequiredResult, who: str) -> types.CallToolResult:
+    import mcp_types
+
+    if isinstance(result, mcp_types.CallToolResult):
+        return result
+    message = f"{who} asks for input, which this release does not carry to people"
+    raise StepError(message, code="tool.failed", retriable=False)
+
+
+def _progress(stream: Stream, *, streams: bool) -> ProgressFnT:
+    """What takes a server's words on its progress: they are told as progress, and are text where the step streams."""
+    from hai_flow.steps.mcp_results import storable
+
+    heard = 0
+
+    async def heard_of(progress: float, total: float | None, message: str | None) -> None:
+        nonlocal heard
+        heard += 1
+        if heard > _PROGRESS_MAX:
+            return
+        text = storable(message or "")[:PROGRESS_CHARS_MAX]
+        told = {"done": progress, "total": total, "message": text or None}
+        stream.progress({name: value for name, value in told.items() if value is not None})
+        if streams and text:
+            await stream(f"{text}\n")
+
+    return heard_of
+
+
+def _oauth(url: str, given: Mapping[str, Any]) -> Callable[[], Any]:
+    """Tokens by client credentials. They are kept as long as the connection."""
+
+    def make() -> Any:
+        from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+
+        return ClientCredentialsOAuthProvider(
+            server_url=url,
+            storage=_Tokens(),
+            client_id=given["client_id"],
+            client_secret=given["client_secret"],
+            scope=given.get("scope"),
+            issuer=given["issuer"],
+        )
+
+    return make
+
+
+class _Tokens:
+    """A storage of tokens, as the SDK wants one, in memory."""
+
+    def __init__(self) -> None:
+        self._tokens: Any = None
+        self._client: Any = None
+
+    async def get_tokens(self) -> Any:
+        return self._tokens
+
+    async def set_tokens(self, tokens: Any) -> None:
+        self._tokens = tokens
+
+    async def get_client_info(self) -> Any:
+        return self._client
+
+    async def set_client_info(self, client_info: Any) -> None:
+        self._client = client_info
+
+
+def _word(value: Json) -> str:
+    return value if isinstance(value, str) else values.dumps(value).decode()

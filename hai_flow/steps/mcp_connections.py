@@ -1,0 +1,314 @@
+"""The connections of this process to servers of the Model Context Protocol: one for each, with a task that owns it.
+
+The SDK's contexts must be left by the task that entered them. So the owner enters, waits until the connection is not
+wanted any more or is over, and leaves; the tasks of attempts only send requests. A connection that has failed is
+forgotten, and the next request opens another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import mcp_types as types
+import structlog
+from mcp.client.client import Client
+from mcp.client.session import ClientRequestContext
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.exceptions import MCPError
+from pydantic import TypeAdapter, ValidationError
+
+from hai_flow.errors import OutcomeLost, StepError
+from hai_flow.steps.guard import Guard
+from hai_flow.steps.http import HttpConfig
+from hai_flow.steps.mcp_http import FAULT, client_for
+from hai_flow.steps.mcp_stdio import program
+from hai_flow.values import Json
+
+log = structlog.get_logger(__name__)
+
+Open = Callable[[asyncio.Event, Callable[[], None]], AbstractAsyncContextManager[Client]]
+"""Opens a session. The event is set when it is over; the function is called when the server's functions change."""
+
+START_SECONDS: Final = 20.0  # to connect, to agree on a protocol, and to list the functions
+IDLE_SECONDS: Final = 600.0
+TOOLS_MAX: Final = 1000
+_CLOSE_SECONDS: Final = 10.0
+_RELOOK_SECONDS: Final = 60.0
+"""After which the functions of a server are listed again: not every server tells of changes."""
+_RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session with a server, and its functions by name, as it has listed them in this very session."""
+
+    client: Client
+    tools: Mapping[str, types.Tool]
+
+
+class Connection:
+    """One server, as its declaration says. `name` is what errors call it."""
+
+    def __init__(self, name: str, open: Open) -> None:
+        self.name = name
+        self._open = open
+        self._owner: asyncio.Task[None] | None = None
+        self._client: asyncio.Future[Client] | None = None
+        self._unwanted = asyncio.Event()
+        self._tools: dict[str, types.Tool] | None = None
+        self._listed = 0.0
+        self._listing = asyncio.Lock()
+        self._calls = 0
+        self._used = 0.0
+
+    async def session(self) -> Session:
+        """The session with the server, and what it offers there. Raises StepError `mcp.unavailable`."""
+        client = await self.client()
+        async with self._listing:
+            if self._tools is None or time.monotonic() - self._listed > _RELOOK_SECONDS:
+                try:
+                    async with asyncio.timeout(START_SECONDS):
+                        self._tools = await self._list(client)
+                except TimeoutError:
+                    self.drop()
+                    raise self._unavailable(f"said nothing for {START_SECONDS:g} s") from None
+                except (MCPError, ValidationError) as error:
+                    self.drop()
+                    raise self._unavailable(f"does not say what it offers: {_first_line(error)}", error) from None
+                self._listed = time.monotonic()
+            return Session(client, self._tools)
+
+    async def call(
+        self,
+        session: Session,
+        function: str,
+        arguments: dict[str, Json],
+        progress: ProgressFnT,
+        *,
+        repeatable: bool,
+        responses: dict[str, Any] | None = None,
+        state: str | None = None,
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """What the server answers to a call. `repeatable`: to perform it twice does no harm.
+
+        Raises StepError: `mcp.unavailable` where nothing has happened (or it is `repeatable`), `tool.failed` where the
+        server refuses it, `tool.invalid_result` for an answer that is none; OutcomeLost where nobody knows.
+        """
+        if not self._is_open(session.client):
+            raise self._unavailable("has just ended the connection")
+        request = types.CallToolRequest(
+            params=types.CallToolRequestParams(
+                name=function, arguments=arguments, input_responses=responses, request_state=state
+            )
+        )
+        self._calls += 1
+        try:
+            return await session.client.session.send_request(request, _RESULT, progress_callback=progress)
+        except MCPError as error:
+            raise self._failed(error, repeatable) from None
+        except ValidationError as error:
+            message = f"{self.name} answers with what is no result: {_first_line(error)}"
+            raise StepError(message, code="tool.invalid_result", retriable=False) from None
+        finally:
+            self._calls -= 1
+            self._used = time.monotonic()
+
+    async def client(self) -> Client:
+        """The session, opened if need be. Raises StepError `mcp.unavailable`."""
+        if self._client is None or not self._lives:
+            self._unwanted = asyncio.Event()
+            self._client = asyncio.get_running_loop().create_future()
+            self._tools, self._used = None, time.monotonic()
+            self._owner = asyncio.create_task(self._own(self._client, self._unwanted), name=f"mcp {self.name}")
+        return await asyncio.shield(self._client)
+
+    @property
+    def _lives(self) -> bool:
+        return self._owner is not None and not self._owner.done() and not self._unwanted.is_set()
+
+    def _is_open(self, client: Client) -> bool:
+        return self._lives and self._client is not None and self._client.done() and self._client.result() is client
+
+    def drop(self) -> None:
+        """Let the next request open another connection."""
+        self._unwanted.set()
+        self._tools = None
+
+    async def close(self) -> None:
+        """End it, and what it has started."""
+        self.drop()
+        owner = self._owner
+        if owner is not None:
+            await asyncio.wait([owner], timeout=_CLOSE_SECONDS)
+            owner.cancel()
+            await asyncio.wait([owner], timeout=_CLOSE_SECONDS)
+
+    async def _list(self, client: Client) -> dict[str, types.Tool]:
+        found: dict[str, types.Tool] = {}
+        cursor: str | None = None
+        while True:
+            params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
+            page = await client.session.list_tools(params=params)
+            for tool in page.tools:
+                if tool.name in found:
+                    raise self._unavailable(f"has two functions called {tool.name!r}")
+                found[tool.name] = tool
+            cursor = page.next_cursor
+            if not cursor:
+                return found
+            if len(found) > TOOLS_MAX:
+                raise self._unavailable(f"offers more than {TOOLS_MAX} functions")
+
+    async def _own(self, opened: asyncio.Future[Client], unwanted: asyncio.Event) -> None:
+        over = asyncio.Event()
+        try:
+            async with AsyncExitStack() as stack:
+                async with asyncio.timeout(START_SECONDS):
+                    client = await stack.enter_async_context(self._open(over, self._changed))
+                if not opened.done():
+                    opened.set_result(client)
+                await self._wanted(over, unwanted)
+        except BaseException as error:
+            if opened.done():
+                log.info("mcp_connection_ended", server=self.name, error=_said(error))
+            elif isinstance(error, asyncio.CancelledError):
+                opened.cancel()
+            else:
+                opened.set_exception(self._not_opened(error))
+                opened.exception()  # whoever asked may be gone
+            if isinstance(error, asyncio.CancelledError):
+                raise
+        finally:
+            unwanted.set()
+
+    async def _wanted(self, over: asyncio.Event, unwanted: asyncio.Event) -> None:
+        """Until nobody wants the connection, or it is over."""
+        ends = [asyncio.create_task(each.wait()) for each in (over, unwanted)]
+        try:
+            while not any(each.done() for each in ends):
+                await asyncio.wait(ends, timeout=IDLE_SECONDS / 10, return_when=asyncio.FIRST_COMPLETED)
+                if not self._calls and time.monotonic() - self._used > IDLE_SECONDS:
+                    return
+        finally:
+            for each in ends:
+                each.cancel()
+
+    def _changed(self) -> None:
+        self._tools = None
+
+    def _not_opened(self, error: BaseException) -> StepError:
+        error = _innermost(error)
+        if isinstance(error, StepError):
+            known = error
+            return StepError(
+                f"{self.name}: {known.message}", code=known.code, retriable=known.retriable, data=known.data
+            )
+        if isinstance(error, TimeoutError):
+            return self._unavailable(f"said nothing for {START_SECONDS:g} s")
+        if isinstance(error, MCPError):
+            return self._unavailable(f"refuses to begin: {_first_line(error)}", error)
+        return self._unavailable(f"could not be opened: {_said(error)}")
+
+    def _failed(self, error: MCPError, repeatable: bool) -> StepError:
+        data = error.error.data
+        fault = data.get(FAULT) if isinstance(data, dict) else None
+        if isinstance(fault, dict):
+            return self._faulty(fault, repeatable)
+        if error.code == types.CONNECTION_CLOSED:
+            self.drop()
+            return self._lost("the connection ended before it answered", repeatable)
+        if error.code == types.INVALID_REQUEST and error.message == "Session terminated":
+            self.drop()
+            return self._unavailable("has forgotten the session")
+        code = "tool.invalid_arguments" if error.code == types.INVALID_PARAMS else "tool.failed"
+        return StepError(f"{self.name} refuses the call: {error.message[:1000]}", code=code, retriable=False)
+
+    def _faulty(self, fault: Mapping[str, Any], repeatable: bool) -> StepError:
+        said = str(fault["message"])
+        if fault["final"]:
+            return StepError(f"{self.name}: {said}", code=fault["code"], retriable=False)
+        if fault["reached"]:
+            return self._lost(said, repeatable)
+        known = fault["code"]
+        retriable = known in ("mcp.unavailable", "http.connection")
+        code = "mcp.unavailable" if retriable else known
+        return StepError(f"{self.name}: {said}", code=code, retriable=retriable, retry_after=fault["after"])
+
+    def _lost(self, why: str, repeatable: bool) -> StepError:
+        if repeatable:
+            return self._unavailable(f"did not answer: {why}")
+        return OutcomeLost(f"{self.name} did not answer: {why}.")
+
+    def _unavailable(self, why: str, cause: BaseException | None = None) -> StepError:
+        known = self._failed(cause, repeatable=True) if isinstance(cause, MCPError) and _is_ours(cause) else None
+        return known or StepError(f"{self.name} {why}", code="mcp.unavailable", retriable=True)
+
+
+def over_stdio(command: tuple[str, ...], env: Mapping[str, str], bytes_max: int) -> Open:
+    """A server that is a program."""
+
+    def open(over: asyncio.Event, changed: Callable[[], None]) -> AbstractAsyncContextManager[Client]:
+        return _client(program(command, env, bytes_max, over), changed)
+
+    return open
+
+
+def over_http(
+    url: str, guard: Guard, config: HttpConfig, headers: Mapping[str, str], auth: Callable[[], Any] | None
+) -> Open:
+    """A server at an address. `auth` makes what gives its requests a token."""
+
+    @asynccontextmanager
+    async def open(over: asyncio.Event, changed: Callable[[], None]) -> Any:
+        async with client_for(guard, config, headers, None if auth is None else auth()) as http:
+            streams = streamable_http_client(url, http_client=http, max_sse_event_size=config.bytes_max)
+            async with _client(streams, changed) as client:
+                yield client
+
+    return open
+
+
+def _client(streams: Any, changed: Callable[[], None]) -> Client:
+    async def heard(message: Any) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            changed()
+
+    return Client(streams, cache=None, message_handler=heard, elicitation_callback=_no_session_asks)
+
+
+async def _no_session_asks(context: ClientRequestContext, params: Any) -> types.ErrorData:
+    """The answer to a server that asks within a session, as protocols before 2026-07-28 have it. A person may answer
+    tomorrow, when the session is gone; only a call that can be made again can wait for that."""
+    message = (
+        "this client asks people only for servers that speak protocol 2026-07-28, whose calls can be made again with "
+        "the answer"
+    )
+    return types.ErrorData(code=types.INVALID_REQUEST, message=message)
+
+
+def _is_ours(error: MCPError) -> bool:
+    return isinstance(error.error.data, dict) and FAULT in error.error.data
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """What a group of exceptions is about: the SDK's transports wrap everything in groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
+
+
+def _said(error: BaseException) -> str:
+    error = _innermost(error)
+    return f"{type(error).__name__}: {_first_line(error)}"
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:500]

@@ -1,0 +1,128 @@
+"""A server of the Model Context Protocol that is a program: messages are lines of its standard input and output.
+
+The SDK has such a transport too. This one bounds a line (a program that writes for ever would take all memory), keeps
+the program's standard error for the log instead of mixing it into ours, and says when the program has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Final
+
+import anyio
+import mcp_types
+import structlog
+from mcp.shared.message import SessionMessage
+
+from hai_flow.errors import StepError
+
+log = structlog.get_logger(__name__)
+
+INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+"""What a program has of our own environment: nothing that could be a secret."""
+SAID_LINES_MAX: Final = 20
+_SAID_CHARS_MAX: Final = 500
+_END_SECONDS: Final = 2.0  # to end by itself once its input is closed, and again after a signal
+
+
+@contextlib.asynccontextmanager
+async def program(
+    command: Sequence[str], env: Mapping[str, str], line_max: int, ended: asyncio.Event
+) -> AsyncIterator[tuple[Any, Any]]:
+    """The streams of messages from and to a program that runs meanwhile. `ended` is set when it says nothing more.
+
+    Raises StepError `mcp.unavailable` where it can't be started.
+    """
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            env={**inherited, **env},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=line_max,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise StepError(f"{command[0]} can't be started: {reason}", code="mcp.unavailable", retriable=True) from None
+    to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    from_session, to_server = anyio.create_memory_object_stream[SessionMessage](0)
+    said: deque[str] = deque(maxlen=SAID_LINES_MAX)
+    tasks = [
+        asyncio.create_task(_read(process, to_session, ended, command[0])),
+        asyncio.create_task(_write(process, to_server, to_session)),
+        asyncio.create_task(_listen(process, said)),
+    ]
+    try:
+        yield from_server, from_session
+    finally:
+        to_session.close()
+        from_session.close()
+        await asyncio.shield(_end(process, tasks))
+        for stream in (from_server, to_server):
+            stream.close()
+        if said and process.returncode not in (0, None, -signal.SIGTERM, -signal.SIGKILL):
+            log.warning("mcp_server_ended", command=command[0], code=process.returncode, said=list(said))
+
+
+async def _read(process: asyncio.subprocess.Process, to_session: Any, ended: asyncio.Event, name: str) -> None:
+    assert process.stdout is not None
+    try:
+        while line := await process.stdout.readline():
+            try:
+                message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except ValueError:  # programs print things
+                log.debug("mcp_line_skipped", command=name, characters=len(line))
+                continue
+            await to_session.send(SessionMessage(message))
+    except ValueError:  # a line that is too long: what follows can't be told apart any more
+        log.warning("mcp_line_too_long", command=name)
+    except (anyio.ClosedResourceError, anyio.BrokenResourceError, ConnectionError):
+        pass
+    finally:
+        ended.set()
+        to_session.close()
+
+
+async def _write(process: asyncio.subprocess.Process, to_server: Any, to_session: Any) -> None:
+    assert process.stdin is not None
+    try:
+        async for message in to_server:
+            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            process.stdin.write(text.encode() + b"\n")
+            await process.stdin.drain()
+    except (ConnectionError, anyio.ClosedResourceError):
+        to_session.close()
+
+
+async def _listen(process: asyncio.subprocess.Process, said: deque[str]) -> None:
+    """Take the program's standard error, or it would wait for that at some time."""
+    assert process.stderr is not None
+    while piece := await process.stderr.read(4096):
+        said.extend(line[:_SAID_CHARS_MAX] for line in piece.decode(errors="replace").splitlines() if line.strip())
+
+
+async def _end(process: asyncio.subprocess.Process, tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Close its input, then ask its group of processes to end, then kill it."""
+    assert process.stdin is not None
+    process.stdin.close()
+    for number in (None, signal.SIGTERM, signal.SIGKILL):
+        if number is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, number)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await process.wait()
+            break
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)  # whatever it has started
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

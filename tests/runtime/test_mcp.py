@@ -1,0 +1,99 @@
+"""Tools of MCP servers in real runs: what is published, what a person is asked when an outcome is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hai_flow import values
+from hai_flow.engine import commands as c
+from hai_flow.errors import DefinitionError
+from hai_flow.runtime import LOCAL_TENANT, Runtime
+from tests.runtime.conftest import HEAD, Make, is_now, start, state_of
+from tests.support.mcp_server import COMMAND, ROOT, http_server
+from tests.support.waiting import until
+
+
+def catalogue(folder: Path, **env: str) -> Path:
+    """A catalogue with the server `files`, a program."""
+    file = folder / "mcp.yaml"
+    command, given = values.dumps(COMMAND).decode(), values.dumps({"PYTHONPATH": str(ROOT), **env}).decode()
+    file.write_text(f"hai: mcp/v1\nservers: {{files: {{command: {command}, env: {given}}}}}\n")
+    return file
+
+
+def calling(function: str, more: str = "", tool: str = "mcp: {use: files}") -> str:
+    step = f"{{id: a, call: t.{function}{more}}}"
+    return f"tools: {{t: {{{tool}}}}}\nsteps: [{step}]\noutput: ${{{{ steps.a.output }}}}\n"
+
+
+async def asked(runtime: Runtime, run_id: Any) -> Any:
+    await until(lambda: is_now(runtime, run_id, "waiting", "failed", "finished"))
+    state = await state_of(runtime, run_id)
+    (pending,) = [each for each in state.pendings.values() if each.status == "open"]
+    return pending.opened
+
+
+async def answer(runtime: Runtime, run_id: Any, pending: str, **given: Any) -> None:
+    answer = c.Answer(answers=(c.PendingAnswer(id=pending, **given),), by=c.Principal("user:local"))
+    await runtime.committer.submit(run_id, LOCAL_TENANT, answer)
+
+
+async def test_a_published_workflow_calls_a_program_of_the_catalogue_and_an_allowed_address(
+    make: Make, tmp_path: Path
+) -> None:
+    async with http_server() as http:
+        runtime = await make(performs=True, mcp=catalogue(tmp_path), http_hosts=("127.0.0.1",))
+        for tool in ("mcp: {use: files}", f"mcp: '{http.url}'"):
+            run_id = (await start(runtime, calling("add", ", with: {a: 1, b: 2}", tool))).run_id
+            await until(lambda run_id=run_id: is_now(runtime, run_id, "finished", "failed"))
+            assert (await state_of(runtime, run_id)).output == {"sum": 3}
+
+
+async def test_a_command_that_came_over_the_network_is_refused_when_it_is_published(make: Make) -> None:
+    runtime = await make(performs=True)
+    source = HEAD.format(name="sly") + calling("add", tool="mcp: {command: [touch, /tmp/sly]}")
+    with pytest.raises(DefinitionError) as raised:
+        await runtime.catalog.publish(LOCAL_TENANT, source.encode())
+    (finding,) = raised.value.findings
+    assert (finding.code, "HAI_FLOW_MCP" in finding.message) == ("step.unavailable", True)
+
+
+@pytest.mark.parametrize("decision", ["happened", "fail"])
+async def test_a_person_says_what_became_of_a_write_whose_server_died(
+    decision: str, make: Make, tmp_path: Path
+) -> None:
+    ledger = tmp_path / "ledger"
+    runtime = await make(performs=True, mcp=catalogue(tmp_path, LEDGER=str(ledger)))
+    run_id = (await start(runtime, calling("dies", ", retry: {max: 3, every: 1ms}"))).run_id
+    doubt = await asked(runtime, run_id)
+    assert (doubt.kind, doubt.options) == ("doubt", ("happened", "again", "fail"))
+    assert "did not answer" in doubt.message
+    assert ledger.read_text() == "dies\n"
+    result = {"result": {"sure": True}} if decision == "happened" else {}
+    await answer(runtime, run_id, doubt.id, decision=decision, **result)
+    await until(lambda: is_now(runtime, run_id, "finished", "failed"))
+    state = await state_of(runtime, run_id)
+    assert state.status == ("finished" if decision == "happened" else "failed")
+    assert ledger.read_text() == "dies\n"
+
+
+async def test_a_write_that_takes_too_long_is_not_simply_tried_again(make: Make, tmp_path: Path) -> None:
+    runtime = await make(performs=True, mcp=catalogue(tmp_path))
+    run_id = (await start(runtime, calling("waits", ", retry: {max: 3, every: 1ms}, timeout: 1s"))).run_id
+    doubt = await asked(runtime, run_id)
+    assert (doubt.kind, "longer than its timeout" in doubt.message) == ("doubt", True)
+    assert (await state_of(runtime, run_id)).steps["a"].attempt == 1
+
+
+async def test_what_only_reads_is_tried_again(make: Make, tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    runtime = await make(performs=True, mcp=catalogue(tmp_path, LEDGER=str(ledger)))
+    tool = "mcp: {use: files}, effect: read"
+    run_id = (await start(runtime, calling("dies", ", retry: {max: 2, every: 1ms}", tool))).run_id
+    await until(lambda: is_now(runtime, run_id, "failed"))
+    error = (await state_of(runtime, run_id)).error
+    assert error is not None
+    assert (error.code, ledger.read_text()) == ("mcp.unavailable", "dies\n" * 3)

@@ -1,0 +1,133 @@
+"""A server of the Model Context Protocol, made with the official SDK: a program (`python -m tests.support.mcp_server`),
+or over HTTP (`http_server`). Its functions do what the tests need. What it has done stands in the file `LEDGER`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from mcp.server.mcpserver import Context, MCPServer
+from mcp_types import CallToolResult, ImageContent, ResourceLink, TextContent, ToolAnnotations
+
+COMMAND = [sys.executable, "-m", "tests.support.mcp_server"]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def note(word: str) -> None:
+    """Write a line that survives whatever happens next."""
+    if ledger := os.environ.get("LEDGER"):
+        with open(ledger, "a") as file:
+            file.write(f"{word}\n")
+
+
+def server(described: str = "Adds two numbers.") -> MCPServer:
+    """A new one. `described`: what `add` says of itself."""
+    made = MCPServer("tests")
+
+    @made.tool(description=described, annotations=ToolAnnotations(read_only_hint=True))
+    def add(a: int, b: int) -> dict[str, int]:
+        note(f"add {a} {b}")
+        return {"sum": a + b}
+
+    @made.tool(structured_output=False)
+    def text(lines: list[str]) -> list[TextContent]:
+        return [TextContent(type="text", text=line) for line in lines]
+
+    @made.tool(structured_output=False)
+    def parts() -> CallToolResult:
+        link = ResourceLink(
+            type="resource_link", name="report.pdf", uri="file:///report.pdf", mime_type="application/pdf"
+        )
+        image = ImageContent(type="image", data="aGk=", mime_type="image/png")
+        return CallToolResult(content=[TextContent(type="text", text="See"), link, image])
+
+    @made.tool(structured_output=False)
+    def fails(why: str) -> str:
+        note("fails")
+        raise ValueError(why)
+
+    @made.tool(structured_output=False)
+    def large(characters: int) -> str:
+        return "x" * characters
+
+    @made.tool(structured_output=False)
+    def env() -> str:
+        return " ".join(f"{name}={value}" for name, value in sorted(os.environ.items()))
+
+    @made.tool(structured_output=False)
+    async def steps(ctx: Context[Any, Any], count: int) -> str:
+        for number in range(count):
+            await ctx.report_progress(number + 1, count, f"part {number + 1}")
+        return "done"
+
+    @made.tool(structured_output=False)
+    async def waits(ctx: Context[Any, Any]) -> str:
+        note("waits")
+        try:
+            await asyncio.sleep(600)
+        except BaseException:
+            note("cancelled")
+            raise
+        return "late"
+
+    @made.tool(structured_output=False)
+    def dies() -> str:
+        note("dies")
+        os._exit(3)
+
+    return made
+
+
+class HttpServer:
+    """One over streamable HTTP, in this process. Use as `async with`; `received` has the headers of every request."""
+
+    def __init__(self, made: MCPServer | None = None, *, stateless: bool = True, port: int = 0) -> None:
+        self._made = made or server()
+        self._stateless = stateless
+        self._port = port
+        self.received: list[dict[str, str]] = []
+
+    async def __aenter__(self) -> HttpServer:
+        inner = self._made.streamable_http_app(stateless_http=self._stateless)
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "http":
+                self.received.append({name.decode(): value.decode() for name, value in scope["headers"]})
+            await inner(scope, receive, send)
+
+        config = uvicorn.Config(app, port=self._port, log_level="critical", lifespan="on")
+        self._server = uvicorn.Server(config)
+        self._server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+        self._serving = asyncio.create_task(self._server.serve())
+        while not self._server.started:
+            if self._serving.done():
+                await self._serving
+            await asyncio.sleep(0.01)
+        self.port = self._server.servers[0].sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._server.should_exit = True
+        self._server.force_exit = True
+        await self._serving
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+
+@contextlib.asynccontextmanager
+async def http_server(made: MCPServer | None = None, **more: Any) -> AsyncIterator[HttpServer]:
+    async with HttpServer(made, **more) as running:
+        yield running
+
+
+if __name__ == "__main__":
+    server(os.environ.get("DESCRIBED", "Adds two numbers.")).run()
