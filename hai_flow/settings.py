@@ -12,6 +12,7 @@ import ipaddress
 import math
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -48,6 +49,10 @@ def _names(doc: str, *default: str) -> Any:
     return _field(doc, default, lambda text: tuple(name for name in (part.strip() for part in text.split(",")) if name))
 
 
+def _command(doc: str) -> Any:
+    return _field(doc, (), _parse_command)
+
+
 def _switch(doc: str) -> Any:
     return _field(doc, False, _parse_switch)
 
@@ -80,6 +85,13 @@ def _parse_number(text: str) -> float:
         return float(text)
     except ValueError:
         raise ValueError("expected a number") from None
+
+
+def _parse_command(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise ValueError(f"expected a program and its arguments ({str(error).lower()})") from None
 
 
 def _parse_switch(text: str) -> bool:
@@ -170,6 +182,10 @@ class Settings:
     )
     secrets_file: Path | None = _path(  # noqa: RUF009
         'Whence secrets come, and to which hosts workflows may send them: a YAML file (docs/security.md, "Secrets").'
+    )
+    secrets_command: tuple[str, ...] = _command(
+        "A command that is asked for secrets that neither the environment nor the file has: it gets the name as its "
+        "last argument and writes the value. No shell reads it."
     )
     http_hosts: tuple[str, ...] = _names(
         "Hosts that `http` steps and MCP tools may reach though they are not public: names (*.internal for all below), "

@@ -21,6 +21,7 @@ from hai_flow import values
 from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.contents import IN_POSTGRES, Contents, MissingContent, PostgresContents
 from hai_flow.steps.files import Content, kind_of
+from hai_flow.steps.secrets import hidden
 from hai_flow.store import files, sweeps
 from hai_flow.store.database import FAILURES
 from hai_flow.store.files import File
@@ -181,7 +182,7 @@ class FilesOfRun:
 
         try:
             made = await self._files.take(
-                self._tenant, self._principal, whole(), name=name, media_type=media_type, run_id=self._run_id
+                self._tenant, self._principal, whole(), name=hidden(name), media_type=media_type, run_id=self._run_id
             )
         except Rejected as rejected:
             raise StepError(rejected.detail, code="step.file_too_large", retriable=False) from None

@@ -109,7 +109,7 @@ class ToolSecrets:
 
         if self._host is None:
             raise _without_run("secrets")
-        use = Use(host=host, workflow=self._host.workflow, from_disk=True)
+        use = Use(host=host, workflow=self._host.workflow, from_disk=True, tool=self._host.tool)
         return await self._host.secrets.value(name, use)
 
     def read(self, name: str, *, host: str = "") -> str:

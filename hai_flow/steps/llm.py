@@ -29,7 +29,7 @@ from hai_flow.models.vocabulary import Endpoint, Message, Piece, Request, Text, 
 from hai_flow.steps.agent import exchanged, opening_of, recorded, shelf_of, storable
 from hai_flow.steps.files import with_files
 from hai_flow.steps.runner import Attempt, Stream
-from hai_flow.steps.secrets import Secrets, Use
+from hai_flow.steps.secrets import Secrets, Use, hidden
 from hai_flow.values import Json
 
 log = structlog.get_logger(__name__)
@@ -153,7 +153,7 @@ class _Question:
         return await ask(
             self._providers.of,
             endpoints,
-            lambda endpoint: Request(endpoint, messages(endpoint), self._tools, output),
+            lambda endpoint: Request(endpoint, _without_secrets(messages(endpoint)), self._tools, output),
             self._hear,
             spent,
         )
@@ -177,6 +177,21 @@ class _Question:
             await self._stream(storable(piece.text))
         elif isinstance(piece, Thinking):
             await self._stream(storable(piece.text), "thinking")
+
+
+def _without_secrets(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """The messages without any secret that this process has resolved: whoever wrote it there, no model needs it."""
+    return tuple(map(_message_without_secrets, messages))
+
+
+def _message_without_secrets(message: Message) -> Message:
+    content = message.content
+    if isinstance(content, str):
+        shown: str | list[Json] = hidden(content)
+    else:  # pictures and documents are what they are, and long
+        shown = [{**part, "text": hidden(part["text"])} if "text" in part else part for part in content]
+    calls = tuple(replace(call, args=hidden(call.args)) for call in message.calls)
+    return replace(message, content=shown, calls=calls, thinking=hidden(message.thinking))
 
 
 def _use(endpoint: Endpoint, turn: Turn, messages: tuple[Message, ...], *, repair: bool) -> ModelUse:

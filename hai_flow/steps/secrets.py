@@ -7,6 +7,10 @@ A file (`HAI_FLOW_SECRETS_FILE`) gives the source and the uses of each secret:
       SHOP: {env: SHOP_TOKEN, hosts: [api.shop.example], workflows: [refund]}
       BANK: {file: /run/secrets/bank, hosts: ["*.bank.example"]}
       VAULT: {command: [vault, read, -field=token, kv/erp], every: 5m, hosts: [erp.internal]}
+      MAIL: {tools: [acme.mail]}
+
+A name that neither the file nor the environment has a value for is asked of the command of `HAI_FLOW_SECRETS_COMMAND`,
+if there is one: it gets the name as its last argument, without a shell, and writes the value.
 
 A workflow that came over the network may send a secret only to hosts that the file names for it. One that was read from
 a disk of this machine may send any to any host: a user that can write there can read the environment as well.
@@ -15,17 +19,21 @@ a disk of this machine may send any to any host: a user that can write there can
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from hai_flow.definition.secret_names import REFERENCE, written_names
 from hai_flow.errors import StepError
 from hai_flow.values import Json
 
 COMMAND_SECONDS: Final = 10.0
+COMMAND_KEPT_SECONDS: Final = 300.0
+SAID_BYTES_MAX: Final = 64 * 1024  # of a command
 SHOWN_MIN: Final = 6  # a shorter value would blacken half of the texts that contain it
 HIDDEN: Final = "[secret]"
 VALUES_MAX: Final = 1000
@@ -33,8 +41,9 @@ VALUES_MAX: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One secret. At most one of `env`, `file` and `command`; none: `HAI_FLOW_SECRET_<NAME>`. `hosts` None: the file
-    does not say where it may go. `every`: for how many seconds the output of a command is kept."""
+    """One secret. At most one of `env`, `file` and `command`; none: `HAI_FLOW_SECRET_<NAME>`, else the deployment's
+    command. `hosts` None: the file does not say where it may go. `workflows`, `tools` None: any. `every`: for how many
+    seconds the output of a command is kept."""
 
     env: str | None = None
     file: Path | None = None
@@ -42,16 +51,19 @@ class Source:
     every: float = 300.0
     hosts: tuple[str, ...] | None = None
     workflows: tuple[str, ...] | None = None
+    tools: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The user of a secret, and its target. `ours`: the deployment itself uses it, for a model of its catalogue."""
+    """The user of a secret, and its target. `ours`: the deployment itself uses it, for a model of its catalogue.
+    `tool`: the function that asks for it, by its full name (`acme.shop.refund`); "": a step that calls none."""
 
     host: str
     workflow: str = ""
     from_disk: bool = False
     ours: bool = False
+    tool: str = ""
 
 
 _seen: Final[dict[str, None]] = {}  # values that this process has resolved, the newest last
@@ -72,11 +84,12 @@ def hidden(value: Json) -> Json:
 
 
 def remember(value: str) -> None:
-    """Hide this from now on."""
+    """Hide this from now on, also as it is written in Base64 and in addresses."""
     if len(value) < SHOWN_MIN:
         return
-    _seen.pop(value, None)
-    _seen[value] = None
+    for form in (value, base64.b64encode(value.encode()).decode().rstrip("="), quote(value, safe="")):
+        _seen.pop(form, None)
+        _seen[form] = None
     while len(_seen) > VALUES_MAX:
         del _seen[next(iter(_seen))]
 
@@ -89,12 +102,15 @@ class _Kept:
 
 @dataclass(slots=True)
 class Secrets:
-    """`given`: the secrets of the environment by name (`HAI_FLOW_SECRET_<NAME>`); `environment` is all of it."""
+    """`given`: the secrets of the environment by name (`HAI_FLOW_SECRET_<NAME>`); `environment` is all of it.
+    `command` is asked for those that nothing else has."""
 
     given: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, Source] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
     _kept: dict[str, _Kept] = field(default_factory=dict)
+    _asking: dict[str, asyncio.Lock] = field(default_factory=dict)
 
     async def found(self, value: Json, use: Use) -> dict[str, str]:
         """The secrets that `value` names, by name. Raises StepError."""
@@ -114,7 +130,7 @@ class Secrets:
 
     def absent(self, name: str) -> str | None:
         """Why the secret is not there, as far as this is known without reading its source."""
-        if name in self.sources or name in self.given:
+        if name in self.sources or name in self.given or self.command:
             return None
         return f"the secret `{name}` is not there; set HAI_FLOW_SECRET_{name}, or name it in HAI_FLOW_SECRETS_FILE"
 
@@ -127,6 +143,9 @@ class Secrets:
             return
         if source is not None and source.workflows is not None and use.workflow not in source.workflows:
             raise _refused(name, f"it is for {', '.join(source.workflows)} only, and this is {use.workflow}")
+        if source is not None and source.tools is not None and not any(_is_of(use.tool, each) for each in source.tools):
+            found = f"the tool {use.tool}" if use.tool else "a step that calls no tool"
+            raise _refused(name, f"it is for the tools {', '.join(source.tools)} only, and this is {found}")
         if not use.from_disk and (source is None or source.hosts is None):
             raise _refused(
                 name, "nothing says to which hosts a published workflow may send it; say so in HAI_FLOW_SECRETS_FILE"
@@ -134,11 +153,7 @@ class Secrets:
 
     async def _resolved(self, name: str, source: Source) -> str:
         if source.command:
-            kept = self._kept.get(name)
-            if kept is None or kept.until < time.monotonic():
-                value = await _said_by(name, source.command)
-                kept = self._kept[name] = _Kept(value, time.monotonic() + source.every)
-            return kept.value
+            return await self._said(name, source.command, source.every)
         if source.file is not None:
             try:
                 return (await asyncio.to_thread(source.file.read_text)).strip()
@@ -146,9 +161,20 @@ class Secrets:
                 raise _missing(name, f"{source.file} can't be read: {type(error).__name__}") from None
         where = source.env or f"HAI_FLOW_SECRET_{name}"
         value = self.environment.get(source.env) if source.env else self.given.get(name)
+        if not value and self.command and not source.env:
+            return await self._said(name, (*self.command, name), COMMAND_KEPT_SECONDS)
         if not value:
             raise _missing(name, f"{where} is not set")
         return value
+
+    async def _said(self, name: str, command: tuple[str, ...], seconds: float) -> str:
+        """What the command says, or said lately. Who asks meanwhile waits for the same answer."""
+        async with self._asking.setdefault(name, asyncio.Lock()):
+            kept = self._kept.get(name)
+            if kept is None or kept.until < time.monotonic():
+                value = await _said_by(name, command)
+                kept = self._kept[name] = _Kept(value, time.monotonic() + seconds)
+            return kept.value
 
 
 def _named_in(value: Json) -> set[str]:
@@ -163,6 +189,12 @@ def _is_in(host: str, pattern: str) -> bool:
     return host == pattern or (pattern.startswith("*.") and host.endswith(pattern[1:]))
 
 
+def _is_of(tool: str, pattern: str) -> bool:
+    """Whether the function `tool` (`acme.shop.refund`) is `pattern`, or below it (`acme.shop`, `acme.*`)."""
+    whole = pattern.removesuffix(".*")
+    return tool == whole or tool.startswith(f"{whole}.")
+
+
 async def _said_by(name: str, command: tuple[str, ...]) -> str:
     """The standard output of a command. Its standard error may hold anything, also secrets, so it is never shown."""
     try:
@@ -175,8 +207,12 @@ async def _said_by(name: str, command: tuple[str, ...]) -> str:
     except OSError as error:
         raise _missing(name, f"{command[0]} can't be started: {error.strerror}") from None
     try:
+        assert process.stdout is not None
         async with asyncio.timeout(COMMAND_SECONDS):
-            said, _ = await process.communicate()
+            said = await _up_to(process.stdout, SAID_BYTES_MAX)
+            if len(said) > SAID_BYTES_MAX:
+                raise _missing(name, f"{command[0]} said more than {SAID_BYTES_MAX} bytes")
+            await process.wait()
     except TimeoutError:
         raise _missing(name, f"{command[0]} said nothing for {COMMAND_SECONDS:g} s") from None
     finally:
@@ -187,6 +223,14 @@ async def _said_by(name: str, command: tuple[str, ...]) -> str:
     if process.returncode != 0 or not value:
         raise _missing(name, f"{command[0]} ended with {process.returncode} and said {len(value)} characters")
     return value
+
+
+async def _up_to(stream: asyncio.StreamReader, bytes_max: int) -> bytes:
+    """All of the stream, or more than `bytes_max` bytes of it."""
+    said = b""
+    while len(said) <= bytes_max and (piece := await stream.read(bytes_max)):
+        said += piece
+    return said
 
 
 def _missing(name: str, why: str) -> StepError:

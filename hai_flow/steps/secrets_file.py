@@ -25,6 +25,7 @@ SECRET: Final = Shape("secret", "A secret", (
     Key("every", DURATION, "for how long what the program said is kept", example="5m"),
     Key("hosts", list_of(LITERAL), "where it may be sent", example="[api.shop.example]"),
     Key("workflows", list_of(LITERAL), "whose steps may send it", example="[refund]"),
+    Key("tools", list_of(LITERAL), "which functions may have it, or modules", example="[acme.shop]"),
 ))  # fmt: skip
 
 
@@ -55,4 +56,5 @@ def _source(reader: Reader, name: str, raw: Json) -> Source:
         every=every / 1000,
         hosts=tuple(fields["hosts"]) if "hosts" in fields else None,
         workflows=tuple(fields["workflows"]) if "workflows" in fields else None,
+        tools=tuple(fields["tools"]) if "tools" in fields else None,
     )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hai_flow.errors import StepError
-from hai_flow.steps.secrets import HIDDEN, Secrets, Source, Use, hidden
+from hai_flow.steps import secrets as steps_secrets
+from hai_flow.steps.secrets import HIDDEN, Secrets, Source, Use, hidden, remember
 from hai_flow.steps.secrets_file import read_secrets
 
 DISK = Use("any.host", "w", from_disk=True)
@@ -82,3 +85,45 @@ def test_a_file_of_secrets_is_read_and_its_mistakes_have_a_place() -> None:
     wrong = b"hai: secrets/v1\nsecrets:\n  A: {env: X, file: /y}\n  B: {evn: X}\n  C: {every: soon, command: [x]}\n"
     _, findings = read_secrets(wrong, "s.yaml")
     assert [str(finding).split(" ")[0] for finding in findings] == ["s.yaml:3:15:", "s.yaml:4:7:", "s.yaml:5:14:"]
+
+
+async def test_a_command_of_the_deployment_is_asked_for_what_nothing_else_has(tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    says = f"import pathlib, sys; pathlib.Path({str(count)!r}).open('a').write('x'); print('value of ' + sys.argv[1])"
+    command = (sys.executable, "-c", says)
+    secrets = Secrets({"PLAIN": "of the environment"}, {"A": Source(), "B": Source(env="NOT_SET")}, {}, command)
+    assert await secrets.value("PLAIN", DISK) == "of the environment"
+    found = await asyncio.gather(*(secrets.value("A", DISK) for _ in range(20)))
+    assert set(found) == {"value of A"}
+    assert count.read_text() == "x", "those who ask at once are told at once"
+    assert await secrets.value("OTHER", DISK) == "value of OTHER"
+    assert "NOT_SET is not set" in await fault(secrets, "B"), "the file says where it is"
+    assert secrets.absent("ANY") is None
+    assert (await fault(secrets, "OTHER", Use("a.test", "w"))).startswith("secret.refused")
+
+
+async def test_a_command_that_says_too_much_or_nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    for does, why in (("while True: print('x' * 1000)", "said more than"), ("import time; time.sleep(60)", "nothing")):
+        secrets = Secrets({}, {}, {}, (sys.executable, "-c", does))
+        monkeypatch.setattr(steps_secrets, "COMMAND_SECONDS", 20.0 if "more" in why else 0.5)
+        assert why in await fault(secrets, "A")
+
+
+async def test_no_shell_reads_a_name_or_a_command() -> None:
+    secrets = Secrets({}, {}, {}, (sys.executable, "-c", "import sys; print(sys.argv[1:])", "$HOME; echo x"))
+    assert await secrets.value("A", DISK) == "['$HOME; echo x', 'A']"
+
+
+async def test_a_secret_may_be_for_some_tools_alone() -> None:
+    sources = {"S": Source(tools=("acme.shop.refund", "acme.mail.*"))}
+    secrets = Secrets({"S": "s-value"}, sources)
+    for tool in ("acme.shop.refund", "acme.mail", "acme.mail.send"):
+        assert await secrets.value("S", replace(DISK, tool=tool)) == "s-value"
+    for tool in ("acme.shop", "acme.shop.pay", "acme.mailer.send", ""):
+        said = await fault(secrets, "S", replace(DISK, tool=tool))
+        assert said.startswith("secret.refused the secret `S` is not for this: it is for the tools acme.shop.refund")
+
+
+def test_other_forms_of_a_secret_are_hidden_too() -> None:
+    remember("geheim/ +1")
+    assert hidden("a?k=geheim%2F%20%2B1 Z2VoZWltLyArMQ== geheim/ +1") == "a?k=[secret] [secret]== [secret]"

@@ -1,0 +1,34 @@
+"""Tools that say a secret wherever a tool can say anything."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from urllib.parse import quote
+
+from hai_flow.steps.tools import Context, tool
+
+
+async def _secret(context: Context) -> str:
+    return await context.secrets.get("TOKEN")
+
+
+@tool
+async def told(context: Context) -> dict[str, str]:
+    """It is the output, a key of it, progress and a line of the log; as it is, and as an address has it."""
+    secret = await _secret(context)
+    context.progress(f"with {secret}")
+    context.log.warning("using", secret=secret)
+    return {"plain": f"it is {secret}", secret: "a key", "address": f"https://x.example/?key={quote(secret, safe='')}"}
+
+
+@tool
+async def streamed(context: Context) -> AsyncIterator[str]:
+    """It is a piece of a stream."""
+    yield "it is "
+    yield await _secret(context)
+
+
+@tool
+async def raised(context: Context) -> None:
+    """It is in an error, and in the trace of it."""
+    raise ValueError(f"refused: {await _secret(context)}")
