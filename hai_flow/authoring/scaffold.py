@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Final, Literal, TypeAlias
 
-TemplateName: TypeAlias = Literal["minimal", "approval", "form", "revise", "loop", "schedule"]
+TemplateName: TypeAlias = Literal["minimal", "approval", "form", "revise", "loop", "schedule", "agent"]
 TEMPLATES: Final[dict[TemplateName, str]] = {
     "minimal": "a message and an output",
     "approval": "a gate in front of a call, with a deadline",
@@ -15,6 +15,7 @@ TEMPLATES: Final[dict[TemplateName, str]] = {
     "revise": "approve, revise or reject, round by round",
     "loop": "a list, several at once, failures apart",
     "schedule": "started by the clock, retries, a fallback",
+    "agent": "a model with tools, which asks before it writes",
 }
 DEFAULT: Final[TemplateName] = "approval"
 

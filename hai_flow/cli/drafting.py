@@ -43,7 +43,8 @@ def new(
     """Begin a workflow: NAME.flow.yaml, and its tests beside it in NAME.test.yaml. It is valid as it is.
 
     Templates: minimal, a message and an output; approval, a call that people approve; form, a question; revise,
-    rounds until somebody approves; loop, a list, several at once; schedule, by the clock, with retries.
+    rounds until somebody approves; loop, a list, several at once; schedule, by the clock, with retries; agent, a model
+    with tools.
     """
     from hai_flow.authoring import scaffold
     from hai_flow.definition.names import name_fault

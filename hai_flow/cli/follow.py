@@ -15,7 +15,7 @@ EventJson: TypeAlias = dict[str, Json]
 TRACE: Final = "tool.trace"  # the warning that tells where a tool failed; the engine's name for it
 
 # Steps that show themselves by what they do: a message, a change of state, the end.
-_SILENT_VERBS: Final = ("say", "set", "break", "continue", "return", "switch", "emit")
+_SILENT_VERBS: Final = ("say", "set", "break", "continue", "return", "switch", "emit", "agent_calls")
 # Events that another event makes superfluous in a terminal.
 _SILENT: Final = frozenset(
     {

@@ -1,11 +1,12 @@
 """The stand-in for missing models in `dev` and `run`: a model if the environment has a key, else a script.
 
-The script understands nothing. It says that it is a script, repeats the question, and makes the least object that fits
-a schema, so that a workflow can be tried without a key.
+The script understands nothing. It says that it is a script, repeats the question, calls each tool that the question
+names once, and makes the least object that fits a schema, so that a workflow can be tried without a key.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,14 +14,31 @@ from typing import Final
 from hai_flow import values
 from hai_flow.definition.plan import Model
 from hai_flow.models.presets import PRESETS
-from hai_flow.models.vocabulary import Endpoint, Finish, Piece, Request, Text, Usage
+from hai_flow.models.vocabulary import (
+    CallArgs,
+    CallStart,
+    Endpoint,
+    Finish,
+    Message,
+    Piece,
+    Request,
+    Text,
+    Tool,
+    Usage,
+)
 from hai_flow.values import Json
 
 SCRIPTED: Final = "scripted"
 MODEL: Final = "gpt-5.4"
 REPEATED_CHARS_MAX: Final = 200
 _DEPTH_MAX: Final = 16
-_WORDS: Final = {"date-time": "2026-01-01T00:00:00Z", "date": "2026-01-01", "email": "somebody@example.com"}
+_WORDS: Final = {
+    "date-time": "2026-01-01T00:00:00Z",
+    "date": "2026-01-01",
+    "email": "somebody@example.com",
+    "uri": "https://example.com/",
+}
+_PARTS: Final = re.compile(r"[^A-Za-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +68,17 @@ class ScriptedProvider:
 
     async def stream(self, request: Request) -> AsyncIterator[Piece]:
         """See `ModelProvider`."""
-        answer = _text(request) if request.output is None else values.dumps(least(request.output)).decode()
+        wanted = _wanted(request)
+        answer = "(Scripted model: the question names tools.)"
+        if not wanted:
+            answer = _text(request) if request.output is None else values.dumps(least(request.output)).decode()
         first, *rest = answer.split(" ")
         yield Text(first)
         for word in rest:
             yield Text(f" {word}")
+        for number, tool in enumerate(wanted):
+            yield CallStart(f"call_{number}", tool.name)
+            yield CallArgs(f"call_{number}", values.dumps(least(tool.schema)).decode())
         chars = sum(message.chars for message in request.messages)
         yield Usage(input=chars // 4, output=len(answer) // 4)
         yield Finish("stop")
@@ -63,11 +87,35 @@ class ScriptedProvider:
         pass
 
 
+def _wanted(request: Request) -> list[Tool]:
+    """The tools of which the question has every word, as long as it has not called one since."""
+    asked = _asked(request)
+    if any(message.calls for message in request.messages[asked:]):
+        return []
+    said = set(_PARTS.split(_said(request.messages[asked]).lower()))
+    return [tool for tool in request.tools if said.issuperset(_PARTS.split(tool.name.lower()))]
+
+
+def _asked(request: Request) -> int:
+    """The place of the question: the newest message of the user."""
+    return max((n for n, each in enumerate(request.messages) if each.role == "user"), default=len(request.messages) - 1)
+
+
 def _text(request: Request) -> str:
-    asked = request.messages[-1]
-    said = asked.content if isinstance(asked.content, str) else " ".join(part.get("text", "") for part in asked.content)
-    said = said if len(said) <= REPEATED_CHARS_MAX else f"{said[:REPEATED_CHARS_MAX]}…"
-    return f"(Scripted model: no key of a real one is set. It was asked: {said})"
+    asked = _asked(request)
+    told = [_short(_said(each)) for each in request.messages[asked:] if each.role == "tool"]
+    results = f" Its tools said: {'; '.join(told)}" if told else ""
+    said = _short(_said(request.messages[asked]))
+    return f"(Scripted model: no key of a real one is set. It was asked: {said}{results})"
+
+
+def _said(message: Message) -> str:
+    content = message.content
+    return content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= REPEATED_CHARS_MAX else f"{text[:REPEATED_CHARS_MAX]}…"
 
 
 def least(schema: Json, depth: int = 0) -> Json:

@@ -10,11 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow.definition.compiler import compile_workflow
+from hai_flow.definition.plan import Model
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.errors import StepError
 from hai_flow.models.catalogue import Catalogue
 from hai_flow.models.endpoints import Providers
-from hai_flow.models.scripted import StandIn, least
+from hai_flow.models.scripted import ScriptedProvider, StandIn, least
+from hai_flow.models.turn import Turn
+from hai_flow.models.vocabulary import Message, Request, Tool
 from hai_flow.steps.llm import LlmRunner
 from hai_flow.steps.runner import Attempt
 from hai_flow.steps.secrets import Secrets
@@ -66,6 +69,29 @@ async def test_it_makes_an_object_that_fits() -> None:
     }
     output, _ = await perform(StandIn(), "{provider: openai, model: gpt, api_key: '${{ secrets.K }}'}", schema)
     assert output == {"n": 0, "kind": "a"}
+
+
+async def test_it_calls_each_tool_that_the_question_names_once_and_repeats_what_they_say() -> None:
+    tools = (
+        Tool("mail_send", "", {"type": "object", "required": ["to"], "properties": {"to": {"type": "string"}}}),
+        Tool("weather", "", {"type": "object"}),
+    )
+    asked = Message("user", "Please send a mail.")
+    endpoint = StandIn().endpoint(Model("smart"))
+    first = await turn_of(
+        Request(endpoint, (Message("user", "The weather?"), Message("assistant", "Rain."), asked), tools)
+    )
+    assert [(call.name, call.args) for call in first.calls] == [("mail_send", '{"to":"scripted"}')]
+    told = (asked, Message("assistant", "", first.calls), Message("tool", "sent", call_id="call_0"))
+    second = await turn_of(Request(endpoint, told, tools))
+    assert (second.calls, "Its tools said: sent" in second.text) == ((), True)
+
+
+async def turn_of(request: Request) -> Turn:
+    turn = Turn()
+    async for piece in ScriptedProvider().stream(request):
+        turn.add(piece)
+    return turn
 
 
 async def test_with_a_key_in_the_environment_a_real_model_is_asked() -> None:

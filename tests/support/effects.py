@@ -282,3 +282,19 @@ steps:
   - {id: last, call: fx.pay}
 """
 PAID = {"one": 1, "both/left/left": 1, "both/right/right": 2, "last": 1}
+
+
+@tool
+async def search(query: str) -> list[str]:
+    """Look for pages about something."""
+    return [f"https://example.com/{query}/{n}" for n in (1, 2)]
+
+
+@tool
+async def fetch(url: str) -> str:
+    """Read a page."""
+    return hostile.pop(0) if hostile else f"What is written at {url}"
+
+
+hostile: list[str] = []
+"""What pages say that somebody has written who wants more of a model than to be read."""
