@@ -1,6 +1,7 @@
 """What an agent's model has said and been told, read from the state of its run. Emits nothing.
 
-The output of an answer's attempt is
+The output of an answer's attempt is a summary in place of an answer, `{summary, through}`, where the conversation had
+grown too long: the model is told it instead of the iterations before `through`. Else it is
 `{text, calls: [{id, name, args, effect, fault?}], thinking?, opaque?, by?, output?}`: `name` as in `agent.tools`,
 `args` their JSON text (of a call with a `fault`: what the model wrote), `effect` that of the function, `by` who alone
 understands `opaque`, `output` the object that a last answer is. Nothing else is kept: the results of its calls are
@@ -18,7 +19,7 @@ from hai_flow import values
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Iteration, Plan
 from hai_flow.engine.instances import standing_at
-from hai_flow.engine.state import MessageState, RunState, StepState
+from hai_flow.engine.state import LoopState, MessageState, RunState, StepState
 from hai_flow.values import Json
 
 RESULT_CHARS_MAX: Final = 50_000  # of one result, as a model is told it
@@ -30,6 +31,7 @@ NOT_PERFORMED: Final = "Not performed: another call of the same answer was wrong
 class Exchange:
     """One answer of a model, and the results of its calls by their ids, as the model is told them."""
 
+    number: int  # of its iteration
     answer: Mapping[str, Json]
     results: tuple[tuple[str, str], ...]
 
@@ -45,11 +47,12 @@ class Said:
 @dataclass(frozen=True, slots=True)
 class Talk:
     """The conversation of an agent up to an answer: `asked` are the agent's arguments as JSON text, `said` are the
-    messages of the run before it."""
+    messages of the run before it, `summary` is what stands for the exchanges that are not here any more."""
 
     asked: str
     exchanges: tuple[Exchange, ...] = ()
     said: tuple[Said, ...] = ()
+    summary: str = ""
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -60,9 +63,20 @@ def answer_in(state: RunState, iteration: str) -> Any:
     return state.steps[f"{iteration}/model"].output
 
 
+def is_summary(answer: Json) -> bool:
+    """Whether it is no answer: the conversation so far was made shorter, and the model is asked once more."""
+    return "summary" in answer
+
+
+def answers_so_far(state: RunState, agent: str, loop: LoopState) -> int:
+    """How often the model has answered."""
+    numbers = range(loop.begun, loop.last + 1)
+    return sum(not is_summary(answer_in(state, paths.iteration(agent, number))) for number in numbers)
+
+
 def calls_of(answer: Json) -> list[Any]:
     """The calls that the answer asks for."""
-    return answer["calls"]
+    return answer.get("calls", [])
 
 
 def was_wrong(answer: Json) -> bool:
@@ -110,9 +124,14 @@ def talk(plan: Plan, state: RunState, answer: str) -> Talk:
     agent = paths.loop_of(iteration)
     known = state.steps[agent]
     assert known.loop is not None
-    before = (paths.iteration(agent, number) for number in range(known.loop.begun, int(paths.key_of(iteration))))
-    exchanges = tuple(_exchange(plan, state, each) for each in before)
-    return Talk(known.args or "{}", exchanges, tuple(_said_before(state, known.loop.entries)))
+    first, summary, numbers = known.loop.begun, "", range(known.loop.begun, int(paths.key_of(iteration)))
+    answers = {number: answer_in(state, paths.iteration(agent, number)) for number in numbers}
+    for each in answers.values():
+        if is_summary(each):
+            first, summary = each["through"], each["summary"]
+    told = (number for number, each in answers.items() if number >= first and not is_summary(each))
+    exchanges = tuple(_exchange(plan, state, agent, number) for number in told)
+    return Talk(known.args or "{}", exchanges, tuple(_said_before(state, known.loop.entries)), summary)
 
 
 def _said_before(state: RunState, entries: int) -> Iterator[Said]:
@@ -128,7 +147,8 @@ def said_by(message: MessageState) -> Said | None:
     return Said(message.role, message.content) if message.content else None
 
 
-def _exchange(plan: Plan, state: RunState, iteration: str) -> Exchange:
+def _exchange(plan: Plan, state: RunState, agent: str, number: int) -> Exchange:
+    iteration = paths.iteration(agent, number)
     answer = answer_in(state, iteration)
     told = []
     for call, known in zip(calls_of(answer), _performed(plan, state, iteration), strict=True):
@@ -137,7 +157,7 @@ def _exchange(plan: Plan, state: RunState, iteration: str) -> Exchange:
         else:
             text = _result(call, known)
         told.append((call["id"], text))
-    return Exchange(answer, tuple(told))
+    return Exchange(number, answer, tuple(told))
 
 
 def _performed(plan: Plan, state: RunState, iteration: str) -> Iterator[StepState | None]:

@@ -16,6 +16,7 @@ import structlog
 
 from hai_flow import values
 from hai_flow.definition.plan import AgentTurn, Llm, Schema, Step
+from hai_flow.engine.agents import Talk
 from hai_flow.engine.events import ModelUse
 from hai_flow.errors import StepError
 from hai_flow.models.asking import ask
@@ -26,7 +27,17 @@ from hai_flow.models.scripted import StandIn
 from hai_flow.models.structured import read_answer, received, repair_prompt
 from hai_flow.models.turn import Turn, cost_of
 from hai_flow.models.vocabulary import Endpoint, Message, Piece, Request, Text, Thinking, Tool
-from hai_flow.steps.agent import exchanged, opening_of, recorded, shelf_of, storable
+from hai_flow.steps.agent import (
+    Shelf,
+    exchanged,
+    opening_of,
+    recorded,
+    shelf_of,
+    storable,
+    summarised,
+    to_be_cut,
+    to_summarise,
+)
 from hai_flow.steps.files import with_files
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import Secrets, Use, hidden
@@ -73,11 +84,32 @@ class LlmRunner:
         def told(asked: Endpoint) -> tuple[Message, ...]:
             return (*opening, *exchanged(talk, shelf, asked))
 
-        answer, endpoint = await question.ask(endpoints, told)
+        cut = max(to_be_cut(talk, shelf, each, opening) for each in endpoints)
+        if cut:
+            return await self._summary(verb, endpoints, stream, (opening, talk, cut, shelf))
+        try:
+            answer, endpoint = await question.ask(endpoints, told)
+        except StepError as error:
+            if error.code != "llm.context_exceeded" or len(talk.exchanges) < 2:
+                raise
+            return await self._summary(verb, endpoints, stream, (opening, talk, len(talk.exchanges) // 2, shelf))
         found = recorded(answer, shelf, endpoint)
         if verb.output is not None and not found["calls"]:
             found["output"] = await question.made(answer, endpoint, told(endpoint), verb.output)
         return found
+
+    async def _summary(
+        self,
+        verb: AgentTurn,
+        endpoints: list[Endpoint],
+        stream: Stream,
+        of: tuple[tuple[Message, ...], Talk, int, Shelf],
+    ) -> Json:
+        """What stands for the oldest exchanges from now on. Nobody is shown it, and no tool is called."""
+        opening, talk, cut, shelf = of
+        question = _Question(self._providers, replace(verb, output=None, stream="none"), stream, shelf.tools)
+        answer, _ = await question.ask(endpoints, lambda asked: (*opening, *to_summarise(talk, cut, shelf, asked)))
+        return summarised(answer.text, talk, cut)
 
     def fault(self, step: Step, *, from_disk: bool = False) -> str | None:
         return None

@@ -248,6 +248,22 @@ def test_calls_are_shown_below_the_message_that_came_with_them() -> None:
     assert (result.tool_call_id, result.content) == (shown.tool_call_id, "sent")
 
 
+def test_a_summary_stands_for_what_was_said_before_and_is_no_answer() -> None:
+    play = Play(flow("max_turns: 3"))
+    for number in range(2):
+        play.succeed(f"chat[{number}]/model", answer(call("web.search")))
+        play.succeed(f"chat[{number}]/call[web.search-1]/web.search", number)
+    play.succeed("chat[2]/model", {"summary": "One was found.", "through": 1})
+    known = agents.talk(play.plan, play.state, "chat[3]/model")
+    assert (known.summary, [each.number for each in known.exchanges]) == ("One was found.", [1])
+    play.succeed("chat[3]/model", {"summary": "Both were found.", "through": 2})
+    known = agents.talk(play.plan, play.state, "chat[4]/model")
+    assert (known.summary, known.exchanges) == ("Both were found.", ())
+    play.succeed("chat[4]/model", answer(text="Done."))
+    assert (play.status, play.output) == ("finished", "Done.")
+    play.replayed()
+
+
 @pytest.mark.parametrize(
     ("more", "code"),
     [

@@ -16,7 +16,7 @@ from tests.runtime.conftest import Connection, Make, is_now, start, state_of
 from tests.runtime.test_models import catalogue, ended, runtime_of
 from tests.support import effects
 from tests.support.ledger import log_of
-from tests.support.models import CUT, DIALECTS, Answer, FakeModels, chunk, spoken
+from tests.support.models import CUT, DIALECTS, Answer, FakeModels, Status, chunk, spoken
 from tests.support.waiting import until
 
 AGENT = """\
@@ -174,6 +174,34 @@ async def test_the_prompt_of_a_later_answer_is_not_in_the_log(make: Make, eye: C
     events = await log_of(eye, UUID(state.run_id))
     assert repr(events).count("Do the unmistakable thing.") == 1
     assert len(fake.asked) == 5
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_conversation_that_is_too_long_is_summarised_once_and_no_call_loses_its_result(
+    known: bool, make: Make, eye: Connection, tmp_path: Path
+) -> None:
+    """The context is known, or the server says that it is full."""
+    long = [Answer(calls=(("free", json.dumps({"value": f"{n}" * 900})),)) for n in range(3)]
+    full = Status(400, {"error": {"message": "too long", "code": "context_length_exceeded"}})
+    acts = [*map(spoken, long), *([] if known else [[full]]), spoken(Answer("I used free.")), spoken(Answer("Done."))]
+    async with FakeModels(*acts) as fake:
+        runtime = await runtime_of(make, tmp_path, fake, **({"context": 1600} if known else {}))
+        state = await ended(runtime, (await start(runtime, AGENT)).run_id)
+    assert state.output == "Done."
+    summary = next(asked.body for asked in fake.asked if "Summarise" in asked.body["messages"][-1]["content"])
+    last = fake.asked[-1].body["messages"]
+    assert "I used free." in last[2]["content"]
+    for messages in (summary["messages"], last):
+        called = [call["id"] for each in messages for call in each.get("tool_calls") or ()]
+        assert called == [each["tool_call_id"] for each in messages if each["role"] == "tool"]
+    assert sum(each["role"] == "tool" for each in last) < 3
+    summaries = [
+        event.output["through"]
+        for event in await log_of(eye, UUID(state.run_id))
+        if isinstance(event, e.StepFinished) and isinstance(event.output, dict) and "summary" in event.output
+    ]
+    assert len(summaries) == 1
+    assert "I used free." not in [message.content for message in state.messages.values()]
 
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "workflows/examples/research_and_email.flow.yaml"

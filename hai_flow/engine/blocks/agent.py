@@ -12,7 +12,7 @@ from typing import Final
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Agent, AgentCalls, Step
 from hai_flow.engine import events as e
-from hai_flow.engine.agents import answer_in, called, calls_of, keys_of, was_wrong
+from hai_flow.engine.agents import answer_in, answers_so_far, called, calls_of, is_summary, keys_of, was_wrong
 from hai_flow.engine.blocks.block import Block, Lists
 from hai_flow.engine.calls import resolve_call
 from hai_flow.engine.consequences import Consequence, End, Fail, Finish, Settle
@@ -45,9 +45,9 @@ def list_done(draft: Draft, step: Step, body: str) -> Consequence:
 def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> Consequence | None:
     """The next answer, or the end of the agent."""
     verb, loop = _agent(step), _loop(draft, step)
-    answer, count = answer_in(draft.state, iteration.path), loop.last + 1 - loop.begun
+    answer, count = answer_in(draft.state, iteration.path), answers_so_far(draft.state, step.path, loop)
     try:
-        done = _is_done(draft, step, iteration, verb, answer, count)
+        done = not is_summary(answer) and _is_done(draft, step, iteration, verb, answer, count)
     except Raised as raised:
         return Fail(iteration, draft.error(raised.code, raised.message, step.path))
     if done:
@@ -55,7 +55,7 @@ def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> C
         value = answer["text"] if verb.output is None else answer["output"]
         resolve_call(draft, step, value, None)
         return Finish(step, value)
-    if count >= verb.max_turns:
+    if count >= verb.max_turns and not is_summary(answer):
         draft.emit(e.IterationEnded, path=iteration.path, status="finished")
         message = f"The agent has not come to an end within {count} answers of its model (`max_turns`)."
         return Fail(step, draft.error(MAX_TURNS, message, step.path))
