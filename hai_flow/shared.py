@@ -1,8 +1,8 @@
-"""Files that workflows `use`, read from the disk of the machine that publishes them.
+"""Files that workflows `use`, and documents of services, read from the disk of the machine that publishes them.
 
 A workflow names them relative to its own folder (`../shared/tools.yaml`). They must lie below the project: the current
 directory, or the workflow's own folder if that lies elsewhere. The target of a link must be a YAML file below the
-project, too, because the files are sent to a server.
+project, too (or JSON, for a service), because the files are sent to a server.
 """
 
 from __future__ import annotations
@@ -12,29 +12,37 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from hai_flow.definition.document import BYTES_MAX
-from hai_flow.definition.uses import Unusable, used_by, whole
+from hai_flow.definition.uses import Unusable, behind, whole
 
 SUFFIXES: Final = (".yaml", ".yml")
+SERVICE_SUFFIXES: Final = (*SUFFIXES, ".json")
 
 
 def with_uses(path: Path, source: bytes) -> bytes:
     """The workflow `source`, read from `path`, with the files that it uses. An unreadable file becomes a finding."""
-    return whole(source, lambda name: _read(path, name))
+    return whole(source, lambda name: _read(path, name), lambda name: _read_service(path, name))
 
 
 def used_files(path: Path, source: bytes) -> list[Path]:
     """The files that the workflow at `path` uses, there or not."""
     found = []
-    for name in used_by(source):
+    for name in behind(with_uses(path, source)):
         try:
-            found.append(_place(path, name))
+            found.append(_place(path, name, SERVICE_SUFFIXES))
         except Unusable:
             continue
     return found
 
 
-def _read(path: Path, name: str) -> bytes:
-    place = _place(path, name)
+def _read_service(path: Path, name: str) -> bytes:
+    text = _read(path, name, SERVICE_SUFFIXES)
+    if b"openapi" not in text:
+        raise Unusable(f"{name} is no document of OpenAPI")
+    return text
+
+
+def _read(path: Path, name: str, suffixes: tuple[str, ...] = SUFFIXES) -> bytes:
+    place = _place(path, name, suffixes)
     try:
         if not (stat.S_ISREG(mode := place.stat().st_mode) or stat.S_ISDIR(mode)):
             raise Unusable(f"{name} can't be read: it is a pipe or a device, and no file")  # to open a pipe waits
@@ -47,10 +55,12 @@ def _read(path: Path, name: str) -> bytes:
     return text
 
 
-def _place(path: Path, name: str) -> Path:
+def _place(path: Path, name: str, suffixes: tuple[str, ...]) -> Path:
     """Where the file lies. Raises `Unusable` if a workflow must not name it."""
-    if PurePosixPath(name).is_absolute() or "\\" in name or "\x00" in name or not name.endswith(SUFFIXES):
-        raise Unusable(f"expected the way to a YAML file from here, such as ../shared/tools.yaml, found {name!r}")
+    if PurePosixPath(name).is_absolute() or "\\" in name or "\x00" in name or not name.endswith(suffixes):
+        raise Unusable(
+            f"expected the way to a {_kind(suffixes)} from here, such as ../shared/tools.yaml, found {name!r}"
+        )
     try:
         folder = path.parent.resolve()
         project = Path.cwd().resolve()
@@ -62,6 +72,10 @@ def _place(path: Path, name: str) -> Path:
         raise Unusable(
             f"{name} leads out of the project, which is the folder {project.name}; start above it, or copy it there"
         )
-    if not place.name.endswith(SUFFIXES):
-        raise Unusable(f"{name} leads to {place.name}, and that is no YAML file")
+    if not place.name.endswith(suffixes):
+        raise Unusable(f"{name} leads to {place.name}, and that is no {_kind(suffixes)}")
     return place
+
+
+def _kind(suffixes: tuple[str, ...]) -> str:
+    return "YAML file" if suffixes == SUFFIXES else "YAML or JSON file"

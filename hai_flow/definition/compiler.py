@@ -31,7 +31,7 @@ from hai_flow.definition.schemas import JsonSchema
 from hai_flow.definition.scope import END, Visibility, names_at
 from hai_flow.definition.sharing import read_used
 from hai_flow.definition.steps import compile_catch, compile_list, types_of
-from hai_flow.definition.uses import KIND, Part, opened
+from hai_flow.definition.uses import KIND, Part, described_by, opened
 from hai_flow.errors import DefinitionError, Finding
 from hai_flow.values import Json
 
@@ -72,10 +72,13 @@ def _compile(source: bytes, file: str, children: Children, stored: bool) -> tupl
 
 
 def _documents(source: bytes, file: str) -> tuple[Document, list[Part]]:
-    """The workflow, and the documents behind it that it uses. Without `use` there must be none, which reading says."""
+    """The workflow, and the documents behind it that it uses. If it names none there must be none, which reading
+    says."""
     first, parts = opened(source)
     document = parse(first, file)
-    if parts and not (isinstance(document.value, Mapping) and "use" in document.value):
+    if parts and not (
+        isinstance(document.value, Mapping) and ("use" in document.value or described_by(document.value))
+    ):
         return parse(source, file), []
     return document, parts
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from hai_flow.definition import plan
 from hai_flow.definition.auth import check_auth
@@ -16,11 +17,14 @@ from hai_flow.definition.drafts import Outline
 from hai_flow.definition.expressions import Names, Types
 from hai_flow.definition.mcp_servers import declared_server
 from hai_flow.definition.names import NameKind, name_fault
+from hai_flow.definition.openapi import ApiDocument, Unusable
+from hai_flow.definition.openapi import read as read_openapi
 from hai_flow.definition.parts import DEADLINE_DEFAULT, Parts, texts
 from hai_flow.definition.reader import Reader
 from hai_flow.definition.reference import DOCUMENT_SHAPES
 from hai_flow.definition.schemas import JsonSchema, closed
 from hai_flow.definition.scope import Visibility, names_at
+from hai_flow.definition.secret_names import SecretBearing
 from hai_flow.definition.sharing import Used
 from hai_flow.definition.triggers import read_concurrency, read_limits, read_triggers
 from hai_flow.values import Json
@@ -85,6 +89,7 @@ class Declarations(Parts):
         self.default_timeout: plan.Duration | None = None
         self.default_model: str | None = None
         self.incomplete = incomplete
+        self.used = Used()
         super().__init__(reader, self.tools, fail_codes)
 
     def read(self, fields: Mapping[str, Json], used: Used, place: Visibility) -> Declared:
@@ -93,6 +98,7 @@ class Declarations(Parts):
         input_schema = self.read_input(fields.get("input", {}))
         names = names_at(Types(input_schema.raw, state_raw(self.state)), place)
         documents = [*used.documents, (self.reader, fields)]
+        self.used = used
         for reader, given in documents:
             with self._reading(reader):
                 self.read_models(given.get("models", {}), names)
@@ -423,8 +429,48 @@ class Declarations(Parts):
                 message = f"unknown key `{key}` in the `http` of the tool `{name}`{hint}"
                 self.reader.warning((*at, "http", key), "tool.http", message, key=True)
         allow = tuple(fields["allow"]) if "allow" in fields else None
-        effect = fields.get("effect", "write")
-        return plan.HttpTool(name, fields["http"], effect, allow, timeout=timeout, **settings)
+        service, base_url = self._service(name, fields["http"], (*at, "http"))
+        if service is not None and allow is not None:
+            for index, each in enumerate(allow):
+                if each not in service.ids:
+                    hint = suggestion(each, service.ids) or f"; it has {', '.join(service.ids[:20]) or 'none'}"
+                    self.reader.error((*at, "allow", index), "tool.function", f"there is no operation `{each}`{hint}")
+        bearing = {key: SecretBearing(value) for key, value in settings.items() if value is not None}
+        return plan.HttpTool(
+            name, fields["http"], fields.get("effect"), allow, service, base_url, timeout=timeout, **bearing
+        )
+
+    def _service(self, name: str, value: Json, at: Path) -> tuple[ApiDocument | None, str | None]:
+        """What the document of a service says, and the address of the service."""
+        named = value.get("openapi") if isinstance(value, Mapping) else None
+        given = value.get("base_url") if isinstance(value, Mapping) else value
+        service = None if named is None else self._described(named, (*at, "openapi"))
+        base_url = given if isinstance(given, str) else service.server if service is not None else None
+        if given is not None and not (isinstance(given, str) and _is_address(given)):
+            message = f"expected the address of a service like https://api.example.com, found {kind_of(given)}"
+            self.reader.error((*at, "base_url") if isinstance(value, Mapping) else at, "tool.http", message)
+        elif service is not None and base_url is None:
+            message = f"the document of `{name}` does not say in full where the service is; add `base_url`"
+            self.reader.error(at, "tool.http", message, key=True)
+        return service, base_url
+
+    def _described(self, named: Json, at: Path) -> ApiDocument | None:
+        if not isinstance(named, str) or "${{" in named or "://" in named:
+            message = (
+                f"expected the way to a file, such as ./shop.openapi.json, found {kind_of(named)}; a document is part "
+                "of the workflow, and never fetched: put it beside the workflow"
+            )
+            self.reader.error(at, "tool.openapi", message)
+            return None
+        part = self.used.service(self.reader.document.file, named)
+        if part.fault:
+            self.reader.error(at, "use.missing", part.fault)
+            return None
+        try:
+            return read_openapi(part.text)
+        except Unusable as error:
+            self.reader.error(at, "tool.openapi", f"{shorten(named)} can't be used: {error}")
+            return None
 
     def _frontend_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
         outer = self.reader.fields(_TOOL["frontend"], raw, at, f"the tool `{name}`")
@@ -457,6 +503,15 @@ class Declarations(Parts):
                 hint = suggestion(argument, known) or "; it has to be one of the tool's `parameters`"
                 self.reader.error((*at, name), "tool.predict", f"there is no argument `{shorten(argument)}`{hint}")
         return tuple(value.items())
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    plain = parts.username is None and not parts.query and not parts.fragment
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and plain and "${{" not in text
 
 
 def check_model(reader: Reader, models: Mapping[str, Any], name: str, at: Path) -> bool:

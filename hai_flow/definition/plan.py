@@ -8,7 +8,7 @@ A plan knows nothing of any run. It is immutable by its sha256, so a cache never
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal, Protocol, TypeAlias
@@ -130,14 +130,63 @@ class McpTool:
     timeout: Duration | None = None
 
 
+BodyKind: TypeAlias = Literal["body", "form", "multipart", "text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where in a request an argument goes, and how a list or a mapping is written there (as OpenAPI has it)."""
+
+    name: str
+    place: Literal["path", "query", "header"]
+    style: Literal["simple", "form", "spaceDelimited", "pipeDelimited", "deepObject"]
+    explode: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation of a described service. `parameters` is the schema of its arguments, of which `body` is the body,
+    sent as `body_kind` says; `result` that of what it answers, as far as it is known."""
+
+    id: str
+    method: str
+    path: str
+    description: str
+    parameters: Schema
+    placed: tuple[Placed, ...] = ()
+    body_kind: BodyKind | None = None
+    body_type: str | None = None
+    result: Mapping[str, Json] | None = None
+
+    @property
+    def effect(self) -> Literal["read", "write"]:
+        return "read" if self.method in ("GET", "HEAD") else "write"
+
+
+class Service(Protocol):
+    """The operations that a service's document describes (definition/openapi)."""
+
+    @property
+    def ids(self) -> Sequence[str]: ...
+    @property
+    def server(self) -> str | None: ...
+
+    def find(self, id: str) -> Operation:
+        """Raises KeyError if there is none of that id, ValueError with the reason if it can't be called."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class HttpTool:
-    """A described HTTP service. `settings` is the `http` value as written. Performed by a runner to come."""
+    """A described HTTP service. `settings` is the `http` value as written, `service` what its document says, which is
+    part of the workflow; None: it names none, or it can't be read. `base_url`: where the service is."""
 
     name: str
     settings: Json
-    effect: Literal["read", "write"] = "write"
+    effect: Literal["read", "write"] | None = None  # None: as the method of the operation says
     allow: tuple[str, ...] | None = None
+    service: Service | None = field(default=None, compare=False)
+    base_url: str | None = None
     auth: Template | None = None
     headers: Template | None = None
     timeout: Duration | None = None

@@ -261,8 +261,9 @@ DOCUMENT_SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             "`tool`), or `registered`; the deployment says which count", example="acme.shop"),
         Key("mcp", either(literal(1), shape_of("mcp_server")), "an MCP server: its address, or how it is reached",
             example="https://erp.internal/mcp", read=ANY),
-        Key("http", either(LITERAL, MAPPING), "a described HTTP service: `base_url`, `openapi`",
-            example="{base_url: https://api.example.com}", read=ANY),
+        Key("http", either(LITERAL, MAPPING), "a service that a file of OpenAPI describes: `openapi`, and `base_url`, "
+            "which without it is the document's; called as `tool.operationId`",
+            example="{openapi: ./shop.openapi.json, base_url: https://api.example.com}", read=ANY),
         Key("frontend", shape_of("frontend"), "a tool of the client: the run waits for its answer",
             example="{description: Choose an account, parameters: {type: object, properties: {}}}"),
         Key("effect", enum("read", "write"), "whether it changes anything; agents ask before they write",

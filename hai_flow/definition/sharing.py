@@ -1,4 +1,4 @@
-"""The files that a workflow uses, read: each with the reader that its findings go to."""
+"""The files that a workflow uses, read: each with the reader that its findings go to; and documents of services."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from hai_flow.definition.document import parse, shorten
 from hai_flow.definition.reader import Reader
 from hai_flow.definition.reference import SHARED
-from hai_flow.definition.uses import Part, label
+from hai_flow.definition.uses import Part, label, services_of
 from hai_flow.values import Json
 
 _NOT_SENT: Final = (
@@ -20,10 +20,16 @@ _NOT_SENT: Final = (
 
 @dataclass(slots=True)
 class Used:
-    """`documents` are those that could be read, with their fields. `incomplete`: one could not, or not all of it."""
+    """`documents` are those that could be read, with their fields. `incomplete`: one could not, or not all of it.
+    `services` are the documents of services, as findings call them."""
 
     documents: list[tuple[Reader, Mapping[str, Json]]] = field(default_factory=list)
     incomplete: bool = False
+    services: dict[str, Part] = field(default_factory=dict)
+
+    def service(self, file: str, name: str) -> Part:
+        """The document of a service that the file names so."""
+        return self.services.get(label(file, name)) or Part(b"", _NOT_SENT.format(name=shorten(name, 80)))
 
 
 def read_used(reader: Reader, fields: Mapping[str, Json], parts: Sequence[Part], readers: list[Reader]) -> Used:
@@ -44,8 +50,13 @@ def read_used(reader: Reader, fields: Mapping[str, Json], parts: Sequence[Part],
         given = inner.fields(SHARED, inner.document.value, (), "a file that is used")
         used.incomplete = used.incomplete or bool(inner.findings)
         used.documents.append((inner, given))
-    if len(parts) > len(named):
-        reader.error(("use",), "use.more", f"expected {len(named)} documents behind this one, found more")
+    texts = [(name, part.text) for name, part in zip(named, parts, strict=False)]
+    services = services_of(reader.document.value, texts)
+    for name, part in zip(services, parts[len(named) :], strict=False):
+        used.services[label(reader.document.file, name)] = part
+    if len(parts) > len(named) + len(services):
+        expected = len(named) + len(services)
+        reader.error(("use",), "use.more", f"expected {expected} documents behind this one, found more")
     _refuse_twins([*used.documents, (reader, fields)])
     return used
 

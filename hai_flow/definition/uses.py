@@ -1,23 +1,26 @@
-"""`use`: tools, models and roles that several workflows share, in files of their own.
+"""`use`: tools, models and roles that several workflows share, in files of their own; and the documents of services.
 
 A published workflow holds the files that it uses: the workflow's document, and behind it, after `---`, the documents
-that its `use` names, in that order. So its sha256 covers them, and it is complete without any file. The files are
-brought together by the module that reads files (`hai_flow/shared.py`); here is only how they stand together. What could
-not be read stands there as a sentence, so that it is a finding like any other.
+that its `use` names, in that order, and then those that the `openapi` of its tools and of theirs name. So its sha256
+covers them, and it is complete without any file. The files are brought together by the module that reads files
+(`hai_flow/shared.py`); here is only how they stand together. What could not be read stands there as a sentence, so that
+it is a finding like any other.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from hai_flow.definition.document import parse
+from hai_flow.values import Json
 
 KIND: Final = "shared/v1"
 USES_MAX: Final = 16
+SERVICES_MAX: Final = 16
 _MARK: Final = re.compile(rb"^---(?:[ \t][^\n]*|\r)?(?:\n|\Z)", re.M)
 # A line can be read in one way only: with two, those who try them all need 2^n steps for n lines.
 _NOTHING: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*|\r)?(?:\n|\Z))*")
@@ -66,13 +69,50 @@ def used_by(source: bytes) -> list[str]:
     return [each for each in named if isinstance(each, str)][:USES_MAX] if isinstance(named, list) else []
 
 
-def whole(source: bytes, read: Callable[[str], bytes]) -> bytes:
-    """The workflow with the files that it uses. `read` gives the bytes of a file as `use` names it, or raises
-    `Unusable`."""
+def described_by(value: Json) -> list[str]:
+    """The documents of services that the tools of a document name, as it names them."""
+    tools = value.get("tools") if isinstance(value, Mapping) else None
+    services = (
+        [tool.get("http") for tool in tools.values() if isinstance(tool, Mapping)] if isinstance(tools, Mapping) else []
+    )
+    named = dict.fromkeys(service.get("openapi") for service in services if isinstance(service, Mapping))
+    return [each for each in named if isinstance(each, str) and "://" not in each][:SERVICES_MAX]
+
+
+def services_of(value: Json, used: Iterable[tuple[str, bytes]]) -> list[str]:
+    """The documents of services behind those of `use`: as the workflow `value` names them, or would. `used` are the
+    names and texts of the files of its `use`."""
+    found = [posixpath.normpath(name) for name in described_by(value)]
+    for name, text in used:
+        if b"openapi" in text:
+            found += [label(name, each) for each in described_by(parse(text).value)]
+    return list(dict.fromkeys(found))[:SERVICES_MAX]
+
+
+def behind(source: bytes) -> list[str]:
+    """The names of all documents behind the workflow's own."""
+    main, parts = opened(source)
     named = used_by(source)
-    if not named or opened(source)[1]:
+    texts = ((name, part.text) for name, part in zip(named, parts, strict=False))
+    return [*named, *(services_of(parse(main).value, texts) if b"openapi" in source else ())]
+
+
+Read: TypeAlias = Callable[[str], bytes]
+"""The bytes of a file as the workflow names it, or would. Raises `Unusable`."""
+
+
+def whole(source: bytes, read: Read, read_service: Read | None = None) -> bytes:
+    """The workflow with the files that it uses. `read_service` reads documents of services, where they are read in
+    another way."""
+    named = used_by(source)
+    if opened(source)[1] or (not named and b"openapi" not in source):
         return source
-    return b"".join([_ended(source), *(_part(name, read) for name in named)])
+    used = [_part(name, read) for name in named]
+    texts = zip(named, (part.partition(b"\n")[2] for part in used), strict=True)
+    services = services_of(parse(source).value, texts)
+    if not named and not services:
+        return source
+    return b"".join([_ended(source), *used, *(_part(name, read_service or read) for name in services)])
 
 
 def _part(name: str, read: Callable[[str], bytes]) -> bytes:
@@ -106,6 +146,6 @@ def texts_of(source: bytes, file: str) -> dict[str, str]:
     """The text of each document of `source`, by the name that findings give it."""
     main, parts = opened(source)
     texts = {file: main.decode(errors="replace")}
-    for name, part in zip(used_by(source), parts, strict=False):
+    for name, part in zip(behind(source) if parts else (), parts, strict=False):
         texts.setdefault(label(file, name), part.text.decode(errors="replace"))
     return texts

@@ -14,6 +14,7 @@ from hai_flow.models.scripted import MODEL, StandIn
 from hai_flow.settings import Settings, SettingsError, variable, variables
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http import HttpConfig, HttpRunner
+from hai_flow.steps.http_tools import HttpToolRunner
 from hai_flow.steps.llm import LlmRunner
 from hai_flow.steps.mcp import McpRunner
 from hai_flow.steps.python import PythonRunner
@@ -36,10 +37,12 @@ def registry_of(settings: Settings, toolbox: Toolbox, *, stands_in: bool = False
     providers = Providers()
     ca = None if settings.http_ca is None else str(settings.http_ca)
     config = HttpConfig(settings.http_bytes_max, settings.http_proxy, ca)
+    http = HttpRunner(Guard(settings.http_hosts), secrets, config)
     runners: dict[str, Runner] = {
         "python": PythonRunner(toolbox, secrets=secrets),
         "llm": LlmRunner(Catalogue(models, providers.offered), providers, secrets, _stand_in() if stands_in else None),
-        "http": HttpRunner(Guard(settings.http_hosts), secrets, config),
+        "http": http,
+        "http_tool": HttpToolRunner(http),
         "mcp": McpRunner(servers, secrets, settings.http_hosts, config),
     }
     return Registry(runners, hidden)

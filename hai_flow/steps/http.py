@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from hai_flow import values
-from hai_flow.definition.plan import Http, Step
+from hai_flow.definition.plan import Call, Expression, Http, Step, Template
 from hai_flow.definition.secret_names import filled
 from hai_flow.errors import StepError
 from hai_flow.models.faults import retry_after
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 CONNECT_SECONDS: Final = 10.0
 REDIRECTS_MAX: Final = 5
 SAID_CHARS_MAX: Final = 300
+JSON: Final = "application/json"
 _MOVED: Final = frozenset({301, 302, 303, 307, 308})
 _AGAIN: Final = frozenset({408, 425, 429})
 _WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -56,7 +57,7 @@ class HttpRunner:
     async def perform(self, attempt: Attempt, stream: Stream) -> Json:
         http = attempt.step.verb
         assert isinstance(http, Http)
-        exchange = _Exchange(self, attempt, http)
+        exchange = Exchange(self, attempt, http.expect, http.next)
         response = await exchange.asked(values.loads(attempt.args))
         if http.next is None:
             return response
@@ -82,6 +83,10 @@ class HttpRunner:
             await client.aclose()
 
     @property
+    def secrets(self) -> Secrets:
+        return self._secrets
+
+    @property
     def bytes_max(self) -> int:
         return self._config.bytes_max
 
@@ -95,17 +100,26 @@ class HttpRunner:
 
     async def with_secrets(self, value: Json, attempt: Attempt, host: str) -> Json:
         """`value` with the secrets that it names, for `host`. Raises StepError."""
-        use = Use(host=host, workflow=attempt.workflow, from_disk=attempt.from_disk)
+        verb = attempt.step.verb
+        tool = f"{verb.tool.name}.{verb.function}" if isinstance(verb, Call) else ""
+        use = Use(host=host, workflow=attempt.workflow, from_disk=attempt.from_disk, tool=tool)
         return filled(value, (await self._secrets.found(value, use)).__getitem__)
 
 
-class _Exchange:
-    """The requests of one attempt."""
+class Exchange:
+    """The requests of one attempt. `expect`: what counts as success (None: any 2xx); `following`: the next page."""
 
-    def __init__(self, runner: HttpRunner, attempt: Attempt, http: Http) -> None:
+    def __init__(
+        self,
+        runner: HttpRunner,
+        attempt: Attempt,
+        expect: Expression | None = None,
+        following: Template | None = None,
+    ) -> None:
         self._runner = runner
         self._attempt = attempt
-        self._http = http
+        self._expect = expect
+        self._following = following
         self._left = runner.bytes_max
         self._origin: tuple[str, str, int] | None = None
         self._headers: Json = {}
@@ -126,16 +140,16 @@ class _Exchange:
         raise StepError(message, code="http.connection", retriable=False)
 
     def next_page(self, response: Mapping[str, Json]) -> str | None:
-        assert self._http.next is not None
-        url = self._attempt.evaluate(self._http.next, response=response)
+        assert self._following is not None
+        url = self._attempt.evaluate(self._following, response=response)
         if url is None or url == "":
             return None
         if not isinstance(url, str):
-            raise _unfit(f"expected the address of the next page from `next`, found {values.dumps(url).decode()[:100]}")
+            raise unfit(f"expected the address of the next page from `next`, found {values.dumps(url).decode()[:100]}")
         return url
 
     def _judged(self, response: dict[str, Json]) -> dict[str, Json]:
-        status, expect = response["status"], self._http.expect
+        status, expect = response["status"], self._expect
         if expect is None:
             if 200 <= status < 300:
                 return response
@@ -162,14 +176,16 @@ class _Exchange:
         client = await self._runner.client(origin[1], origin[2])
         try:
             query = asked.get("query") if ours else None
-            request = client.build_request(asked["method"], _with_query(url, query), headers=headers, **_body(asked))
+            body = _body(asked)
+            headers = body.pop("headers", {}) | headers
+            request = client.build_request(asked["method"], _with_query(url, query), headers=headers, **body)
             response = await client.send(request, stream=True)
             try:
                 content = await self._read(response.aiter_bytes(), url)
             finally:
                 await response.aclose()
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-            raise _unfit(f"{url!r} is no address that can be asked: {error}") from None
+            raise unfit(f"{url!r} is no address that can be asked: {error}") from None
         except (httpx2.DecodingError, httpx2.RemoteProtocolError) as error:
             raise self._unreadable(url, str(error)) from None
         except httpx2.TransportError as error:
@@ -190,7 +206,7 @@ class _Exchange:
     def _response(self, response: httpx2.Response, content: bytes, url: str) -> dict[str, Json]:
         """The response as expressions see it."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        is_json = kind == "application/json" or kind.endswith("+json")
+        is_json = kind == JSON or kind.endswith("+json")
         try:
             text = content.decode(response.charset_encoding or "utf-8")
             value = values.check(values.loads(text)) if is_json and text.strip() else None
@@ -257,11 +273,11 @@ def _origin(url: str) -> tuple[str, str, int]:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise _unfit(f"{url!r} is no address that can be asked: {error}") from None
+        raise unfit(f"{url!r} is no address that can be asked: {error}") from None
     if parts.scheme not in ("http", "https") or not host:
-        raise _unfit(f"expected an address like https://host/path, found {url!r}")
+        raise unfit(f"expected an address like https://host/path, found {url!r}")
     if parts.username is not None or parts.password is not None:
-        raise _unfit("an address holds no user and password; use `auth`")
+        raise unfit("an address holds no user and password; use `auth`")
     return parts.scheme, host.lower(), port or (443 if parts.scheme == "https" else 80)
 
 
@@ -284,12 +300,12 @@ def headers_of(given: Json, auth: Json) -> dict[str, str]:
         case {"header": {"name": name, "value": value}}:
             headers[str(name).lower()] = str(value)
         case _:
-            raise _unfit(
+            raise unfit(
                 "expected a token, `{bearer}`, `{basic: {user, password}}` or `{header: {name, value}}` as `auth`"
             )
     for name, value in headers.items():
         if any(character in "\r\n\0" for character in name + value):
-            raise _unfit(f"the header {name!r} holds a line break")
+            raise unfit(f"the header {name!r} holds a line break")
     return headers
 
 
@@ -319,10 +335,13 @@ def _word(value: Json) -> str:
 
 def _body(asked: Mapping[str, Json]) -> dict[str, Any]:
     if "body" in asked:
+        if asked.get("body_type", JSON) != JSON:
+            headers = {"content-type": asked["body_type"]}
+            return {"content": values.dumps(asked["body"]), "headers": headers}
         return {"json": asked["body"]}
     if "form" in asked:
         if not isinstance(asked["form"], Mapping):
-            raise _unfit("expected a mapping as `form`")
+            raise unfit("expected a mapping as `form`")
         return {"data": _plain(asked["form"])}
     if "multipart" in asked:
         return {"files": _files(asked["multipart"])}
@@ -333,7 +352,7 @@ def _body(asked: Mapping[str, Json]) -> dict[str, Any]:
 
 def _files(given: Json) -> dict[str, Any]:
     if not isinstance(given, Mapping) or not given:
-        raise _unfit("expected a mapping with a part at least as `multipart`")
+        raise unfit("expected a mapping with a part at least as `multipart`")
     files: dict[str, Any] = {}
     for name, part in given.items():
         if isinstance(part, Mapping):
@@ -351,5 +370,5 @@ def _short(response: Mapping[str, Json]) -> dict[str, Json]:
     return {"status": response["status"], "url": response["url"], "text": shown}
 
 
-def _unfit(message: str) -> StepError:
+def unfit(message: str) -> StepError:
     return StepError(message, code="http.invalid_request", retriable=False)

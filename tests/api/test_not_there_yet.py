@@ -14,27 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from hai_flow.cli import app
-from hai_flow.definition.compiler import check_workflow
 from hai_flow.settings import describe
 from tests.support.commands import ROOT
-from tests.support.server import YAML
-
-BEGIN: Final = "hai: flow/v1\nname: not_there_yet\nversion: 1\n"
-HTTP_TOOL: Final = (
-    BEGIN + "tools: {erp: {http: 'https://example.com', effect: read}}\nsteps: [{call: erp.book, with: {}}]\n"
-)
-
-
-def has_no_runner(http: httpx2.Client, *documents: str) -> None:
-    for document in documents:
-        assert [each for each in check_workflow(document.encode(), "f") if each.severity == "error"] == []
-        refused = http.post("/v1/workflows", content=document, headers=YAML)
-        assert refused.status_code == 422, refused.text
-        assert {each["code"] for each in refused.json()["findings"]} == {"step.no_runner"}
-
-
-def no_services(http: httpx2.Client) -> None:
-    has_no_runner(http, HTTP_TOOL)
 
 
 def no_identity(http: httpx2.Client) -> None:
@@ -85,7 +66,6 @@ def no_a2a(http: httpx2.Client) -> None:
 
 
 LOOKED_FOR: Final[dict[str, Callable[[httpx2.Client], None]]] = {
-    "tools over `http`": no_services,
     "identity": no_identity,
     "a web console": no_console,
     "messages to people": no_messages,

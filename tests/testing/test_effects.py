@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -365,4 +366,17 @@ def test_a_test_sees_that_nobody_smuggles_a_secret_in(tmp_path: Path) -> None:
 def test_a_mocked_model_has_used_no_tokens(tmp_path: Path) -> None:
     flow = LLM.partition("output: ${{ steps.draft")[0] + "output: ${{ steps.draft.usage.output_tokens }}\n"
     body = "    mock: {draft: {output: {body: x}}}\n    expect: {status: finished, output: 0}\n"
+    assert one(tmp_path, flow, body) == []
+
+
+def test_an_operation_of_a_service_is_mocked_by_its_name_and_its_arguments_are_typed(tmp_path: Path) -> None:
+    get = {"operationId": "getOrder", "parameters": [{"name": "id", "in": "query", "schema": {"type": "string"}}]}
+    api = {"openapi": "3.1.0", "servers": [{"url": "https://shop.example"}], "paths": {"/orders": {"get": get}}}
+    (tmp_path / "shop.openapi.json").write_text(json.dumps(api))
+    flow = (
+        FLOW
+        + "tools: {shop: {http: {openapi: ./shop.openapi.json}}}\nsteps:\n"
+        + "  - {id: order, call: shop.getOrder, with: {id: a}}\noutput: ${{ steps.order.output.amount }}\n"
+    )
+    body = "    mock: {shop.getOrder: {output: {amount: 3}}}\n    expect: {status: finished, output: 3}\n"
     assert one(tmp_path, flow, body) == []

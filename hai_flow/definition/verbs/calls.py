@@ -36,6 +36,9 @@ def _call(context: Context, draft: StepDraft, names: Names) -> plan.Call | None:
         return None
     if tool is None or not function_fits(context, tool, function, at, "call: "):
         return None
+    if isinstance(tool, plan.HttpTool) and tool.service is not None:
+        operation = tool.service.find(function)
+        check_arguments(context, f"the operation `{value}`", operation.parameters, "call", draft)
     if isinstance(tool, plan.FrontendTool):
         if tool.parameters is not None:
             check_arguments(context, f"the tool `{tool.name}`", tool.parameters, "call", draft)
@@ -133,7 +136,20 @@ def _function_fault(tool: plan.Tool, function: str, call: str) -> str | None:
             if allow is not None and function not in allow:
                 hint = suggestion(function, allow) or f"; it has {', '.join(allow)}"
                 return f"the tool `{name}` does not `allow` the function `{function}`{hint}"
+            if isinstance(tool, plan.HttpTool) and tool.service is not None:
+                return _operation_fault(tool.service, function, name)
             return None
+
+
+def _operation_fault(service: plan.Service, function: str, name: str) -> str | None:
+    try:
+        service.find(function)
+    except KeyError:
+        hint = suggestion(function, service.ids) or f"; it has {', '.join(service.ids[:20]) or 'none'}"
+        return f"the document of `{name}` has no operation `{shorten(function)}`{hint}"
+    except ValueError as error:
+        return f"the operation `{function}` of `{name}` can't be called: {error}"
+    return None
 
 
 def check_arguments(context: Context, who: str, schema: plan.Schema, code: str, draft: StepDraft) -> None:
