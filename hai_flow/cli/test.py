@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -15,6 +17,7 @@ from hai_flow.errors import Finding, HaiFlowError
 
 if TYPE_CHECKING:
     from hai_flow.cli.processes import Database
+    from hai_flow.testing.cassettes import Performer
     from hai_flow.testing.loading import Loaded, Loader
     from hai_flow.testing.runner import Result
 
@@ -30,6 +33,10 @@ def play(
         str | None, typer.Option("-k", metavar="NAME", help="Only cases whose file or name holds this text.")
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for each case.")] = False,
+    record: Annotated[
+        bool,
+        typer.Option("--record", help="Ask services and models really for what is not mocked, and keep their answers."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help='Print {"cases": [...], "findings": [...], ...}.')] = False,
     server: Annotated[
         str | None, typer.Option("--server", metavar="URL", help="Where published workflows (name@version) are.")
@@ -43,10 +50,13 @@ def play(
 
     if server is not None and database is not None:
         raise UsageError("--server and --database: expected one of them, found both.")
-    session = _Session(Loader(_Published(server, database).source_of if server or database else None))
+    published = _Published(server, database).source_of if server or database else None
+    places = _places(paths or ["."])
     began = time.perf_counter()
-    for place in _places(paths or ["."]):
-        session.play(place, keyword, verbose=verbose, quiet=as_json)
+    with _recorder() if record else contextlib.nullcontext() as performer:
+        session = _Session(Loader(published, performer))
+        for place in places:
+            session.play(place, keyword, verbose=verbose, quiet=as_json)
     seconds = time.perf_counter() - began
     if keyword is not None and not session.results and not session.findings:
         raise UsageError(f"-k {keyword}: expected a part of a file's or a case's name, and no case has it.")
@@ -58,6 +68,12 @@ def play(
         raise typer.Exit(USAGE)
     if any(not result.passed for result in session.results):
         raise typer.Exit(FAILED)
+
+
+def _recorder() -> AbstractContextManager[Performer]:
+    from hai_flow.cli.recording import Recorder
+
+    return Recorder.opened()
 
 
 def _places(names: Sequence[str]) -> list[Path]:
@@ -113,6 +129,11 @@ class _Session:
                 line.print(mark, end="", style="green" if mark == "." else "red")
             if shown:
                 line.print()
+        if loaded.cassette is not None:
+            try:
+                loaded.cassette.save()
+            except OSError as error:
+                raise UsageError(f"{loaded.cassette.path}: can't be written: {error.strerror}.") from None
         if loaded.findings and not quiet:
             say(f"{loaded.file} can't be run", "red")
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from hai_flow.definition.document import Path, shorten, suggestion
 from hai_flow.definition.paths import plan_path
-from hai_flow.definition.plan import Agent, Approve, Call, FrontendTool, Plan, Policy, Schema, Step
+from hai_flow.definition.plan import Agent, Approve, Call, FrontendTool, Http, Plan, Policy, Schema, Step
 from hai_flow.errors import Finding
-from hai_flow.testing.names import asks_people, calls_of, effects_of, may_call
+from hai_flow.testing.names import asks_people, calls_of, effects_of, is_request, may_call
 from hai_flow.testing.suite import Answer, Case, Decide, Expect, Mock, Suite
 from hai_flow.values import Json
 
@@ -35,6 +35,7 @@ class _Checker:
         effects = list(effects_of(plan))
         self.effects = {step.path for step in effects} | {step.id for step in effects if step.id in plan.ids}
         self.asking = {step.path for step in plan.steps.values() if asks_people(step)}
+        self.asks_services = any(isinstance(step.verb, Http) for step in effects)
         self.agents = [step.verb for step in effects if isinstance(step.verb, Agent)]
 
     def check(self) -> None:
@@ -94,6 +95,8 @@ class _Checker:
     def _is_effect(self, name: str) -> bool:
         if name in self.calls or plan_path(name) in self.effects:
             return True
+        if is_request(name):
+            return self.asks_services
         return any(f"{name.partition('.')[0]}.*" in agent.tools and may_call(agent, name) for agent in self.agents)
 
     def _expect(self, expect: Expect) -> None:

@@ -20,6 +20,7 @@ from hai_flow.definition.uses import texts_of
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError
 from hai_flow.shared import with_uses
 from hai_flow.testing.binding import check_suite
+from hai_flow.testing.cassettes import Cassette, CassetteError, Performer, cassette_of, read_cassette
 from hai_flow.testing.reader import read_suite
 from hai_flow.testing.runner import Result, run_case
 from hai_flow.testing.suite import Case, Suite
@@ -36,14 +37,15 @@ _SKIPPED: Final = frozenset(("node_modules", "__pycache__", "site-packages"))
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A test document as it was read. With findings there is nothing to run; `sources` holds the texts they are
-    about."""
+    """A test document as it was read, and the cassette beside it. With findings there is nothing to run; `sources`
+    holds the texts they are about."""
 
     file: str
     suite: Suite | None
     plan: Plan | None
     findings: tuple[Finding, ...]
     sources: dict[str, str]
+    cassette: Cassette | None = None
 
     @property
     def cases(self) -> tuple[Case, ...]:
@@ -53,7 +55,7 @@ class Loaded:
         """Perform one of its cases."""
         assert self.suite is not None
         assert self.plan is not None
-        return run_case(self.suite, case, self.plan)
+        return run_case(self.suite, case, self.plan, self.cassette)
 
 
 def is_test_file(path: Path) -> bool:
@@ -78,10 +80,12 @@ def find_suites(place: Path) -> Iterator[Path]:
 
 
 class Loader:
-    """Reads test documents. `published` finds the workflows that they name by version; None: there is no server."""
+    """Reads test documents. `published` finds the workflows that they name by version; None: there is no server.
+    `performer`: their cassettes are recorded with it; None: they are played."""
 
-    def __init__(self, published: Published | None = None) -> None:
+    def __init__(self, published: Published | None = None, performer: Performer | None = None) -> None:
         self._published = published
+        self._performer = performer
         self._plans: OrderedDict[bytes, Plan] = OrderedDict()
 
     def load(self, path: Path, shown: str | None = None) -> Loaded:
@@ -95,7 +99,12 @@ class Loader:
         plan, faults = self._plan(suite, path, sources)
         if plan is not None:
             faults = check_suite(suite, plan)
-        return Loaded(file, suite, None if faults else plan, tuple(faults), sources)
+        cassette = Cassette(cassette_of(path), self._performer)
+        try:
+            cassette.exchanges = read_cassette(cassette.path)
+        except CassetteError as error:
+            faults = [*faults, _at_workflow(suite, str(error))]
+        return Loaded(file, suite, None if faults else plan, tuple(faults), sources, cassette)
 
     def _plan(self, suite: Suite, path: Path, sources: dict[str, str]) -> tuple[Plan | None, Sequence[Finding]]:
         """The plan of the workflow that a suite names, or findings that say why there is none."""

@@ -20,8 +20,9 @@ from hai_flow.engine.children import TIMED_OUT
 from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft, Raised
 from hai_flow.engine.events import Error, ModelUse
 from hai_flow.engine.state import RunState
+from hai_flow.testing.cassettes import CassetteError, Tape, is_recorded
 from hai_flow.testing.failures import CaseFailed
-from hai_flow.testing.names import agent_of, call_name, may_call, names_of
+from hai_flow.testing.names import agent_of, call_name, is_request, may_call, means_request, names_of
 from hai_flow.testing.suite import ABSENT, Behaviour, Mock, MockError, ToolCall
 from hai_flow.values import Json
 
@@ -33,9 +34,11 @@ _STATUS_RETRIABLE: Final = frozenset((408, 425, 429))
 class Mocks:
     """The mocks of one case, with a memory of the calls."""
 
-    def __init__(self, plan: Plan, *mocks: Mapping[str, Mock]) -> None:
-        """`mocks`: the case's own, then the file's. The case's mock of a name replaces the file's."""
+    def __init__(self, plan: Plan, *mocks: Mapping[str, Mock], tape: Tape | None = None) -> None:
+        """`mocks`: the case's own, then the file's. The case's mock of a name replaces the file's. `tape` answers what
+        they do not."""
         self._plan = plan
+        self._tape = tape
         self._mocks = mocks
         self._used: Counter[Path] = Counter()  # behaviours taken, by the place of the mock
         self._calls: list[tuple[str, ...]] = []  # the names of each call
@@ -43,6 +46,8 @@ class Mocks:
 
     def count(self, name: str) -> int:
         """How often an effect of that name was called, every attempt counted."""
+        if is_request(name):
+            return sum(any(means_request(name, each) for each in names) for names in self._calls)
         return sum(name in names for names in self._calls)
 
     def perform(self, state: RunState, path: str, attempt: int, now: int) -> c.Command:
@@ -51,7 +56,13 @@ class Mocks:
         assert isinstance(step.verb, EFFECTS), f"{path} is performed, but is no effect"
         names = names_of(self._plan, path)
         if isinstance(step.verb, AgentTurn):
+            if self._is_taped(step, names):
+                return self._replayed(state, step, names, attempt, now)
             return self._answered(state, step, step.verb, names, attempt)
+        if isinstance(step.verb, Http):
+            names = (*names, _request_name(state, path))
+        if self._is_taped(step, names):
+            return self._replayed(state, step, names, attempt, now)
         self._calls.append(names)
         if isinstance(step.verb, Run) and step.verb.detach and self._mock(names) is None:
             output = {"run_id": state.children[path]}  # all that its step learns of it
@@ -68,6 +79,23 @@ class Mocks:
             _demand_fit(path, step.verb.output, output)
         used = (ModelUse(step.verb.model, MOCK, MOCK),) if isinstance(step.verb, Llm) else ()
         return c.StepSucceeded(path=path, attempt=attempt, output=output, used=used)
+
+    # --- what was recorded ----------------------------------------------------------------------------------------
+
+    def _is_taped(self, step: Step, names: tuple[str, ...]) -> bool:
+        tape = self._tape
+        return tape is not None and tape.knows_any and is_recorded(step) and self._mock(names) is None
+
+    def _replayed(self, state: RunState, step: Step, names: tuple[str, ...], attempt: int, now: int) -> c.Command:
+        """How the attempt ended when it was recorded. An agent is called once, however often its model answers."""
+        loop = state.steps[agent_of(step.path)].loop if isinstance(step.verb, AgentTurn) else None
+        if loop is None or loop.last == loop.begun:
+            self._calls.append(names)
+        assert self._tape is not None
+        try:
+            return self._tape.answer(self._plan, state, step, attempt, now)
+        except CassetteError as error:
+            raise CaseFailed(f"step `{names[0]}` (line {step.line} of the workflow): {error}") from None
 
     # --- agents ---------------------------------------------------------------------------------------------------
 
@@ -121,7 +149,11 @@ class Mocks:
         return behaviour
 
     def _mock(self, names: tuple[str, ...]) -> Mock | None:
-        return next((mocks[name] for mocks in self._mocks for name in names if name in mocks), None)
+        exact = next((mocks[name] for mocks in self._mocks for name in names if name in mocks), None)
+        if exact is not None or not names[-1:] or not is_request(names[-1]):
+            return exact
+        requests = (mock for mocks in self._mocks for mock in mocks.values() if is_request(mock.name))
+        return next((mock for mock in requests if means_request(mock.name, names[-1])), None)
 
     def _next(self, step: Step, names: tuple[str, ...]) -> Behaviour:
         mock = self._mock(names)
@@ -130,6 +162,7 @@ class Mocks:
             name = _mock_name(step)
             raise CaseFailed(
                 f"{who} performs `{name}`, which is not mocked; write under `mock`: `{name}: {{output: ...}}`"
+                + ("; or record it: `hai-flow test --record`" if is_recorded(step) else "")
             )
         number = self._used[mock.at]
         self._used[mock.at] += 1
@@ -173,6 +206,12 @@ class Mocks:
         except Raised as raised:
             return MockError(raised.code, raised.message)
         return None if as_expected else MockError("http.expect", f"`{http.expect.source}` is false.", None, response)
+
+
+def _request_name(state: RunState, path: str) -> str:
+    """The request that a test may mean by its method and address."""
+    asked = values.loads(state.steps[path].args or "{}")
+    return f"{asked.get('method', 'GET')} {asked.get('url', '')}"
 
 
 def _numbered(behaviour: Behaviour) -> Iterable[tuple[int, ToolCall]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from hai_flow.definition.plan import EFFECTS, Agent, AgentTurn, Approve, Ask, Ca
 from hai_flow.engine.instances import standing_at
 
 Verbs = tuple[type[Any], ...]
+_REQUEST: Final = re.compile(r"(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|\*) \S+")
 PEOPLE: Final[Verbs] = (Ask, Approve)
 
 
@@ -34,6 +36,17 @@ def names_of(plan: Plan, path: str) -> tuple[str, ...]:
     if isinstance(step.verb, Call):
         names += [call_name(step.verb), step.verb.tool.name]
     return tuple(dict.fromkeys(names))
+
+
+def is_request(name: str) -> bool:
+    """Whether a name means requests: a method, or `*`, and an address with `*` for anything."""
+    return _REQUEST.fullmatch(name) is not None
+
+
+def means_request(name: str, request: str) -> bool:
+    """Whether the name means a request, as `GET https://...`."""
+    parts = name.split("*")
+    return re.fullmatch(".*".join(map(re.escape, parts)), request) is not None
 
 
 def agent_of(path: str) -> str:

@@ -14,6 +14,7 @@ from hai_flow.definition.document import Path
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
+from hai_flow.testing.cassettes import Cassette, Tape
 from hai_flow.testing.failures import CaseFailed, Failure, differences
 from hai_flow.testing.mocks import Mocks
 from hai_flow.testing.suite import ABSENT, Advance, Answer, Case, Decide, Entry, Expect, Operate, Signal, Suite
@@ -63,11 +64,15 @@ def _failure_dict(file: str, failure: Failure) -> dict[str, Json]:
     return {**shown, **{key: value for key, value in compared.items() if value is not ABSENT}}
 
 
-def run_case(suite: Suite, case: Case, plan: Plan) -> Result:
-    """Perform one case of `suite` against `plan`. Differences are in the result; nothing is raised."""
+def run_case(suite: Suite, case: Case, plan: Plan, cassette: Cassette | None = None) -> Result:
+    """Perform one case of `suite` against `plan`. Differences are in the result; nothing is raised. `cassette` answers
+    what is not mocked; one that is recorded takes over what a case that passed has asked."""
     began = time.perf_counter()
-    playing = _Playing(suite, case, _with_state(plan, case.state))
+    tape = None if cassette is None else cassette.of(case.name)
+    playing = _Playing(suite, case, _with_state(plan, case.state), tape)
     failures = tuple(playing.play())
+    if cassette is not None and tape is not None and cassette.performer is not None and not failures:
+        cassette.keep(tape)
     return Result(suite, case, failures, playing.summary(), time.perf_counter() - began)
 
 
@@ -83,10 +88,10 @@ def _with_state(plan: Plan, state: Mapping[str, Json]) -> Plan:
 
 
 class _Playing:
-    def __init__(self, suite: Suite, case: Case, plan: Plan) -> None:
+    def __init__(self, suite: Suite, case: Case, plan: Plan, tape: Tape | None) -> None:
         self.suite = suite
         self.case = case
-        self.run = VirtualRun(plan, Mocks(plan, case.mock, suite.mock), suite.now)
+        self.run = VirtualRun(plan, Mocks(plan, case.mock, suite.mock, tape=tape), suite.now)
 
     # --- the script -----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,122 @@
+"""`test --record`: services and models are asked as a worker would ask them, one attempt after the other.
+
+The settings of the environment say what there is: the catalogue of models, secrets, hosts, proxies. Nothing else of a
+worker is here: there is no database, so no file of a run, and nothing that a thread had said before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from hai_flow.cli.processes import load_settings
+from hai_flow.definition.expressions import CompiledExpression
+from hai_flow.definition.plan import AgentTurn, Expression, Plan, Step, Template
+from hai_flow.engine import commands as c
+from hai_flow.engine.agents import talk
+from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft, Raised
+from hai_flow.engine.events import ModelUse
+from hai_flow.engine.state import RunState
+from hai_flow.errors import StepError
+from hai_flow.runtime.world import registry_of
+from hai_flow.settings import variables
+from hai_flow.steps.runner import Attempt, Kind, Registry
+from hai_flow.steps.toolbox import Toolbox
+from hai_flow.values import Json
+
+
+class Recorder:
+    """`hai_flow.testing.cassettes.Performer` with the runners of this deployment."""
+
+    def __init__(self, registry: Registry, runner: asyncio.Runner) -> None:
+        self._registry = registry
+        self._runner = runner
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls) -> Iterator[Recorder]:
+        """A recorder, with a loop of its own until the end. Raises SettingsError."""
+        settings = load_settings()
+        toolbox = Toolbox.of(settings.tools, Path.cwd(), project=True)
+        toolbox.load()
+        # Without a key nothing stands in for a model: its answer would be kept as if a model had given it.
+        registry = registry_of(settings, toolbox, stands_in=bool(variables(("OPENAI_API_KEY",))))
+        with asyncio.Runner() as runner:
+            try:
+                yield cls(registry, runner)
+            finally:
+                runner.run(registry.close())
+
+    def perform(
+        self, plan: Plan, state: RunState, step: Step, attempt: int, now: int
+    ) -> c.StepSucceeded | c.StepFailed:
+        return self._runner.run(self._performed(plan, state, step, attempt, now))
+
+    async def _performed(
+        self, plan: Plan, state: RunState, step: Step, number: int, now: int
+    ) -> c.StepSucceeded | c.StepFailed:
+        known, heard, hidden = state.steps[step.path], _Heard(), self._registry.hidden
+        attempt = Attempt(
+            state.run_id,
+            step.path,
+            number,
+            known.args or "{}",
+            step,
+            known.key,
+            True,
+            plan.name,
+            _evaluating(plan, state, step, now),
+        )
+        if isinstance(step.verb, AgentTurn):
+            told = partial(talk, plan, state, step.path)
+            offered = partial(self._registry.offered, from_disk=True)
+            attempt = msgspec.structs.replace(attempt, talk=told, offered=offered)
+        try:
+            output = await self._registry.runner_of(step).perform(attempt, heard)
+        except StepError as error:
+            return c.StepFailed(
+                path=step.path,
+                attempt=number,
+                code=error.code,
+                message=hidden(error.message),
+                retriable=error.retriable,
+                data=hidden(error.data),
+                retry_after=None if error.retry_after is None else int(error.retry_after * 1000),
+                used=tuple(heard.uses),
+            )
+        return c.StepSucceeded(path=step.path, attempt=number, output=hidden(output), used=tuple(heard.uses))
+
+
+def _evaluating(plan: Plan, state: RunState, step: Step, now: int) -> Callable[..., Json]:
+    def evaluate(uses: Expression | Template, /, **names: Json) -> Json:
+        draft = Draft(plan, state, now, DEFAULT_BOUNDS)
+        try:
+            if isinstance(uses, CompiledExpression):
+                return draft.truth(uses, step, **names)
+            return draft.render(cast(Template, uses), step, **names)
+        except Raised as raised:
+            raise StepError(raised.message, code=raised.code, data=raised.data, retriable=False) from None
+
+    return evaluate
+
+
+class _Heard:
+    """Hears what an attempt streams, which no test looks at, and counts what models took."""
+
+    def __init__(self) -> None:
+        self.uses: list[ModelUse] = []
+
+    async def __call__(self, text: str, kind: Kind = "text") -> None:
+        pass
+
+    def used(self, use: ModelUse) -> None:
+        self.uses.append(use)
+
+    def progress(self, value: Json) -> None:
+        pass
