@@ -5,6 +5,7 @@
     +-- Rejected          the caller's: a command was refused, nothing happened; carries its HTTP status
     +-- StepError         the world's: an effect failed; carries a code and whether trying again may help
         +-- OutcomeLost   nobody knows whether it failed
+    +-- AsksPerson        an effect's: a person has to answer before it can go on
     +-- StoreError        ours: the database could not do its work
         +-- Unreadable    a run that this release can't read: another release wrote it
 
@@ -138,6 +139,21 @@ class OutcomeLost(StepError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code="step.in_doubt", retriable=False)
+
+
+class AsksPerson(HaiFlowError):
+    """An effect that can't go on without an answer of a person: its attempt ends here.
+
+    The next attempt, of any process, performs the same call and has the answer, with `state` and `keys` as they are.
+    `form` is the JSON Schema of an object.
+    """
+
+    def __init__(self, message: str, form: dict[str, Any], *, state: str | None, keys: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.form = form
+        self.state = state
+        self.keys = tuple(keys)
 
 
 class StoreError(HaiFlowError):

@@ -487,14 +487,26 @@ class ToolCallResolved(Event, frozen=True):
 # --- people -------------------------------------------------------------------------------------------------------
 
 
+class Inquiry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The end of an attempt whose tool asks a person: the next attempt makes the same call with the answer.
+
+    `attempt` is the one that ended. The tool gave `state` and the `keys` of its questions, and gets them back.
+    """
+
+    attempt: int
+    state: str | None = None
+    keys: tuple[str, ...] = ()
+
+
 class PendingOpened(Event, frozen=True):
     """An open question. `id` is also the toolCallId. `digest` (hex) binds workflow, run and content
     (docs/language.md#people).
 
-    kind tool: `tool` and `args` (the call), `schema` = the result's; ask: `schema` = the form; approve: `options`,
-    `evidence`, `schema` = the form if there is one; gate: as approve, with `tool` and `args` in place of evidence;
-    doubt: `tool` and `args` of a call whose outcome was lost, which an operator settles. `policy` is a `Rules` as JSON:
-    the deciders, how votes add up, and each escalation, with holes filled. `deadline` is that of this stage.
+    kind tool: `tool` and `args` (the call), `schema` = the result's; ask: `schema` = the form (`inquiry`: a tool asks
+    in the middle of its call, and `options` may be answered instead); approve: `options`, `evidence`, `schema` = the
+    form if there is one; gate: as approve, with `tool` and `args` in place of evidence; doubt: `tool` and `args` of a
+    call whose outcome was lost, which an operator settles. `policy` is a `Rules` as JSON: the deciders, how votes add
+    up, and each escalation, with holes filled. `deadline` is that of this stage.
     """
 
     id: str
@@ -510,6 +522,7 @@ class PendingOpened(Event, frozen=True):
     options: tuple[str, ...] = ()
     policy: Json = None
     deadline: datetime | None = None
+    inquiry: Inquiry | None = None
 
 
 class VoteCast(Event, frozen=True):

@@ -27,7 +27,11 @@ from hai_flow.values import Json
 HAPPENED: Final = "happened"
 AGAIN: Final = "again"
 FAIL: Final = "fail"
+ACCEPT: Final = "accept"
+INQUIRY_OPTIONS: Final = ("decline", "cancel")  # instead of the values that a tool asks for
 DOUBT_OPTIONS: Final = (HAPPENED, AGAIN, FAIL)
+ACCEPT: Final = "accept"
+INQUIRY_OPTIONS: Final = ("decline", "cancel")  # instead of the values that a tool asks for
 
 _sorted = msgspec.json.Encoder(order="deterministic")
 
@@ -62,7 +66,7 @@ def read_answer(pending: PendingState, tool: FrontendTool | None, answer: Pendin
         assert tool is not None
         outcome, value, reason = _tool_answer(opened, tool, answer)
     elif opened.kind == "ask":
-        outcome, value, reason = "answered", _form_values(opened, answer), None
+        outcome, value, reason = _filled_in(opened, answer)
     elif opened.kind == "doubt":
         outcome, value, reason = _settlement(opened, answer)
     else:
@@ -139,6 +143,34 @@ def _valid(opened: PendingOpened, schema: Schema | None, value: Json) -> Json:
     if findings:
         raise refused(opened, "the answer does not fit what was asked for.", findings)
     return value
+
+
+def _filled_in(opened: PendingOpened, answer: PendingAnswer) -> tuple[str, Json, str | None]:
+    """The values of a form; or, where a tool asks, that a person does not answer it."""
+    if opened.inquiry is not None:
+        if answer.error is not None:
+            return "decline", None, _checked(opened, answer.error)
+        if answer.decision is not None and answer.decision != ACCEPT:
+            if answer.decision not in opened.options:
+                expected = " or ".join((ACCEPT, *opened.options))
+                raise refused(opened, f"expected {{values}}, or decision {expected}, found {answer.decision!r}.")
+            return answer.decision, None, answer.reason
+        if answer.content is not None and (refusal := _refusal(opened, answer.content)) is not None:
+            return refusal, None, None
+        if answer.decision == ACCEPT and answer.values is msgspec.UNSET:
+            answer = msgspec.structs.replace(answer, values={})
+    return "answered", _form_values(opened, answer), None
+
+
+def _refusal(opened: PendingOpened, text: str) -> str | None:
+    """The option that a frontend's text names instead of values."""
+    try:
+        raw = values.loads(text)
+    except values.NotJson:
+        raw = text.strip()
+    if isinstance(raw, dict) and len(raw) == 1:
+        raw = {"cancelled": "cancel"}.get(raw["status"]) if "status" in raw else raw.get("decision", raw.get("action"))
+    return raw if isinstance(raw, str) and raw in opened.options else None
 
 
 def _form_values(opened: PendingOpened, answer: PendingAnswer) -> Json:

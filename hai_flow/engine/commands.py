@@ -119,6 +119,19 @@ class StepFailed(Command, frozen=True):
     used: tuple[ModelUse, ...] = ()
 
 
+class StepAsks(Command, frozen=True):
+    """The attempt ends with a question of its tool to a person: `message` and `form` (a JSON Schema of an object) are
+    the tool's words. The next attempt has the answer, with `state` and `keys` as they are."""
+
+    path: str
+    attempt: int
+    message: str
+    form: Json
+    state: str | None = None
+    keys: tuple[str, ...] = ()
+    used: tuple[ModelUse, ...] = ()
+
+
 class StepLost(Command, frozen=True):
     """The process that performed the attempt is gone, or its answer was lost; how far it came is unknown.
 

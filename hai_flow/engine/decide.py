@@ -48,7 +48,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.attempts import attempt_failed
 from hai_flow.engine.calls import close_message, resolve_call
 from hai_flow.engine.cutting import cut_everything
-from hai_flow.engine.draft import DEFAULT_BOUNDS, RUN_END, Bounds, Decision, Draft
+from hai_flow.engine.draft import DEFAULT_BOUNDS, RUN_END, Bounds, Decision, Draft, Raised
 from hai_flow.engine.jobs import Due, is_due, is_working, next_due, next_ready, next_timer, performed
 from hai_flow.engine.open_steps import is_open_inside, open_leaves
 from hai_flow.engine.retry_policy import LOST_IN_A_ROW_MAX, RETRIABLE
@@ -145,7 +145,7 @@ def _step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
     return None
 
 
-def _note_models(draft: Draft, command: c.StepSucceeded | c.StepFailed) -> None:
+def _note_models(draft: Draft, command: c.StepSucceeded | c.StepFailed | c.StepAsks) -> None:
     for use in command.used:
         draft.emit(e.ModelUsed, path=command.path, attempt=command.attempt, use=use)
 
@@ -163,6 +163,33 @@ def _step_failed(draft: Draft, command: c.StepFailed) -> Json:
         endings.fail(draft, step, error)
     _go_on(draft)
     return None
+
+
+def _step_asks(draft: Draft, command: c.StepAsks) -> Json:
+    if draft.state.attempts.get(command.path) != command.attempt:
+        raise _attempt_closed(command.path, command.attempt)
+    step = draft.step(command.path)
+    _note_models(draft, command)
+    if draft.state.status == "stopping" and not in_cleanup(step.path):
+        close_message(draft, step.path, aborted=True)
+        stopping.stop_leaf(draft, step, "it asks a person")
+    elif in_cleanup(step.path):
+        message = f"Its tool asks a person, and what cleans up waits for nobody: {command.message}"
+        attempt_failed(draft, step, draft.error("tool.failed", message, step.path))
+    else:
+        _ask_for_tool(draft, step, command)
+    _go_on(draft)
+    return None
+
+
+def _ask_for_tool(draft: Draft, step: Step, command: c.StepAsks) -> None:
+    try:
+        bounds.demand_wait(draft, step)
+    except Raised as raised:
+        attempt_failed(draft, step, draft.error(raised.code, raised.message, step.path, raised.data))
+        return
+    close_message(draft, step.path)
+    pendings.open_inquiry(draft, step, command)
 
 
 _GONE: Final = "The process that performed the step is gone."
@@ -469,12 +496,13 @@ def _attempt(draft: Draft, path: str, attempt: int) -> Step:
     if doubt is not None:
         pendings.settle_doubt(draft, doubt)
     elif draft.state.attempts.get(path) != attempt:
-        raise Rejected(
-            409,
-            "attempt_closed",
-            f"attempt {attempt} of step {path} is not open; its result is not recorded.",
-        )
+        raise _attempt_closed(path, attempt)
     return draft.step(path)
+
+
+def _attempt_closed(path: str, attempt: int) -> Rejected:
+    message = f"attempt {attempt} of step {path} is not open; its result is not recorded."
+    return Rejected(409, "attempt_closed", message)
 
 
 # --- going on ---------------------------------------------------------------------------------------------------------
@@ -652,6 +680,7 @@ _RULES: Final[dict[type[c.Command], Callable[[Draft, Any], Json]]] = {
     c.StepSucceeded: _step_succeeded,
     c.StepFailed: _step_failed,
     c.StepLost: _step_lost,
+    c.StepAsks: _step_asks,
     c.Answer: _answer,
     c.Signal: _signal,
     c.ChildMoved: _child_moved,

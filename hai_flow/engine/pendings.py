@@ -37,6 +37,7 @@ from hai_flow.engine.answers import (
     AGAIN,
     DOUBT_OPTIONS,
     HAPPENED,
+    INQUIRY_OPTIONS,
     Reading,
     digest,
     edits_by_name,
@@ -62,6 +63,9 @@ from hai_flow.errors import Rejected
 from hai_flow.values import Json
 
 OPERATORS: Final = ("role:operator", "user:local")  # who settle a lost outcome
+
+INQUIRY_MS: Final = 7 * 24 * 3_600_000  # how long a question of a tool stays open
+INQUIRY_ENDS: Final = ("answered", *INQUIRY_OPTIONS)
 
 _EXPIRED: Final = "Nobody decided before the deadline."
 _EXPIRED_CODES: Final = {"tool": "tool.expired", "ask": "ask.expired"}
@@ -262,6 +266,42 @@ def _settle_by_person(draft: Draft, step: Step, reading: Reading, by: str) -> No
     else:
         resolve_call(draft, step, None, error)
         endings.fail(draft, step, error)
+
+
+# --- inquiries --------------------------------------------------------------------------------------------------------
+
+
+def open_inquiry(draft: Draft, step: Step, asks: c.StepAsks) -> None:
+    """A tool asks a person in the middle of its call. The attempt is over; its words are shown as those of the tool."""
+    known = draft.state.steps[step.path]
+    name = _effect_name(step, values.loads(known.args or "{}"))
+    rules = Rules(from_=(REQUESTER, *OPERATORS), deadline=INQUIRY_MS)
+    _open(
+        draft,
+        step,
+        "ask",
+        rules,
+        title=f"{name} asks",
+        message=f"These are words of the tool {name}, not of this workflow:\n\n{asks.message}",
+        tool=name,
+        schema=asks.form,
+        options=INQUIRY_OPTIONS,
+        inquiry=e.Inquiry(known.attempt, asks.state, asks.keys),
+    )
+
+
+def answered_inquiry(state: RunState, step: Step, attempt: int) -> PendingState | None:
+    """The question of the step's tool whose answer the attempt has to bring: that of the attempt before it.
+
+    A later attempt of what may change something asks anew: the tool may have used the answer already.
+    """
+    known = state.steps[step.path]
+    found = pending_of(state, step.path, known.asked - 1) if known.asked else None
+    if found is None or found.opened.inquiry is None or found.status not in INQUIRY_ENDS:
+        return None
+    if found.opened.inquiry.attempt != attempt - 1 and step.delivery != "at_least_once":
+        return None
+    return found
 
 
 # --- opening ----------------------------------------------------------------------------------------------------------
@@ -493,6 +533,7 @@ def decide_pending(draft: Draft, pending: PendingState, reading: Reading, by: c.
         content = reading.reason if reading.outcome == "declined" else _content(reading.value)
         declined = "tool.declined" if reading.outcome == "declined" else None
         draft.emit(e.ToolCallResolved, tool_call_id=opened.id, content=content, error=declined)
+    again = opened.inquiry is not None
     draft.emit(
         e.PendingDecided,
         id=opened.id,
@@ -502,7 +543,10 @@ def decide_pending(draft: Draft, pending: PendingState, reading: Reading, by: c.
         reason=reading.reason,
         answer_sha=reading.sha,
         via=via,
+        ready=(opened.path,) if again else (),
     )
+    if again:
+        return  # the next attempt brings the answer to the tool
     if opened.kind == "doubt":
         _settle_by_person(draft, step, reading, by.id)
     elif reading.outcome == "declined":
@@ -690,7 +734,7 @@ def _fail_impossible(draft: Draft, step: Step, pending: PendingState, reason: st
 
 def _expire(draft: Draft, step: Step, pending: PendingState) -> None:
     kind, id = pending.opened.kind, pending.opened.id
-    policy = None if kind == "tool" else _policy(step)
+    policy = None if kind == "tool" or pending.opened.inquiry is not None else _policy(step)
     expiry = Expiry("fail") if policy is None else policy.expiry
     roots = {"args": values.loads(pending.opened.args)} if pending.opened.args is not None else {}
     try:

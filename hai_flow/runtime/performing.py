@@ -18,24 +18,26 @@ from hai_flow.definition.paths import in_cleanup
 from hai_flow.definition.plan import AgentTurn, Call, Expression, Growing, Template
 from hai_flow.engine import commands as c
 from hai_flow.engine.agents import talk
+from hai_flow.engine.answers import ACCEPT, INQUIRY_OPTIONS
 from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft, Raised
 from hai_flow.engine.events import ModelUse
 from hai_flow.engine.growing import grown_before, grown_piece
 from hai_flow.engine.ids import message_id, shown_call_id
 from hai_flow.engine.instances import standing_at
-from hai_flow.engine.state import RunState
-from hai_flow.errors import OutcomeLost, StepError
+from hai_flow.engine.pendings import answered_inquiry
+from hai_flow.engine.state import PendingState, RunState
+from hai_flow.errors import AsksPerson, OutcomeLost, StepError
 from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.memory import said_before
 from hai_flow.runtime.submissions import Chunk, Progress, Streamed
-from hai_flow.steps.runner import Attempt, Kind, Registry
+from hai_flow.steps.runner import Answer, Attempt, Kind, Registry
 from hai_flow.steps.trace import trace_of
 from hai_flow.store.database import Database
 from hai_flow.store.transactions import Transaction
 from hai_flow.values import Json
 
-Report: TypeAlias = c.StepSucceeded | c.StepFailed | c.StepLost
+Report: TypeAlias = c.StepSucceeded | c.StepFailed | c.StepLost | c.StepAsks
 log = structlog.get_logger(__name__)
 
 CANCELLED: Final = "step.cancelled"
@@ -161,6 +163,8 @@ class Performance:
                 self._stage.files.of_run(run.tenant, run.id),
                 transaction=self,
             )
+            if known.asked and (inquiry := answered_inquiry(run.state, step, self.attempt)) is not None:
+                attempt = msgspec.structs.replace(attempt, answer=_answer_to(inquiry))
             if isinstance(step.verb, AgentTurn):
                 offered = partial(registry.offered, from_disk=plan.from_disk)
                 recall = partial(said_before, self._stage.database, run.tenant, run.state.thread_id, run.id)
@@ -181,6 +185,17 @@ class Performance:
             if run.state.status != "stopping" or in_cleanup(path) or self._stage.closing:
                 raise
             return self._failed(StepError("The run is being stopped.", code=CANCELLED, retriable=False))
+        except AsksPerson as asks:
+            hidden = registry.hidden
+            return c.StepAsks(
+                path=path,
+                attempt=self.attempt,
+                message=hidden(asks.message),
+                form=hidden(asks.form),
+                state=asks.state,
+                keys=asks.keys,
+                used=self.uses,
+            )
         except OutcomeLost as error:
             reason = registry.hidden(error.message)
             log.warning("outcome_lost", run_id=str(run.id), path=path, reason=reason)
@@ -360,6 +375,13 @@ def _growing_of(of: Performance) -> Growing | None:
     assert of.run.plan is not None
     verb = standing_at(of.run.plan, of.path).verb
     return verb.into if isinstance(verb, Call) else None
+
+
+def _answer_to(inquiry: PendingState) -> Answer:
+    asked = inquiry.opened.inquiry
+    assert asked is not None
+    action = inquiry.status if inquiry.status in INQUIRY_OPTIONS else ACCEPT
+    return Answer(cast(Any, action), inquiry.value, asked.state, asked.keys)
 
 
 def failure(

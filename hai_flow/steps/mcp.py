@@ -19,6 +19,7 @@ import asyncio
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -27,7 +28,7 @@ from hai_flow.definition.document import suggestion
 from hai_flow.definition.mcp_servers import CatalogueServer
 from hai_flow.definition.plan import Call, McpServer, McpTool, Step, Tool
 from hai_flow.definition.secret_names import filled, named
-from hai_flow.errors import StepError
+from hai_flow.errors import AsksPerson, StepError
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http import HttpConfig, headers_of
 from hai_flow.steps.offers import Offered
@@ -53,6 +54,7 @@ class Reached:
     """A server that a tool means. `ours`: it is one of the deployment's catalogue; `trusted` as there."""
 
     name: str
+    tool: str
     server: McpServer
     ours: bool = False
     trusted: bool = False
@@ -81,6 +83,7 @@ class McpRunner:
         connection = await self._connection(reached, attempt.workflow, from_disk=attempt.from_disk)
         session = await connection.session()
         offered = _allowed(session.tools, tool, function)
+        from hai_flow.steps.mcp_asking import answer_to, completed
         from hai_flow.steps.mcp_results import output_of, schema_of
 
         who = f"{tool.name}.{function}"
@@ -90,8 +93,12 @@ class McpRunner:
             raise StepError(message, code="tool.invalid_arguments", retriable=False)
         effect = _effect(tool, offered, trusted=reached.trusted)
         progress = _progress(stream, streams=call.stream)
-        result = await connection.call(session, function, arguments, progress, repeatable=effect == "read")
-        return output_of(_complete(result, who), offered, who, self._config.bytes_max)
+        given = None if attempt.answer is None else answer_to(attempt.answer)
+        again = partial(connection.call, session, function, arguments, progress, repeatable=effect == "read")
+        result = await completed(again, given)
+        if isinstance(result, AsksPerson):
+            raise result
+        return output_of(result, offered, who, self._config.bytes_max)
 
     async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:
         """What the server offers now, as far as the declaration allows it."""
@@ -135,14 +142,14 @@ class McpRunner:
                 hint = suggestion(server.use, self._servers) or f"; its catalogue (HAI_FLOW_MCP) has {there}"
                 message = f"this deployment has no MCP server `{server.use}`{hint}"
                 raise StepError(message, code=NOT_CONFIGURED, retriable=False)
-            return Reached(f"the MCP server `{server.use}`", known.server, ours=True, trusted=known.trusted)
+            return Reached(f"the MCP server `{server.use}`", tool.name, known.server, ours=True, trusted=known.trusted)
         if server.command and not from_disk:
             message = (
                 f"the tool `{tool.name}` starts a program, which a published workflow must not bring along; declare it "
                 "in the deployment's catalogue (HAI_FLOW_MCP) and name it: `mcp: {use: NAME}`"
             )
             raise StepError(message, code=NOT_ALLOWED, retriable=False)
-        return Reached(f"the MCP server of `{tool.name}`", server)
+        return Reached(f"the MCP server of `{tool.name}`", tool.name, server)
 
     async def _connection(self, reached: Reached, workflow: str, *, from_disk: bool) -> Connection:
         """The connection to a server. Workflows share one where they may use the same secrets there."""
@@ -153,7 +160,7 @@ class McpRunner:
             if (template := getattr(server, name)) is not None
         }
         host = urlsplit(server.url).hostname or "" if server.url is not None else ""
-        use = Use(host=host, workflow=workflow, from_disk=from_disk, ours=reached.ours)
+        use = Use(host=host, workflow=workflow, from_disk=from_disk, ours=reached.ours, tool=reached.tool)
         found = await self._secrets.found(settings, use)
         given = filled(settings, found.__getitem__)
         key = (server.url, server.command, values.dumps(given), reached.ours, from_disk)
@@ -208,15 +215,6 @@ def _offer(name: str, tool: McpTool, offered: types.Tool, *, trusted: bool) -> O
         offered.output_schema,
         _effect(tool, offered, trusted=trusted),
     )
-
-
-def _complete(result: types.CallToolResult | types.InputRequiredResult, who: str) -> types.CallToolResult:
-    import mcp_types
-
-    if isinstance(result, mcp_types.CallToolResult):
-        return result
-    message = f"{who} asks for input, which this release does not carry to people"
-    raise StepError(message, code="tool.failed", retriable=False)
 
 
 def _progress(stream: Stream, *, streams: bool) -> ProgressFnT:

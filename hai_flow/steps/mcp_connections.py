@@ -113,6 +113,9 @@ class Connection:
         try:
             return await session.client.session.send_request(request, _RESULT, progress_callback=progress)
         except MCPError as error:
+            if error.code == types.INVALID_PARAMS and state is not None:  # most often it is too old for the server
+                message = f"{self.name} does not take the answer: {error.message[:1000]}"
+                raise StepError(message, retriable=True) from None
             raise self._failed(error, repeatable) from None
         except ValidationError as error:
             message = f"{self.name} answers with what is no result: {_first_line(error)}"

@@ -78,6 +78,18 @@ class Transactional(Protocol):
 _NO_FILES: Final = NoFiles()
 
 
+class Answer(msgspec.Struct, frozen=True):
+    """The answer of a person to the question with which the attempt before this one ended (`AsksPerson`).
+
+    `action`: accept (with the `values` of the form), decline or cancel. `state` and `keys` are the tool's own.
+    """
+
+    action: Literal["accept", "decline", "cancel"]
+    values: Json
+    state: str | None
+    keys: tuple[str, ...]
+
+
 class Attempt(msgspec.Struct, frozen=True):
     """One try of one effect: everything that a runner needs. `args` is the JSON text that was recorded (and hashed).
 
@@ -85,7 +97,7 @@ class Attempt(msgspec.Struct, frozen=True):
     `files` are those of the run. `key` is the idempotency key where it is not the default. `from_disk`: the workflow
     was read from a file of this machine, so it may name more modules than one that came over the network
     (`steps/toolbox`). Of an answer of an agent: `talk` gives its conversation so far, `recall` what its thread had said
-    before the run, `offered` the functions of its tools.
+    before the run, `offered` the functions of its tools. `answer`: that of a person, whom the tool has asked.
     """
 
     run_id: str
@@ -102,6 +114,7 @@ class Attempt(msgspec.Struct, frozen=True):
     recall: Recall = _nothing_said
     offered: Offer = _nothing_offered
     transaction: Transactional | None = None
+    answer: Answer | None = None
 
     @property
     def idempotency_key(self) -> str:
@@ -115,7 +128,8 @@ class Runner(Protocol):
     async def perform(self, attempt: Attempt, stream: Stream) -> Json:
         """The output, as plain JSON. Text on the way goes to `stream`, if the step streams.
 
-        Raises StepError. A cancellation is the order to stop: clean up within the grace period and let it pass on.
+        Raises StepError, or AsksPerson. A cancellation is the order to stop: clean up within the grace period and let
+        it pass on.
         """
         ...
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +14,7 @@ import pytest
 
 from hai_flow import values
 from hai_flow.engine import commands as c
-from hai_flow.errors import DefinitionError
+from hai_flow.errors import DefinitionError, Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from tests.runtime.conftest import HEAD, Make, is_now, start, state_of
 from tests.support.mcp_server import COMMAND, ROOT, http_server
@@ -97,3 +102,77 @@ async def test_what_only_reads_is_tried_again(make: Make, tmp_path: Path) -> Non
     error = (await state_of(runtime, run_id)).error
     assert error is not None
     assert (error.code, ledger.read_text()) == ("mcp.unavailable", "dies\n" * 3)
+
+
+# --- a server asks ----------------------------------------------------------------------------------------------------
+
+
+def noted(ledger: Path) -> list[str]:
+    return ledger.read_text().splitlines() if ledger.exists() else []
+
+
+@pytest.mark.parametrize("way", ["stdio", "http"])
+@pytest.mark.parametrize(
+    ("given", "output", "effects"),
+    [
+        ({"values": {"amount": 80}}, "A-1: 80", ["asked A-1 80"]),
+        ({"decision": "accept"}, "A-1: 1", ["asked A-1 1"]),
+        ({"content": '{"amount": 7}'}, "A-1: 7", ["asked A-1 7"]),
+        ({"decision": "decline"}, "A-1: decline", []),
+        ({"content": '{"status": "cancelled"}'}, "A-1: cancel", []),
+    ],
+)
+async def test_what_a_server_asks_is_answered_by_a_person(
+    way: str,
+    given: dict[str, Any],
+    output: str,
+    effects: list[str],
+    make: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger = tmp_path / "ledger"
+    monkeypatch.setenv("LEDGER", str(ledger))
+    async with http_server() as http:
+        runtime = await make(performs=True, mcp=catalogue(tmp_path, LEDGER=str(ledger)), http_hosts=("127.0.0.1",))
+        tool = "mcp: {use: files}" if way == "stdio" else f"mcp: '{http.url}'"
+        run_id = (await start(runtime, calling("asks", ", with: {order: A-1}, expose: true", tool))).run_id
+        asks = await asked(runtime, run_id)
+        assert (asks.kind, asks.title, asks.options) == ("ask", "t.asks asks", ("decline", "cancel"))
+        assert asks.message.endswith("not of this workflow:\n\nHow much for A-1?")
+        assert asks.schema["properties"]["amount"]["type"] == "integer"
+        with pytest.raises(Rejected):
+            await answer(runtime, run_id, asks.id, values={"amount": "many"})
+        await answer(runtime, run_id, asks.id, **given)
+        await until(lambda: is_now(runtime, run_id, "finished", "failed"))
+        state = await state_of(runtime, run_id)
+    assert (state.output, state.steps["a"].attempt) == (output, 2)
+    assert noted(ledger) == effects
+
+
+async def test_a_server_asks_and_is_answered_when_every_process_was_killed_meanwhile(
+    make: Make, tmp_path: Path, database_url: str
+) -> None:
+    ledger = tmp_path / "ledger"
+    file = catalogue(tmp_path, LEDGER=str(ledger))
+    starter = await make(performs=False, mcp=file)
+    with worker(database_url, file):
+        run_id = (await start(starter, calling("asks", ", with: {order: A-1}"))).run_id
+        asks = await asked(starter, run_id)
+    await answer(starter, run_id, asks.id, values={"amount": 80})
+    with worker(database_url, file):
+        await until(lambda: is_now(starter, run_id, "finished", "failed"), 60)
+        state = await state_of(starter, run_id)
+    assert (state.output, noted(ledger)) == ("A-1: 80", ["asked A-1 80"])
+
+
+@contextlib.contextmanager
+def worker(database_url: str, file: Path) -> Iterator[None]:
+    """A process that performs, with the servers that it starts; they are all killed at the end."""
+    env = {**os.environ, "HAI_FLOW_DATABASE_URL": database_url, "HAI_FLOW_MCP": str(file)}
+    process = subprocess.Popen([sys.executable, "-m", "hai_flow.cli", "worker"], env=env, cwd=ROOT)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()

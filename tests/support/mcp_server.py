@@ -10,14 +10,27 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import uvicorn
+from mcp.server.elicitation import AcceptedElicitation, ElicitationResult
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.resolve import Elicit, Resolve
+from mcp.server.request_state import RequestStateSecurity
 from mcp_types import CallToolResult, ImageContent, ResourceLink, TextContent, ToolAnnotations
+from pydantic import BaseModel
 
+KEY = "k" * 32
 COMMAND = [sys.executable, "-m", "tests.support.mcp_server"]
 ROOT = Path(__file__).resolve().parents[2]
+
+
+class Sure(BaseModel):
+    amount: int = 1
+
+
+async def surely(order: str) -> Elicit[Sure]:
+    return Elicit(f"How much for {order}?", Sure)
 
 
 def note(word: str) -> None:
@@ -29,7 +42,7 @@ def note(word: str) -> None:
 
 def server(described: str = "Adds two numbers.") -> MCPServer:
     """A new one. `described`: what `add` says of itself."""
-    made = MCPServer("tests")
+    made = MCPServer("tests", request_state_security=RequestStateSecurity(keys=[KEY], ttl=7 * 86_400))
 
     @made.tool(description=described, annotations=ToolAnnotations(read_only_hint=True))
     def add(a: int, b: int) -> dict[str, int]:
@@ -76,6 +89,13 @@ def server(described: str = "Adds two numbers.") -> MCPServer:
             note("cancelled")
             raise
         return "late"
+
+    @made.tool(structured_output=False)
+    def asks(order: str, sure: Annotated[ElicitationResult[Sure], Resolve(surely)]) -> str:
+        if not isinstance(sure, AcceptedElicitation):
+            return f"{order}: {sure.action}"
+        note(f"asked {order} {sure.data.amount}")
+        return f"{order}: {sure.data.amount}"
 
     @made.tool(structured_output=False)
     def dies() -> str:

@@ -7,7 +7,7 @@ only what is special about it.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -476,9 +476,11 @@ def is_done(state: RunState, path: str) -> bool:
     return caught or known.status in ("finished", "skipped")
 
 
-def _reported(events: Iterable[e.Event]) -> bool:
+def _reported(events: Sequence[e.Event]) -> bool:
     """Whether the performer itself closed an attempt: it knows, and need not be fenced off."""
-    return any(isinstance(event, e.StepFinished | e.StepFailed | e.StepRetried | e.StepStopped) for event in events)
+    asked = (isinstance(event, e.PendingOpened) and event.inquiry is not None for event in events)
+    ends = (isinstance(event, e.StepFinished | e.StepFailed | e.StepRetried | e.StepStopped) for event in events)
+    return any(ends) or any(asked)
 
 
 def check_state(plan: Plan, state: RunState) -> None:

@@ -14,7 +14,7 @@ from hai_flow.engine.state import Map, PendingState, RunState
 def pending_opened(state: RunState, event: e.PendingOpened) -> RunState:
     step = state.steps[event.path]
     changes: dict[str, Any] = {}
-    if event.kind == "doubt":  # the attempt is over, though nobody knows how
+    if event.kind == "doubt" or event.inquiry is not None:  # the attempt is over, though not the call
         changes["attempts"] = dropped(state.attempts, event.path)
         changes["timeouts"] = dropped(state.timeouts, event.path)
     return following(
@@ -80,7 +80,7 @@ def pending_decided(state: RunState, event: e.PendingDecided) -> RunState:
         answer_sha=event.answer_sha,
     )
     path = pending.opened.path
-    if event.ready:
+    if event.ready and pending.opened.inquiry is None:
         steps = working(state, event, path, approval=event.value, args=pending.opened.args)
     else:
         steps = working(state, event, path)

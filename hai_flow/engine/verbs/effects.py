@@ -82,12 +82,18 @@ def _attempt_begun(draft: Draft, step: Step, args: str) -> None:
         begin_growing_call(draft, step, verb.into)
     if isinstance(verb, Run):
         children.start(draft, step, verb, args)
-    elif step.expose and isinstance(verb, Call) and not (known.failures or known.lost):
+    elif step.expose and isinstance(verb, Call) and not (known.failures or known.lost or _is_answered(draft, step)):
         name = f"{verb.tool.name}.{verb.function}" if verb.function else verb.tool.name
         gate = pendings.approved_gate(draft.state, step)
         behind = None if gate is None else gate.opened.id
         id = tool_call_id(draft.state.run_id, step.path, known.asked, behind=behind)
         show_call(draft, step, id, name, args, "server")
+
+
+def _is_answered(draft: Draft, step: Step) -> bool:
+    """Whether the attempt goes on with a call that has asked a person."""
+    known = draft.state.steps[step.path]
+    return known.asked > 0 and pendings.answered_inquiry(draft.state, step, known.attempt) is not None
 
 
 VERBS: Final = dict.fromkeys(EFFECTS, begin)

@@ -1,0 +1,115 @@
+"""A server of the Model Context Protocol that asks a person in the middle of a call (protocol 2026-07-28).
+
+The call ends with the question and a state that only the server understands. It is made again with the answer and that
+state: by any process, whenever a person has answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast
+
+import mcp_types as types
+
+from hai_flow import values
+from hai_flow.definition.schemas import compile_schema
+from hai_flow.errors import AsksPerson, StepError
+from hai_flow.steps.mcp_results import storable
+from hai_flow.steps.runner import Answer
+from hai_flow.values import Json
+
+MESSAGE_CHARS_MAX: Final = 4_000
+FORM_BYTES_MAX: Final = 32 * 1024
+STATE_CHARS_MAX: Final = 64 * 1024
+QUESTIONS_MAX: Final = 8
+_POLL_SECONDS: Final = 0.5  # at first; a server that only wants to be called again later says no time
+_POLL_SECONDS_MAX: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a call that is made again brings along."""
+
+    responses: dict[str, types.ElicitResult] | None = None
+    state: str | None = None
+
+
+class Call(Protocol):
+    async def __call__(
+        self, *, responses: dict[str, Any] | None, state: str | None
+    ) -> types.CallToolResult | types.InputRequiredResult: ...
+
+
+async def completed(call: Call, given: Given | None) -> types.CallToolResult | AsksPerson:
+    """The result of a call, or the question that stands before it. Raises StepError."""
+    given, seconds = given or Given(), _POLL_SECONDS
+    while True:
+        result = await call(responses=cast("dict[str, Any] | None", given.responses), state=given.state)
+        if isinstance(result, types.CallToolResult):
+            return result
+        if result.input_requests:
+            return _question(result.input_requests, _state(result))
+        given = Given(state=_state(result))
+        await asyncio.sleep(seconds)
+        seconds = min(2 * seconds, _POLL_SECONDS_MAX)
+
+
+def answer_to(answer: Answer) -> Given:
+    """A person's answer, as the server reads it: one for each of its questions."""
+    single = len(answer.keys) == 1
+    responses = {
+        key: types.ElicitResult(action=answer.action, content=_content(answer, key, single)) for key in answer.keys
+    }
+    return Given(responses, answer.state)
+
+
+def _content(answer: Answer, key: str, single: bool) -> Any:
+    if answer.action != "accept":
+        return None
+    return answer.values if single else answer.values.get(key, {})
+
+
+def _question(requests: Mapping[str, types.InputRequest], state: str | None) -> AsksPerson:
+    """The questions of a server as one, with one form."""
+    if len(requests) > QUESTIONS_MAX:
+        raise _refused(f"it asks {len(requests)} questions at once, and {QUESTIONS_MAX} are taken")
+    asked = {key: _asked(each) for key, each in requests.items()}
+    text = "\n\n".join(message for message, _ in asked.values())
+    if len(text) > MESSAGE_CHARS_MAX:
+        text = f"{text[: MESSAGE_CHARS_MAX - 1]}…"
+    forms = {key: form for key, (_, form) in asked.items()}
+    if len(forms) == 1:
+        (form,) = forms.values()
+    else:
+        form = {"type": "object", "properties": forms, "required": list(forms)}
+    if len(values.dumps(form)) > FORM_BYTES_MAX:
+        raise _refused("its form is too large")
+    return AsksPerson(text, form, state=state, keys=tuple(asked))
+
+
+def _asked(request: types.InputRequest) -> tuple[str, dict[str, Json]]:
+    if not isinstance(request, types.ElicitRequest):
+        raise _refused(f"it wants {request.method}, which is not offered")
+    params = request.params
+    message = storable(params.message)
+    if isinstance(params, types.ElicitRequestURLParams):
+        return f"{message}\n{storable(params.url)}", {"type": "object", "properties": {}}
+    form = {key: each for key, each in dict(params.requested_schema).items() if key != "$schema"}
+    faults: list[str] = []
+    compile_schema(form, lambda path, code, fault: faults.append(fault))
+    if faults:
+        raise _refused(f"its form is wrong: {faults[0]}")
+    return message, form
+
+
+def _state(result: types.InputRequiredResult) -> str | None:
+    state = result.request_state
+    if state is not None and (len(state) > STATE_CHARS_MAX or state != storable(state)):
+        raise _refused("the state that it wants to get back is too large, or no text")
+    return state
+
+
+def _refused(why: str) -> StepError:
+    return StepError(f"The server asks a person in a way that is not taken: {why}.", retriable=False)
