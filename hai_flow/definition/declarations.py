@@ -90,6 +90,7 @@ class Declarations(Parts):
         self.default_model: str | None = None
         self.incomplete = incomplete
         self.used = Used()
+        self._own = reader
         super().__init__(reader, self.tools, fail_codes)
 
     def read(self, fields: Mapping[str, Json], used: Used, place: Visibility) -> Declared:
@@ -370,6 +371,8 @@ class Declarations(Parts):
                 return self._mcp_tool(name, raw, at, names)
             case "http":
                 return self._http_tool(name, raw, at, names)
+            case "agent":
+                return self._agent_tool(name, raw, at)
             case _:
                 return self._frontend_tool(name, raw, at, names)
 
@@ -397,6 +400,18 @@ class Declarations(Parts):
             return None
         target = "" if target == "registered" else target
         return plan.PythonTool(name, target, fields.get("effect", "write"), "effect" in fields, timeout)
+
+    def _agent_tool(self, name: str, raw: Json, at: Path) -> plan.Tool | None:
+        """An agent is compiled where another one has it among its tools: its prompts may name what is known there."""
+        fields = self.reader.fields(_TOOL["agent"], raw, at, f"the tool `{name}`")
+        if self.reader is not self._own:
+            message = "an agent stands in the workflow that uses it, not in a file that several share; move it there"
+            self.reader.error((*at, "agent"), "tool.agent", message, key=True)
+            return None
+        given = self.reader.fields(DOCUMENT_SHAPES["agent_tool"], fields.get("agent"), (*at, "agent"), "`agent`")
+        if "description" not in given or "tools" not in given:
+            return None
+        return plan.AgentTool(name, given["description"], given)
 
     def _settings(self, fields: Mapping[str, Json], at: Path, names: Names) -> dict[str, plan.Template | None]:
         """`auth` and `headers`, which may name secrets."""

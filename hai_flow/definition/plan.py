@@ -208,7 +208,18 @@ class FrontendTool:
     predict: tuple[tuple[str, str], ...] = ()
 
 
-Tool: TypeAlias = PythonTool | McpTool | HttpTool | FrontendTool
+@dataclass(frozen=True, slots=True)
+class AgentTool:
+    """An agent that another one may give a task to. `settings` are its keys, as written."""
+
+    name: str
+    description: str
+    settings: Mapping[str, Json]
+    effect: Literal["read"] = "read"  # its own calls ask, where they write
+    timeout: Duration | None = None  # it has none: that of the agent around holds for all
+
+
+Tool: TypeAlias = PythonTool | McpTool | HttpTool | FrontendTool | AgentTool
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,14 +352,16 @@ THE_CALL = "~call"
 
 @dataclass(frozen=True, slots=True)
 class CallArguments:
-    """The template of the arguments of an agent's call: as its model wrote them."""
+    """The template of the arguments of an agent's call, or of the one that is `named`: as its model wrote them."""
 
+    named: str = ""
     written: Json = None
     roots: frozenset[str] = frozenset({THE_CALL})
     steps: frozenset[str] = frozenset()
 
     def render(self, scope: Mapping[str, Json]) -> Json:
-        return scope[THE_CALL]["args"]
+        args = scope[THE_CALL]["args"]
+        return args[self.named] if self.named else args
 
 
 class CallWrites:
@@ -434,6 +447,7 @@ class Agent(Verb):
     stream: Literal["text", "steps", "none"] = "text"
     stop_when: Expression | None = None
     memory: Memory = "thread"
+    hands_over: tuple[str, ...] = ()  # those of its tools that are agents which answer in its place
 
     def at(self, keys: tuple[str, ...]) -> Agent:
         return replace(self, iteration=with_keys(self.iteration, keys))

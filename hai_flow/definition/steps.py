@@ -65,8 +65,9 @@ def _compile_step(context: Context, draft: StepDraft, names: Names) -> None:
     )
     context.add(step, 2 * draft.order)
     if isinstance(verb, plan.Agent) and retry is not None:  # it is tried again answer by answer
-        answer = context.steps[f"{verb.iteration}/model"]
-        context.add(msgspec.structs.replace(answer, retry=retry), 2 * draft.order + 1)
+        answers = [each for each in context.steps.values() if each.path.startswith(f"{verb.iteration}/")]
+        for answer in (each for each in answers if isinstance(each.verb, plan.AgentTurn)):
+            context.add(msgspec.structs.replace(answer, retry=retry), 2 * draft.order + 1)
 
 
 def _timeout(context: Context, draft: StepDraft, verb: plan.Verb | None, names: Names) -> plan.Duration | None:

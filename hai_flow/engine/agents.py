@@ -118,6 +118,15 @@ def called(plan: Plan, state: RunState, iteration: str) -> list[Json]:
     return found
 
 
+def handed_over(plan: Plan, state: RunState, iteration: str, to: tuple[str, ...]) -> StepState | None:
+    """The agent that has answered in place of the one which called it, of those that may; None: none has."""
+    answer = answer_in(state, iteration)
+    for call, known in zip(calls_of(answer), _performed(plan, state, iteration), strict=True):
+        if call["name"] in to and known is not None and known.outcome == "finished":
+            return known
+    return None
+
+
 def talk(plan: Plan, state: RunState, answer: str) -> Talk:
     """The conversation up to the answer at this path."""
     iteration = paths.list_of(answer)
@@ -176,7 +185,9 @@ def _result(call: Mapping[str, Json], known: StepState | None) -> str:
     """The result of a call as the model is told it."""
     if known is None or known.outcome is None or known.outcome == "stopped":
         return _json({"error": "The call was cut off; nobody knows whether it has happened."})
-    changed = _changed(values.loads(call["args"]), values.loads(known.args or "null"))
+    changed = ""
+    if known.verb == "call":
+        changed = _changed(values.loads(call["args"]), values.loads(known.args or "null"))
     error = known.error
     if error is not None and error.code.startswith(DENIED):
         return _json({"denied": True, "reason": error.message})

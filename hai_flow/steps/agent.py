@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from hai_flow import values
-from hai_flow.definition.plan import ANY_FUNCTION, AgentTurn, FrontendTool
+from hai_flow.definition.plan import ANY_FUNCTION, AgentTool, AgentTurn, FrontendTool
 from hai_flow.definition.plan import Tool as DeclaredTool
 from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.verbs.models import TASK
 from hai_flow.engine.agents import Exchange, Talk
 from hai_flow.errors import StepError
 from hai_flow.models.conversation import conversation
@@ -40,6 +41,12 @@ WRITTEN_CHARS_MAX: Final = 2_000  # of wrong arguments, as the log keeps them
 _NAME_CHARS_MAX: Final = 64
 _STRANGE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+_TASK: Final[Mapping[str, Json]] = {
+    "type": "object",
+    "required": [TASK],
+    "properties": {TASK: {"type": "string", "description": "What it shall do, with everything that it has to know."}},
+    "additionalProperties": False,
+}
 _NOTHING: Final[Mapping[str, Json]] = {"type": "object", "properties": {}}
 
 
@@ -85,6 +92,9 @@ async def shelf_of(attempt: Attempt, turn: AgentTurn) -> Shelf:
     for entry, tool in turn.tools:
         if isinstance(tool, FrontendTool):
             offered.append(_of_client(tool))
+            continue
+        if isinstance(tool, AgentTool):
+            offered.append(Offered(tool.name, tool.description, _TASK, effect="read"))
             continue
         if tool.name not in known:
             known[tool.name] = await attempt.offered(tool.name, tool)

@@ -35,6 +35,8 @@ def names_of(plan: Plan, path: str) -> tuple[str, ...]:
         names.append(step.id)
     if isinstance(step.verb, Call):
         names += [call_name(step.verb), step.verb.tool.name]
+    elif step.of_agent:  # an agent that another one calls
+        names.append(path.rpartition("/")[2])
     return tuple(dict.fromkeys(names))
 
 

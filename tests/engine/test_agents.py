@@ -264,6 +264,102 @@ def test_a_summary_stands_for_what_was_said_before_and_is_no_answer() -> None:
     play.replayed()
 
 
+TEAM = TOOLS.replace(
+    "models:",
+    """\
+  clerk:
+    agent:
+      description: Writes letters.
+      model: smart
+      system: You write letters.
+      tools: [mail.send, web.search]
+      approvals: {mail.send: {from: requester, edit: [to]}}
+      hand_over: HAND_OVER
+  boss: {agent: {description: Leads., tools: [clerk], model: smart}}
+models:""",
+)
+
+
+def team(hand_over: str = "false", tools: str = "[clerk, web.search]") -> str:
+    return TEAM.replace("HAND_OVER", hand_over) + (
+        f"steps:\n  - id: chat\n    agent: {{model: smart, prompt: Do it., tools: {tools}}}\n"
+        "    retry: {max: 1, every: 1ms, jitter: false}\noutput: ${{ steps.chat.output }}\n"
+    )
+
+
+CLERK = "chat[0]/call[clerk-1]/clerk"
+LETTER = f"{CLERK}[0]/call[mail.send-1]/mail.send"
+
+
+def test_an_agent_is_a_tool_of_another_and_what_it_asks_keeps_its_path() -> None:
+    play = Play(team())
+    play.succeed("chat[0]/model", answer(call("clerk", {"task": "Write to x."}), call("web.search")))
+    assert set(play.open) == {f"{CLERK}[0]/model", "chat[0]/call[web.search-1]/web.search"}
+    asked = json.loads(agents.talk(play.plan, play.state, f"{CLERK}[0]/model").asked)
+    assert asked == {"model": "smart", "system": "You write letters.", "prompt": "Write to x."}
+    play.fail(f"{CLERK}[0]/model", "llm.rate_limited")
+    play.advance(MINUTE)
+    play.succeed(f"{CLERK}[0]/model", answer(call("mail.send", {"to": "x"})))
+    assert set(play.state.open_pendings) == {LETTER}
+    play.succeed("chat[0]/call[web.search-1]/web.search", 1)
+    play.answer(LETTER, decision="approve", edits={"to": "y"})
+    play.succeed(LETTER, "sent")
+    ((_, result),) = agents.talk(play.plan, play.state, f"{CLERK}[1]/model").exchanges[0].results
+    assert json.loads(result)["changed"] == 'A person changed `to` from "x" to "y" before it was performed.'
+    play.succeed(f"{CLERK}[1]/model", answer(text="It is written."))
+    assert set(play.open) == {"chat[1]/model"}
+    known = agents.talk(play.plan, play.state, "chat[1]/model")
+    assert [text for _, text in known.exchanges[0].results] == ["It is written.", "1"]
+    play.succeed("chat[1]/model", answer(text="Done."))
+    assert play.output == "Done."
+    play.replayed()
+
+
+def test_an_agent_that_took_the_conversation_over_answers_in_the_others_place() -> None:
+    play = Play(team("true"))
+    play.succeed("chat[0]/model", answer(call("clerk", {"task": "Write to x."})))
+    play.succeed(f"{CLERK}[0]/model", answer(text="It is written."))
+    assert (play.status, play.output) == ("finished", "It is written.")
+    play.replayed()
+
+
+def test_an_agent_that_fails_below_another_is_an_answer_for_that() -> None:
+    play = Play(team("true"))
+    play.succeed("chat[0]/model", answer(call("clerk", {"task": "Write to x."})))
+    play.fail(f"{CLERK}[0]/model", "llm.refused")
+    assert set(play.open) == {"chat[1]/model"}
+    assert told(play) == {"id-clerk-0": {"error": "It broke.", "code": "llm.refused"}}
+    play.replayed()
+
+
+def test_agents_below_agents_stop_with_them() -> None:
+    play = Play(team(tools="[boss]"))
+    play.succeed("chat[0]/model", answer(call("boss", {"task": "Lead."})))
+    play.succeed("chat[0]/call[boss-1]/boss[0]/model", answer(call("clerk", {"task": "Write."})))
+    deep = "chat[0]/call[boss-1]/boss[0]/call[clerk-1]/clerk[0]/model"
+    assert set(play.open) == {deep}
+    play.do(c.Stop(by="user:ann"))
+    play.fail(deep, "step.cancelled")
+    assert play.status == "stopped"
+    play.replayed()
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        (TEAM.replace("HAND_OVER", "false") + "steps: [{call: clerk}]\n", "tool.function"),
+        (team().replace("tools: [mail.send, web.search]", "tools: [boss]"), "agent.circle"),
+        (team("true").replace("prompt: Do it.", "prompt: Do it., output: {type: object}"), "agent.hand_over"),
+        (team(tools="[clerk], approvals: {clerk: none}"), "agent.approval"),
+        (team().replace("description: Writes letters.", "describe: x"), "shape.unknown_key"),
+    ],
+)
+def test_what_can_not_be_an_agent_of_others_is_a_finding(source: str, code: str) -> None:
+    with pytest.raises(DefinitionError) as raised:
+        plan_of(source)
+    assert code in [finding.code for finding in raised.value.findings if finding.severity == "error"]
+
+
 @pytest.mark.parametrize(
     ("more", "code"),
     [

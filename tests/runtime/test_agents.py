@@ -204,6 +204,26 @@ async def test_a_conversation_that_is_too_long_is_summarised_once_and_no_call_lo
     assert "I used free." not in [message.content for message in state.messages.values()]
 
 
+async def test_an_agent_gives_another_a_task_and_hears_its_answer(make: Make, tmp_path: Path) -> None:
+    clerk = "  clerk: {agent: {description: Writes., model: smart, system: Write., tools: [free], HAND_OVER}}\n"
+    flow = AGENT.replace("steps:", clerk + "steps:", 1).replace("tools: [free, ", "tools: [clerk, free, ")
+    said = (Answer(calls=(("clerk", '{"task": "One word."}'),)), Answer(calls=CALLS[:1]), Answer("Tea."))
+    async with FakeModels(*map(spoken, said), spoken(Answer("Done."))) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        state = await ended(runtime, (await start(runtime, flow.replace("HAND_OVER", "hand_over: false"))).run_id)
+    assert state.output == "Done."
+    bodies = [asked.body for asked in fake.asked]
+    assert [each["function"]["name"] for each in bodies[1]["tools"]] == ["free"]
+    assert bodies[1]["messages"] == [
+        {"role": "system", "content": "Write."}, {"role": "user", "content": "One word."}
+    ]  # fmt: skip
+    assert bodies[3]["messages"][-1]["content"] == "Tea."
+    async with FakeModels(*map(spoken, said)) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        state = await ended(runtime, (await start(runtime, flow.replace("HAND_OVER", "hand_over: true"))).run_id)
+    assert (state.output, [message.content for message in state.messages.values()]) == ("Tea.", ["Tea."])
+
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "workflows/examples/research_and_email.flow.yaml"
 
 

@@ -161,6 +161,24 @@ def test_the_tools_of_an_agent_must_be_mocked_too(tmp_path: Path) -> None:
     assert "performs `web.search`, which is not mocked" in message
 
 
+def test_an_agent_among_the_tools_of_another_is_mocked_by_its_name(tmp_path: Path) -> None:
+    clerk = "clerk: {agent: {description: Writes., model: smart, tools: [mail.send]}}"
+    flow = AGENT.replace("effect: write}}", f"effect: write}}, {clerk}}}").replace("mail.*]", "clerk]")
+    path = "research[0]/call[clerk-1]/clerk[0]/call[mail.send-1]/mail.send"
+    body = f"""\
+    requester: bob
+    mock:
+      mail.send: {{output: {{sent: true}}}}
+      research: [{{tool_calls: [{{call: clerk, with: {{task: Write.}}}}]}}, {{text: Ok}}]
+      clerk: [{{tool_calls: [mail.send]}}, {{text: Sent.}}]
+    script:
+      - expect: {{status: waiting, pending: ["{path}"]}}
+      - decide: {{pending: "{path}", by: bob, decision: approve}}
+    expect: {{status: finished, output: Ok, calls: {{mail.send: 1, clerk: 1, research: 1}}}}
+"""
+    assert one(tmp_path, flow, body) == []
+
+
 def test_an_agent_calls_only_the_tools_that_it_has(tmp_path: Path) -> None:
     (message,) = one(tmp_path, AGENT, "    mock: {research: {tool_calls: [web.fetch], text: fine}}\n")
     assert message.endswith("the model of `research` calls `web.fetch`, but its `tools` are web.search, mail.*")

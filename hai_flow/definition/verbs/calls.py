@@ -130,6 +130,10 @@ def _function_fault(tool: plan.Tool, function: str, call: str) -> str | None:
             if tool.target and ":" not in tool.target and not function:
                 return f"the tool `{name}` is the module {tool.target}; name a function: `{call}{name}.function`"
             return None
+        case plan.AgentTool():
+            if call:
+                return f"the tool `{name}` is an agent, which another agent calls; write an `agent` step"
+            return f"an agent is called by its name alone: `{name}`" if function else None
         case plan.McpTool(allow=allow) | plan.HttpTool(allow=allow):
             if not function:
                 return f"the tool `{name}` has many functions; name one: `{call}{name}.function`"

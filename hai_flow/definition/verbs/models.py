@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Literal
 
 import msgspec
@@ -48,6 +49,8 @@ _MODEL_KEYS: Final = (
     Key("output", SCHEMA, "the answer is an object of this schema, not text",
         example="{type: object, required: [subject], properties: {subject: {type: string}}}"),
 )  # fmt: skip
+
+TASK: Final = "task"  # the argument of a call of an agent
 
 LLM: Final = Shape("llm", "`llm`", (
     *_MODEL_KEYS,
@@ -118,14 +121,86 @@ def _agent(context: Context, draft: StepDraft, names: Names) -> plan.Agent | Non
         until,
         fields.get("memory", "thread"),
     )
-    _add_body(context, draft, agent, approvals)
+    agent = _handing_over(context, agent, at)
+    _Body(context, draft, names).add(draft.path, agent, approvals, at)
     return agent
 
 
+def _handing_over(context: Context, agent: plan.Agent, at: Path) -> plan.Agent:
+    """The agent with those of its tools that answer in its place."""
+    known = (context.declared.tools.get(name) for name in agent.tools)
+    names = tuple(tool.name for tool in known if isinstance(tool, plan.AgentTool) and tool.settings.get("hand_over"))
+    if names and agent.output is not None:
+        message = f"`{names[0]}` answers in this agent's place, and need not fit `output`; take one of them out"
+        context.reader.error((*at, "output"), "agent.hand_over", message, key=True)
+    return replace(agent, hands_over=names)
+
+
+class _Body:
+    """Adds the steps of an agent that nobody writes: an answer of its model, a call of each kind that it may make, and
+    the same of the agents among its tools."""
+
+    def __init__(self, context: Context, draft: StepDraft, names: Names, around: tuple[str, ...] = ()) -> None:
+        """`around`: the agents that this one is a tool of."""
+        self._context = context
+        self._draft = draft
+        self._names = names
+        self._around = around
+
+    def add(self, path: str, agent: plan.Agent, approvals: Mapping[str, plan.Approval | None], at: Path) -> None:
+        """`path` is that of the agent, `at` its place in the document."""
+        context, draft = self._context, self._draft
+        uses = _add_body(context, draft, path, agent, approvals)
+        for index, name in enumerate(agent.tools):
+            tool = uses.get(name)
+            if isinstance(tool, plan.AgentTool):
+                self._add_agent(tool, f"{agent.iteration}/call[]", (*at, "tools", index))
+
+    def _add_agent(self, tool: plan.AgentTool, body: str, at: Path) -> None:
+        """The step in which another agent is given a task."""
+        context, draft, fields = self._context, self._draft, tool.settings
+        if tool.name in self._around:
+            message = f"the agent `{tool.name}` would be a tool of itself; take it out of one of them"
+            context.reader.error(at, "agent.circle", message)
+            return
+        place, path = ("tools", tool.name, "agent"), _use_path(body, tool.name)
+        name = _model_of(context, fields, fields, place)
+        parts: list[tuple[str, plan.Template]] = [("model", context.literal(name))]
+        system = context.text(fields, "system", place, self._names)
+        parts += [("system", system)] if system is not None else []
+        parts.append(("prompt", plan.CallArguments(TASK)))
+        output = context.schema(fields["output"], (*place, "output")) if "output" in fields else None
+        for index, each in enumerate(fields["tools"]):
+            _check_agent_tool(context, each, (*place, "tools", index))
+        given = fields.get("approvals", {})
+        approvals = _agent_approvals(context, given, fields["tools"], (*place, "approvals"), self._names)
+        if name is None:
+            return
+        hands_over = bool(fields.get("hand_over"))
+        agent = plan.Agent(
+            name,
+            Record(tuple(parts)),
+            tuple(fields["tools"]),
+            f"{path}[]",
+            output,
+            fields.get("max_turns", 25),
+            "text" if hands_over else "steps",
+            memory="thread" if hands_over else "none",
+        )
+        agent = _handing_over(context, agent, place)
+        step = plan.Step(path=path, id=path, verb=agent, parent=body, of_agent=True, line=context.line(draft))
+        context.add(step, 2 * draft.order + 1)
+        _Body(context, draft, self._names, (*self._around, tool.name)).add(path, agent, approvals, place)
+
+
 def _add_body(
-    context: Context, draft: StepDraft, agent: plan.Agent, approvals: Mapping[str, plan.Approval | None]
-) -> None:
-    """The steps of an agent that nobody writes: an answer of its model, and a call of each kind that it may make."""
+    context: Context,
+    draft: StepDraft,
+    path: str,
+    agent: plan.Agent,
+    approvals: Mapping[str, plan.Approval | None],
+) -> dict[str, plan.Tool]:
+    """The steps of one agent; returns the kinds of its calls."""
     declared = context.declared.tools
     offered = [(name, tool) for name in agent.tools if (tool := declared.get(name.partition(".")[0])) is not None]
     body, models = agent.iteration, _models_asked(context, agent.model)
@@ -134,7 +209,7 @@ def _add_body(
     calls, each = f"{body}/call", f"{body}/call[]"
     uses = _uses(offered, approvals)
     steps = [
-        plan.Step(path=body, id=body, verb=plan.Iteration(f"{body}/model"), parent=draft.path, body="[]"),
+        plan.Step(path=body, id=body, verb=plan.Iteration(f"{body}/model"), parent=path, body="[]"),
         plan.Step(path=f"{body}/model", id=f"{body}/model", verb=turn, next=calls, parent=body),
         plan.Step(path=calls, id=calls, verb=plan.AgentCalls(each), parent=body),
         plan.Step(
@@ -144,10 +219,15 @@ def _add_body(
             parent=calls,
             body="[]",
         ),
-        *(_use(context, each, name, tool, approvals, agent.stream != "none") for name, tool in uses.items()),
+        *(
+            _use(context, each, name, tool, approvals, agent.stream != "none")
+            for name, tool in uses.items()
+            if not isinstance(tool, plan.AgentTool)
+        ),
     ]
     for step in steps:
         context.add(msgspec.structs.replace(step, of_agent=True, line=context.line(draft)), 2 * draft.order + 1)
+    return uses
 
 
 def _uses(offered: Sequence[tuple[str, plan.Tool]], approvals: Mapping[str, object]) -> dict[str, plan.Tool]:
@@ -176,7 +256,7 @@ def _use(
     context: Context,
     body: str,
     name: str,
-    tool: plan.Tool,
+    tool: plan.PythonTool | plan.McpTool | plan.HttpTool | plan.FrontendTool,
     approvals: Mapping[str, plan.Approval | None],
     expose: bool,
 ) -> plan.Step:
@@ -271,7 +351,7 @@ def _check_agent_tool(context: Context, text: str, at: Path) -> None:
     tool = context.declared.tools.get(name)
     if tool is None:
         return
-    if function != "*" and (dot or isinstance(tool, (plan.PythonTool, plan.FrontendTool))):
+    if function != "*" and (dot or isinstance(tool, (plan.PythonTool, plan.FrontendTool, plan.AgentTool))):
         function_fits(context, tool, function, at, "")
     undeclared = (isinstance(tool, plan.PythonTool) and not tool.declared_effect) or (
         isinstance(tool, plan.McpTool) and tool.effect is None
@@ -295,8 +375,10 @@ def _agent_approvals(
             hint = suggestion(name, offered) or f"; it has {', '.join(offered) or 'none'}"
             message = f"the agent has no tool `{name}`{hint}"
             context.reader.error(place, "agent.approval", message, key=True)
-        if isinstance(context.declared.tools.get(name.partition(".")[0]), plan.FrontendTool):
-            message = f"`{name}` is a tool of the client, which asks a person itself; take it out of `approvals`"
+        tool = context.declared.tools.get(name.partition(".")[0])
+        if isinstance(tool, plan.FrontendTool | plan.AgentTool):
+            what = "a tool of the client" if isinstance(tool, plan.FrontendTool) else "an agent"
+            message = f"`{name}` is {what}, which asks people itself; take it out of `approvals`"
             context.reader.error(place, "agent.approval", message, key=True)
         if raw == "none":
             approvals[name] = None

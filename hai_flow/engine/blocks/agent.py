@@ -12,7 +12,16 @@ from typing import Final
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Agent, AgentCalls, Step
 from hai_flow.engine import events as e
-from hai_flow.engine.agents import answer_in, answers_so_far, called, calls_of, is_summary, keys_of, was_wrong
+from hai_flow.engine.agents import (
+    answer_in,
+    answers_so_far,
+    called,
+    calls_of,
+    handed_over,
+    is_summary,
+    keys_of,
+    was_wrong,
+)
 from hai_flow.engine.blocks.block import Block, Lists
 from hai_flow.engine.calls import resolve_call
 from hai_flow.engine.consequences import Consequence, End, Fail, Finish, Settle
@@ -50,9 +59,10 @@ def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> C
         done = not is_summary(answer) and _is_done(draft, step, iteration, verb, answer, count)
     except Raised as raised:
         return Fail(iteration, draft.error(raised.code, raised.message, step.path))
-    if done:
+    other = handed_over(draft.plan, draft.state, iteration.path, verb.hands_over) if verb.hands_over else None
+    if done or other is not None:
         draft.emit(e.IterationEnded, path=iteration.path, status="finished")
-        value = answer["text"] if verb.output is None else answer["output"]
+        value = other.output if other is not None else answer["text" if verb.output is None else "output"]
         resolve_call(draft, step, value, None)
         return Finish(step, value)
     if count >= verb.max_turns and not is_summary(answer):
