@@ -26,7 +26,7 @@ from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.stream import CONNECTION, Connection
 from hai_flow.errors import Rejected
 from hai_flow.runtime.contents import MissingContent
-from hai_flow.runtime.files import part_of, too_large, unknown
+from hai_flow.runtime.files import BYTES, MEDIA_TYPE, part_of, too_large, unknown
 from hai_flow.store.files import File
 from hai_flow.values import Json, file_id, sha256_of_file
 
@@ -35,9 +35,6 @@ log = structlog.get_logger(__name__)
 router = APIRouter(prefix="/v1/files", tags=["files"])
 
 UPLOAD_SECONDS: Final = 600.0
-BYTES: Final = "application/octet-stream"
-
-_MEDIA_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,80}/[a-z0-9][a-z0-9!#$&^_.+-]{0,80}")
 _RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 _DIGEST: Final = re.compile(r"\s*sha-256\s*=\s*:([A-Za-z0-9+/=]{1,100}):\s*")
 _BODY: Final[dict[str, Any]] = {
@@ -170,7 +167,7 @@ class _Download(Response):
 def _media_type(request: Request) -> str:
     """Raises Rejected 415."""
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if given and not _MEDIA_TYPE.fullmatch(given):
+    if given and not MEDIA_TYPE.fullmatch(given):
         raise Rejected(
             415, "body.media_type", f"expected a media type like image/png as Content-Type, found {given[:60]!r}."
         )

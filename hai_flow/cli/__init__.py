@@ -48,6 +48,7 @@ _PANELS: Final = (
             ("signal", "signal:signal"),
             ("send", "signal:send"),
             ("schedules", "schedules:app"),
+            ("files", "files:app"),
         ),
     ),
     (

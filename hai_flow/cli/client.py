@@ -77,10 +77,24 @@ class Server:
         with self._told():
             return (await self._opened.request("GET", path, query=parameters)).body.decode()
 
-    async def post(self, path: str, body: Json = None, *, content: bytes | None = None, **parameters: Json) -> Json:
+    async def content(self, path: str) -> bytes:
+        """The bytes of a response that is neither JSON nor text."""
+        with self._told():
+            return (await self._opened.request("GET", path)).body
+
+    async def post(
+        self,
+        path: str,
+        body: Json = None,
+        *,
+        content: bytes | None = None,
+        media_type: str = "application/yaml",
+        **parameters: Json,
+    ) -> Json:
+        """`content` is sent as it is, declared as `media_type`; else `body` as JSON."""
         given: dict[str, Json] = {"query": parameters}
         if content is not None:
-            given |= {"content": content, "headers": {"Content-Type": "application/yaml"}}
+            given |= {"content": content, "headers": {"Content-Type": media_type}}
         elif body is not None:
             given["json"] = body
         with self._told():

@@ -7,6 +7,7 @@ see a run that refers to it. Values (input, answers, messages, outputs) hold its
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+BYTES: Final = "application/octet-stream"
+MEDIA_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,80}/[a-z0-9][a-z0-9!#$&^_.+-]{0,80}")
+NAME_CHARS_MAX: Final = 200
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 ARRIVES_WITHIN: Final = timedelta(hours=1)  # what has no file by then was left behind by a process that died
 BY_A_RUN: Final = "run:"  # who "uploaded" what a step made
 
@@ -180,9 +185,12 @@ class FilesOfRun:
         async def whole() -> AsyncIterator[bytes]:
             yield body
 
+        kind = media_type.partition(";")[0].strip().lower()  # a tool's, or a server's: it becomes a header
+        kind = kind if MEDIA_TYPE.fullmatch(kind) else BYTES
+        name = _CONTROL.sub("\ufffd", hidden(name))[:NAME_CHARS_MAX]
         try:
             made = await self._files.take(
-                self._tenant, self._principal, whole(), name=hidden(name), media_type=media_type, run_id=self._run_id
+                self._tenant, self._principal, whole(), name=name, media_type=kind, run_id=self._run_id
             )
         except Rejected as rejected:
             raise StepError(rejected.detail, code="step.file_too_large", retriable=False) from None

@@ -7,18 +7,18 @@ from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import structlog
-
 from hai_flow.errors import StepError
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
+    from hai_flow.steps.files import Content, RunFiles
     from hai_flow.steps.runner import Stream, Transactional
     from hai_flow.steps.secrets import Secrets
 
 Answer = TypeVar("Answer")
 
 PROGRESS_CHARS_MAX: Final = 1000
+FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -31,6 +31,7 @@ class Host:
     workflow: str = ""
     tool: str = ""
     transaction: Transactional | None = None
+    files: RunFiles | None = None
     is_over: bool = False
 
     def waited_for(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
@@ -119,6 +120,42 @@ class ToolSecrets:
         return self._host.waited_for(self.get(name, host=host))
 
 
+class ToolFiles:
+    """The files of the run, for a tool. Values hold their ids; here are the bytes."""
+
+    def __init__(self, host: Host | None) -> None:
+        self._host = host
+
+    async def get(self, id: str, *, bytes_max: int = FILE_BYTES_MAX) -> Content:
+        """What a file holds: `body`, `media_type`, `name`. Raises StepError: `step.file_unknown` where no run that may
+        be seen refers to it, `step.file_too_large`, `step.file_unavailable`."""
+        return await self._files().read(id, bytes_max)
+
+    async def put(self, body: bytes, media_type: str = "application/octet-stream", name: str = "") -> dict[str, Json]:
+        """Store a file of the run's; the content part that refers to it, for the tool's result: its id is
+        `part["source"]["value"]`. Raises StepError `step.file_too_large` or `step.file_unavailable`."""
+        return await self._files().put(body, media_type, name)
+
+    def read(self, id: str, *, bytes_max: int = FILE_BYTES_MAX) -> Content:
+        """The same as `get`, for a `def` tool, which runs in a thread."""
+        files = self._files()
+        return self._waited(files.read(id, bytes_max))
+
+    def write(self, body: bytes, media_type: str = "application/octet-stream", name: str = "") -> dict[str, Json]:
+        """The same as `put`, for a `def` tool."""
+        files = self._files()
+        return self._waited(files.put(body, media_type, name))
+
+    def _files(self) -> RunFiles:
+        if self._host is None or self._host.files is None:
+            raise _without_run("files")
+        return self._host.files
+
+    def _waited(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
+        assert self._host is not None
+        return self._host.waited_for(coroutine)
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """The attempt that runs a tool, for the tool.
@@ -141,6 +178,8 @@ class Context:
     @property
     def log(self) -> Any:
         """A structlog logger whose lines name the run, the step and the attempt."""
+        import structlog  # here: every command loads this module, and few log
+
         tool = "" if self._host is None else self._host.tool
         logger = structlog.get_logger("hai_flow.tools")
         return logger.bind(tool=tool, run_id=self.run_id, path=self.path, attempt=self.attempt)
@@ -148,6 +187,10 @@ class Context:
     @property
     def secrets(self) -> ToolSecrets:
         return ToolSecrets(self._host)
+
+    @property
+    def files(self) -> ToolFiles:
+        return ToolFiles(self._host)
 
     def transaction(self) -> TransactionBlock:
         """A transaction on the run's own PostgreSQL: what the tool writes there and the step's result are committed

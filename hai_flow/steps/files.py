@@ -87,6 +87,26 @@ async def with_files(messages: Sequence[Message], files: RunFiles) -> tuple[Mess
     return tuple(found)
 
 
+async def as_files(output: Json, files: RunFiles) -> Json:
+    """Parts of an output that hold bytes, as parts that refer to files of the run. Raises StepError as `RunFiles.put`,
+    and `tool.invalid_result` for bytes that are not in Base64."""
+    if not isinstance(output, list) or isinstance(files, NoFiles):
+        return output
+    return [await _as_file(part, files) for part in output]
+
+
+async def _as_file(part: Json, files: RunFiles) -> Json:
+    source = part.get("source") if isinstance(part, dict) else None
+    if not isinstance(source, dict) or source.get("type") != "data":
+        return part
+    try:
+        body = base64.b64decode(source["value"], validate=True)
+    except ValueError:
+        message = "a part of the result is not in Base64, as it says"
+        raise StepError(message, code="tool.invalid_result", retriable=False) from None
+    return await files.put(body, source.get("mimeType", ""), source.get("filename", ""))
+
+
 def _id_in(part: Json) -> str | None:
     source = part.get("source")
     return source.get("value") if isinstance(source, dict) and source.get("type") == "file" else None

@@ -29,6 +29,7 @@ from hai_flow.definition.mcp_servers import CatalogueServer
 from hai_flow.definition.plan import Call, McpServer, McpTool, Step, Tool
 from hai_flow.definition.secret_names import filled, named
 from hai_flow.errors import AsksPerson, StepError
+from hai_flow.steps.files import as_files
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http import HttpConfig, headers_of
 from hai_flow.steps.offers import Offered
@@ -84,7 +85,7 @@ class McpRunner:
         session = await connection.session()
         offered = _allowed(session.tools, tool, function)
         from hai_flow.steps.mcp_asking import answer_to, completed
-        from hai_flow.steps.mcp_results import output_of, schema_of
+        from hai_flow.steps.mcp_results import content_of, judged, schema_of
 
         who = f"{tool.name}.{function}"
         arguments = values.loads(attempt.args)
@@ -98,7 +99,8 @@ class McpRunner:
         result = await completed(again, given)
         if isinstance(result, AsksPerson):
             raise result
-        return output_of(result, offered, who, self._config.bytes_max)
+        output = await as_files(content_of(result, who), attempt.files)
+        return judged(output, offered, who, self._config.bytes_max)
 
     async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:
         """What the server offers now, as far as the declaration allows it."""

@@ -28,15 +28,18 @@ def schema_of(raw: Mapping[str, Any], what: str) -> JsonSchema:
         raise StepError(message, code="tool.unavailable", retriable=False) from None
 
 
-def output_of(result: types.CallToolResult, tool: types.Tool, who: str, bytes_max: int) -> Json:
-    """The output of a call: its structured content, else its text, else its parts.
-
-    Raises StepError: `tool.failed` where the result says so, `tool.invalid_result` for one that does not fit.
-    """
+def content_of(result: types.CallToolResult, who: str) -> Json:
+    """What a call gave: its structured content, else its text, else its parts. Raises StepError `tool.failed` where the
+    result says so."""
     if result.is_error:
         said = text_of(result.content)[:SAID_CHARS_MAX] or "it says nothing more"
         raise StepError(f"{who} failed: {said}")
-    output = _content(result)
+    return _content(result)
+
+
+def judged(output: Json, tool: types.Tool, who: str, bytes_max: int) -> Json:
+    """The output of a call, which is small enough and what the tool declares. Raises StepError
+    `tool.invalid_result`."""
     try:
         size = len(values.dumps(values.check(output)))
     except values.NotJson as error:

@@ -48,7 +48,15 @@ class PythonRunner:
         assert isinstance(call.tool, PythonTool)
         found = self._toolbox.find(call.tool.target, call.function, call.tool.name, from_disk=attempt.from_disk)
         name = full_name(call.tool.target, call.function, call.tool.name)
-        host = Host(asyncio.get_running_loop(), stream, self._secrets, attempt.workflow, name, attempt.transaction)
+        host = Host(
+            asyncio.get_running_loop(),
+            stream,
+            self._secrets,
+            attempt.workflow,
+            name,
+            attempt.transaction,
+            attempt.files,
+        )
         work = partial(found.function, **_arguments(found, attempt, host))
         heard = stream if call.stream else None
         try:

@@ -22,6 +22,20 @@ async def told(context: Context) -> dict[str, str]:
 
 
 @tool
+async def drawn(context: Context, like: str) -> dict[str, object]:
+    """A file made of another one, under a name and a type that no header takes."""
+    found = await context.files.get(like)
+    return await context.files.put(found.body.upper(), "text/plain\r\nX-Evil: 1", f"{found.name}\n2")
+
+
+@tool
+def drawn_in_a_thread(context: Context, like: str) -> str:
+    """The same, in a thread."""
+    part = context.files.write(context.files.read(like).body[::-1], "text/plain; charset=utf-8", "back.txt")
+    return part["source"]["value"]
+
+
+@tool
 async def streamed(context: Context) -> AsyncIterator[str]:
     """It is a piece of a stream."""
     yield "it is "

@@ -1,0 +1,25 @@
+"""`hai-flow files`, against a real server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.commands import run
+from tests.support.postgres import Server
+from tests.support.server import serving
+
+
+def test_a_file_is_put_and_got_by_its_id(postgres_server: Server, tmp_path: Path) -> None:
+    (tmp_path / "plan.pdf").write_bytes(b"%PDF\x00\xff")
+    with postgres_server.database() as dsn, serving(dsn) as server:
+        put = run("files", "put", "plan.pdf", folder=tmp_path, HAI_FLOW_URL=server.url)
+        assert put.returncode == 0, put.stderr
+        assert "plan.pdf: 6 bytes, application/pdf" in put.stderr
+        id = put.stdout.strip()
+        got = run("files", "get", id, "-o", "again.pdf", folder=tmp_path, HAI_FLOW_URL=server.url)
+        assert got.returncode == 0, got.stderr
+        assert (tmp_path / "again.pdf").read_bytes() == b"%PDF\x00\xff"
+        stranger = run("files", "get", id, "-o", "x", "--as", "user:eve", folder=tmp_path, HAI_FLOW_URL=server.url)
+        assert stranger.returncode != 0
+        assert "there is no file" in stranger.stderr
+        assert not (tmp_path / "x").exists()
