@@ -29,6 +29,7 @@ from hai_flow.runtime.delivery import Delivery, DeliveryConfig
 from hai_flow.runtime.fanout import Fanout, FanoutConfig
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.keeping import Keeping
+from hai_flow.runtime.pins import PinBook
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.slots import Slots
 from hai_flow.runtime.starts import Starts
@@ -108,7 +109,8 @@ class Runtime(Service):
             raise
 
     async def _start_services(self, settings: Settings) -> None:
-        self.catalog = Catalog(self.database, self.registry)
+        self.pins = PinBook(self.database)
+        self.catalog = Catalog(self.database, self.registry, self.pins)
         self.files = Files(
             self.database,
             self._contents,
@@ -150,7 +152,8 @@ class Runtime(Service):
         self._services: list[Service] = [self.committer, self.fanout, self.threads, self.delivery, self.triggers]
         self.worker = None
         if self.performs:
-            self.worker = Worker(self.database, self.committer, self.registry, _worker_config(settings), self.files)
+            config = _worker_config(settings)
+            self.worker = Worker(self.database, self.committer, self.registry, config, self.files, self.pins)
             sweeping = SweeperConfig(poll_seconds=settings.poll_seconds)
             self._sweeper = Sweeper(self.database, self.committer, self.worker, sweeping, self.files)
             self._services += [self.worker, self._sweeper]

@@ -23,6 +23,8 @@ from hai_flow.engine.children import reference_of
 from hai_flow.engine.events import Pin
 from hai_flow.errors import DefinitionError, Finding, Rejected, Unreadable
 from hai_flow.runtime.circles import endless
+from hai_flow.runtime.pins import PinBook
+from hai_flow.steps.pins import Looked
 from hai_flow.steps.runner import Registry
 from hai_flow.store import triggers, workflows
 from hai_flow.store.database import Database
@@ -38,9 +40,10 @@ class Catalog:
     `on_published` is called with (tenant, name) after every publication, also of a workflow that was published before.
     """
 
-    def __init__(self, database: Database, registry: Registry) -> None:
+    def __init__(self, database: Database, registry: Registry, tool_pins: PinBook | None = None) -> None:
         self.database = database
         self.registry = registry
+        self._tool_pins = tool_pins or PinBook(database)
         self._plans: OrderedDict[bytes, Plan] = OrderedDict()
         self._runs: dict[bytes, tuple[Run, ...]] = {}
         self._webhooks = asyncio.Lock()  # so that those who wait for one lock take one connection
@@ -106,7 +109,17 @@ class Catalog:
 
         Raises as `check` does; and Rejected 409 if other bytes have its name and version.
         """
-        plan = await self.check(tenant, source, file, from_disk=from_disk)
+        plan, looked = await self._checked(tenant, source, file, from_disk=from_disk)
+        stored, plan = await self._published(tenant, plan, source, file, dev=dev, from_disk=from_disk)
+        if looked.pins and dev:
+            await self._tool_pins.replace(tenant, plan.sha256, looked.pins)
+        elif looked.pins:
+            await self._tool_pins.add(tenant, plan.sha256, looked.pins)
+        return stored, plan
+
+    async def _published(
+        self, tenant: UUID, plan: Plan, source: bytes, file: str, *, dev: bool, from_disk: bool
+    ) -> tuple[Workflow, Plan]:
         if not any(isinstance(trigger, WebhookTrigger) for trigger in plan.triggers):
             return await self._publish(tenant, plan, source, dev=dev, from_disk=from_disk)
         async with self._webhooks, triggers.webhook_publication(self.database.api, tenant):
@@ -137,6 +150,10 @@ class Catalog:
 
         Raises DefinitionError with every finding, also where this server has no way to perform a step.
         """
+        return (await self._checked(tenant, source, file, from_disk=from_disk))[0]
+
+    async def _checked(self, tenant: UUID, source: bytes, file: str, *, from_disk: bool) -> tuple[Plan, Looked]:
+        """The plan, and what the servers are like that it uses."""
         plan = replace(compile_workflow(source, file), from_disk=from_disk)
         await self._check_children(tenant, plan, file)
         missing = missing_runners(plan, self.registry.kinds, file)
@@ -151,11 +168,13 @@ class Catalog:
             raise DefinitionError(_in_place([*missing, *faults], source))
         if missing:
             raise RunnersMissing(_in_place(missing, source), lacking(plan, self.registry.kinds))
+        looked = await self.registry.looked(plan)
+        said = [*self.registry.doubts(plan), *((plan.steps[path], doubt) for path, doubt in looked.doubts)]
         doubts = [
             Finding(file, step.line, 1, "warning", "step.unavailable", f"step {step.path}: {doubt}")
-            for step, doubt in self.registry.doubts(plan)
+            for step, doubt in said
         ]
-        return replace(plan, warnings=(*plan.warnings, *_in_place(doubts, source))) if doubts else plan
+        return replace(plan, warnings=(*plan.warnings, *_in_place(doubts, source))) if doubts else plan, looked
 
     def plan_of(self, stored: Workflow) -> Plan:
         """The plan of a stored workflow."""

@@ -15,7 +15,7 @@ import structlog
 
 from hai_flow.definition.expressions import CompiledExpression
 from hai_flow.definition.paths import in_cleanup
-from hai_flow.definition.plan import AgentTurn, Call, Expression, Growing, Template
+from hai_flow.definition.plan import AgentTurn, Call, Expression, Growing, McpTool, Template
 from hai_flow.engine import commands as c
 from hai_flow.engine.agents import talk
 from hai_flow.engine.answers import ACCEPT, INQUIRY_OPTIONS
@@ -30,6 +30,7 @@ from hai_flow.errors import AsksPerson, OutcomeLost, StepError
 from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.memory import said_before
+from hai_flow.runtime.pins import PinBook
 from hai_flow.runtime.submissions import Chunk, Progress, Streamed
 from hai_flow.steps.runner import Answer, Attempt, Kind, Registry
 from hai_flow.steps.trace import trace_of
@@ -67,6 +68,7 @@ class Stage:
     database: Database
     registry: Registry
     files: Files
+    pins: PinBook
     chunk_seconds: float
     relay_seconds: float
     closing: bool = False
@@ -163,10 +165,13 @@ class Performance:
                 self._stage.files.of_run(run.tenant, run.id),
                 transaction=self,
             )
+            if isinstance(step.verb, Call) and isinstance(step.verb.tool, McpTool):
+                attempt = msgspec.structs.replace(attempt, pins=self._stage.pins.of(run.tenant, plan.sha256))
             if known.asked and (inquiry := answered_inquiry(run.state, step, self.attempt)) is not None:
                 attempt = msgspec.structs.replace(attempt, answer=_answer_to(inquiry))
             if isinstance(step.verb, AgentTurn):
-                offered = partial(registry.offered, from_disk=plan.from_disk)
+                pins = self._stage.pins.of(run.tenant, plan.sha256)
+                offered = partial(registry.offered, from_disk=plan.from_disk, workflow=plan.name, pins=pins)
                 recall = partial(said_before, self._stage.database, run.tenant, run.state.thread_id, run.id)
                 told = partial(talk, plan, run.state, path)
                 attempt = msgspec.structs.replace(attempt, talk=told, recall=recall, offered=offered)

@@ -34,6 +34,7 @@ from hai_flow.runtime.files import Files
 from hai_flow.runtime.heart import HEART_SETTINGS, Heart
 from hai_flow.runtime.limiter import Limiter
 from hai_flow.runtime.performing import CANCELLED, Performance, Stage, failure
+from hai_flow.runtime.pins import PinBook
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.runtime.takeover import worker_name
 from hai_flow.runtime.wakes import Wakes
@@ -100,6 +101,7 @@ class Worker(Service):
         registry: Registry,
         config: WorkerConfig | None = None,
         files: Files | None = None,
+        pins: PinBook | None = None,
     ) -> None:
         super().__init__()
         self.database = database
@@ -110,6 +112,7 @@ class Worker(Service):
             database,
             registry,
             files or Files(database),
+            pins or PinBook(database),
             self.config.chunk_seconds,
             self.config.relay_seconds,
         )

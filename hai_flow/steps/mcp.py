@@ -17,22 +17,25 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from hai_flow import values
 from hai_flow.definition.document import suggestion
 from hai_flow.definition.mcp_servers import CatalogueServer
-from hai_flow.definition.plan import Call, McpServer, McpTool, Step, Tool
+from hai_flow.definition.plan import ANY_FUNCTION, Call, McpServer, McpTool, Plan, Step, Tool
 from hai_flow.definition.secret_names import filled, named
 from hai_flow.errors import AsksPerson, StepError
 from hai_flow.steps.files import as_files
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http import HttpConfig, headers_of
 from hai_flow.steps.offers import Offered
+from hai_flow.steps.pins import LISTED, Looked, NoPins, Pins
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import Secrets, Use
 from hai_flow.values import Json
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
 
 NOT_ALLOWED: Final = "tool.not_allowed"
 NOT_CONFIGURED: Final = "mcp.not_configured"
+LOOK_SECONDS: Final = 5.0  # for a server to be asked when a workflow is published
 UNAVAILABLE: Final = "tool.unavailable"
 PROGRESS_CHARS_MAX: Final = 500
 _PROGRESS_MAX: Final = 1000  # of one call; a server may send what it likes
@@ -84,6 +88,7 @@ class McpRunner:
         connection = await self._connection(reached, attempt.workflow, from_disk=attempt.from_disk)
         session = await connection.session()
         offered = _allowed(session.tools, tool, function)
+        await demand_known(tool, {function: offered}, attempt.pins)
         from hai_flow.steps.mcp_asking import answer_to, completed
         from hai_flow.steps.mcp_results import content_of, judged, schema_of
 
@@ -104,12 +109,44 @@ class McpRunner:
 
     async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:
         """What the server offers now, as far as the declaration allows it."""
+        return await self.offered_to(name, tool, NoPins(), workflow="", from_disk=from_disk)
+
+    async def offered_to(
+        self, name: str, tool: Tool, pins: Pins, *, workflow: str, from_disk: bool
+    ) -> Sequence[Offered]:
         assert isinstance(tool, McpTool)
         reached = self._reached(tool, from_disk=from_disk)
-        connection = await self._connection(reached, "", from_disk=from_disk)
+        found = await self._functions(tool, reached, workflow, from_disk=from_disk)
+        known = await demand_known(tool, found, pins, skips=True)
+        return [_offer(name, tool, each, trusted=reached.trusted) for each in known.values()]
+
+    async def _functions(
+        self, tool: McpTool, reached: Reached, workflow: str, *, from_disk: bool
+    ) -> dict[str, types.Tool]:
+        """What the server offers, as far as the declaration allows it."""
+        connection = await self._connection(reached, workflow, from_disk=from_disk)
         session = await connection.session()
         names = session.tools if tool.allow is None else [each for each in tool.allow if each in session.tools]
-        return [_offer(name, tool, session.tools[each], trusted=reached.trusted) for each in names]
+        return {each: session.tools[each] for each in names}
+
+    async def look(self, plan: Plan) -> Looked:
+        """One server after the other: most workflows have one."""
+        pins: dict[str, str] = {}
+        doubts: list[tuple[str, str]] = []
+        for tool, steps in _used(plan):
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    reached = self._reached(tool, from_disk=plan.from_disk)
+                    found = await self._functions(tool, reached, plan.name, from_disk=plan.from_disk)
+            except TimeoutError:
+                doubts.append((steps[0].path, f"the server of `{tool.name}` said nothing for {LOOK_SECONDS:g} s"))
+                continue
+            except StepError as error:
+                doubts.append((steps[0].path, error.message))
+                continue
+            pins |= {f"{tool.name}.{name}": digest_of(each) for name, each in found.items()} | {tool.name: LISTED}
+            doubts += _missing(tool, steps, found)
+        return Looked(pins, doubts)
 
     def fault(self, step: Step, *, from_disk: bool = False) -> str | None:
         tool = step.verb.tool if isinstance(step.verb, Call) else None
@@ -187,6 +224,58 @@ class McpRunner:
         headers = headers_of(given.get("headers"), given.get("auth"))
         auth = _oauth(server.url, given["oauth"]) if "oauth" in given else None
         return over_http(server.url, guard, self._config, headers, auth)
+
+
+def _used(plan: Plan) -> list[tuple[McpTool, list[Step]]]:
+    """The servers that steps of the plan call, with these steps."""
+    found: dict[str, tuple[McpTool, list[Step]]] = {}
+    for step in plan.steps.values():
+        if isinstance(step.verb, Call) and isinstance(step.verb.tool, McpTool):
+            found.setdefault(step.verb.tool.name, (step.verb.tool, []))[1].append(step)
+    return list(found.values())
+
+
+def _missing(tool: McpTool, steps: Sequence[Step], found: Mapping[str, types.Tool]) -> Iterator[tuple[str, str]]:
+    for step in steps:
+        assert isinstance(step.verb, Call)
+        if step.verb.function not in found and step.verb.function != ANY_FUNCTION:
+            try:
+                _allowed(found, tool, step.verb.function)
+            except StepError as error:
+                yield step.path, error.message
+
+
+def digest_of(tool: types.Tool) -> str:
+    """Of everything that a server says of a function and that people or models go by."""
+    said = tool.model_dump(by_alias=True, mode="json", exclude={"icons", "meta"}, exclude_none=True)
+    return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+async def demand_known(
+    tool: McpTool, found: Mapping[str, types.Tool], pins: Pins, *, skips: bool = False
+) -> dict[str, types.Tool]:
+    """Those of the functions that are as the workflow knows them. `skips`: one that it does not know is left out.
+
+    A server that could not be asked at publication is believed the first time. Raises StepError `mcp.tool_changed`.
+    """
+    digests = {name: digest_of(each) for name, each in found.items()}
+    known = await pins.known()
+    new = {name for name in digests if f"{tool.name}.{name}" not in known}
+    if new and known.get(tool.name) == LISTED:
+        if not skips:
+            raise _changed(tool, min(new), "was not there when the workflow was published")
+    elif new:
+        known = await pins.add({f"{tool.name}.{name}": digests[name] for name in new})
+        new = set()
+    for name in digests.keys() - new:
+        if known[f"{tool.name}.{name}"] != digests[name]:
+            raise _changed(tool, name, "is described otherwise than when the workflow was published")
+    return {name: each for name, each in found.items() if name not in new}
+
+
+def _changed(tool: McpTool, function: str, why: str) -> StepError:
+    message = f"{tool.name}.{function} {why}. Look at it; a new version of the workflow takes it as it is now."
+    return StepError(message, code="mcp.tool_changed", retriable=False)
 
 
 def _allowed(tools: Mapping[str, types.Tool], tool: McpTool, function: str) -> types.Tool:

@@ -15,6 +15,7 @@ from hai_flow.engine.events import ModelUse
 from hai_flow.errors import StepError
 from hai_flow.steps.files import NoFiles, RunFiles
 from hai_flow.steps.offers import Offered, Offers
+from hai_flow.steps.pins import Looked, Looks, NoPins, Pins
 from hai_flow.values import Json
 
 Kind: TypeAlias = Literal["text", "thinking"]
@@ -76,6 +77,7 @@ class Transactional(Protocol):
 
 
 _NO_FILES: Final = NoFiles()
+_NO_PINS: Final = NoPins()
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -98,6 +100,7 @@ class Attempt(msgspec.Struct, frozen=True):
     was read from a file of this machine, so it may name more modules than one that came over the network
     (`steps/toolbox`). Of an answer of an agent: `talk` gives its conversation so far, `recall` what its thread had said
     before the run, `offered` the functions of its tools. `answer`: that of a person, whom the tool has asked.
+    `pins`: what the workflow knows of the functions of servers.
     """
 
     run_id: str
@@ -115,6 +118,7 @@ class Attempt(msgspec.Struct, frozen=True):
     offered: Offer = _nothing_offered
     transaction: Transactional | None = None
     answer: Answer | None = None
+    pins: Pins = _NO_PINS
 
     @property
     def idempotency_key(self) -> str:
@@ -167,9 +171,13 @@ class Registry:
             raise StepError(f"this server performs no {kind or step.verb_name!r} steps", code="tool.unavailable")
         return runner
 
-    async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:
+    async def offered(
+        self, name: str, tool: Tool, *, from_disk: bool = False, workflow: str = "", pins: Pins = _NO_PINS
+    ) -> Sequence[Offered]:
         """What the declared tool `name` offers to models, which its runner says. Raises StepError."""
         runner = self._runners.get(tool_kind(tool) or "")
+        if isinstance(runner, Looks):
+            return await runner.offered_to(name, tool, pins, workflow=workflow, from_disk=from_disk)
         if not isinstance(runner, Offers):
             raise StepError(f"this server offers no functions of the tool {name!r} to models", code="tool.unavailable")
         return await runner.offered(name, tool, from_disk=from_disk)
@@ -186,6 +194,12 @@ class Registry:
     def doubts(self, plan: Plan) -> list[tuple[Step, str]]:
         """Every effect of the plan that this server could not perform as things are now, with the reason."""
         return self._said(plan, lambda runner, step: runner.doubt(step, from_disk=plan.from_disk))
+
+    async def looked(self, plan: Plan) -> Looked:
+        """What the servers are like now whose functions the plan uses."""
+        found = [await runner.look(plan) for runner in self._runners.values() if isinstance(runner, Looks)]
+        pins = {name: digest for each in found for name, digest in each.pins.items()}
+        return Looked(pins, [doubt for each in found for doubt in each.doubts])
 
     def _said(self, plan: Plan, ask: Callable[[Runner, Step], str | None]) -> list[tuple[Step, str]]:
         asked = ((step, self._runners.get(runner_kind(step) or "")) for step in plan.steps.values())

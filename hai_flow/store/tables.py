@@ -514,6 +514,16 @@ file_leftovers: Final = sa.Table(
 )
 sa.Index("file_leftovers_due", file_leftovers.c.due_at)
 
+tool_pins: Final = sa.Table(
+    "tool_pins",
+    metadata,
+    _uuid("tenant"),
+    _bytes("workflow"),  # its sha256
+    _text("name"),  # `tool.function`, or `tool`, if all of its functions were seen
+    _text("digest"),
+    _key("tool_pins", "tenant", "workflow", "name"),
+)
+
 workers: Final = sa.Table(
     "workers",
     metadata,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from hai_flow.errors import OutcomeLost, StepError
 from hai_flow.steps import mcp_connections
 from hai_flow.steps.http import HttpConfig
 from hai_flow.steps.mcp import McpRunner
+from hai_flow.steps.pins import LISTED
 from hai_flow.steps.runner import Attempt
 from hai_flow.steps.secrets import Secrets, Source
 from tests.support.mcp_server import COMMAND, ROOT, http_server
@@ -260,6 +261,45 @@ async def test_no_program_outlives_the_runner(tmp_path: Path) -> None:
         (connection,) = runner._connections.values()
         assert connection._owner is not None
     assert connection._owner.done()
+
+
+class Remembered:
+    """Pins in memory."""
+
+    def __init__(self, **known: str) -> None:
+        self.all = dict(known)
+
+    async def known(self) -> dict[str, str]:
+        return self.all
+
+    async def add(self, found: Mapping[str, str]) -> dict[str, str]:
+        self.all = {**found, **self.all}
+        return self.all
+
+
+async def test_a_function_is_believed_the_first_time_and_offered_as_it_was_then() -> None:
+    tool = tool_of(f"{STDIO}, allow: [add, text]")
+    pins = Remembered()
+    async with runner_of() as runner:
+        for _ in range(2):
+            offered = await runner.offered_to("t", tool, pins, workflow="w", from_disk=True)
+            assert [each.name for each in offered] == ["t.add", "t.text"]
+        assert set(pins.all) == {"t.add", "t.text"}
+        pins.all["t.add"] = "another"
+        with pytest.raises(StepError) as raised:
+            await runner.offered_to("t", tool, pins, workflow="w", from_disk=True)
+        assert (raised.value.code, raised.value.retriable) == ("mcp.tool_changed", False)
+
+
+async def test_a_function_that_came_after_the_publication_is_not_offered() -> None:
+    tool = tool_of(f"{STDIO}, allow: [add, text]")
+    async with runner_of() as runner:
+        pins = Remembered()
+        await runner.offered_to("t", tool, pins, workflow="w", from_disk=True)
+        del pins.all["t.text"]
+        pins.all["t"] = LISTED
+        offered = await runner.offered_to("t", tool, pins, workflow="w", from_disk=True)
+        assert [each.name for each in offered] == ["t.add"]
 
 
 # --- where it leads nowhere -------------------------------------------------------------------------------------------

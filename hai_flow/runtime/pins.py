@@ -1,0 +1,63 @@
+"""The digests by which a published workflow knows the functions of servers. They never change, so they are kept."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from hai_flow.store import tool_pins
+from hai_flow.store.database import Database
+
+KEPT_MAX: Final = 512
+
+
+class PinBook:
+    """Those of all workflows."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._kept: OrderedDict[tuple[UUID, bytes], dict[str, str]] = OrderedDict()
+
+    def of(self, tenant: UUID, workflow: bytes) -> WorkflowPins:
+        """Those of the workflow with this sha256 (`steps.pins.Pins`)."""
+        return WorkflowPins(self, tenant, workflow)
+
+    async def known(self, tenant: UUID, workflow: bytes) -> Mapping[str, str]:
+        found = self._kept.get((tenant, workflow))
+        return await self._read(tenant, workflow) if found is None else found
+
+    async def add(self, tenant: UUID, workflow: bytes, found: Mapping[str, str]) -> Mapping[str, str]:
+        """Add what is not there yet; all that stand."""
+        await tool_pins.add_pins(self._database.api, tenant, workflow, found)
+        return await self._read(tenant, workflow)
+
+    async def replace(self, tenant: UUID, workflow: bytes, found: Mapping[str, str]) -> None:
+        """These stand, and no others: of a copy that is edited."""
+        await tool_pins.replace_pins(self._database.api, tenant, workflow, found)
+        self._kept.pop((tenant, workflow), None)
+
+    async def _read(self, tenant: UUID, workflow: bytes) -> Mapping[str, str]:
+        found = await tool_pins.pins_of(self._database.api, tenant, workflow)
+        self._kept[tenant, workflow] = found
+        self._kept.move_to_end((tenant, workflow))
+        while len(self._kept) > KEPT_MAX:
+            self._kept.popitem(last=False)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowPins:
+    """Those of one workflow."""
+
+    book: PinBook
+    tenant: UUID
+    workflow: bytes
+
+    async def known(self) -> Mapping[str, str]:
+        return await self.book.known(self.tenant, self.workflow)
+
+    async def add(self, found: Mapping[str, str]) -> Mapping[str, str]:
+        return await self.book.add(self.tenant, self.workflow, found)
