@@ -546,3 +546,30 @@ def test_a_loop_that_was_left_begins_no_further_item_when_a_retry_comes_by() -> 
     assert play.status == "finished"
     assert not [path for path in began if "[c]" in path]
     play.replayed()
+
+
+def test_a_loop_in_a_handler_runs_once_more_where_its_step_fails_again_after_a_retry() -> None:
+    play = Play(
+        """\
+        steps:
+          - id: a
+            call: t.f
+            finally:
+              - id: each
+                for_each: {items: [x, y], max_parallel: 2, steps: [{id: tidy, call: t.g}]}
+        """
+    )
+    play.fail("a")
+    play.succeed("a/~finally/each[x]/tidy")
+    play.fail("a/~finally/each[y]/tidy")
+    assert play.status == "failed"
+    play.retry()
+    play.fail("a")
+    play.fail("a/~finally/each[x]/tidy")
+    assert play.status == "failed"
+    play.retry()
+    play.succeed("a")
+    for key in ("x", "y"):
+        play.succeed(f"a/~finally/each[{key}]/tidy")
+    assert play.status == "finished"
+    play.replayed()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import Bounds
 from hai_flow.engine.evolve import evolve
@@ -231,6 +232,21 @@ def items() -> Play:
     return play
 
 
+def items_of_a_finally_again() -> Play:
+    """A loop that cleans up runs once more when its step fails again after a Retry; it is cut off before all begin."""
+    play = Play(
+        "steps:\n- id: a\n  call: t.f\n  finally:\n  - id: each\n    for_each:\n      items: [x, y, z]\n"
+        "      max_parallel: 3\n      steps: [{call: t.g}]\n"
+    )
+    play.fail("a", "tool.invalid_result")
+    play.fail("a/~finally/each[x]/call#1", "tool.invalid_result")
+    play.retry()
+    play.limits = Bounds(pure_steps=2)
+    play.fail("a", "tool.invalid_result")
+    play.do(c.Terminate(by="user:ann"))
+    return play
+
+
 def items_that_never_begin() -> Play:
     play = Play(
         "steps: [{id: l, for_each: {items: [1, 2], max_parallel: 2, steps: [{call: t.f}]}}]",
@@ -320,6 +336,7 @@ WALKS: dict[Row, Walk] = {
     ("step_started", "handling", "working"): handlers_that_run_twice,
     ("step_started", "over", "working"): failed_and_retried,
     ("iteration_started", "new", "working"): items,
+    ("iteration_started", "pending", "working"): items_of_a_finally_again,
     ("attempt_started", "working", "working"): call,
     ("pending_opened", "working", "waiting"): people,
     ("pending_decided", "waiting", "working"): people,
@@ -374,6 +391,7 @@ WALKS: dict[Row, Walk] = {
     ("step_undone", "handling", "handling"): functools.partial(undone, FINALLY),
     ("step_undone", "over", "over"): undone,
     ("iteration_ended", "new", "over"): items_that_never_begin,
+    ("iteration_ended", "pending", "over"): items_of_a_finally_again,
     ("iteration_ended", "working", "over"): items,
     ("iteration_ended", "handling", "over"): items,
     ("iteration_ended", "over", "over"): item_that_ends_again_in_vain,

@@ -31,16 +31,28 @@ HEAD: dict[str, Any] = {
 CALLS_IN_FRONT = 3  # of the kinds of steps, how much likelier an effect is
 
 
+AGENTS: dict[str, Any] = {
+    "models": {"m": {"use": "m"}},
+    "tools": {
+        **HEAD["tools"],
+        "look": {"python": "registered", "effect": "read"},
+        "other": {"agent": {"description": "Another.", "model": "m", "tools": ["look", "t.f"], "max_turns": 3}},
+        "heir": {"agent": {"description": "Takes over.", "model": "m", "tools": ["look"], "hand_over": True}},
+    },
+}
+
+
 class _Author:
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, agents: bool = False) -> None:
         self.random = random
+        self.agents = agents
         self.count = 0
         self.simple = self.chance(0.5)  # no loops and nothing to clean up: so that people, time and races stay common
         self.looping = 0  # loops around here that can be left
         self.cleaning = 0  # lists that clean up around here: they ask nobody, wait for nothing and never return
 
     def document(self) -> dict[str, Any]:
-        document = {**HEAD, "steps": self.steps(DEPTH_MAX)}
+        document = {**HEAD, **(AGENTS if self.agents else {}), "steps": self.steps(DEPTH_MAX)}
         if self.chance(0.2):
             document["catch"] = self.clauses(1)
         if self.chance(0.5):
@@ -65,6 +77,7 @@ class _Author:
         flat = [self.call] * CALLS_IN_FRONT + [self.say, self.set]
         if not self.cleaning:
             flat += [self.pick, self.ask, self.approve, self.wait]
+            flat += [self.agent] * len(flat) if self.agents else []
         if self.chance(0.12):
             flat = [self.fail, self.broken] if self.cleaning else [self.fail, self.end, self.broken]
         if self.looping and self.chance(0.1):
@@ -125,6 +138,21 @@ class _Author:
             step["undo"] = {"call": "t.back", "with": {"n": 1}}
             if self.chance(0.6):
                 step["undo"]["retry"] = self.retry()
+        return step
+
+    def agent(self, depth: int) -> dict[str, Any]:
+        tools = self.random.choice([["t.f", "look", "pick"], ["look", "other"], ["t.f", "heir", "pick"]])
+        agent: dict[str, Any] = {"model": "m", "prompt": "${{ size(state.log) }}", "tools": tools}
+        if self.chance(0.7):
+            agent["max_turns"] = self.random.randint(1, 4)
+        if self.chance(0.3):
+            agent["stop_when"] = self.random.choice(["answer.number > 1", "answer.calls.exists(c, c.denied)"])
+        if "t.f" in tools and self.chance(0.5):
+            gate = {"from": "anyone", "deadline": "30m", "when": "size(state.log) < 3"}
+            agent["approvals"] = {"t.f": gate if self.chance(0.5) else "none"}
+        step: dict[str, Any] = {"agent": agent, **({"timeout": "9m"} if self.chance(0.2) else {})}
+        if self.chance(0.5):
+            step["retry"] = self.retry()
         return step
 
     def pick(self, depth: int) -> dict[str, Any]:
@@ -212,9 +240,9 @@ class _Author:
         return {"timeout": "3m"} if self.chance(0.2) else {}
 
 
-def random_document(random: Random) -> str:
-    return yaml.safe_dump(_Author(random).document(), sort_keys=False, allow_unicode=True)
+def random_document(random: Random, *, agents: bool = False) -> str:
+    return yaml.safe_dump(_Author(random, agents).document(), sort_keys=False, allow_unicode=True)
 
 
-def random_plan(random: Random) -> Plan:
-    return plan_of(random_document(random))
+def random_plan(random: Random, *, agents: bool = False) -> Plan:
+    return plan_of(random_document(random, agents=agents))

@@ -27,6 +27,13 @@ def test_every_run_in_a_random_world_keeps_what_is_promised_and_ends() -> None:
     assert reached.keys() >= REACHED, f"never reached: {sorted(REACHED - reached.keys())}"
 
 
+def test_agents_in_a_random_world_keep_what_is_promised_and_end() -> None:
+    reached: Counter[str] = Counter()
+    for seed in range(RUNS):
+        reached += simulate(seed, agents=True)
+    assert reached.keys() >= {"answer", "answer.calls", "summary", "crash", "end.finished", "end.stopped"}
+
+
 def test_a_simulation_can_be_played_again_from_its_seed() -> None:
     assert simulate(41) == simulate(41)
 

@@ -7,6 +7,7 @@ What the engine claims is compared with what the world itself has seen.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from random import Random
@@ -15,10 +16,12 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow.definition.plan import Plan
+from hai_flow.definition.plan import AgentTool, AgentTurn, FrontendTool, Plan, Tool
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.agents import talk
 from hai_flow.engine.decide import Bounds, Decision, decide
+from hai_flow.engine.instances import standing_at
 from hai_flow.engine.jobs import Continue, open_jobs, wake_at
 from hai_flow.engine.pendings import doubt_of
 from hai_flow.engine.state import RunState
@@ -43,9 +46,9 @@ TIGHT = Bounds(pure_steps=1, events=80)
 class Simulation:
     """One example. `play` raises AssertionError where the engine is wrong."""
 
-    def __init__(self, seed: int, plan: Plan | None = None) -> None:
+    def __init__(self, seed: int, plan: Plan | None = None, *, agents: bool = False) -> None:
         self.random = Random(seed)
-        self.plan = plan or random_plan(self.random)
+        self.plan = plan or random_plan(self.random, agents=agents)
         self.faults = set(self.random.sample(FAULTS, self.random.randint(0, FAULTS_MAX)))
         if Random(f"go back {seed}").random() < 0.3:
             self.faults.add("go_back")
@@ -153,7 +156,8 @@ class Simulation:
         if self.play.state.attempts.get(path) != attempt:
             return
         if self.random.random() < 0.85:
-            output = {"n": self.random.randint(0, 9)}
+            verb = standing_at(self.plan, path).verb
+            output = self.answer(path, verb) if isinstance(verb, AgentTurn) else {"n": self.random.randint(0, 9)}
             decision = self.send(c.StepSucceeded(path=path, attempt=attempt, output=output))
             if decision is not None:
                 finished = [event for event in decision.events if isinstance(event, e.StepFinished)]
@@ -162,6 +166,25 @@ class Simulation:
             code = self.random.choice(["tool.failed", "tool.unavailable", "tool.invalid_result"])
             retry_after = self.random.choice([None, None, 7_000])
             self.send(c.StepFailed(path=path, attempt=attempt, code=code, message="No.", retry_after=retry_after))
+
+    def answer(self, path: str, turn: AgentTurn) -> dict[str, Any]:
+        """What a model answers; every talk of it up to here can be put together."""
+        known = talk(self.plan, self.play.state, path)
+        for exchange in known.exchanges:
+            assert [id for id, _ in exchange.results] == [call["id"] for call in exchange.answer["calls"]]
+        if len(known.exchanges) > 1 and self.random.random() < 0.2:
+            self.reached["summary"] += 1
+            return {"summary": "So it was.", "through": known.exchanges[-1].number}
+        calls = []
+        for number in range(self.random.choice([0, 0, 1, 2, 3])):
+            name, tool = self.random.choice(turn.tools)
+            args = {"task": "Do it."} if isinstance(tool, AgentTool) else {}
+            call = {"id": f"c{number}", "name": name, "args": json.dumps(args), "effect": tool_effect(tool)}
+            if self.random.random() < 0.1:
+                call = {**call, "name": "nothing", "args": "{", "fault": "there is no tool 'nothing'"}
+            calls.append(call)
+        self.reached["answer.calls" if calls else "answer"] += 1
+        return {"text": "Well.", "calls": calls}
 
     def decide_pending(self, id: str) -> None:
         given = c.Answer(answers=(self.right_answer(id),), by=self.play.decider(id))
@@ -383,12 +406,18 @@ class Simulation:
         self.play.replayed()
 
 
-def simulate(seed: int) -> Counter[str]:
+def tool_effect(tool: Tool) -> str:
+    """As the runner of the tool would say."""
+    return "read" if isinstance(tool, FrontendTool) else tool.effect or "write"
+
+
+def simulate(seed: int, *, agents: bool = False) -> Counter[str]:
     """One example; what it reached. An AssertionError names the seed."""
-    simulation = Simulation(seed)
+    simulation = Simulation(seed, agents=agents)
     try:
         simulation.run()
     except Exception as error:
-        error.add_note(f"python -m tests.sim --seed {seed} --runs 1   (faults: {sorted(simulation.faults)})")
+        more = " --agents" if agents else ""
+        error.add_note(f"python -m tests.sim --seed {seed} --runs 1{more}   (faults: {sorted(simulation.faults)})")
         raise
     return simulation.reached
