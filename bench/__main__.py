@@ -19,7 +19,7 @@ from typing import Any
 
 import structlog
 
-from bench import fanout, language, memory, resume, streams, throughput
+from bench import fanout, language, memory, resume, streams, throughput, world
 from bench.against import against
 from bench.profiling import profile
 from bench.server import durable_server
@@ -31,6 +31,8 @@ KEYS = {
     "resume_in_commits": "from an answer to the next step's event at a follower, in raw commits of one run",
     "token_delay_in_commits": "from a piece of a streamed text to a follower that has it, in raw commits of one run",
     "chunk_rows_at_50_streams": "rows of the log for each piece, where 50 texts are streamed at once",
+    "agent_turn_in_commits": "a turn of an agent with one call, without its model, in raw commits of one run",
+    "tool_transaction_vs_plain": "a step whose tool writes in its own transaction, to one whose tool writes nothing",
     "suspended_memory_ratio": "resident memory beside many suspended runs, to that beside few",
     "validate_vs_yaml_load": "checking a document of 500 steps, to PyYAML's C loader alone on it",
     "for_each_cost_10000_vs_100": "an item of a list of 10,000, to an item of a list of 100",
@@ -69,6 +71,9 @@ def main() -> None:
             ),
             "streams": _run(
                 streams.measure(database("streams"), database("streams_reference"), 1.0 if arguments.quick else 4.0)
+            ),
+            "world": _run(
+                world.measure(database("world"), database("world_reference"), 5 if arguments.quick else 20)
             ),
             "validation": language.validation(language.QUICK if arguments.quick else language.FULL),
             "language": _run(

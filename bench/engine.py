@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -67,10 +67,18 @@ class Engine:
 
 
 @contextlib.asynccontextmanager
-async def running(dsn: str, source: bytes, settings: Settings | None = None) -> AsyncIterator[Engine]:
-    """The runtime over the migrated database `dsn`, with the workflow `source` published."""
+async def running(
+    dsn: str,
+    source: bytes,
+    settings: Settings | None = None,
+    *,
+    prepared: Callable[[Runtime], None] = lambda runtime: None,
+) -> AsyncIterator[Engine]:
+    """The runtime over the migrated database `dsn`, with the workflow `source` published. `prepared` is called with it
+    before it starts."""
     relax_collector()  # as `hai-flow worker` does
     runtime = Runtime(dsn, replace(settings or Settings(), tools=TOOLS), performs=True)
+    prepared(runtime)
     async with runtime.lifespan():
         _, plan = await runtime.catalog.publish(LOCAL_TENANT, source)
         yield Engine(runtime, plan)

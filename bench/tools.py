@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 
+from hai_flow.steps.context import Context
 from hai_flow.steps.tools import tool
 
 TOOLS = ("bench.tools",)  # where the measured deployments take tools from
@@ -26,6 +27,14 @@ async def spoken(count: int, seconds: float, silence: float) -> AsyncIterator[st
         yield f"This is piece {number:03} of what a model might say. "
         await asyncio.sleep(seconds)
     await asyncio.sleep(silence)
+
+
+@tool
+async def book(n: int, context: Context) -> int:
+    """A row, in the transaction that records the step."""
+    async with context.transaction() as connection:
+        await connection.execute("INSERT INTO bench_books (n) VALUES ($1)", n)
+    return n
 
 
 @tool

@@ -133,6 +133,35 @@ def long_document(steps: int) -> bytes:
     return "\n".join(lines).encode()
 
 
+TURNS: Final = 20
+
+AGENT: Final = f"""\
+hai: flow/v1
+name: bench_agent
+version: 1
+models:
+  counting: {{provider: ollama, model: counting}}
+tools:
+  plus_one: {{python: "bench.tools:plus_one", effect: read}}
+steps:
+  - id: agent
+    agent: {{model: counting, prompt: Count., tools: [plus_one], max_turns: {TURNS + 1}, memory: none, stream: none}}
+""".encode()
+"""A model calls one tool in each of so many turns, and is done."""
+
+BOOKKEEPING: Final = (
+    b"""\
+hai: flow/v1
+name: bench_bookkeeping
+version: 1
+tools:
+  book: {python: "bench.tools:book", effect: write}
+steps:
+"""
+    + b"".join(b"  - {id: s%d, call: book, with: {n: %d}}\n" % (n, n) for n in range(10))
+)
+"""Ten steps, each of which writes a row in a transaction of its own."""
+
 SPEECH: Final = b"""\
 hai: flow/v1
 name: bench_speech
