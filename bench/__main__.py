@@ -72,9 +72,7 @@ def main() -> None:
             "streams": _run(
                 streams.measure(database("streams"), database("streams_reference"), 1.0 if arguments.quick else 4.0)
             ),
-            "world": _run(
-                world.measure(database("world"), database("world_reference"), 5 if arguments.quick else 20)
-            ),
+            "world": _run(world.measure(database("world"), database("world_reference"), 5 if arguments.quick else 20)),
             "validation": language.validation(language.QUICK if arguments.quick else language.FULL),
             "language": _run(
                 language.measure(database("language"), language.QUICK if arguments.quick else language.FULL)

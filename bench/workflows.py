@@ -149,17 +149,14 @@ steps:
 """.encode()
 """A model calls one tool in each of so many turns, and is done."""
 
-BOOKKEEPING: Final = (
-    b"""\
+BOOKKEEPING: Final = b"""\
 hai: flow/v1
 name: bench_bookkeeping
 version: 1
 tools:
   book: {python: "bench.tools:book", effect: write}
 steps:
-"""
-    + b"".join(b"  - {id: s%d, call: book, with: {n: %d}}\n" % (n, n) for n in range(10))
-)
+""" + b"".join(b"  - {id: s%d, call: book, with: {n: %d}}\n" % (n, n) for n in range(10))
 """Ten steps, each of which writes a row in a transaction of its own."""
 
 SPEECH: Final = b"""\
