@@ -27,8 +27,6 @@ from hai_flow.values import Json
 HAPPENED: Final = "happened"
 AGAIN: Final = "again"
 FAIL: Final = "fail"
-ACCEPT: Final = "accept"
-INQUIRY_OPTIONS: Final = ("decline", "cancel")  # instead of the values that a tool asks for
 DOUBT_OPTIONS: Final = (HAPPENED, AGAIN, FAIL)
 ACCEPT: Final = "accept"
 INQUIRY_OPTIONS: Final = ("decline", "cancel")  # instead of the values that a tool asks for

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -54,6 +55,7 @@ def is_short(id: str) -> bool:
     return len(id.rpartition("_")[2]) == _SHORT
 
 
+@lru_cache(maxsize=4096)
 def call_prefix(run_id: str) -> str:
     """How the ids of a run's pendings and tool calls begin. The rest is the same in every run."""
     return f"call_{_base32(UUID(run_id).bytes)}_"

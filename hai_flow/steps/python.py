@@ -48,15 +48,7 @@ class PythonRunner:
         assert isinstance(call.tool, PythonTool)
         found = self._toolbox.find(call.tool.target, call.function, call.tool.name, from_disk=attempt.from_disk)
         name = full_name(call.tool.target, call.function, call.tool.name)
-        host = Host(
-            asyncio.get_running_loop(),
-            stream,
-            self._secrets,
-            attempt.workflow,
-            name,
-            attempt.transaction,
-            attempt.files,
-        )
+        host = self._host(attempt, stream, name) if found.wants_host else None
         work = partial(found.function, **_arguments(found, attempt, host))
         heard = stream if call.stream else None
         try:
@@ -68,12 +60,18 @@ class PythonRunner:
                 case "sync":
                     output = await self._in_thread(attempt, name, work)
                 case "sync_stream":
+                    assert host is not None
                     output = await self._in_thread(attempt, name, partial(_drained, work, host, heard))
         except SystemExit as error:  # a tool must not end the process that performs for everybody else
             raise StepError(f"the tool tried to end its process: SystemExit: {error}", retriable=False) from error
         finally:
-            host.is_over = True
+            if host is not None:
+                host.is_over = True
         return found.signature.output(output)
+
+    def _host(self, attempt: Attempt, stream: Stream, name: str) -> Host:
+        loop = asyncio.get_running_loop()
+        return Host(loop, stream, self._secrets, attempt.workflow, name, attempt.transaction, attempt.files)
 
     async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:
         """The functions of a Python tool. Raises StepError."""
@@ -123,7 +121,7 @@ class PythonRunner:
         return fault and f"the call gives what the function does not take: {fault}"
 
 
-def _arguments(found: PythonFunction, attempt: Attempt, host: Host) -> dict[str, Any]:
+def _arguments(found: PythonFunction, attempt: Attempt, host: Host | None) -> dict[str, Any]:
     given: dict[str, Any] = values.loads(attempt.args)
     fault = found.argument_fault(set(given))
     if fault is not None:

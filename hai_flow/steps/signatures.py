@@ -35,6 +35,7 @@ from hai_flow.values import Json
 
 SHOWN_FAULTS: Final = 5
 _PLAIN: Final = (str, int, float, bool, type(None), object, dict, list)
+_SCALARS: Final = (str, int, float, bool)
 _LISTS: Final = (list, dict, Mapping, Sequence, Union, types.UnionType, Required, NotRequired)
 _VALIDATORS: Final = (
     pydantic.BeforeValidator, pydantic.AfterValidator, pydantic.WrapValidator, pydantic.PlainValidator,
@@ -68,6 +69,8 @@ class Signature:
             schema["additionalProperties"] = pydantic.TypeAdapter(hints.get(more, Any)).json_schema() or True
         self._schema = JsonSchema(schema)
         self._converted = tuple(name for name, hint in self._named.items() if not _is_plain(hint))
+        scalar = not self._takes_any and all(hint in _SCALARS for hint in self._named.values())
+        self._types = self._named if scalar else None
         hint = hints.get("return", Any)
         self._result = _known(_yielded(hint) if streams else hint, "serialization")
         self._adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(self._result)
@@ -85,6 +88,8 @@ class Signature:
 
     def arguments(self, given: dict[str, Json]) -> dict[str, Any]:
         """The arguments as the function gets them. Raises StepError `tool.invalid_arguments`."""
+        if self._fits_at_sight(given):
+            return given
         faults = self._schema.findings(given)
         if faults:
             raise _wrong("the arguments don't fit the function", "tool.invalid_arguments", faults)
@@ -98,6 +103,12 @@ class Signature:
         converted = {name: getattr(made, self._fields[name]) for name in self._converted if name in given}
         return {**self._whole(given), **converted}
 
+    def _fits_at_sight(self, given: dict[str, Json]) -> bool:
+        """Whether the values are of the very types that are wanted: most are, and a schema takes longer to say so. That
+        the names are those of the parameters is known."""
+        types = self._types
+        return types is not None and all(type(value) is types.get(name) for name, value in given.items())
+
     def fault(self, written: Mapping[str, Json], is_literal: Callable[[Json], bool]) -> str | None:
         """What is wrong with arguments as a document has them. Values that are not literal are not judged."""
         literal = {name: value for name, value in written.items() if is_literal(value)}
@@ -110,6 +121,8 @@ class Signature:
 
     def output(self, value: Any) -> Json:
         """What the function gave, as plain JSON. Raises StepError `tool.invalid_result`."""
+        if type(value) is self._result:
+            return plain(value)
         if not self._plain_result:
             try:
                 made = self._adapter.validate_python(value)

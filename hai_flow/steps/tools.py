@@ -40,6 +40,15 @@ class PythonFunction:
 
         return Signature(self.function, self.given, streams=self.kind in ("stream", "sync_stream"))
 
+    @cached_property
+    def wants_host(self) -> bool:
+        """Whether something has to stand behind its attempts: its context, or the stream of a thread."""
+        return self.context_parameter is not None or self.kind == "sync_stream"
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(self.parameters)
+
     @property
     def description(self) -> str:
         """The docstring."""
@@ -47,13 +56,13 @@ class PythonFunction:
 
     def argument_fault(self, names: set[str]) -> str | None:
         """A sentence about missing or unknown arguments if a call with these names can't work, else None."""
+        if self.required <= names and (self.takes_any or names <= self._names):
+            return None
         missing = sorted(self.required - names)
         if missing:
             return f"missing argument {', '.join(missing)}"
-        unknown = [] if self.takes_any else sorted(names.difference(self.parameters))
-        if unknown:
-            return f"unknown argument {', '.join(unknown)}; it takes {', '.join(self.parameters) or 'none'}"
-        return None
+        unknown = sorted(names - self._names)
+        return f"unknown argument {', '.join(unknown)}; it takes {', '.join(self.parameters) or 'none'}"
 
 
 class _Registered:
