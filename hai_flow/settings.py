@@ -131,6 +131,11 @@ class Settings:
 
     host: str = _text("The address to listen on. Anything but loopback needs allow_remote.", "127.0.0.1")
     port: int = _whole("The TCP port to listen on; 0 lets the system choose.", 8000, 0, 65535)
+    public_url: str | None = _text(
+        "The address under which other systems reach this deployment, like https://flow.example.com. Steps that wait "
+        "for a callback (`await_callback`) need it: the address that they give to a service begins with it.",
+        None,
+    )
     allow_remote: bool = _switch(
         "1 allows listening where other machines can reach it. There is no authentication: whoever reaches the port "
         "starts and decides everything, so put one in front that authenticates."

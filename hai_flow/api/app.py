@@ -14,6 +14,7 @@ from hai_flow.api import (
     agent_api,
     agui,
     aui,
+    callbacks,
     copilotkit,
     events,
     feedback,
@@ -81,7 +82,20 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     app.state.publishing = settings.publish or app.state.development
     app.state.schema_behind = Recent(lambda: migrations.is_behind(runtime.dsn, runtime.deadlines), SCHEMA_SECONDS)
     problems.install(app)
-    for module in (runs, events, pendings, threads, feedback, files, signals, triggers, hooks, schedules, versions):
+    for module in (
+        runs,
+        events,
+        pendings,
+        threads,
+        feedback,
+        files,
+        signals,
+        triggers,
+        hooks,
+        callbacks,
+        schedules,
+        versions,
+    ):
         app.include_router(module.router)
     app.include_router(workflows.router)
     for module in (hai, agui, copilotkit, social, aui, agent_api):

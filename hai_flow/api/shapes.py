@@ -443,6 +443,12 @@ class ReceivedWebhook(Shape):
     already: bool
 
 
+class ReceivedCallback(Shape):
+    """`already`: the very same callback had come before."""
+
+    already: bool
+
+
 class Health(Shape):
     """`streams`: how many are open."""
 

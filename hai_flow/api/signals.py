@@ -14,6 +14,7 @@ from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.engine.draft import EVENT_BYTES_MAX
+from hai_flow.engine.signals import CALLBACK
 from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
 from hai_flow.store import signals
@@ -60,6 +61,9 @@ async def signal_run(
 
 def checked_id(access: Access, body: SignalBody, key: str | None, kind: str) -> str:
     """The id of the event; made up if it has none. Raises Rejected 413 if its data are too large."""
+    if body.type.startswith(CALLBACK):
+        message = f"type: what begins with {CALLBACK!r} comes from the service that was asked, and from nobody else."
+        raise Rejected(403, f"{kind}.reserved", message)
     size = len(values.dumps(body.data))
     if size > EVENT_BYTES_MAX:
         raise Rejected(413, f"{kind}.too_large", f"data: expected at most {EVENT_BYTES_MAX} bytes, found {size}.")

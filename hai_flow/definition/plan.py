@@ -404,14 +404,25 @@ class Call(Verb):
 
 
 @dataclass(frozen=True, slots=True)
+class Callback:
+    """What a request waits for behind its answer: one more request, to an address that it was given. `schema` is that
+    of its body; None: anything."""
+
+    deadline: Duration
+    schema: Schema | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Http(Verb):
     """`arguments` renders to `{method, url, query?, headers?, auth?, body? | form? | text? | multipart?}`; headers and
-    auth may name secrets (`secret_names`). `next` renders to the address of the next page."""
+    auth may name secrets, and all but the address the callback's address (`secret_names`). `next` renders to the
+    address of the next page."""
 
     arguments: Template
     expect: Expression | None = None  # None: any 2xx
     next: Template | None = None
     pages: int = 1
+    callback: Callback | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,41 @@ def _named(names: Iterable[str]) -> dict[str, str]:
     return {name: f"${{{{ secrets.{name} }}}}" for name in names}
 
 
+CALLBACK: Final = "${{ callback.url }}"
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackBearing:
+    """plan.Template: `inner`, which may name the address of its step's callback. It is put in when it is sent: what is
+    recorded names it, so nobody who reads a log can answer for the service."""
+
+    inner: Template
+
+    @property
+    def written(self) -> Json:
+        return self.inner.written
+
+    @property
+    def roots(self) -> frozenset[str]:
+        return self.inner.roots - {"callback"}
+
+    @property
+    def steps(self) -> frozenset[str]:
+        return self.inner.steps
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        return self.inner.render({**scope, "callback": {"url": CALLBACK}})
+
+
+def with_callback(value: Json, url: str) -> Json:
+    """`value` with the address in the places that name it."""
+    if isinstance(value, str):
+        return value.replace(CALLBACK, url)
+    if isinstance(value, dict):
+        return {key: with_callback(each, url) for key, each in value.items()}
+    return [with_callback(each, url) for each in value] if isinstance(value, list) else value
+
+
 def written_names(written: Json) -> frozenset[str]:
     """The secrets that a value of a document names."""
     return frozenset(name for text in _texts(written) if "${{" in text for name in _USED.findall(text))

@@ -26,7 +26,7 @@ from typing import Any, Final
 import msgspec
 
 from hai_flow.definition.paths import in_cleanup
-from hai_flow.definition.plan import Plan, Step, WaitFor
+from hai_flow.definition.plan import Http, Plan, Step, WaitFor
 from hai_flow.engine import (
     answers,
     bounds,
@@ -50,7 +50,7 @@ from hai_flow.engine.calls import close_message, resolve_call
 from hai_flow.engine.cutting import cut_everything
 from hai_flow.engine.draft import DEFAULT_BOUNDS, RUN_END, Bounds, Decision, Draft, Raised
 from hai_flow.engine.jobs import Due, is_due, is_working, next_due, next_ready, next_timer, performed
-from hai_flow.engine.open_steps import is_open_inside, open_leaves
+from hai_flow.engine.open_steps import is_left_to_the_stop, is_open_inside, open_leaves
 from hai_flow.engine.retry_policy import LOST_IN_A_ROW_MAX, RETRIABLE
 from hai_flow.engine.starting import begin_run
 from hai_flow.engine.state import Ending, PendingState, RunState, Timer
@@ -139,8 +139,11 @@ def _step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
     step = _outcome_of(draft, command.path, command.attempt)
     _note_models(draft, command)
     close_message(draft, step.path)
-    resolve_call(draft, step, command.output, None)
-    endings.finish(draft, step, command.output)
+    if isinstance(step.verb, Http) and step.verb.callback is not None and not is_left_to_the_stop(draft, step.path):
+        signals.await_callback(draft, step, step.verb.callback, command.output)
+    else:
+        resolve_call(draft, step, command.output, None)
+        endings.finish(draft, step, command.output)
     _go_on(draft)
     return None
 
@@ -625,7 +628,7 @@ def _fire(draft: Draft, timer: Timer) -> None:
     match timer.kind:
         case "wait":
             endings.finish(draft, step, None)
-        case "deadline" | "halting_deadline" if isinstance(step.verb, WaitFor):
+        case "deadline" | "halting_deadline" if isinstance(step.verb, WaitFor | Http):
             signals.deadline_passed(draft, step)
         case "deadline" | "halting_deadline":
             pendings.deadline_passed(draft, step)

@@ -651,10 +651,12 @@ class TimeJumped(Event, frozen=True):
 
 
 class SignalsAwaited(Event, frozen=True):
-    """The step `path` (a `wait_for`) waits for signals of these types."""
+    """The step `path` waits for signals of these types: a `wait_for`; or a request that was answered with `output`,
+    whose attempt is over, and which waits for a callback."""
 
     path: str
     types: tuple[str, ...]
+    output: Json = None
 
 
 class Heard(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):

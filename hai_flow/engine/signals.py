@@ -1,4 +1,4 @@
-"""`wait_for`: a step that waits for events from outside.
+"""`wait_for`: a step that waits for events from outside; and requests that wait for a callback, which is one, too.
 
 The engine never looks for signals. A step that begins to wait says so in the outbox ("subscribe"); the courier
 offers the run the signals stored before, and later signals are offered as they come (docs/design/store.md#signals).
@@ -21,16 +21,19 @@ from typing import Final
 import msgspec
 
 from hai_flow import values
-from hai_flow.definition.plan import Step, Subscription, WaitFor
+from hai_flow.definition.plan import Callback, Http, Step, Subscription, WaitFor
 from hai_flow.engine import commands as c
 from hai_flow.engine import endings
 from hai_flow.engine import events as e
 from hai_flow.engine.bounds import demand_wait
+from hai_flow.engine.calls import resolve_call
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state import RunState, is_heard
 from hai_flow.values import Json
 
 SUBSCRIBE: Final = "subscribe"
+CALLBACK: Final = "callback:"
+"""How the types of signals begin that callbacks become."""
 MATCH_FAILED: Final = "match_failed"
 LEFT_MAX: Final = 256
 """Of so many signals of a type a run remembers that it was offered them and may take them yet."""
@@ -46,6 +49,31 @@ def begin_wait_for(draft: Draft, step: Step, verb: WaitFor) -> None:
     kind = "halting_deadline" if verb.pause_clock == "stop" else "deadline"
     draft.emit(e.TimerSet, path=step.path, kind=kind, due=due)
     _subscribe(draft, step.path, types)
+
+
+def callback_type(path: str) -> str:
+    """The type of the signal that the callback of the step at `path` becomes. No other door takes signals of it."""
+    return f"{CALLBACK}{path}"
+
+
+def await_callback(draft: Draft, step: Step, callback: Callback, output: Json) -> None:
+    """The request of the step was answered with `output`, and its attempt is over: it waits for the callback from here
+    on, until its deadline."""
+    try:
+        demand_wait(draft, step)
+        due = draft.now + draft.milliseconds(callback.deadline, step)
+    except Raised as raised:
+        endings.fail(draft, step, draft.error(raised.code, raised.message, step.path, raised.data))
+        return
+    types = (callback_type(step.path),)
+    draft.emit(e.SignalsAwaited, path=step.path, types=types, output=output)
+    draft.emit(e.TimerSet, path=step.path, kind="deadline", due=due)
+    _subscribe(draft, step.path, types)
+
+
+def awaits_callback(state: RunState, path: str) -> bool:
+    """Whether a callback of the step at `path` would come in time: it waits for it, or its request is under way."""
+    return callback_type(path) in state.subscriptions.get(path, ()) or path in state.attempts
 
 
 def subscribe_again(draft: Draft) -> None:
@@ -104,6 +132,10 @@ def _heard(state: RunState, signal: c.Signal) -> e.Heard | None:
 def deadline_passed(draft: Draft, step: Step) -> None:
     """Nothing came in time: the step fails, or finishes with its default."""
     verb = step.verb
+    if isinstance(verb, Http):
+        message = f"The deadline of {step.path} has passed, and no callback has come."
+        endings.fail(draft, step, draft.error("http.callback_expired", message, step.path))
+        return
     assert isinstance(verb, WaitFor)
     if verb.expiry.outcome == "default":
         assert verb.expiry.value is not None
@@ -125,9 +157,9 @@ def _waiting(draft: Draft, type: str) -> list[str]:
 
 def _offer(draft: Draft, step: Step, command: c.Signal) -> bool:
     verb = step.verb
-    assert isinstance(verb, WaitFor)
+    assert isinstance(verb, WaitFor | Http)
     met = {signal.subscription for signal in draft.state.steps[step.path].received}
-    for number, subscription in enumerate(verb.subscriptions):
+    for number, subscription in enumerate(_subscriptions(step)):
         if number not in met and _matches(draft, step, subscription, command):
             _take(draft, step, verb, number, met | {number}, command)
             return True
@@ -148,10 +180,14 @@ def _matches(draft: Draft, step: Step, subscription: Subscription, command: c.Si
         return False
 
 
-def _take(draft: Draft, step: Step, verb: WaitFor, number: int, met: set[int], command: c.Signal) -> None:
+def _subscriptions(step: Step) -> tuple[Subscription, ...]:
+    return step.verb.subscriptions if isinstance(step.verb, WaitFor) else (Subscription(callback_type(step.path)),)
+
+
+def _take(draft: Draft, step: Step, verb: WaitFor | Http, number: int, met: set[int], command: c.Signal) -> None:
     """The step takes the signal for its subscription `number`; `met` are those that have one now."""
-    left = [each.event for other, each in enumerate(verb.subscriptions) if other not in met]
-    awaits = tuple(dict.fromkeys(left)) if verb.mode == "all" else ()
+    left = [each.event for other, each in enumerate(_subscriptions(step)) if other not in met]
+    awaits = tuple(dict.fromkeys(left)) if isinstance(verb, WaitFor) and verb.mode == "all" else ()
     if not draft.state.turn_open:
         draft.open_turn(c.Turn())
     draft.emit(
@@ -168,11 +204,17 @@ def _take(draft: Draft, step: Step, verb: WaitFor, number: int, met: set[int], c
         heard=_heard(draft.state, command),
     )
     if not awaits:
-        endings.finish(draft, step, _output(draft, step, verb))
+        output = _output(draft, step, verb)
+        if isinstance(verb, Http):
+            resolve_call(draft, step, output, None)
+        endings.finish(draft, step, output)
 
 
-def _output(draft: Draft, step: Step, verb: WaitFor) -> Json:
-    received = draft.state.steps[step.path].received
+def _output(draft: Draft, step: Step, verb: WaitFor | Http) -> Json:
+    known = draft.state.steps[step.path]
+    received = known.received
+    if isinstance(verb, Http):
+        return {**known.output, "callback": received[-1].data}
     found = {each.subscription: event_value(each.id, each.name, each.data, each.sent_at) for each in received}
     if verb.mode == "all":
         return [found[number] for number in sorted(found)]

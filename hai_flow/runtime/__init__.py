@@ -22,6 +22,7 @@ import structlog
 
 from hai_flow.engine.decide import Bounds
 from hai_flow.runtime.branches import Branches
+from hai_flow.runtime.callbacks import Callbacks
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.contents import RemoteContents
@@ -68,6 +69,7 @@ class Runtime(Service):
     starts: Starts
     triggers: Triggers
     webhooks: Webhooks
+    callbacks: Callbacks
     fanout: Fanout
     threads: Threads
     branches: Branches
@@ -149,6 +151,7 @@ class Runtime(Service):
             self.database, self.committer, self.catalog, self.delivery, self.starts, self.slots, watched, ticking
         )
         self.webhooks = Webhooks(self.triggers, settings.secrets)
+        self.callbacks = Callbacks(self.database, self.fanout, self.catalog, self.delivery)
         self._services: list[Service] = [self.committer, self.fanout, self.threads, self.delivery, self.triggers]
         self.worker = None
         if self.performs:
@@ -204,4 +207,5 @@ def _worker_config(settings: Settings) -> WorkerConfig:
         attempts_max=settings.concurrency,
         chunk_seconds=settings.chunk_flush_seconds,
         shutdown_seconds=settings.shutdown_seconds,
+        public_url=settings.public_url,
     )

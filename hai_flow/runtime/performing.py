@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import secrets
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from hai_flow.runtime.pins import PinBook
 from hai_flow.runtime.submissions import Chunk, Progress, Streamed
 from hai_flow.steps.runner import Answer, Attempt, Kind, Registry
 from hai_flow.steps.trace import trace_of
+from hai_flow.store import callbacks
 from hai_flow.store.database import Database
 from hai_flow.store.transactions import Transaction
 from hai_flow.values import Json
@@ -72,6 +74,7 @@ class Stage:
     chunk_seconds: float
     relay_seconds: float
     closing: bool = False
+    public_url: str | None = None
     streams: int = 0  # attempts that have streamed some text and are not over
 
     def chunk_pause(self, state: RunState) -> float:
@@ -164,6 +167,7 @@ class Performance:
                 self.evaluate,
                 self._stage.files.of_run(run.tenant, run.id),
                 transaction=self,
+                callback=self.callback,
             )
             if isinstance(step.verb, Call) and isinstance(step.verb.tool, McpTool):
                 attempt = msgspec.structs.replace(attempt, pins=self._stage.pins.of(run.tenant, plan.sha256))
@@ -237,6 +241,18 @@ class Performance:
             return draft.render(cast(Template, uses), step, **names)
         except Raised as raised:
             raise StepError(raised.message, code=raised.code, data=raised.data, retriable=False) from None
+
+    async def callback(self) -> str:
+        """An address at which the service of the step may call back, once. Raises StepError."""
+        stage, run = self._stage, self.run
+        if stage.public_url is None:
+            message = (
+                "nothing can call back: HAI_FLOW_PUBLIC_URL does not say under which address this server is reached"
+            )
+            raise StepError(message, code="http.invalid_request", retriable=False)
+        token = secrets.token_urlsafe(32)
+        await callbacks.add_callback(stage.database.api, token, run.tenant, run.id, self.path)
+        return f"{stage.public_url.rstrip('/')}/callbacks/{token}"
 
     # --- the stream ---------------------------------------------------------------------------------------------------
 

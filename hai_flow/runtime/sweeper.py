@@ -19,7 +19,7 @@ from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.runtime.worker import Worker
-from hai_flow.store import claims, hints, signals, sweeps
+from hai_flow.store import callbacks, claims, hints, signals, sweeps
 from hai_flow.store.database import EVERYTHING, Database
 
 log = structlog.get_logger(__name__)
@@ -109,6 +109,7 @@ class Sweeper(Service):
         await claims.forget_workers(pool, timedelta(hours=1))
         await sweeps.sweep(pool, "subscriptions", every, partial(signals.forget_subscriptions, pool))
         await sweeps.sweep(pool, "signals", every, partial(signals.forget_signals, pool))
+        await sweeps.sweep(pool, "callbacks", every, partial(callbacks.forget_callbacks, pool))
         await self._files.tidy(every)
         if named := await claims.name_newer(pool, self.config.queues, every):
             log.error("runs_of_a_newer_release", runs=named, remedy="start its workers again, or upgrade")

@@ -58,7 +58,7 @@ class WorkerConfig:
     `attempts_max`: how many effects run at once. `chunk_seconds`: streamed text of a message is written this
     often where many stream, and sooner where few do; that of a child run, which every run above it hears of, every
     `relay_seconds`. `shutdown_seconds`: how long a
-    stop waits for effects in flight before declaring them lost.
+    stop waits for effects in flight before declaring them lost. `public_url`: where services call back.
     """
 
     lease_seconds: float = 30.0
@@ -67,6 +67,7 @@ class WorkerConfig:
     chunk_seconds: float = 0.04
     relay_seconds: float = 1.0
     shutdown_seconds: float = 20.0
+    public_url: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.heartbeat_seconds * 2 < self.lease_seconds:
@@ -115,6 +116,7 @@ class Worker(Service):
             pins or PinBook(database),
             self.config.chunk_seconds,
             self.config.relay_seconds,
+            public_url=self.config.public_url,
         )
         self._held: dict[UUID, HeldRun] = {}
         self._claims: dict[UUID, bool] = {}  # claimed by an answered statement: whether it was a dead worker's

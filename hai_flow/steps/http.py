@@ -14,12 +14,12 @@ from urllib.parse import urljoin, urlsplit
 
 from hai_flow import values
 from hai_flow.definition.plan import Call, Expression, Http, Step, Template
-from hai_flow.definition.secret_names import filled
+from hai_flow.definition.secret_names import filled, with_callback
 from hai_flow.errors import StepError
 from hai_flow.models.faults import retry_after
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.runner import Attempt, Stream
-from hai_flow.steps.secrets import Secrets, Use
+from hai_flow.steps.secrets import Secrets, Use, remember
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
@@ -38,11 +38,12 @@ _WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 @dataclass(frozen=True, slots=True)
 class HttpConfig:
     """`bytes_max`: of all that comes back for one step. `proxy`: the address of one that all requests take. `ca`: a
-    file of further certificates that are believed."""
+    file of further certificates that are believed. `takes_callbacks`: the deployment has an address for them."""
 
     bytes_max: int = 1024 * 1024
     proxy: str | None = None
     ca: str | None = None
+    takes_callbacks: bool = False
 
 
 class HttpRunner:
@@ -58,7 +59,12 @@ class HttpRunner:
         http = attempt.step.verb
         assert isinstance(http, Http)
         exchange = Exchange(self, attempt, http.expect, http.next)
-        response = await exchange.asked(values.loads(attempt.args))
+        asked = values.loads(attempt.args)
+        if http.callback is not None:
+            url = await attempt.callback()
+            remember(url.rpartition("/")[2])
+            asked = {**with_callback(asked, url), "url": asked["url"]}
+        response = await exchange.asked(asked)
         if http.next is None:
             return response
         pages = [response["json"]]
@@ -75,7 +81,11 @@ class HttpRunner:
 
     def doubt(self, step: Step, *, from_disk: bool = False) -> str | None:
         http = step.verb
-        return self._secrets.doubt(http.arguments.written) if isinstance(http, Http) else None
+        if not isinstance(http, Http):
+            return None
+        if http.callback is not None and not self._config.takes_callbacks:
+            return "nothing can call back: HAI_FLOW_PUBLIC_URL does not say under which address this server is reached"
+        return self._secrets.doubt(http.arguments.written)
 
     async def close(self) -> None:
         client, self._client = self._client, None

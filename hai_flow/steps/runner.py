@@ -76,6 +76,10 @@ class Transactional(Protocol):
         ...
 
 
+async def _no_callback() -> str:
+    raise StepError("this attempt knows nothing of its run", code="http.invalid_request", retriable=False)
+
+
 _NO_FILES: Final = NoFiles()
 _NO_PINS: Final = NoPins()
 
@@ -119,6 +123,7 @@ class Attempt(msgspec.Struct, frozen=True):
     transaction: Transactional | None = None
     answer: Answer | None = None
     pins: Pins = _NO_PINS
+    callback: Callable[[], Awaitable[str]] = _no_callback
 
     @property
     def idempotency_key(self) -> str:

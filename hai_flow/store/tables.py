@@ -404,6 +404,17 @@ subscriptions: Final = sa.Table(
 )
 sa.Index("subscriptions_by_type", subscriptions.c.tenant, subscriptions.c.type)
 
+callbacks: Final = sa.Table(
+    "callbacks",
+    metadata,
+    _bytes("digest"),  # sha256 of the secret part of the address
+    _uuid("tenant"),
+    _uuid("run_id"),
+    _text("path"),
+    _time("created_at", now=True),
+    _key("callbacks", "digest"),
+)
+
 feedback: Final = sa.Table(
     "feedback",
     metadata,

@@ -438,7 +438,7 @@ signals.bug(
 signals.bug("of several signals one counts for two", ("if number not in met and _matches(", "if _matches("))
 signals.bug(
     "any one of several signals is enough",
-    ('awaits = tuple(dict.fromkeys(left)) if verb.mode == "all" else ()', "awaits = ()"),
+    ('if isinstance(verb, WaitFor) and verb.mode == "all" else ()', "if False else ()"),
 )
 
 ROOMS: Final = (

@@ -935,7 +935,26 @@ service.bug(
     ("self._read_ms, self._read_at = database_ms, arrived", "self._read_ms, self._read_at = database_ms, sent"),
 )
 
+callbacks = Room("hai_flow/runtime/callbacks.py")
+_OF_CALLBACKS: Final = "tests/api/test_callbacks.py"
+callbacks.bug(
+    "a callback is taken though nothing waits for it any more",
+    ("or not awaits_callback(state, row.path):", "or False:"),
+    by=f"{_OF_CALLBACKS}::test_what_comes_when_nothing_waits_any_more_is_refused",
+)
+callbacks.bug(
+    "a body that does not fit is taken for the callback",
+    ("        if faults:\n", "        if False:\n"),
+    by=f"{_OF_CALLBACKS}::test_a_body_that_is_not_what_is_waited_for_uses_nothing_up",
+)
+callbacks.bug(
+    "a second callback with another body is answered like the first",
+    ("            if before.data == data:\n", "            if True:\n"),
+    by=f"{_OF_CALLBACKS}::test_a_callback_goes_on_with_the_run_once",
+)
+
 ROOMS: Final = (
+    callbacks,
     fanout,
     delivery,
     slots,

@@ -40,6 +40,15 @@ transactions.bug(
     by=f"{_OF_TRANSACTIONS}::test_a_tool_may_change_the_settings_of_its_transaction",
 )
 
+# --- callbacks --------------------------------------------------------------------------------------------------------
+
+callbacks = Room("hai_flow/store/callbacks.py")
+callbacks.bug(
+    "the address at which a service calls back is kept as it is",
+    ("return sha256(token.encode()).digest()", "return token.encode()"),
+    by="tests/api/test_callbacks.py::test_of_an_address_only_its_hash_is_kept",
+)
+
 # --- runs: the commit -------------------------------------------------------------------------------------------------
 
 statement = Room("hai_flow/store/commit_statement.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
@@ -987,6 +996,8 @@ triggers.bug(
 )
 
 ROOMS: Final = (
+    transactions,
+    callbacks,
     statement, commits, hints, claims, logs, run_lists, slots_read, outbox, pendings, signals, slots, threads,
     thread_lists, feedback, workflows, files, triggers,
 )  # fmt: skip

@@ -1,8 +1,8 @@
-"""`http`: one request."""
+"""`http`: one request, and what it may wait for behind its answer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hai_flow.definition import plan
@@ -11,9 +11,21 @@ from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.expressions import Names
-from hai_flow.definition.parts import Record
-from hai_flow.definition.reference import ANY, CEL, DECIDED_KEYS, EFFECT_KEYS, TEXT, Key, Shape, integer, shape_of
-from hai_flow.definition.secret_names import SecretBearing
+from hai_flow.definition.parts import Record, texts
+from hai_flow.definition.reference import (
+    ANY,
+    CEL,
+    DEADLINE,
+    DECIDED_KEYS,
+    EFFECT_KEYS,
+    SCHEMA,
+    TEXT,
+    Key,
+    Shape,
+    integer,
+    shape_of,
+)
+from hai_flow.definition.secret_names import CallbackBearing, SecretBearing
 from hai_flow.definition.verbs.verb import Verb, record
 from hai_flow.values import Json
 
@@ -33,9 +45,16 @@ HTTP: Final = Shape("http", "`http`", (
         example="response.status == 200"),
     Key("next", TEXT, "the address of the next page, over `response`; null or empty: there is none. `json` of the "
         "output is then the list of what each page had", example='"${{ response.json.next }}"'),
+    Key("await_callback", shape_of("await_callback"), "the service answers once more, later: the step waits for a "
+        "request to `callback.url`, an address of this server that is good for one", example="{deadline: 2d}"),
     Key("pages", integer(1, 1000), "how many pages at most", default="100", example="10"),
 ), exactly_one=(("get", "post", "put", "patch", "delete", "head"),),
     at_most_one=(("body", "form", "text", "multipart"),))  # fmt: skip
+AWAIT_CALLBACK: Final = Shape("await_callback", "`await_callback`", (
+    DEADLINE,
+    Key("schema", SCHEMA, "of the body that comes; any other is refused, and the step goes on waiting", default="any",
+        example="{type: object, required: [paid]}"),
+))  # fmt: skip
 (METHODS,) = HTTP.exactly_one
 (_BODIES,) = HTTP.at_most_one
 
@@ -52,14 +71,17 @@ def _http(context: Context, draft: StepDraft, names: Names) -> plan.Http | None:
         message = f"expected at most one of `body`, `form`, `text`, `multipart` in `http`, found {found}; remove one"
         context.reader.error((*at, bodies[1]), "http.bodies", message, key=True)
     url = context.text(fields, given[0], at, names) if given else None
+    awaits = "await_callback" in fields
+    told = names.with_roots("callback") if awaits else names
     parts: list[tuple[str, plan.Template]] = []
     for key in ("query", "headers", "auth", *_BODIES):
         if key in fields:
             if key in ("headers", "auth"):
-                given_secrets = context.template(fields[key], (*at, key), names.with_roots("secrets"))
-                parts.append((key, SecretBearing(given_secrets)))
+                given_secrets = SecretBearing(context.template(fields[key], (*at, key), told.with_roots("secrets")))
+                parts.append((key, CallbackBearing(given_secrets) if awaits else given_secrets))
             else:
-                parts.append((key, context.template(fields[key], (*at, key), names)))
+                template = context.template(fields[key], (*at, key), told)
+                parts.append((key, CallbackBearing(template) if awaits else template))
     if "auth" in fields:
         check_auth(context.reader, fields["auth"], (*at, "auth"))
     expect = None
@@ -71,7 +93,37 @@ def _http(context: Context, draft: StepDraft, names: Names) -> plan.Http | None:
     if url is None or len(given) != 1:
         return None
     method = context.literal(given[0].upper())
-    return plan.Http(Record((("method", method), ("url", url), *parts)), expect, following, fields.get("pages", 100))
+    callback = _callback(context, draft, fields["await_callback"], names, parts) if awaits else None
+    arguments = Record((("method", method), ("url", url), *parts))
+    return plan.Http(arguments, expect, following, fields.get("pages", 100), callback)
+
+
+def _callback(
+    context: Context, draft: StepDraft, given: Json, names: Names, parts: Sequence[tuple[str, plan.Template]]
+) -> plan.Callback:
+    at = (*draft.value_at, "await_callback")
+    fields = context.reader.fields(AWAIT_CALLBACK, given, at, "`await_callback`")
+    deadline = context.duration(fields, "deadline", at, names) or context.declared.default_deadline
+    schema = context.schema(fields["schema"], (*at, "schema")) if "schema" in fields else None
+    if not any("callback" in text for _, part in parts for _, text in texts(part.written, ())):
+        message = "no part of the request names `${{ callback.url }}`: the service would not know where to call back"
+        context.reader.error(at, "http.callback", message, key=True)
+    if "next" in draft.value:
+        message = "`next` asks for one page after the other; a step that waits for a callback sends one request"
+        context.reader.error((*draft.value_at, "next"), "http.callback", message, key=True)
+    return plan.Callback(deadline, schema)
+
+
+_OUTPUT: Final[dict[str, Json]] = {
+    "status": {"type": "integer"}, "headers": {}, "json": {}, "text": {"type": "string"}, "url": {"type": "string"},
+}  # fmt: skip
+
+
+def _gives(context: Context, draft: StepDraft) -> Json:
+    given = draft.fields.get("http")
+    if isinstance(given, Mapping) and "await_callback" in given:
+        return record(**_OUTPUT, callback={})
+    return record(**_OUTPUT)
 
 
 def _no_method(context: Context, value: Mapping[str, Json], given: list[str], at: Path) -> None:
@@ -91,14 +143,14 @@ VERBS: Final = (
         type=shape_of("http"),
         does="one HTTP request",
         keys=("approval", *DECIDED_KEYS, "idempotency_key", "delivery", *EFFECT_KEYS),
-        output="`{status, headers, json, text, url}`",
+        output="`{status, headers, json, text, url}`, and `callback` if it awaits one",
         fails="`http.*`",
         example='{get: "https://api.example.com/orders/1"}',
         compile=_http,
         kind="effect",
-        shapes=(HTTP,),
+        shapes=(HTTP, AWAIT_CALLBACK),
         timeout=30_000,
-        gives=record(status={"type": "integer"}, headers={}, json={}, text={"type": "string"}, url={"type": "string"}),
+        gives=_gives,
         aka=("request",),
     ),
 )

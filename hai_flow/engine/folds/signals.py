@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from hai_flow.engine import events as e
-from hai_flow.engine.folds.common import following, waiting, with_step
+from hai_flow.engine.folds.common import dropped, following, waiting, with_step
 from hai_flow.engine.state import RunState, TakenSignal, is_heard
 
 
 def signals_awaited(state: RunState, event: e.SignalsAwaited) -> RunState:
-    return following(
+    path = event.path
+    after = following(
         state,
         event,
-        steps=waiting(state, event, event.path),
-        subscriptions=state.subscriptions.set(event.path, event.types),
+        steps=waiting(state, event, path, output=event.output),
+        subscriptions=state.subscriptions.set(path, event.types),
     )
+    if path not in state.attempts:
+        return after
+    return replace(after, attempts=state.attempts.delete(path), timeouts=dropped(state.timeouts, path))
 
 
 def signal_received(state: RunState, event: e.SignalReceived) -> RunState:

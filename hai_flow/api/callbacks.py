@@ -1,0 +1,43 @@
+"""`/callbacks`: where services call back that a step has asked. The address is the proof.
+
+Nothing of a body is parsed before the address is known to be one that was given out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+
+from hai_flow.api import shapes
+from hai_flow.api.bodies import limits_of, read_body
+from hai_flow.api.deps import CurrentAccess
+from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.engine.draft import EVENT_BYTES_MAX
+from hai_flow.wire import webhook
+
+router = APIRouter(prefix="/callbacks", tags=["signals"])
+
+_BODY: Final[dict[str, Any]] = {
+    "requestBody": {"content": {"application/json": {"schema": {}}, webhook.FORM: {"schema": {"type": "object"}}}}
+}
+
+
+@router.post(
+    "/{token}",
+    status_code=202,
+    response_model=None,
+    openapi_extra=_BODY,
+    responses={**documented(404, 409, 410, *WITH_BODY), 202: {"model": shapes.ReceivedCallback}},
+)
+async def receive_callback(token: str, request: Request, access: CurrentAccess) -> dict[str, Any]:
+    """Take the callback that a step waits for (`await_callback`); its run goes on. The same one again changes nothing,
+    another one is refused."""
+    callbacks = access.runtime.callbacks
+    row = await callbacks.find(token)
+    limits = limits_of(request.app.state.settings)
+    body = await read_body(request, min(limits.body_bytes_max, EVENT_BYTES_MAX))
+    content = webhook.content_of(webhook.Call(webhook.first_headers(request.headers.items()), body), limits)
+    with access.admission.command():
+        already = await callbacks.receive(row, content)
+    return {"already": already}

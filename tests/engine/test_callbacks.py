@@ -1,0 +1,129 @@
+"""Requests that wait for a callback: the attempt is over with the answer, the step with the callback or in time."""
+
+from __future__ import annotations
+
+import pytest
+
+from hai_flow.definition.compiler import check_workflow
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.signals import awaits_callback, callback_type
+from tests.support.runs import HEAD, HOUR, NOON, Play
+
+FLOW = """\
+steps:
+  - id: order
+    http: {post: "https://shop.example/orders", body: {back: "${{ callback.url }}"}, await_callback: {deadline: 1h}}
+  - {id: after, say: "${{ steps.order.output.callback.paid }} for ${{ steps.order.output.json.id }}"}
+output: ${{ steps.order.output }}
+"""
+ANSWER = {"status": 202, "headers": {}, "json": {"id": "o-1"}, "text": "", "url": "https://shop.example/orders"}
+
+
+def called_back(path: str = "order", paid: int = 3, id: str = "callback_1") -> c.Signal:
+    return c.Signal(id=id, name=callback_type(path), data={"paid": paid}, sent_at=NOON + 1000, own=True)
+
+
+def test_the_run_waits_for_the_callback_and_holds_no_process() -> None:
+    play = Play(FLOW)
+    assert '"back":"${{ callback.url }}"' in str(play.state.steps["order"].args), "what is recorded names it"
+    play.succeed("order", ANSWER)
+    assert play.status == "waiting"
+    assert play.state.attempts.get("order") is None
+    assert awaits_callback(play.state, "order")
+    play.do(called_back())
+    assert play.status == "finished"
+    assert play.state.output == {**ANSWER, "callback": {"paid": 3}}
+    assert play.said == ["3 for o-1"]
+
+
+def test_a_second_callback_changes_nothing() -> None:
+    play = Play(FLOW.replace("output:", "  - {wait: {for: 1h}}\noutput:"))
+    play.succeed("order", ANSWER)
+    play.do(called_back())
+    assert play.do(called_back(paid=4, id="callback_2")).already
+    assert play.state.steps["order"].output["callback"] == {"paid": 3}
+
+
+def test_no_callback_in_time_is_an_error_of_its_own() -> None:
+    play = Play(FLOW)
+    play.succeed("order", ANSWER)
+    play.now += HOUR
+    play.do(c.TimerFired())
+    assert play.status == "failed"
+    assert play.error.code == "http.callback_expired"
+    assert not awaits_callback(play.state, "order")
+
+
+def test_the_timeout_of_the_request_does_not_count_while_the_step_waits() -> None:
+    play = Play(FLOW.replace("    http:", "    timeout: 10s\n    http:"))
+    play.succeed("order", ANSWER)
+    play.now += HOUR // 2
+    play.do(c.TimerFired()) if play.state.timers[0].due <= play.now else None
+    play.do(called_back())
+    assert play.status == "finished"
+
+
+def test_a_failed_request_waits_for_nothing() -> None:
+    play = Play(FLOW)
+    play.fail("order", "http.status", retriable=False)
+    assert play.status == "failed"
+    assert not awaits_callback(play.state, "order")
+
+
+def test_a_stop_and_a_retry_while_it_waits() -> None:
+    play = Play(FLOW)
+    play.succeed("order", ANSWER)
+    play.do(c.Stop(by="user:ann"))
+    assert play.status == "stopped"
+    assert not awaits_callback(play.state, "order")
+    play = Play(FLOW)
+    play.succeed("order", ANSWER)
+    play.now += HOUR
+    play.do(c.TimerFired())
+    play.do(c.Retry(by="user:ann"))
+    assert play.state.attempts.get("order") == 2, "the request is sent again"
+    play.succeed("order", ANSWER)
+    play.do(called_back())
+    assert play.status == "finished"
+
+
+def test_each_item_of_a_loop_waits_for_its_own_callback() -> None:
+    each = FLOW.replace("output: ${{ steps.order.output }}\n", "").replace("steps:\n", "").rstrip()
+    inner = "\n".join("      " + line for line in each.splitlines())
+    play = Play(f"steps:\n  - for_each:\n      items: [a, b]\n      max_parallel: 2\n      steps:\n{inner}\n")
+    first, second = sorted(play.state.attempts)
+    play.succeed(first, ANSWER)
+    play.succeed(second, ANSWER)
+    play.do(called_back(second, 2, "callback_2"))
+    assert awaits_callback(play.state, first)
+    assert not awaits_callback(play.state, second)
+    play.do(called_back(first, 1))
+    assert (play.status, play.said) == ("finished", ["2 for o-1", "1 for o-1"])
+
+
+def test_an_old_log_of_signals_folds_as_before() -> None:
+    play = Play("steps:\n  - {id: w, wait_for: {event: note, deadline: 1h}}\n")
+    (awaited,) = [each for each in play.last if isinstance(each, e.SignalsAwaited)]
+    assert awaited.output is None
+    assert b"output" not in e.encode_events([awaited])
+
+
+@pytest.mark.parametrize(
+    ("http", "words"),
+    [
+        ('{post: "https://a.example", await_callback: {deadline: 1h}}', "names `${{ callback.url }}`"),
+        ('{post: "https://a.example", body: "${{ callback.url }}"}', "callback"),
+        (
+            '{get: "https://a.example", query: {b: "${{ callback.url }}"}, next: "${{ null }}", await_callback: {}}',
+            "sends one request",
+        ),
+        (
+            '{post: "https://a.example", body: "${{ callback.url }}", await_callback: {schema: {type: nothing}}}',
+            "nothing",
+        ),
+    ],
+)
+def test_mistakes_are_found_before_anything_runs(http: str, words: str) -> None:
+    found = check_workflow(f"{HEAD}steps:\n  - {{id: a, http: {http}}}\n".encode())
+    assert any(words in each.message for each in found if each.severity == "error"), found
