@@ -300,7 +300,7 @@ _CALLED = (["START", "ARGS"], ["START", "ARGS", "END"], ["ARGS", "END"])
 # What we send of AG-UI, and what of each event: no more than every one of its clients takes.
 _SENT: dict[str, set[str]] = {
     "RUN_STARTED": {"threadId", "runId", "protocolVersion", "parentRunId"},
-    "RUN_FINISHED": {"threadId", "runId", "result", "outcome"},
+    "RUN_FINISHED": {"threadId", "runId", "result", "outcome", "usage"},
     "RUN_ERROR": {"message", "code"},
     "STEP_STARTED": {"stepName"},
     "STEP_FINISHED": {"stepName"},
