@@ -418,6 +418,15 @@ def test_a_schedule_is_paused_resumed_and_run_now(flow: Client) -> None:
     assert flow.schedules.get(schedule.id).last_run_id == run.id
 
 
+def test_a_file_is_put_and_got_and_is_nobody_elses(flow: Client, opened: Opened, server: ServerProcess) -> None:
+    body = f"of {type(flow).__name__} {unique('file')}".encode()
+    file = flow.files.put(body, name="a.txt", media_type="text/plain")
+    assert (file.name, file.size, file.part["source"]["value"]) == ("a.txt", len(body), file.id)
+    assert flow.files.get(file) == flow.files.get(file.sha256) == body
+    with opened(server.url, act_as="user:stranger") as other, pytest.raises(NotFound):
+        other.files.get(file)
+
+
 # --- no server ----------------------------------------------------------------------------------------------------
 
 

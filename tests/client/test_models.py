@@ -42,6 +42,7 @@ SAME: dict[type[msgspec.Struct], type[BaseModel]] = {
     models.Call: shapes.Call,
     models.ThreadMessage: shapes.ThreadMessage,
     models.Feedback: shapes.Feedback,
+    models.File: shapes.File,
     models.Signal: shapes.Signal,
     models.TriggerProblem: shapes.TriggerProblem,
     models.TriggeredRun: shapes.StartedRun,

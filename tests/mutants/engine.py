@@ -441,8 +441,33 @@ signals.bug(
     ('if isinstance(verb, WaitFor) and verb.mode == "all" else ()', "if False else ()"),
 )
 
+# --- budgets ----------------------------------------------------------------------------------------------------------
+
+budget = Room("hai_flow/engine/budget.py", f"{_T}models.py", f"{_T}agents.py")
+budget.bug(
+    "models that are being asked reserve nothing",
+    ("used + others.tokens + own.tokens > limits.tokens", "used + own.tokens > limits.tokens"),
+)
+budget.bug(
+    "models that are being asked reserve no money",
+    ("cost + others.cost + own.cost > limits.cost_usd", "cost + own.cost > limits.cost_usd"),
+)
+budget.bug(
+    "the prompt of a model is not counted",
+    ("return _Expected(prompt + answer, _cost", "return _Expected(answer, _cost"),
+)
+budget.bug(
+    "a lost answer is not charged for what it had said",
+    ("        prompt,\n        said,\n", "        prompt,\n        0,\n"),
+)
+budget.bug("an agent's results cost no tokens", (" + sum(len(result) for _, result in exchange.results)", ""))
+budget.bug(
+    "an answer is expected to be as long as any, whatever the others were",
+    ("usual = state.spent.output // calls if calls else ANSWER_TOKENS", "usual = ANSWER_TOKENS"),
+)
+
 ROOMS: Final = (
-    pendings, answers, undo_scopes, failing, attempts, parallel, calls, shared, decide, children, signals,
+    pendings, answers, undo_scopes, failing, attempts, parallel, calls, shared, decide, children, signals, budget,
 )  # fmt: skip
 
 _APPROVALS: Final = ("tests/engine/test_approvals.py", "tests/engine/test_approvals_time.py")
