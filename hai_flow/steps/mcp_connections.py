@@ -26,7 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 from hai_flow.errors import OutcomeLost, StepError
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http import HttpConfig
-from hai_flow.steps.mcp_http import FAULT, client_for
+from hai_flow.steps.mcp_http import FAULT, UNAUTHORIZED, client_for
 from hai_flow.steps.mcp_stdio import program
 from hai_flow.values import Json
 
@@ -231,6 +231,9 @@ class Connection:
         if error.code == types.INVALID_REQUEST and error.message == "Session terminated":
             self.drop()
             return self._unavailable("has forgotten the session")
+        if error.code == types.INTERNAL_ERROR and error.message == "Server returned an error response":  # 401, 403
+            message = f"{self.name} takes no token that `oauth` gets"
+            return StepError(message, code=UNAUTHORIZED, retriable=False)
         code = "tool.invalid_arguments" if error.code == types.INVALID_PARAMS else "tool.failed"
         return StepError(f"{self.name} refuses the call: {error.message[:1000]}", code=code, retriable=False)
 
@@ -251,8 +254,9 @@ class Connection:
         return OutcomeLost(f"{self.name} did not answer: {why}.")
 
     def _unavailable(self, why: str, cause: BaseException | None = None) -> StepError:
-        known = self._failed(cause, repeatable=True) if isinstance(cause, MCPError) and _is_ours(cause) else None
-        return known or StepError(f"{self.name} {why}", code="mcp.unavailable", retriable=True)
+        if isinstance(cause, MCPError) and (_is_ours(cause) or cause.code == types.INTERNAL_ERROR):
+            return self._failed(cause, repeatable=True)
+        return StepError(f"{self.name} {why}", code="mcp.unavailable", retriable=True)
 
 
 def over_stdio(command: tuple[str, ...], env: Mapping[str, str], bytes_max: int) -> Open:

@@ -21,6 +21,7 @@ from hai_flow.steps.http import HttpConfig, transport_of
 
 FAULT: Final = f"hai-flow/fault/{token_hex(8)}"
 """The key in the `data` of an error that holds what is said here. No server can guess it, and say the same."""
+UNAUTHORIZED: Final = "mcp.unauthorized"
 CONNECT_SECONDS: Final = 10.0
 _UNREACHED: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 _BUSY: Final = frozenset({429, 503})
@@ -32,12 +33,15 @@ def client_for(
 ) -> httpx2.AsyncClient:
     """A client that connects to judged addresses only, and takes `config.bytes_max` of an answer."""
     timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
-    transport = _Answering(guard, transport_of(guard, config), config)
+    transport = _Answering(guard, transport_of(guard, config), config, asks_for_tokens=auth is not None)
     return httpx2.AsyncClient(transport=transport, headers=dict(headers), auth=auth, timeout=timeout, trust_env=False)
 
 
 class _Answering(httpx2.AsyncBaseTransport):
-    def __init__(self, guard: Guard, inner: httpx2.AsyncBaseTransport, config: HttpConfig) -> None:
+    def __init__(
+        self, guard: Guard, inner: httpx2.AsyncBaseTransport, config: HttpConfig, *, asks_for_tokens: bool
+    ) -> None:
+        self._asks_for_tokens = asks_for_tokens
         self._guard = guard
         self._inner = inner
         self._config = config
@@ -74,13 +78,19 @@ class _Answering(httpx2.AsyncBaseTransport):
         finally:
             await response.aclose()
         status = response.status_code
-        if status < 400 or status in _DENIED or (kind.startswith("application/json") and _is_error(bytes(content))):
+        if status in _DENIED and not self._asks_for_tokens:
+            return _fault(f"it answers {status}: its `auth` is missing or wrong", code=UNAUTHORIZED, final=True)
+        if self._is_for_the_sdk(status) or (kind.startswith("application/json") and _is_error(bytes(content))):
             return httpx2.Response(status, headers=response.headers, content=bytes(content))
         if status in _BUSY:
             return _fault(f"it is busy ({status})", reached=False, after=retry_after(dict(response.headers)))
         if status >= 500:
             return _fault(f"it answers {status}", reached=True)
-        return httpx2.Response(status, headers=response.headers, content=bytes(content))
+        return _fault(f"it answers {status}", code="tool.failed", final=True)
+
+    def _is_for_the_sdk(self, status: int) -> bool:
+        """What says more to it than an error: an answer, a session that is over, a token that is wanted."""
+        return status < 400 or status == 404 or status in _DENIED
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -97,7 +107,7 @@ def _fault(
     message: str,
     *,
     code: str = "mcp.unavailable",
-    reached: bool,
+    reached: bool = True,
     final: bool = False,
     after: float | None = None,
 ) -> httpx2.Response:

@@ -302,6 +302,23 @@ async def test_a_function_that_came_after_the_publication_is_not_offered() -> No
         assert [each.name for each in offered] == ["t.add"]
 
 
+async def test_who_has_no_token_is_unauthorized_and_a_token_is_got_by_client_credentials() -> None:
+    oauth = "{{url: '{}', oauth: {{issuer: '{}', client_id: flow, client_secret: '${{{{ secrets.ERP }}}}'}}}}"
+    async with http_server(token="good") as http:
+        issuer = f"http://127.0.0.1:{http.port}"
+        catalogue = f"{{erp: {oauth.format(http.url, issuer)}, other: {oauth.format(http.url, 'http://127.0.0.1:9')}}}"
+        async with runner_of(catalogue, Secrets({"ERP": "abcdef"})) as runner:
+            for auth in ("", ", auth: bad"):
+                fault = await failure(runner, "add", f"mcp: {{url: '{http.url}'{auth}}}", a=1, b=1)
+                assert (fault.code, fault.retriable) == ("mcp.unauthorized", False)
+            assert http.received == []
+            assert await call(runner, "add", "mcp: {use: erp}", from_disk=False, a=1, b=1) == {"sum": 2}
+            assert await call(runner, "add", f"mcp: {{url: '{http.url}', auth: good}}", a=1, b=1) == {"sum": 2}
+            fault = await failure(runner, "add", "mcp: {use: other}", a=1, b=1)
+            assert fault.code == "mcp.unavailable"
+            assert "issuer" in fault.message
+
+
 # --- where it leads nowhere -------------------------------------------------------------------------------------------
 
 

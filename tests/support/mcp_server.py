@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -108,7 +109,10 @@ def server(described: str = "Adds two numbers.") -> MCPServer:
 class HttpServer:
     """One over streamable HTTP, in this process. Use as `async with`; `received` has the headers of every request."""
 
-    def __init__(self, made: MCPServer | None = None, *, stateless: bool = True, port: int = 0) -> None:
+    def __init__(
+        self, made: MCPServer | None = None, *, stateless: bool = True, port: int = 0, token: str = ""
+    ) -> None:
+        self._token = token
         self._made = made or server()
         self._stateless = stateless
         self._port = port
@@ -119,7 +123,11 @@ class HttpServer:
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] == "http":
-                self.received.append({name.decode(): value.decode() for name, value in scope["headers"]})
+                headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+                if self._token and headers.get("authorization") != f"Bearer {self._token}":
+                    await self._refuse(scope["path"], send)
+                    return
+                self.received.append(headers)
             await inner(scope, receive, send)
 
         config = uvicorn.Config(app, port=self._port, log_level="critical", lifespan="on")
@@ -132,6 +140,24 @@ class HttpServer:
             await asyncio.sleep(0.01)
         self.port = self._server.servers[0].sockets[0].getsockname()[1]
         return self
+
+    async def _refuse(self, path: str, send: Any) -> None:
+        """What a request without the token gets: nothing, or what it needs to get one by client credentials."""
+        origin = f"http://127.0.0.1:{self.port}"
+        known: dict[str, Any] = {
+            "/.well-known/oauth-protected-resource/mcp": {"resource": self.url, "authorization_servers": [origin]},
+            "/.well-known/oauth-authorization-server": {
+                "issuer": origin,
+                "authorization_endpoint": f"{origin}/authorize",
+                "token_endpoint": f"{origin}/token",
+                "token_endpoint_auth_methods_supported": ["client_secret_basic"],
+            },
+            "/token": {"access_token": self._token, "token_type": "Bearer", "expires_in": 3600},
+        }
+        status = 200 if path in known else 401 if path == "/mcp" else 404
+        kind = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": status, "headers": kind})
+        await send({"type": "http.response.body", "body": json.dumps(known.get(path)).encode()})
 
     async def __aexit__(self, *error: object) -> None:
         self._server.should_exit = True
