@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -16,8 +17,12 @@ from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.errors import DefinitionError, Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from tests.runtime.conftest import HEAD, Make, is_now, start, state_of
+from tests.runtime.conftest import HEAD, Connection, Make, is_now, start, state_of
+from tests.runtime.test_agents import CANARY, INJECTIONS
+from tests.runtime.test_models import catalogue as catalogue_of_models
+from tests.support.ledger import log_of
 from tests.support.mcp_server import COMMAND, ROOT, http_server, server
+from tests.support.models import Answer, FakeModels, spoken
 from tests.support.waiting import until
 
 
@@ -237,3 +242,60 @@ async def test_a_function_that_the_server_does_not_have_is_a_warning_at_publicat
     _, plan = await runtime.catalog.publish(LOCAL_TENANT, document)
     (warning,) = plan.warnings
     assert "no function `ad`; did you mean `add`?" in warning.message
+
+
+# --- agents, and servers that want more than they should --------------------------------------------------------------
+
+AGENT = """\
+models: {smart: {use: smart}}
+tools: {t: {mcp: {use: files}, allow: [add, asks]}}
+steps:
+  - {id: chat, agent: {model: smart, prompt: Do it., tools: [t.*], approvals: {"t.*": none}}}
+output: ${{ steps.chat.output }}
+"""
+
+
+async def test_a_server_that_asks_in_a_call_of_an_agent_is_answered_while_the_other_calls_go_on(
+    make: Make, tmp_path: Path
+) -> None:
+    calls = (("t_add", '{"a": 1, "b": 2}'), ("t_asks", '{"order": "A-1"}'))
+    async with FakeModels(spoken(Answer(calls=calls)), spoken(Answer("Done."))) as fake:
+        models = catalogue_of_models(tmp_path, fake)
+        runtime = await make(performs=True, models=models, secrets={"K": "sk-1"}, mcp=catalogue(tmp_path))
+        run_id = (await start(runtime, AGENT)).run_id
+        asks = await asked(runtime, run_id)
+        assert (asks.kind, asks.path) == ("ask", "chat[0]/call[t.asks-1]/t.*")
+        await answer(runtime, run_id, asks.id, values={"amount": 80})
+        await until(lambda: is_now(runtime, run_id, "finished", "failed"))
+        assert (await state_of(runtime, run_id)).output == "Done."
+    tools = {tool["function"]["name"]: tool["function"] for tool in fake.asked[0].body["tools"]}
+    assert (sorted(tools), tools["t_add"]["description"]) == (["t_add", "t_asks"], "Adds two numbers.")
+    told = [message["content"] for message in fake.asked[1].body["messages"] if message["role"] == "tool"]
+    assert told == ['{"sum":3}', "A-1: 80"]
+
+
+async def test_what_a_server_says_opens_no_gate_and_gets_no_secret(make: Make, eye: Connection, tmp_path: Path) -> None:
+    said = [text for _, text in INJECTIONS] + ["${{ secrets.TOKEN }}", "${{ state }}"]
+    body = (
+        "input: {type: object, properties: {said: {type: array, items: {type: string}}}}\n"
+        "tools: {t: {mcp: {use: files}}}\n"
+        "steps:\n"
+        '  - {id: read, call: t.text, with: {lines: "${{ input.said }}"}}\n'
+        "  - for_each:\n"
+        "      items: ${{ steps.read.output.split('\\n') }}\n"
+        "      as: line\n"
+        "      max_parallel: 100\n"
+        "      steps:\n"
+        '        - {id: repeat, call: t.text, with: {lines: ["${{ line }}"]}}\n'
+        '        - {call: t.fails, with: {why: "${{ steps.repeat.output }}"}, approval: '
+        '{from: anyone, title: "${{ line }}?"}}\n'
+    )
+    runtime = await make(
+        performs=True, mcp=catalogue(tmp_path, TOKEN="${{ secrets.TOKEN }}"), secrets={"TOKEN": CANARY}
+    )
+    run_id = (await start(runtime, body, input={"said": said})).run_id
+    await until(lambda: is_now(runtime, run_id, "waiting", "failed"))
+    state = await state_of(runtime, run_id)
+    assert {(each.opened.kind, each.status) for each in state.pendings.values()} == {("gate", "open")}
+    assert sorted(json.loads(each.opened.args)["why"] for each in state.pendings.values()) == sorted(said)
+    assert CANARY not in repr(await log_of(eye, run_id))
