@@ -297,5 +297,5 @@ async def test_what_a_server_says_opens_no_gate_and_gets_no_secret(make: Make, e
     await until(lambda: is_now(runtime, run_id, "waiting", "failed"))
     state = await state_of(runtime, run_id)
     assert {(each.opened.kind, each.status) for each in state.pendings.values()} == {("gate", "open")}
-    assert sorted(json.loads(each.opened.args)["why"] for each in state.pendings.values()) == sorted(said)
+    assert sorted(json.loads(each.opened.args or "{}")["why"] for each in state.pendings.values()) == sorted(said)
     assert CANARY not in repr(await log_of(eye, run_id))

@@ -398,3 +398,37 @@ def test_an_operation_of_a_service_is_mocked_by_its_name_and_its_arguments_are_t
     )
     body = "    mock: {shop.getOrder: {output: {amount: 3}}}\n    expect: {status: finished, output: 3}\n"
     assert one(tmp_path, flow, body) == []
+
+
+# --- servers of MCP ---------------------------------------------------------------------------------------------------
+
+SERVER = (
+    FLOW
+    + """\
+tools: {erp: {mcp: {use: erp}, allow: [order.create, order.drop]}}
+steps:
+  - {id: book, call: erp.order.create, with: {n: 1}, retry: {max: 2, every: 1s}}
+output: ${{ steps.book.output }}
+"""
+)
+
+
+def test_a_function_of_a_server_is_mocked_and_counted_by_its_name(tmp_path: Path) -> None:
+    for name in ("erp.order.create", "erp", "book"):
+        body = f"    mock: {{{name}: {{output: {{id: B1}}}}}}\n"
+        expect = "{output: {id: B1}, calls: {erp.order.create: 1}}"
+        assert one(tmp_path, SERVER, f"{body}    expect: {expect}\n") == [], name
+
+
+def test_a_server_that_is_away_is_tried_again_as_the_step_says(tmp_path: Path) -> None:
+    body = "    mock: {erp.order.create: [{error: {code: mcp.unavailable}}, {output: {id: B1}}]}\n"
+    expect = "{output: {id: B1}, calls: {erp.order.create: 2}}"
+    assert one(tmp_path, SERVER, f"{body}    expect: {expect}\n") == []
+
+
+def test_a_function_that_nothing_calls_is_a_finding(tmp_path: Path) -> None:
+    tests = (
+        f"{TESTS}cases:\n  - {{name: a, mock: {{book: {{output: 1}}}}, expect: {{not_called: [erp.order.crate]}}}}\n"
+    )
+    (finding,) = loaded(tmp_path, tests, SERVER).findings
+    assert "did you mean `erp.order.create`?" in finding.message
