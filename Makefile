@@ -1,6 +1,6 @@
 # The same words everywhere: here, in CI and in the documentation. Everything but `help` makes .venv first if needed.
 
-.PHONY: help check quick test test-browsers mutants bench bench-scale soak docs generate site lock
+.PHONY: help check quick test test-browsers mutants bench bench-peers bench-scale soak docs generate site lock
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -24,6 +24,10 @@ mutants: ## Put bugs into a copy of the project, see that tests fail (docs/mutan
 bench: ## Measure the system on this machine
 	python3 cli.py install
 	.venv/bin/python -m bench
+
+bench-peers: ## Measure other engines beside ours, and kill all of them (docs/peers.md)
+	python3 cli.py install
+	.venv/bin/python -m bench peers
 
 bench-scale: ## What a million waiting runs cost an idle worker; fails where a statement looks through them
 	python3 cli.py install
@@ -50,4 +54,5 @@ site: ## The documentation as a searchable site, in site/ (docs/site.py)
 lock: ## Resolve the locks of Python packages anew
 	uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header --python-version 3.11 -o requirements.lock
 	uv pip compile tests/clients/agentscope/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o tests/clients/agentscope/requirements.lock
+	uv pip compile bench/peers/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o bench/peers/requirements.lock
 	uv pip compile docs/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o docs/requirements.lock

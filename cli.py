@@ -278,6 +278,34 @@ def pip_of_the_environment(environment: pathlib.Path) -> "list[str]":
     return [python, "-m", "pip", "install", "--quiet"]
 
 
+def separate_environment(directory: pathlib.Path, lock: pathlib.Path) -> pathlib.Path:
+    """An environment of exactly what `lock` names, apart from the project's; made unless it is there for this lock.
+    Raises InstallError.
+    """
+    stamp = directory / "lock"
+    if stamp.exists() and stamp.read_bytes() == lock.read_bytes():
+        return directory
+    errors = []
+    for installer in (uv_of_the_project, uv_on_path, installed_uv, pip_of_this_python, pip_of_the_environment):
+        try:
+            run([sys.executable, "-m", "venv", "--without-pip", "--clear", str(directory)])
+            run([*installer(directory), "--require-hashes", "-r", str(lock)])
+        except InstallError as error:
+            errors.append(str(error))
+        else:
+            stamp.write_bytes(lock.read_bytes())
+            return directory
+    raise InstallError("\n".join(errors))
+
+
+def uv_of_the_project(environment: pathlib.Path) -> "list[str]":
+    """The uv that this Python's environment was installed with."""
+    uv = pathlib.Path(sys.prefix) / "bin" / "uv"
+    if not uv.exists():
+        raise InstallError(f"There is no {uv}.")
+    return uv_command(str(uv), environment)
+
+
 def locked_packages() -> int:
     """How many packages the lock names."""
     return sum(1 for line in LOCK.read_text().splitlines() if line[:1].isalnum())

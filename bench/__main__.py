@@ -1,6 +1,7 @@
 """`python -m bench`: measure, print a table, write bench/latest.json.
 
-`--quick`: rougher; `--profile`: look inside; `--against COMMIT`: measure this tree and a commit in turns, and compare.
+`peers`: measure other engines beside ours (docs/peers.md). `--quick`: rougher; `--profile`: look inside;
+`--against COMMIT`: measure this tree and a commit in turns, and compare.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import structlog
 
 from bench import fanout, language, memory, resume, streams, throughput, world
 from bench.against import against
+from bench.peers import report as peers
 from bench.profiling import profile
 from bench.server import durable_server
 
@@ -45,6 +47,7 @@ KEYS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("part", nargs="?", choices=["peers"], help="measure other engines beside ours, and kill them")
     parser.add_argument("--quick", action="store_true", help="under half a minute, and rougher")
     parser.add_argument("--profile", action="store_true", help="where the engine's time goes; writes nothing")
     parser.add_argument("--against", metavar="COMMIT", help="measure this tree and that commit in turns, and compare")
@@ -53,6 +56,9 @@ def main() -> None:
         print(against(arguments.against, quick=arguments.quick))
         return
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    if arguments.part == "peers":
+        peers.main(quick=arguments.quick)
+        return
     with durable_server() as database:
         if arguments.profile:
             _run(profile(database("engine"), database("reference")))

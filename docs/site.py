@@ -122,29 +122,10 @@ def guarded(page: str) -> str:
 
 def environment() -> Path:
     """The environment with zensical, made unless it is there for exactly this lock."""
-    directory = cli.ROOT / ".venv-site"
-    stamp = directory / "lock"
-    if stamp.exists() and stamp.read_bytes() == LOCK.read_bytes():
-        return directory
-    errors: list[str] = []
-    for installer in (_our_uv, cli.uv_on_path, cli.installed_uv, cli.pip_of_this_python, cli.pip_of_the_environment):
-        try:
-            cli.run([sys.executable, "-m", "venv", "--without-pip", "--clear", str(directory)])
-            cli.run([*installer(directory), "--require-hashes", "-r", str(LOCK)])
-        except cli.InstallError as error:
-            errors.append(str(error))
-        else:
-            stamp.write_bytes(LOCK.read_bytes())
-            return directory
-    sys.exit("\n".join(["zensical could not be installed.", *errors]))
-
-
-def _our_uv(environment: Path) -> list[str]:
-    """The uv that cli.py has put beside this Python."""
-    uv = Path(sys.prefix) / "bin" / "uv"
-    if not uv.exists():
-        raise cli.InstallError(f"There is no {uv}.")
-    return cli.uv_command(str(uv), environment)
+    try:
+        return cli.separate_environment(cli.ROOT / ".venv-site", LOCK)
+    except cli.InstallError as error:
+        sys.exit(f"zensical could not be installed.\n{error}")
 
 
 class Page(HTMLParser):
