@@ -26,7 +26,7 @@ class SubjectError(Exception):
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A program that is a subject, and what it is told to be. `records`: the tables without which its agent can't
-    record a step; `concurrency`: the runs at a time at which its chain was fastest on two cores."""
+    record a step; `concurrency`: how many runs of its chain go on at a time."""
 
     name: str
     module: str
