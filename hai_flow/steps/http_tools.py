@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from hai_flow import values
-from hai_flow.definition.plan import Call, HttpTool, Operation, Placed, Step, Template, Tool
+from hai_flow.definition.plan import ANY_FUNCTION, Call, HttpTool, Operation, Placed, Step, Template, Tool
 from hai_flow.definition.secret_names import REFERENCE
 from hai_flow.errors import StepError
 from hai_flow.steps.http import Exchange, HttpRunner, unfit
@@ -66,7 +66,10 @@ class HttpToolRunner:
         if not isinstance(call, Call) or not isinstance(call.tool, HttpTool):
             return None
         try:
-            _operation(call.tool, call.function)
+            if call.function == ANY_FUNCTION:
+                _service(call.tool)
+            else:
+                _operation(call.tool, call.function)
         except StepError as error:
             return error.message
         return None

@@ -342,3 +342,12 @@ def test_a_tool_without_a_document_is_told_so_when_it_is_published() -> None:
     registry = Registry({"http_tool": HttpToolRunner(HttpRunner(Guard(), Secrets(), HttpConfig()))})
     ((_, fault),) = registry.faults(plan)
     assert "add `openapi`" in fault
+
+
+def test_an_agent_may_have_all_operations_of_a_service() -> None:
+    head = "hai: flow/v1\nname: asks\nversion: 1\nmodels: {m: {provider: openai, model: gpt-5.4}}\n"
+    tools = "tools: {shop: {http: {openapi: ./shop.openapi.json}}}\n"
+    source = f"{head}{tools}steps:\n  - {{id: a, agent: {{model: m, prompt: Look, tools: [shop.*]}}}}\n"
+    plan = compile_workflow(together(source.encode()), "f")
+    registry = Registry({"http_tool": HttpToolRunner(HttpRunner(Guard(), Secrets(), HttpConfig()))})
+    assert registry.faults(plan) == []
