@@ -42,6 +42,7 @@ log = structlog.get_logger(__name__)
 
 READ_ROWS: Final = 200
 LEAVES_WITHIN_SECONDS: Final = 1.0  # a follower that leaves waits so long for the answer that it has asked for
+NOTIFIED_IN_COMMIT: Final = 4  # followers that are notified before anything else happens, where that is all to notify
 NOTIFIED_AT_ONCE: Final = 200  # followers in one turn of the loop: some milliseconds, in which nothing else happens
 
 
@@ -128,14 +129,24 @@ class _Ring:
         else:
             self._again = True
 
-    def _notify(self) -> None:
-        assert self._notifying is not None
-        places = list(islice(self._notifying, NOTIFIED_AT_ONCE))
+    def wake_now(self) -> bool:
+        """Tell everybody at once, if they are few and none of them waits to be told. Returns whether they were."""
+        if self._notifying is not None or len(self.places) > NOTIFIED_IN_COMMIT:
+            return False
+        self._notify_all(tuple(self.places))
+        return True
+
+    def _notify_all(self, places: Sequence[Place]) -> None:
         for place in places:
             try:
                 place.notify()
             except Exception as error:  # a follower's fault harms no other
                 log.error("follower_failed", run_id=str(self.feed.run_id), exc_info=error)
+
+    def _notify(self) -> None:
+        assert self._notifying is not None
+        places = list(islice(self._notifying, NOTIFIED_AT_ONCE))
+        self._notify_all(places)
         if len(places) == NOTIFIED_AT_ONCE:
             asyncio.get_running_loop().call_soon(self._notify)
             return
@@ -292,6 +303,7 @@ class Fanout(Service):
         self._feeds: dict[UUID, _Feed] = {}
         self._hinted: set[UUID] = set()
         self._wake = asyncio.Event()
+        self._woke = False  # a ring has been woken in this turn of the loop, before its end
         self.closing = asyncio.Event()
 
     async def _start(self) -> None:
@@ -352,9 +364,21 @@ class Fanout(Service):
                 log.error("encoding_failed", run_id=str(feed.run_id), encoding=ring.dialect.encoding, exc_info=error)
                 del feed.rings[key]
                 ring.broken = True
-            ring.wake()
+            self._wake_ring(ring)
         feed.moved.set()
         feed.moved = asyncio.Event()
+
+    def _wake_ring(self, ring: _Ring) -> None:
+        """The followers of the first run that is committed in a turn of the loop hear of it before its next step
+        begins. Those of others come after the lane's next commit is sent."""
+        if self._woke or not ring.wake_now():
+            ring.wake()
+        else:
+            self._woke = True
+            asyncio.get_running_loop().call_soon(self._turn_over)
+
+    def _turn_over(self) -> None:
+        self._woke = False
 
     def _read_later(self, feed: _Feed) -> None:
         if feed.reading:

@@ -121,7 +121,7 @@ class Signature:
 
     def output(self, value: Any) -> Json:
         """What the function gave, as plain JSON. Raises StepError `tool.invalid_result`."""
-        if type(value) is self._result:
+        if type(value) is self._result and self._result in _SCALARS:
             return plain(value)
         if not self._plain_result:
             try:

@@ -286,3 +286,34 @@ async def test_a_follower_that_has_seen_more_than_its_feed_makes_it_read(
     async with asyncio.timeout(20):
         assert await late.catch_up() is None
     assert [piece.seq for piece in shown] == seqs(mine) == list(range(before.seq + 1, mine.seq + 1))
+
+
+async def test_few_followers_of_the_first_run_in_a_turn_are_told_at_once_and_those_of_others_behind_it(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make()
+    run_ids = [(await start(runtime, ASKING)).run_id for _ in range(2)]
+    told: list[UUID] = []
+    for run_id in run_ids:
+        mine = await place(runtime, run_id)
+        mine.notify = lambda run_id=run_id: told.append(run_id)
+    turn = [(runtime.committer.peek(run_id), await log_of(eye, run_id)) for run_id in run_ids]
+    for hot, events in turn:
+        assert hot is not None
+        runtime.fanout.committed(hot, len(events) + 1, events[-1:])
+    assert told == run_ids[:1]
+    await until(lambda: told == run_ids)
+
+
+async def test_a_run_with_many_followers_keeps_nobody_waiting(make: Make, eye: Connection) -> None:
+    runtime = await make()
+    run_id = (await start(runtime, ASKING)).run_id
+    places = [await place(runtime, run_id) for _ in range(fanout.NOTIFIED_IN_COMMIT + 1)]
+    told: list[int] = []
+    for number, each in enumerate(places):
+        each.notify = lambda number=number: told.append(number)
+    hot, events = runtime.committer.peek(run_id), await log_of(eye, run_id)
+    assert hot is not None
+    runtime.fanout.committed(hot, len(events) + 1, events[-1:])
+    assert told == []
+    await until(lambda: told == list(range(len(places))))
