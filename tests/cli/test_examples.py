@@ -81,7 +81,7 @@ EXPENSE: Final = {"employee": "eve", "amount": 900, "currency": "EUR", "reason":
 class House:
     """`dev` in a folder of its own. `disturb` kills it and starts it again, if this house is one that is disturbed."""
 
-    def __init__(self, home: Path, database_url: str, disturbed: bool) -> None:
+    def __init__(self, home: Path, database_url: str, disturbed: bool, **settings: str) -> None:
         self.home = home
         self.disturbed = disturbed
         self._settings = {
@@ -90,6 +90,7 @@ class House:
             "HAI_FLOW_HEARTBEAT_SECONDS": "0.5",
             "HAI_FLOW_POLL_SECONDS": "0.2",
             "PYTHONPATH": str(ROOT),
+            **settings,
         }
         self._stack = ExitStack()
         self._lives = 0
