@@ -11,7 +11,7 @@ from hai_flow.engine import agents
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.instances import standing_at
-from hai_flow.errors import DefinitionError
+from hai_flow.errors import DefinitionError, Rejected
 from tests.support.runs import MINUTE, Play, plan_of
 
 TOOLS = """\
@@ -396,3 +396,77 @@ def test_an_agent_asks_no_model_for_which_its_conversation_leaves_no_room() -> N
 
     assert set(asked(300).open) == {"chat[1]/model"}
     assert (asked(100).status, asked(100).error.code) == ("failed", "limit.tokens")
+
+
+# --- forks, other versions, undo --------------------------------------------------------------------------------------
+
+GATED = "chat[0]/call[mail.send-1]/mail.send"
+FREE = "chat[0]/call[web.search-1]/web.search"
+
+
+def asked_for_a_mail(text: str) -> Play:
+    """An agent that has searched, and waits for a person to let it send."""
+    play = Play(text)
+    play.succeed("chat[0]/model", answer(call("mail.send", {"to": "x"}), call("web.search", {"q": "a"})))
+    play.succeed(FREE, ["A"])
+    assert set(play.state.open_pendings) == {GATED}
+    return play
+
+
+def test_a_fork_of_a_run_that_waits_in_an_agent_has_its_conversation_and_decides_by_itself() -> None:
+    play = asked_for_a_mail(flow())
+    at = play.state.seq
+    play.answer(GATED, decision="approve")
+    play.succeed(GATED, {"sent": True})
+    fork = play.fork(at, {GATED: {"decision": "reject", "reason": "not there"}})
+    assert set(fork.open) == {"chat[1]/model"}, "no answer is asked for again, and no call made again"
+    results = agents.talk(fork.plan, fork.state, "chat[1]/model").exchanges[-1].results
+    assert [json.loads(text) for _, text in results] == [{"denied": True, "reason": "not there"}, ["A"]]
+    assert told(play)["id-mail.send-0"] == {"sent": True}
+    fork.succeed("chat[1]/model", answer(text="Not sent."))
+    assert fork.output == "Not sent."
+    fork.replayed()
+
+
+def test_a_run_that_waits_in_an_agent_goes_on_with_another_version_of_it() -> None:
+    play = asked_for_a_mail(flow())
+    play.migrate(plan_of(flow().replace("prompt: Do it.", "prompt: Do it.\n      system: Be brief.")))
+    play.answer(GATED, decision="approve")
+    play.succeed(GATED, "sent")
+    assert set(play.open) == {"chat[1]/model"}
+    known = agents.talk(play.plan, play.state, "chat[1]/model")
+    assert [text for _, text in known.exchanges[-1].results] == ["sent", '["A"]']
+    play.succeed("chat[1]/model", answer(text="Done."))
+    assert (play.status, play.output) == ("finished", "Done.")
+
+
+def test_a_version_without_the_tool_that_a_person_is_asked_about_is_an_obstacle() -> None:
+    play = asked_for_a_mail(flow())
+    with pytest.raises(Rejected) as refused:
+        play.migrate(plan_of(flow(tools="[web.search]")))
+    obstacles = [(found["code"], found["path"]) for found in refused.value.findings]
+    assert obstacles == [("step.gone", "chat[]/call[]/mail.send")]
+
+
+def test_what_an_agent_has_done_is_undone_once_with_what_comes_of_its_answer() -> None:
+    undo = 'undo: {call: mail.send, with: {to: "${{ steps.chat.output }}"}}'
+    text = flow(step=undo).replace("output: ${{", "  - {id: fails, call: shop.pay}\noutput: ${{")
+    play = asked_for_a_mail(text)
+    play.answer(GATED, decision="approve")
+    play.succeed(GATED, "sent")
+    play.succeed("chat[1]/model", answer(text="It is sent."))
+    play.fail("fails")
+    assert set(play.open) == {"chat/~undo"}
+    assert play.state.steps["chat/~undo"].args == '{"to":"It is sent."}'
+    play.succeed("chat/~undo")
+    assert (play.status, play.step("chat")) == ("failed", "undone")
+    play.replayed()
+
+
+def test_an_agent_that_fails_is_not_undone() -> None:
+    play = asked_for_a_mail(flow(step="undo: {call: mail.send, with: {}}"))
+    play.answer(GATED, decision="approve")
+    play.succeed(GATED, "sent")
+    play.fail("chat[1]/model", "llm.refused")
+    assert (play.status, set(play.open)) == ("failed", set())
+    play.replayed()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow.definition import paths
-from hai_flow.definition.plan import Iteration, Step
+from hai_flow.definition.plan import AnyCall, Iteration, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.blocks.block import Block, Lists
 from hai_flow.engine.consequences import Consequence, Fail, IterationDone
@@ -42,4 +42,6 @@ def _verb(step: Step) -> Iteration:
     return step.verb
 
 
-BLOCKS: Final = {Iteration: Block(begin=begin, list_done=list_done, resume=resume)}
+_ITERATION: Final = Block(begin=begin, list_done=list_done, resume=resume)
+# A plan has `AnyCall` where a run has the `Iteration` of a call.
+BLOCKS: Final = {Iteration: _ITERATION, AnyCall: _ITERATION}
