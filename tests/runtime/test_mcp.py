@@ -109,6 +109,25 @@ async def test_what_only_reads_is_tried_again(make: Make, tmp_path: Path) -> Non
     assert (error.code, ledger.read_text()) == ("mcp.unavailable", "dies\n" * 3)
 
 
+async def test_a_secret_that_is_bound_to_a_tool_goes_to_the_server_of_that_tool_alone(
+    make: Make, tmp_path: Path
+) -> None:
+    secrets = tmp_path / "secrets.yaml"
+    secrets.write_text("hai: secrets/v1\nsecrets: {T: {hosts: [127.0.0.1], tools: [erp]}}\n")
+    async with http_server(token=CANARY) as http:
+        runtime = await make(performs=True, secrets={"T": CANARY}, secrets_file=secrets, http_hosts=("127.0.0.1",))
+        for tool, ends in (("erp", "finished"), ("other", "failed")):
+            source = calling("add", ", with: {a: 1, b: 2}", f"mcp: '{http.url}', auth: '${{{{ secrets.T }}}}'")
+            run_id = (await start(runtime, source.replace("{t:", f"{{{tool}:").replace("t.add", f"{tool}.add"))).run_id
+            await until(lambda run_id=run_id: is_now(runtime, run_id, "finished", "failed"))
+            state = await state_of(runtime, run_id)
+            assert state.status == ends, state.error
+    assert state.error is not None
+    assert state.error.code == "secret.refused"
+    assert "it is for the tools erp only, and this is the tool other" in state.error.message
+    assert http.received, "the server takes no request without the token"
+
+
 # --- a server asks ----------------------------------------------------------------------------------------------------
 
 
@@ -272,6 +291,66 @@ async def test_a_server_that_asks_in_a_call_of_an_agent_is_answered_while_the_ot
     assert (sorted(tools), tools["t_add"]["description"]) == (["t_add", "t_asks"], "Adds two numbers.")
     told = [message["content"] for message in fake.asked[1].body["messages"] if message["role"] == "tool"]
     assert told == ['{"sum":3}', "A-1: 80"]
+
+
+GATED = "chat[0]/call[t.dies-1]/t.*"
+WRITES = """\
+models: {smart: {use: smart}}
+tools: {t: {mcp: {use: files}, allow: [add, dies, fails]}}
+steps:
+  - {id: chat, agent: {model: smart, prompt: Do it., tools: [t.*]}}
+output: ${{ steps.chat.output }}
+"""
+
+
+async def test_a_person_is_asked_before_an_agents_call_and_again_when_the_servers_answer_is_lost(
+    make: Make, tmp_path: Path
+) -> None:
+    ledger = tmp_path / "ledger"
+    said = (spoken(Answer(calls=(("t_dies", "{}"),))), spoken(Answer("Done.")))
+    async with FakeModels(*said) as fake:
+        models, servers = catalogue_of_models(tmp_path, fake), catalogue(tmp_path, LEDGER=str(ledger))
+        runtime = await make(performs=True, models=models, secrets={"K": "sk-1"}, mcp=servers)
+        run_id = (await start(runtime, WRITES)).run_id
+        gate = await asked(runtime, run_id)
+        assert (gate.kind, gate.path, noted(ledger)) == ("gate", GATED, [])
+        await answer(runtime, run_id, gate.id, decision="approve")
+        await until(lambda: is_at(runtime, run_id, "doubt"))
+        doubt = await asked(runtime, run_id)
+        assert (doubt.path, doubt.options) == (GATED, ("happened", "again", "fail"))
+        await answer(runtime, run_id, doubt.id, decision="happened", result="sure")
+        await until(lambda: is_now(runtime, run_id, "finished", "failed"))
+        assert (await state_of(runtime, run_id)).output == "Done."
+    told = [message["content"] for message in fake.asked[1].body["messages"] if message["role"] == "tool"]
+    assert (told, noted(ledger)) == (["sure"], ["dies"])
+
+
+async def test_an_agent_is_told_what_a_server_refuses_and_arguments_that_do_not_fit_reach_no_server(
+    make: Make, tmp_path: Path
+) -> None:
+    ledger = tmp_path / "ledger"
+    calls = [(("t_add", '{"a": "x", "b": 2}'),), (("t_fails", '{"why": "closed"}'), ("t_add", '{"a": 1, "b": 2}'))]
+    async with FakeModels(*(spoken(Answer(calls=each)) for each in calls), spoken(Answer("Done."))) as fake:
+        models, servers = catalogue_of_models(tmp_path, fake), catalogue(tmp_path, LEDGER=str(ledger))
+        runtime = await make(performs=True, models=models, secrets={"K": "sk-1"}, mcp=servers)
+        run_id = (await start(runtime, WRITES.replace("tools: [t.*]", "tools: [t.*], approvals: {t.*: none}"))).run_id
+        await until(lambda: is_now(runtime, run_id, "finished", "failed", "waiting"))
+        assert (await state_of(runtime, run_id)).output == "Done."
+    told = [message["content"] for message in fake.asked[2].body["messages"] if message["role"] == "tool"]
+    wrong, failed, added = map(json.loads, told)
+    assert "/a" in wrong["error"]
+    assert (failed["code"], failed["error"], added) == (
+        "tool.failed",
+        "t.fails failed: Error executing tool fails",
+        {"sum": 3},
+    )
+    assert sorted(noted(ledger)) == ["add 1 2", "fails"]
+
+
+async def is_at(runtime: Runtime, run_id: Any, kind: str) -> bool:
+    """Whether a person is asked a question of that kind."""
+    state = await state_of(runtime, run_id)
+    return any(each.status == "open" and each.opened.kind == kind for each in state.pendings.values())
 
 
 async def test_what_a_server_says_opens_no_gate_and_gets_no_secret(make: Make, eye: Connection, tmp_path: Path) -> None:
