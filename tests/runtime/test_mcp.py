@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -345,6 +346,73 @@ async def test_an_agent_is_told_what_a_server_refuses_and_arguments_that_do_not_
         {"sum": 3},
     )
     assert sorted(noted(ledger)) == ["add 1 2", "fails"]
+
+
+KEPT = """\
+models: {smart: {use: smart}}
+tools: {t: {mcp: {use: files}, allow: [add, asks, env]}}
+steps:
+  - {id: chat, agent: {model: smart, prompt: Do it., tools: [t.*], approvals: {t.add: none}}}
+output: ${{ steps.chat.output }}
+"""
+KEPT_CALLS = spoken(Answer(calls=(("t_add", '{"a": 1, "b": 2}'), ("t_asks", '{"order": "A-1"}'))))
+
+
+def told_in(fake: FakeModels, number: int) -> list[str]:
+    """The results of calls that the model is told when it is asked for the n-th time (from 0)."""
+    return [each["content"] for each in fake.asked[number].body["messages"] if each["role"] == "tool"]
+
+
+async def move(runtime: Runtime, run_id: Any, version: int) -> None:
+    """Publish KEPT with another `max_turns` as that version, and move the run to it."""
+    name = (await state_of(runtime, run_id)).workflow
+    head = HEAD.format(name=name).replace("version: 1", f"version: {version}")
+    source = head + KEPT.replace("tools: [t.*]", f"max_turns: {version + 10}, tools: [t.*]")
+    _, plan = await runtime.catalog.publish(LOCAL_TENANT, source.encode())
+    await runtime.committer.submit(run_id, LOCAL_TENANT, c.Migrate(to=plan, by="user:local"))
+
+
+async def test_a_run_that_waits_in_an_agent_goes_on_with_other_versions_that_call_the_same_servers(
+    make: Make, tmp_path: Path
+) -> None:
+    async with FakeModels(KEPT_CALLS, spoken(Answer("Done."))) as fake:
+        models, ledger = catalogue_of_models(tmp_path, fake), tmp_path / "ledger"
+        servers = catalogue(tmp_path, LEDGER=str(ledger))
+        runtime = await make(performs=True, models=models, secrets={"K": "sk-1"}, mcp=servers)
+        run_id = (await start(runtime, KEPT)).run_id
+        gate = await asked(runtime, run_id)
+        await move(runtime, run_id, 2)
+        await answer(runtime, run_id, gate.id, decision="approve")
+        await until(lambda: is_at(runtime, run_id, "ask"))
+        await move(runtime, run_id, 3)
+        await answer(runtime, run_id, (await asked(runtime, run_id)).id, values={"amount": 80})
+        await until(lambda: is_now(runtime, run_id, "finished", "failed"))
+        state = await state_of(runtime, run_id)
+    assert (state.output, state.version, len(fake.asked)) == ("Done.", 3, 2)
+    assert told_in(fake, 1) == ['{"sum":3}', "A-1: 80"]
+    assert noted(ledger) == ["add 1 2", "asked A-1 80"]
+
+
+async def test_a_fork_of_a_run_that_waits_in_an_agent_asks_and_calls_nothing_again_that_was_done_there(
+    make: Make, tmp_path: Path
+) -> None:
+    async with FakeModels(KEPT_CALLS, spoken(Answer("Done."))) as fake:
+        models, ledger = catalogue_of_models(tmp_path, fake), tmp_path / "ledger"
+        servers = catalogue(tmp_path, LEDGER=str(ledger))
+        runtime = await make(performs=True, models=models, secrets={"K": "sk-1"}, mcp=servers)
+        run_id = (await start(runtime, KEPT)).run_id
+        gate = await asked(runtime, run_id)
+        there, fork_id = await state_of(runtime, run_id), uuid4()
+        rejects = c.PendingAnswer(id=gate.id, decision="reject", reason="not now")
+        given = c.Answer(answers=(rejects,), by=c.Principal("user:local"))
+        fork, plan = await runtime.branches.fork(fork_id, LOCAL_TENANT, there, there, given)
+        await runtime.committer.submit(run_id, LOCAL_TENANT, c.Stop(by="user:local"))
+        await until(lambda: is_now(runtime, run_id, "stopped"))
+        await runtime.starts.start(LOCAL_TENANT, plan, fork)
+        await until(lambda: is_now(runtime, fork_id, "finished", "failed"))
+        assert (await state_of(runtime, fork_id)).output == "Done."
+    assert (len(fake.asked), told_in(fake, 1)) == (2, ['{"sum":3}', '{"denied":true,"reason":"not now"}'])
+    assert noted(ledger) == ["add 1 2"]
 
 
 async def is_at(runtime: Runtime, run_id: Any, kind: str) -> bool:
