@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.cli.test_examples import EXPENSE, House
+from tests.cli.test_examples import EXPENSE, House, soon
 from tests.support import company
 from tests.support.commands import ROOT
 from tests.support.mcp_server import http_server
@@ -189,6 +189,8 @@ def deploy(house: House) -> None:
         each |= {"owner": "ann", "risk": "high"}
     run_id = house.begin("deploy_services", release="v1.2.3", services=services)
     api, pay = (house.asked(run_id, f"rollout[{name}]/gate") for name in ("api", "pay"))
+    others = ("rollout[sick]", "rollout[web]")
+    soon(lambda: house.statuses(run_id, *others) == ["failed", "finished"], "the others are still at work")
     house.disturb()
     house.by_header(api, "user:ann", decision="approve")
     assert house.by_header(pay, "user:sam,role:sre", decision="reject")["status"] == "reject"
