@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hai_flow.errors import StepError
-from hai_flow.values import Json
 
 if TYPE_CHECKING:
     from hai_flow.steps.files import Content, RunFiles
     from hai_flow.steps.runner import Stream, Transactional
     from hai_flow.steps.secrets import Secrets
+    from hai_flow.values import Json
 
 Answer = TypeVar("Answer")
 

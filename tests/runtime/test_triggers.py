@@ -344,19 +344,19 @@ async def test_of_two_who_publish_one_webhooks_path_at_once_one_is_told_that_it_
     """Both have found the path free before either has taken it."""
     one, other = await make(), await make()
     hook = '  - webhook: {path: pay, secret: "${{ secrets.PAY }}"}\n'
-    real, checked, is_checked = workflows.publish_workflow, Catalog.check, asyncio.Event()
+    real, checked, is_checked = workflows.publish_workflow, Catalog._checked, asyncio.Event()
 
     async def check(self: Catalog, *given: Any, **more: Any) -> Any:
-        plan = await checked(self, *given, **more)
+        found = await checked(self, *given, **more)
         if self is other.catalog:
             is_checked.set()
-        return plan
+        return found
 
     async def store(*given: Any, **more: Any) -> Any:
         await is_checked.wait()
         return await real(*given, **more)
 
-    monkeypatch.setattr(Catalog, "check", check)
+    monkeypatch.setattr(Catalog, "_checked", check)
     monkeypatch.setattr(workflows, "publish_workflow", store)
     publishing = [publish(runtime, hook, name=name) for runtime, name in ((one, "first"), (other, "second"))]
     done = await asyncio.gather(*publishing, return_exceptions=True)

@@ -118,7 +118,9 @@ def timers_fire_early(patch: pytest.MonkeyPatch) -> None:
         found = due(state, **more)
         return None if found is None else found._replace(at=found.at - 5_000)
 
+    is_due = engine.is_due
     patch.setattr(engine, "next_due", hasty)
+    patch.setattr(engine, "is_due", lambda state, until, **more: is_due(state, until + 5_000, **more))
 
 
 def deadlines_stand_while_paused(patch: pytest.MonkeyPatch) -> None:

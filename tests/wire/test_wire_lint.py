@@ -132,7 +132,6 @@ IMAGE = {"type": "image", "source": {"type": "url", "value": "https://example.co
     ("fault", "version", "events"),
     [
         ("we send no such event", "1.0", [BEGUN, {"type": "TEXT_MESSAGE_CHUNK"}, DONE]),
-        ("we send no usage", "1.0", [BEGUN, DONE | {"usage": []}]),
         ("metadata came with 1.0", "0", [BEGUN, TEXT[0] | {"metadata": {}}, TEXT[1], DONE]),
         ("which protocolVersion", "1.0", [{k: v for k, v in BEGUN.items() if k != "protocolVersion"}, DONE]),
         ("never say success", "1.0", [BEGUN, DONE | {"outcome": {"type": "success"}}]),
