@@ -167,28 +167,29 @@ async def idle(dsn: str, seconds: float) -> dict[str, Any]:
             await asyncio.sleep(min(SETTLE_SECONDS, seconds))
             before, began = await _processor_seconds(dsn), time.monotonic()
             await asyncio.sleep(seconds)
-            used = await _processor_seconds(dsn) - before
-            share = used / (time.monotonic() - began)
+            after, took = await _processor_seconds(dsn), time.monotonic() - began
+            # A backend that has ended since has taken what it used with it: a sum of all would shrink.
+            share = sum(max(0.0, used - before.get(pid, 0.0)) for pid, used in after.items()) / took
             recurring = await _explained(runtime, recorder, [_now_and_then])
             lists = await _explained(runtime, recorder, [_lists])
             claim = await _claim_seconds(runtime.database)
     return {"share": share, "recurring": recurring, "lists": lists, "claim_seconds": claim}
 
 
-async def _processor_seconds(dsn: str) -> float:
-    """What this process and the backends of its connections have used so far."""
+async def _processor_seconds(dsn: str) -> dict[int, float]:
+    """What this process and the backends of its connections have used so far, by pid."""
     connection = await asyncpg.connect(dsn)
     try:
         rows = await connection.fetch("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'hai-flow%'")
     finally:
         await connection.close()
-    return time.process_time() + sum(_backend_seconds(row[0]) for row in rows)
+    return {os.getpid(): time.process_time(), **{row[0]: _backend_seconds(row[0]) for row in rows}}
 
 
 def _backend_seconds(pid: int) -> float:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:  # it has ended since
+    except OSError:  # it has ended
         return 0.0
     return (int(fields[11]) + int(fields[12])) / _CLOCK_TICK
 
