@@ -70,4 +70,6 @@ async def in_time(stream: AsyncIterator[Piece], endpoint: Endpoint) -> AsyncIter
                 return
             except TimeoutError:
                 raise faults.late(endpoint.total) if left <= endpoint.idle else faults.silent(endpoint.idle) from None
+            except (AttributeError, LookupError, TypeError, ValueError) as error:  # a reader met another shape
+                raise faults.unreadable() from error
             yield piece

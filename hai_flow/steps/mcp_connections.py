@@ -8,6 +8,7 @@ forgotten, and the next request opens another one.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -40,6 +41,7 @@ IDLE_SECONDS: Final = 600.0
 TOOLS_MAX: Final = 1000
 _CLOSE_SECONDS: Final = 10.0
 _RELOOK_SECONDS: Final = 60.0
+_NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")  # what a workflow can write behind `call:`
 """After which the functions of a server are listed again: not every server tells of changes."""
 _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
@@ -161,6 +163,9 @@ class Connection:
             params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
             page = await client.session.list_tools(params=params)
             for tool in page.tools:
+                if not _NAME.fullmatch(tool.name):
+                    log.warning("mcp_function_left_out", name=repr(tool.name)[:200])
+                    continue
                 if tool.name in found:
                     raise self._unavailable(f"has two functions called {tool.name!r}")
                 found[tool.name] = tool

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.errors import StepError
-from hai_flow.models.asking import ask
+from hai_flow.models.asking import ask, in_time
 from hai_flow.models.endpoints import Providers
 from hai_flow.models.turn import Turn
 from hai_flow.models.vocabulary import (
@@ -338,3 +339,14 @@ async def test_no_other_model_is_asked_behind_a_first_piece_or_for_what_it_could
         with pytest.raises(StepError):
             await Asking().of(endpoint(first), endpoint(second))
     assert second.asked == []
+
+
+async def test_a_stream_of_another_shape_is_an_answer_that_broke_off() -> None:
+    async def shapeless() -> AsyncIterator[Piece]:
+        yield Text("It ")
+        raise AttributeError("'int' object has no attribute 'get'")
+
+    with pytest.raises(StepError) as error:
+        async for _ in in_time(shapeless(), Endpoint("m", "openai", "m")):
+            pass
+    assert error.value.code == "llm.truncated"
