@@ -58,6 +58,15 @@ def loads(text: bytes | str) -> Any:
         raise NotJson(f"expected JSON, found something else: {error}") from None
 
 
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+
+
+def storable(text: str) -> str:
+    """Text of the world outside, from models, tools and servers: characters that `check` refuses are replaced
+    (docs/design/promises.md#bounds)."""
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

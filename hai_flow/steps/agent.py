@@ -22,7 +22,7 @@ from hai_flow.models.turn import Turn
 from hai_flow.models.vocabulary import Call, Endpoint, Message, Tool
 from hai_flow.steps.offers import Offered
 from hai_flow.steps.runner import Attempt
-from hai_flow.values import Json
+from hai_flow.values import Json, storable
 
 CALLS_MAX: Final = 64  # of one answer
 REMEMBERED_MAX: Final = 200  # messages of before that a model is told
@@ -40,7 +40,6 @@ SUMMARY: Final = "(What was said and done so far, as you have summarised it. Wha
 WRITTEN_CHARS_MAX: Final = 2_000  # of wrong arguments, as the log keeps them
 _NAME_CHARS_MAX: Final = 64
 _STRANGE: Final = re.compile(r"[^A-Za-z0-9_-]")
-_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _TASK: Final[Mapping[str, Json]] = {
     "type": "object",
     "required": [TASK],
@@ -268,8 +267,3 @@ def _call(call: Call, judged: _Judged) -> dict[str, Any]:
         return {**shown, "args": storable(call.args)[:WRITTEN_CHARS_MAX], "fault": storable(fault)}
     assert found is not None
     return {**shown, "args": call.args, "effect": found.effect}
-
-
-def storable(text: str) -> str:
-    """Characters that can't be stored are replaced, not refused (docs/design/promises.md#bounds)."""
-    return _UNSTORABLE.sub("\ufffd", text)

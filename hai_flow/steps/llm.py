@@ -33,7 +33,6 @@ from hai_flow.steps.agent import (
     opening_of,
     recorded,
     shelf_of,
-    storable,
     summarised,
     to_be_cut,
     to_summarise,
@@ -41,7 +40,7 @@ from hai_flow.steps.agent import (
 from hai_flow.steps.files import with_files
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import Secrets, Use, hidden
-from hai_flow.values import Json
+from hai_flow.values import Json, storable
 
 log = structlog.get_logger(__name__)
 

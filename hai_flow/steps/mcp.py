@@ -38,7 +38,7 @@ from hai_flow.steps.offers import Offered
 from hai_flow.steps.pins import LISTED, Looked, NoPins, Pins
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import Secrets, Use
-from hai_flow.values import Json
+from hai_flow.values import Json, storable
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -297,7 +297,7 @@ def _effect(tool: McpTool, offered: types.Tool, *, trusted: bool) -> Literal["re
 
 
 def _offer(name: str, tool: McpTool, offered: types.Tool, *, trusted: bool) -> Offered:
-    from hai_flow.steps.mcp_results import DESCRIPTION_CHARS_MAX, storable
+    from hai_flow.steps.mcp_results import DESCRIPTION_CHARS_MAX
 
     return Offered(
         f"{name}.{offered.name}",
@@ -310,8 +310,6 @@ def _offer(name: str, tool: McpTool, offered: types.Tool, *, trusted: bool) -> O
 
 def _progress(stream: Stream, *, streams: bool) -> ProgressFnT:
     """What takes a server's words on its progress: they are told as progress, and are text where the step streams."""
-    from hai_flow.steps.mcp_results import storable
-
     heard = 0
 
     async def heard_of(progress: float, total: float | None, message: str | None) -> None:

@@ -16,9 +16,8 @@ import mcp_types as types
 from hai_flow import values
 from hai_flow.definition.schemas import compile_schema
 from hai_flow.errors import AsksPerson, StepError
-from hai_flow.steps.mcp_results import storable
 from hai_flow.steps.runner import Answer
-from hai_flow.values import Json
+from hai_flow.values import Json, storable
 
 MESSAGE_CHARS_MAX: Final = 4_000
 FORM_BYTES_MAX: Final = 32 * 1024

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -11,11 +10,10 @@ import mcp_types as types
 from hai_flow import values
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.errors import StepError
-from hai_flow.values import Json
+from hai_flow.values import Json, storable
 
 SAID_CHARS_MAX: Final = 2000
 DESCRIPTION_CHARS_MAX: Final = 8000
-_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 def schema_of(raw: Mapping[str, Any], what: str) -> JsonSchema:
@@ -55,11 +53,6 @@ def judged(output: Json, tool: types.Tool, who: str, bytes_max: int) -> Json:
 def text_of(content: Sequence[types.ContentBlock]) -> str:
     """The texts among the parts of a result, a line each."""
     return storable("\n".join(part.text for part in content if isinstance(part, types.TextContent)))
-
-
-def storable(text: str) -> str:
-    """Texts come from anywhere: characters that can't be stored are replaced."""
-    return _UNSTORABLE.sub("\ufffd", text)
 
 
 def _content(result: types.CallToolResult) -> Json:

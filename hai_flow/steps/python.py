@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from hai_flow import values
 from hai_flow.definition.parts import is_literal
@@ -25,9 +24,7 @@ from hai_flow.steps.secrets import Secrets
 from hai_flow.steps.threads import ToolThreads
 from hai_flow.steps.toolbox import Toolbox
 from hai_flow.steps.tools import PythonFunction, full_name
-from hai_flow.values import Json
-
-_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+from hai_flow.values import Json, storable
 
 
 class PythonRunner:
@@ -170,7 +167,7 @@ class _Yielded:
         if not isinstance(item, str):
             self._chosen, self._is_chosen = item, True
             return None
-        text = _storable(item)
+        text = storable(item)
         self._texts.append(text)
         return text
 
@@ -185,9 +182,3 @@ def _without_stop_iteration(function: Callable[[], Any]) -> Any:
         return function()
     except StopIteration as error:
         raise RuntimeError(f"the tool raised StopIteration({error.value!r})") from error
-
-
-def _storable(text: str) -> str:
-    """Streamed text comes from models: characters that can't be stored are replaced, not refused
-    (docs/design/promises.md#bounds)."""
-    return _UNSTORABLE.sub("\ufffd", text)

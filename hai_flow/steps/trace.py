@@ -6,25 +6,25 @@ the run over REST): no frontend's protocol has it.
 
 from __future__ import annotations
 
-import re
 import traceback
 from pathlib import Path
 from types import TracebackType
 from typing import Final
+
+from hai_flow.values import storable
 
 CHARS_MAX: Final = 3_000
 FRAMES_MAX: Final = 10  # of each exception in the chain, those nearest to where it was raised
 
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 _OURS: Final = tuple(str(_PACKAGE / room) for room in ("runtime", "steps"))
-_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 def trace_of(error: BaseException) -> str:
     """The traceback of a tool's exception, at most CHARS_MAX characters: of a longer one the end. Never raises."""
     try:
         told = traceback.TracebackException(type(error), error, _in_the_tool(error.__traceback__), limit=-FRAMES_MAX)
-        text = _UNSTORABLE.sub("\ufffd", "".join(told.format()).rstrip())
+        text = storable("".join(told.format()).rstrip())
     except Exception as fault:  # an exception's text is code of the tool's, too
         text = f"{type(error).__name__} (its traceback can't be shown: {type(fault).__name__})"
     return text if len(text) <= CHARS_MAX else "…" + text[1 - CHARS_MAX :]
