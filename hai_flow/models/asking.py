@@ -40,8 +40,7 @@ async def ask(
             try:
                 async for piece in in_time(provider.stream(request_to(endpoint)), endpoint):
                     begun = begun or not isinstance(piece, Usage)
-                    turn.add(piece)
-                    await listen(piece)
+                    await listen(turn.add(piece))
             finally:
                 if begun or turn.usage is not None:
                     spent(endpoint, turn)

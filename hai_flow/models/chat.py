@@ -12,6 +12,7 @@ from typing import Final
 
 from hai_flow import values
 from hai_flow.errors import StepError
+from hai_flow.models.call_ids import CallIds
 from hai_flow.models.structured import is_strict, schema_prompt
 from hai_flow.models.vocabulary import (
     CallArgs,
@@ -141,6 +142,7 @@ def unknown_part(kind: Json, mime: str) -> StepError:
 @dataclass(slots=True)
 class _OpenCall:
     id: str
+    given: str  # the server's id
     name: str
     args: str = ""
 
@@ -151,7 +153,7 @@ class ChatReader:
 
     reasoning: str = "reasoning_content"
     _open: dict[int, _OpenCall] = field(default_factory=dict)  # by index
-    _calls: int = 0
+    _ids: CallIds = field(default_factory=CallIds)
     _reason: str | None = None
     _refusal: str = ""
     _tags: ThinkTags | None = None
@@ -196,23 +198,25 @@ class ChatReader:
         index, id = delta.get("index") or 0, delta.get("id") or ""
         function = delta.get("function") or {}
         name, args = function.get("name") or "", function.get("arguments")
-        known = self._open.get(index)
-        if known is None or self._is_another(known, id, name):
-            self._calls += 1
-            known = self._open[index] = _OpenCall(id or f"call_{self._calls}", name)
-            yield CallStart(known.id, name)
         text = args if isinstance(args, str) else "" if args is None else values.dumps(args).decode()
+        known = self._open.get(index)
+        if known is None or self._is_another(known, id, name, text):
+            known = self._open[index] = _OpenCall(self._ids.own(id), id, name)
+            yield CallStart(known.id, name)
         if text:
             known.args += text
             yield CallArgs(known.id, text)
 
     @staticmethod
-    def _is_another(known: _OpenCall, id: str, name: str) -> bool:
-        """Whether a piece at the index of a known call begins another one: it has an id of its own, or, where ids are
-        not given, names a function though the known call is complete."""
-        if id:
-            return id != known.id
-        return bool(name) and bool(known.args) and is_json(known.args)
+    def _is_another(known: _OpenCall, id: str, name: str, text: str) -> bool:
+        """Whether a piece at the index of a known call begins another one: it has another id, or names a function
+        though the known call is complete. With the same id it has to bring arguments, too: some servers repeat the id
+        and the name in every piece."""
+        if id != known.given and id:
+            return True
+        if not name or not known.args.rstrip().endswith("}") or (id and not text.lstrip().startswith("{")):
+            return False
+        return is_json(known.args)
 
 
 class ThinkTags:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from hai_flow.models.call_ids import CallIds
 from hai_flow.models.chat import unknown_part, usage_of, with_schema
 from hai_flow.models.faults import fault_of_body
 from hai_flow.models.structured import is_strict
@@ -102,7 +103,8 @@ def _part(part: Json, text: str) -> dict[str, Json]:
 class ResponsesReader:
     """Reads the events of one answer."""
 
-    _ids: dict[str, str] = field(default_factory=dict)  # item -> id of the call
+    _ids: CallIds = field(default_factory=CallIds)
+    _calls: dict[str, str] = field(default_factory=dict)  # item -> id of the call
     _refusal: str = ""
     _end: Finish | None = None
 
@@ -117,10 +119,10 @@ class ResponsesReader:
                 self._refusal += event["delta"]
             case "response.output_item.added" if event["item"].get("type") == "function_call":
                 item = event["item"]
-                id = self._ids[item.get("id") or ""] = item["call_id"]
+                id = self._calls[item.get("id") or ""] = self._ids.own(item.get("call_id") or "")
                 yield CallStart(id, item["name"])
             case "response.function_call_arguments.delta":
-                yield CallArgs(self._ids[event["item_id"]], event["delta"])
+                yield CallArgs(self._calls[event["item_id"]], event["delta"])
             case "response.completed" | "response.incomplete" | "response.failed" as kind:
                 yield from self._ended(kind, event["response"])
             case "error":

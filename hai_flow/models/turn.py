@@ -9,9 +9,19 @@ from hai_flow import values
 from hai_flow.definition.plan import Schema
 from hai_flow.errors import StepError
 from hai_flow.models import faults
+from hai_flow.models.call_ids import CallIds
 from hai_flow.models.vocabulary import Call, CallArgs, CallStart, Finish, Piece, Price, Text, Thinking, Usage
 
 _CHARS_PER_TOKEN = 4  # of most languages and models, more or less
+
+
+@dataclass(slots=True)
+class _Written:
+    """A call as far as the model has written it."""
+
+    id: str
+    name: str
+    args: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -24,32 +34,40 @@ class Turn:
     finish: Finish | None = None
     _texts: list[str] = field(default_factory=list)
     _thoughts: list[str] = field(default_factory=list)
-    _names: dict[str, str] = field(default_factory=dict)
-    _args: dict[str, list[str]] = field(default_factory=dict)
+    _ids: CallIds = field(default_factory=CallIds)
+    _calls: list[_Written] = field(default_factory=list)
+    _newest: dict[str, _Written] = field(default_factory=dict)  # by the id that the provider gives
 
-    def add(self, piece: Piece) -> None:
-        """Take up the next piece."""
+    def add(self, piece: Piece) -> Piece:
+        """Take up the next piece. Returns it as others are told it: each call has an id of its own, also where the
+        provider repeats one. Raises StepError for a piece of a call that has not begun."""
         match piece:
             case Text(text):
                 self._texts.append(text)
             case Thinking(text):
                 self._thoughts.append(text)
             case CallStart(id, name):
-                self._names[id] = name
-                self._args[id] = []
+                call = self._newest[id] = _Written(self._ids.own(id), name)
+                self._calls.append(call)
+                return CallStart(call.id, name)
             case CallArgs(id, text):
-                self._args[id].append(text)
+                if id not in self._newest:
+                    raise faults.unreadable()
+                call = self._newest[id]
+                call.args.append(text)
+                return CallArgs(call.id, text)
             case Usage():
                 self.usage = piece
             case Finish():
                 self.finish = piece
         if isinstance(piece, Finish):
             self.text, self.thinking = "".join(self._texts), "".join(self._thoughts)
+        return piece
 
     @property
     def calls(self) -> tuple[Call, ...]:
         """The calls that the model wrote, as it wrote them: none may be made before `check`."""
-        return tuple(Call(id, name, "".join(self._args[id]) or "{}") for id, name in self._names.items())
+        return tuple(Call(call.id, call.name, "".join(call.args) or "{}") for call in self._calls)
 
     def fault(self) -> StepError | None:
         """Why this is no answer: it was broken off, cut off or refused. None: it is complete."""
@@ -70,9 +88,7 @@ class Turn:
         """The tokens of this answer, and whether they are estimated because the provider did not count them."""
         if self.usage is not None:
             return self.usage, False
-        written = sum(
-            map(len, (*self._texts, *self._thoughts, *(part for each in self._args.values() for part in each)))
-        )
+        written = sum(map(len, (*self._texts, *self._thoughts, *(part for call in self._calls for part in call.args))))
         return Usage(prompt_chars // _CHARS_PER_TOKEN, -(-written // _CHARS_PER_TOKEN)), True
 
 

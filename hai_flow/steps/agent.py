@@ -17,6 +17,7 @@ from hai_flow.definition.schemas import JsonSchema
 from hai_flow.definition.verbs.models import TASK
 from hai_flow.engine.agents import Exchange, Talk
 from hai_flow.errors import StepError
+from hai_flow.models.call_ids import CallIds
 from hai_flow.models.conversation import conversation
 from hai_flow.models.turn import Turn
 from hai_flow.models.vocabulary import Call, Endpoint, Message, Tool
@@ -160,14 +161,16 @@ def _part(part: Json) -> str:
 def exchanged(talk: Talk, shelf: Shelf, endpoint: Endpoint) -> list[Message]:
     """What has been said since the question, as the model at `endpoint` is told it."""
     summary = [Message("user", SUMMARY + talk.summary)] if talk.summary else []
-    return [*summary, *(message for each in talk.exchanges for message in _exchanged(each, shelf, endpoint))]
+    ids = CallIds()  # some servers count their calls anew in each answer, and others want ids that never occur twice
+    return [*summary, *(message for each in talk.exchanges for message in _exchanged(each, shelf, endpoint, ids))]
 
 
 def to_be_cut(talk: Talk, shelf: Shelf, endpoint: Endpoint, opening: Sequence[Message]) -> int:
     """How many of the oldest exchanges a summary has to stand for, so that the model has room to answer."""
     if endpoint.context is None or not talk.exchanges:
         return 0
-    sizes = [sum(message.chars for message in _exchanged(each, shelf, endpoint)) for each in talk.exchanges]
+    exchanges = (_exchanged(each, shelf, endpoint, CallIds()) for each in talk.exchanges)
+    sizes = [sum(message.chars for message in each) for each in exchanges]
     rest = sum(message.chars for message in opening) + len(talk.summary)
     room = endpoint.context * CHARS_PER_TOKEN
     if rest + sum(sizes) <= FULL * room:
@@ -200,10 +203,10 @@ def summarised(text: str, talk: Talk, cut: int) -> dict[str, Any]:
     return {"summary": storable(text), "through": left[0].number if left else talk.exchanges[-1].number + 1}
 
 
-def _exchanged(exchange: Exchange, shelf: Shelf, endpoint: Endpoint) -> list[Message]:
+def _exchanged(exchange: Exchange, shelf: Shelf, endpoint: Endpoint, ids: CallIds) -> list[Message]:
     answer = exchange.answer
     own = answer.get("by") == _by(endpoint)
-    calls = tuple(Call(each["id"], shelf.shown(each["name"]), _args(each)) for each in answer["calls"])
+    calls = tuple(Call(ids.own(each["id"]), shelf.shown(each["name"]), _args(each)) for each in answer["calls"])
     said = Message(
         "assistant",
         answer["text"],
@@ -211,7 +214,8 @@ def _exchanged(exchange: Exchange, shelf: Shelf, endpoint: Endpoint) -> list[Mes
         thinking=answer.get("thinking", "") if own else "",
         opaque=answer.get("opaque") if own else None,
     )
-    return [said, *(Message("tool", text, call_id=id) for id, text in exchange.results)]
+    results = zip(calls, exchange.results, strict=True)
+    return [said, *(Message("tool", text, call_id=call.id) for call, (_, text) in results)]
 
 
 def _args(call: Mapping[str, Json]) -> str:

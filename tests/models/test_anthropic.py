@@ -91,6 +91,18 @@ async def test_it_gives_the_transcript_that_all_dialects_give() -> None:
     assert asked.headers["anthropic-version"] == "2023-06-01"
 
 
+async def test_calls_of_one_id_are_as_many_calls() -> None:
+    def alike(act: Act) -> Act:
+        if not isinstance(act, Said) or act.event.get("content_block", {}).get("type") != "tool_use":
+            return act
+        return Said({**act.event, "content_block": {**act.event["content_block"], "id": "toolu_1"}})
+
+    async with FakeModels([alike(act) for act in spoken(ANSWER)]) as fake:
+        turn, _ = await Asking().of(endpoint(fake), tools=(SEARCH, FETCH))
+    assert transcript(turn)[2] == [("search", {"q": "tea"}), ("fetch", {"url": "x", "n": 2})]
+    assert len({call.id for call in turn.calls}) == 2
+
+
 async def test_a_conversation_goes_by_turns_with_signed_thinking_before_its_calls() -> None:
     signed = [{"type": "thinking", "thinking": "Hm.", "signature": "sig"}]
     picture = {"type": "image", "source": {"type": "data", "value": "QUJD", "mimeType": "image/png"}}

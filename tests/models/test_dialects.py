@@ -109,7 +109,7 @@ async def test_every_dialect_gives_the_same_transcript(dialect: str) -> None:
         turn, _ = await Asking().of(endpoint(fake, quirks=quirks), tools=(SEARCH, FETCH))
     calls = [("search", {"q": "tea"}), ("fetch", {"url": "x", "n": 2})]
     assert transcript(turn) == (ANSWER.thinking, ANSWER.text, calls, Usage(12, 7), "stop")
-    assert len({call.id for call in turn.calls}) == 2
+    assert len({call.id for call in turn.calls} - {""}) == 2
     assert turn.call_faults(SCHEMAS) == {}
 
 
@@ -119,6 +119,40 @@ async def test_the_responses_protocol_gives_it_too_and_what_only_the_provider_un
     calls = [("search", {"q": "tea"}), ("fetch", {"url": "x", "n": 2})]
     assert transcript(turn) == (ANSWER.thinking, ANSWER.text, calls, Usage(12, 7), "stop")
     assert turn.finish == Finish("stop", opaque=[{"type": "reasoning", "id": "rs_1", "encrypted_content": "xyz"}])
+
+
+@pytest.mark.parametrize("id", ["call", ""])
+async def test_calls_of_one_id_are_as_many_calls(id: str) -> None:
+    asking = Asking()
+    async with FakeModels(responded(ANSWER, id)) as fake:
+        turn, _ = await asking.of(endpoint(fake, api="responses"), tools=(SEARCH, FETCH))
+    assert [(call.name, json.loads(call.args)) for call in turn.calls] == transcript(turn)[2] != []
+    assert len({call.id for call in turn.calls} - {""}) == 2
+    assert calls_heard(asking.heard) == {call.id: call.args for call in turn.calls}
+
+
+def test_a_provider_that_repeats_an_id_has_made_another_call() -> None:
+    turn = Turn()
+    said = [CallStart("a", "search"), CallArgs("a", '{"q": '), CallArgs("a", "1}")]
+    said += [CallStart("call_2", "fetch"), CallStart("a", "search"), CallArgs("a", "{}")]
+    heard = [turn.add(piece) for piece in said]
+    assert [call.args for call in turn.calls] == ['{"q": 1}', "{}", "{}"]
+    assert [call.id for call in turn.calls] == ["a", "call_2", "call_3"]
+    assert calls_heard(heard) == {"a": '{"q": 1}', "call_2": "", "call_3": "{}"}
+    with pytest.raises(StepError, match="can't be read"):
+        turn.add(CallArgs("b", "{}"))
+
+
+def calls_heard(pieces: list[Piece]) -> dict[str, str]:
+    """The arguments of each call, put together from the pieces that are heard."""
+    found: dict[str, str] = {}
+    for piece in pieces:
+        if isinstance(piece, CallStart):
+            assert piece.id not in found
+            found[piece.id] = ""
+        elif isinstance(piece, CallArgs):
+            found[piece.id] += piece.text
+    return found
 
 
 async def test_pieces_are_heard_as_they_come_and_in_their_order() -> None:

@@ -155,6 +155,23 @@ async def test_every_dialect_of_a_stream_makes_the_same_calls(make: Make, tmp_pa
         ]
 
 
+@pytest.mark.parametrize("dialect", ["one_id", "one_id_and_index", "whole_calls"])
+async def test_each_call_has_an_id_of_its_own_and_its_result_goes_back_by_it(
+    dialect: str, make: Make, tmp_path: Path
+) -> None:
+    calls = [tuple(("free", json.dumps({"value": f"{turn}{n}"})) for n in "ab") for turn in "12"]
+    said = [Answer("I do.", calls=calls[0]), Answer("And more.", calls=calls[1]), Answer("Done.")]
+    async with FakeModels(*map(DIALECTS[dialect], said)) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        state = await ended(runtime, (await start(runtime, AGENT)).run_id)
+    assert sorted(str(call.result) for call in state.tool_calls.values()) == ["1a", "1b", "2a", "2b"]
+    messages = fake.asked[-1].body["messages"]
+    made = [call for message in messages for call in message.get("tool_calls", ())]
+    told = {message["tool_call_id"]: message["content"] for message in messages if message["role"] == "tool"}
+    assert len(told) == len(made) == 4
+    assert all(json.loads(call["function"]["arguments"])["value"] == told[call["id"]] for call in made)
+
+
 async def test_thinking_goes_back_to_a_model_that_wants_it_and_to_no_other(make: Make, tmp_path: Path) -> None:
     for quirks, sent in (("{send_back: tool_turns}", "Hm."), ("{}", None)):
         said = (Answer("I do.", "Hm.", calls=CALLS[:1]), Answer("Done."))

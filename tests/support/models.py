@@ -205,6 +205,33 @@ def _one_index(answer: Answer) -> list[Act]:
     return [*acts, chunk({}, reason="tool_calls"), chunk(usage=USAGE), DONE, END]
 
 
+def _one_id(answer: Answer) -> list[Act]:
+    """All calls have the same id; their pieces come by turns."""
+    acts = _thinking("reasoning_content")(Answer(answer.text, answer.thinking))[:-4]
+    for number, (name, _) in enumerate(answer.calls):
+        opened = {"name": name, "arguments": ""}
+        acts.append(chunk({"tool_calls": [{"index": number, "id": "call", "type": "function", "function": opened}]}))
+    rest = [pieces(args) for _, args in answer.calls]
+    for turn in range(max(map(len, rest), default=0)):
+        acts += [
+            chunk({"tool_calls": [{"index": number, "id": "call", "function": {"arguments": each[turn]}}]})
+            for number, each in enumerate(rest)
+            if turn < len(each)
+        ]
+    return [*acts, chunk({}, reason="tool_calls"), chunk(usage=USAGE), DONE, END]
+
+
+def _one_id_and_index(answer: Answer) -> list[Act]:
+    """All calls have the same id and the index 0; every piece repeats the id and the name."""
+    acts = _thinking("reasoning_content")(Answer(answer.text, answer.thinking))[:-4]
+    for name, args in answer.calls:
+        for each in [*pieces(args, 5), ""]:
+            acts.append(
+                chunk({"tool_calls": [{"index": 0, "id": "call", "function": {"name": name, "arguments": each}}]})
+            )
+    return [*acts, chunk({}, reason="tool_calls"), chunk(usage=USAGE), DONE, END]
+
+
 def _whole_calls(answer: Answer) -> list[Act]:
     """Calls without ids, whole, their arguments objects; the end stands in the last piece, with the tokens, and no
     `[DONE]` follows. Comments keep the line awake."""
@@ -245,14 +272,16 @@ DIALECTS: dict[str, Callable[[Answer], list[Act]]] = {
     "usage_in_every_chunk": _usage_in_every_chunk,
     "stop_behind_calls": _stop_behind_calls,
     "one_index": _one_index,
+    "one_id": _one_id,
+    "one_id_and_index": _one_id_and_index,
     "whole_calls": _whole_calls,
     "think_tags": _think_tags,
     "strange_shape": _strange_shape,
 }
 
 
-def responded(answer: Answer) -> list[Act]:
-    """The answer by the Responses protocol."""
+def responded(answer: Answer, id: str | None = None) -> list[Act]:
+    """The answer by the Responses protocol. `id`: that of each of its calls."""
     acts: list[Act] = [Said({"type": "response.created", "response": {"id": "r1", "status": "in_progress"}})]
     acts += [Said({"type": "response.reasoning_summary_text.delta", "delta": each}) for each in pieces(answer.thinking)]
     acts += [Said({"type": "response.output_text.delta", "delta": each}) for each in pieces(answer.text)]
@@ -260,7 +289,7 @@ def responded(answer: Answer) -> list[Act]:
         item = {
             "id": f"fc_{number}",
             "type": "function_call",
-            "call_id": f"call_{number}",
+            "call_id": f"call_{number}" if id is None else id,
             "name": name,
             "arguments": "",
         }

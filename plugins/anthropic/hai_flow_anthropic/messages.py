@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hai_flow import values
+from hai_flow.models.call_ids import CallIds
 from hai_flow.models.chat import unknown_part
 from hai_flow.models.faults import fault_of_body
 from hai_flow.models.structured import schema_prompt
@@ -117,6 +118,7 @@ def _part(part: Json) -> dict[str, Json]:
 class MessagesReader:
     """Reads the events of one answer."""
 
+    _ids: CallIds = field(default_factory=CallIds)
     _calls: dict[int, str] = field(default_factory=dict)  # by the index of their block
     _thoughts: dict[int, dict[str, Json]] = field(default_factory=dict)
     _usage: Usage = field(default_factory=Usage)
@@ -151,10 +153,10 @@ class MessagesReader:
     def _begun(self, index: int, block: Mapping[str, Json]) -> Iterator[Piece]:
         match block.get("type"):
             case "tool_use":
-                self._calls[index] = block["id"]
-                yield CallStart(block["id"], block["name"])
+                id = self._calls[index] = self._ids.own(block.get("id") or "")
+                yield CallStart(id, block["name"])
                 if block.get("input"):
-                    yield CallArgs(block["id"], values.dumps(block["input"]).decode())
+                    yield CallArgs(id, values.dumps(block["input"]).decode())
             case "text" if block.get("text"):
                 yield Text(block["text"])
             case "thinking":
