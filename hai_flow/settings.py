@@ -150,6 +150,10 @@ class Settings:
         "beside our own. A wildcard is refused."
     )
     url: str = _text("Where the command line finds the server.", "http://127.0.0.1:8000")
+    identity: str | None = _text(
+        "How callers prove who they are: `keys` asks each for an API key. Unset: nobody is asked, and everybody is "
+        "`user:local`."
+    )
 
     # -- workflows and dialects
 
@@ -407,6 +411,8 @@ class Settings:
                 f"{variable('host')}: {self.host} can be reached from other machines and there is no authentication. "
                 f"Listen on 127.0.0.1, or set {variable('allow_remote')}=1 if something in front authenticates."
             )
+        if self.identity not in (None, "keys"):
+            problems.append(f"{variable('identity')}: expected `keys`, found {self.identity!r:.80}.")
         if self.allow_remote and not self.allowed_hosts:
             problems.append(
                 f"{variable('allow_remote')}: expected {variable('allowed_hosts')} as well, the names under which this "

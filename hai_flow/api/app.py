@@ -36,8 +36,9 @@ from hai_flow.api import (
 )
 from hai_flow.api.admission import Admission
 from hai_flow.api.bodies import Bodies
-from hai_flow.api.deps import Access, CurrentAccess, is_development, known_parameters
+from hai_flow.api.deps import Access, OpenAccess, is_development, known_parameters
 from hai_flow.api.guard import Guard
+from hai_flow.api.identity import identity_of
 from hai_flow.api.recent import Recent
 from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
@@ -79,6 +80,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     app.state.settings = settings
     app.state.admission = Admission.of(settings)
     app.state.development = is_development(settings, act_as=act_as)
+    app.state.identity = identity_of(settings, runtime, development=app.state.development)
     app.state.publishing = settings.publish or app.state.development
     app.state.schema_behind = Recent(lambda: migrations.is_behind(runtime.dsn, runtime.deadlines), SCHEMA_SECONDS)
     problems.install(app)
@@ -117,12 +119,12 @@ def _operation_id(route: APIRoute) -> str:
     return route.name
 
 
-async def healthz(access: CurrentAccess) -> dict[str, Any]:
+async def healthz(access: OpenAccess) -> dict[str, Any]:
     """The process answers."""
     return {"status": "ok", "version": hai_flow.__version__, "streams": access.admission.streams}
 
 
-async def readyz(access: CurrentAccess, request: Request) -> dict[str, Any]:
+async def readyz(access: OpenAccess, request: Request) -> dict[str, Any]:
     """The process can serve: the database answers, its schema is ours, and all that must run does. 503 otherwise.
 
     `workers` is 0 while no process performs runs. The process is ready all the same: requests are taken, and kept until

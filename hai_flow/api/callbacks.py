@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 
 from hai_flow.api import shapes
 from hai_flow.api.bodies import limits_of, read_body
-from hai_flow.api.deps import CurrentAccess
+from hai_flow.api.deps import OpenAccess
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.engine.draft import EVENT_BYTES_MAX
 from hai_flow.wire import webhook
@@ -30,7 +30,7 @@ _BODY: Final[dict[str, Any]] = {
     openapi_extra=_BODY,
     responses={**documented(404, 409, 410, *WITH_BODY), 202: {"model": shapes.ReceivedCallback}},
 )
-async def receive_callback(token: str, request: Request, access: CurrentAccess) -> dict[str, Any]:
+async def receive_callback(token: str, request: Request, access: OpenAccess) -> dict[str, Any]:
     """Take the callback that a step waits for (`await_callback`); its run goes on. The same one again changes nothing,
     another one is refused."""
     callbacks = access.runtime.callbacks

@@ -16,16 +16,16 @@ from hai_flow import values
 from hai_flow.api import peers
 from hai_flow.api.admission import Admission, StreamPlace
 from hai_flow.api.bodies import JSON, NO_CONTROL_CHARACTERS, YAML, demand_media_type, read_body
+from hai_flow.api.principals import NOBODY, Principal, get_principal
 from hai_flow.api.stream import EventStream, Pieces
 from hai_flow.definition.document import suggestion
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.decide import as_of
 from hai_flow.engine.jobs import next_due
-from hai_flow.engine.selectors import NotASelector, acting_as
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime import Runtime
 from hai_flow.runtime.fanout import Following, Piece
 from hai_flow.runtime.submissions import Begin, Outcome
 from hai_flow.settings import Settings, is_loopback, variable
@@ -40,55 +40,10 @@ if TYPE_CHECKING:
 HEAD: Final = 2**53  # beyond every seq: all events
 
 
-@dataclass(frozen=True, slots=True)
-class Principal:
-    """The caller of a request. Until identity exists that is `user:local` of the one tenant. On a development server on
-    loopback a request may act as another principal: `acting` is true then, and `via` marks the records."""
-
-    who: c.Principal
-    tenant: UUID
-    acting: bool = False
-
-    @property
-    def id(self) -> str:
-        return self.who.id
-
-    def via(self, way: str) -> str:
-        """The way that an answer came, as it is recorded."""
-        return f"{way} (act as)" if self.acting else way
-
-
 def is_development(settings: Settings, *, act_as: bool) -> bool:
-    """Whether the server has the development features: it was started with `act_as`, and only this machine can reach
-    it."""
-    return act_as and not settings.allow_remote and is_loopback(settings.host)
-
-
-def get_principal(
-    request: HTTPConnection,
-    act_as: Annotated[
-        str | None,
-        Header(
-            alias="HAI-Act-As",
-            description="development only: `user:ann,role:controller,group:finance`, and `for=user:bob` for a delegate",
-        ),
-    ] = None,
-) -> Principal:
-    """The caller. Raises Rejected 400, 403 and 422."""
-    if len(request.headers.getlist("HAI-Act-As")) > 1:
-        raise Rejected(400, "header_twice", "expected at most one HAI-Act-As.")
-    if act_as is None:
-        return Principal(c.LOCAL_PRINCIPAL, LOCAL_TENANT)
-    if not request.app.state.development:
-        raise Rejected(
-            403,
-            "act_as.forbidden",
-            "HAI-Act-As: only a development server (`hai-flow dev`) that listens on loopback alone takes it.",
-        )
-    try:
-        return Principal(acting_as(act_as), LOCAL_TENANT, acting=True)
-    except NotASelector as error:
-        raise Rejected(422, "act_as.invalid", f"HAI-Act-As: {error}.") from None
+    """Whether the server has the development features: it was started with `act_as`, only this machine can reach it,
+    and nobody is asked who they are."""
+    return act_as and not settings.allow_remote and is_loopback(settings.host) and settings.identity is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +170,14 @@ class Access:
 
 
 def get_access(request: HTTPConnection, principal: Annotated[Principal, Depends(get_principal)]) -> Access:
+    return _access(request, principal)
+
+
+def get_open_access(request: HTTPConnection) -> Access:
+    return _access(request, NOBODY)
+
+
+def _access(request: HTTPConnection, principal: Principal) -> Access:
     state = request.app.state
     place = state.admission.place(peers.peer_of(request.scope))
     return Access(principal, state.runtime, state.settings, state.admission, place, state.publishing, state.development)
@@ -279,6 +242,7 @@ def get_command_key(
 
 
 CurrentAccess: TypeAlias = Annotated[Access, Depends(get_access)]
+OpenAccess: TypeAlias = Annotated[Access, Depends(get_open_access)]  # of a route that asks for no credential
 JsonBody: TypeAlias = Annotated[bytes, Depends(get_json_body)]
 WorkflowBody: TypeAlias = Annotated[bytes, Depends(get_workflow_body)]
 CommandKey: TypeAlias = Annotated[str | None, Depends(get_command_key)]

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 
 from hai_flow.api import shapes
 from hai_flow.api.bodies import limits_of, read_body
-from hai_flow.api.deps import CurrentAccess
+from hai_flow.api.deps import OpenAccess
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.wire import webhook
 
@@ -30,7 +30,7 @@ _BODY: Final[dict[str, Any]] = {
     openapi_extra=_BODY,
     responses={**documented(401, 404, 409, *WITH_BODY), 202: {"model": shapes.ReceivedWebhook}},
 )
-async def receive_webhook(path: str, request: Request, access: CurrentAccess) -> dict[str, Any]:
+async def receive_webhook(path: str, request: Request, access: OpenAccess) -> dict[str, Any]:
     """Receive a request of another system, and start the run that it wants. 401 unless it proves to know the secret of
     the webhook's trigger. The same request again, or another one with its dedupe key, starts no run and gets the same
     answer.

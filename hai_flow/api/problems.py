@@ -113,10 +113,19 @@ def problem(
 
 async def _rejected(request: Request, error: Exception) -> Response:
     assert isinstance(error, Rejected)
-    headers = {"Retry-After": "1"} if error.status in (429, 503) else None
     return problem(
-        error.status, error.code, error.detail, findings=error.findings, winner=error.winner, headers=headers
+        error.status, error.code, error.detail, findings=error.findings, winner=error.winner, headers=headers_of(error)
     )
+
+
+def headers_of(error: Rejected) -> dict[str, str] | None:
+    """The headers that its status wants."""
+    if error.status in (429, 503):
+        return {"Retry-After": "1"}
+    if error.code.startswith("auth."):
+        wrong = "" if error.code == "auth.missing" else ', error="invalid_token"'
+        return {"WWW-Authenticate": f'Bearer realm="hai-flow"{wrong}'}
+    return None
 
 
 async def _wrong_definition(request: Request, error: Exception) -> Response:

@@ -535,6 +535,37 @@ tool_pins: Final = sa.Table(
     _key("tool_pins", "tenant", "workflow", "name"),
 )
 
+tenants: Final = sa.Table(
+    "tenants",
+    metadata,
+    _uuid("id"),
+    _text("name"),
+    _time("created_at", now=True),
+    _key("tenants", "id"),
+    sa.UniqueConstraint("name", name="tenants_name"),
+)
+
+keys: Final = sa.Table(
+    "keys",
+    metadata,
+    _text("id"),
+    _uuid("tenant"),
+    _bytes("sha256"),  # of the secret, which is nowhere else
+    _text("name"),  # for people
+    _text("principal"),  # who calls with it
+    sa.Column("roles", ARRAY(sa.Text), nullable=False),
+    sa.Column("groups", ARRAY(sa.Text), nullable=False),
+    _text("created_by"),
+    _time("created_at", now=True),
+    _time("expires_at", null=True),
+    _time("revoked_at", null=True),
+    _time("used_at", null=True),  # to a minute
+    _key("keys", "id"),
+    sa.CheckConstraint("octet_length(sha256) = 32", name="keys_sha256"),
+    sa.ForeignKeyConstraint(["tenant"], ["tenants.id"], name="keys_tenant"),
+)
+sa.Index("keys_tenant_created", keys.c.tenant, keys.c.created_at, keys.c.id)
+
 workers: Final = sa.Table(
     "workers",
     metadata,

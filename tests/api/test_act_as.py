@@ -9,7 +9,8 @@ import httpx2
 import pytest
 from starlette.datastructures import Headers
 
-from hai_flow.api.deps import get_principal, is_development
+from hai_flow.api.deps import is_development
+from hai_flow.api.identity.local import LocalIdentity
 from hai_flow.errors import Rejected
 from hai_flow.settings import Settings
 from tests.api.test_rest import Checked, code, http, start, wait_for_end, wait_for_pendings
@@ -73,18 +74,20 @@ REMOTE = {"allow_remote": True, "allowed_hosts": ("flow.example.com",)}
 
 
 @pytest.mark.parametrize("settings", [{"act_as": False}, REMOTE, {"host": "0.0.0.0", **REMOTE}], ids=str)
-def test_a_server_that_others_can_reach_or_that_is_none_for_development_believes_nobody(
+async def test_a_server_that_others_can_reach_or_that_is_none_for_development_believes_nobody(
     settings: dict[str, Any],
 ) -> None:
     believing = settings.get("act_as", True)
     given = {name: value for name, value in settings.items() if name != "act_as"}
     development = is_development(Settings(**given), act_as=believing)
-    app = SimpleNamespace(state=SimpleNamespace(development=development))
-    request: Any = SimpleNamespace(app=app, headers=Headers())
+    runtime: Any = None  # which it only asks for tenants
+    identity = LocalIdentity(runtime, development=development)
+    acting: Any = SimpleNamespace(headers=Headers({"HAI-Act-As": "user:ann,role:boss"}))
     with pytest.raises(Rejected) as refusal:
-        get_principal(request, "user:ann,role:boss")
+        await identity.principal(acting)
     assert (refusal.value.status, refusal.value.code) == (403, "act_as.forbidden")
-    assert get_principal(request).id == "user:local"
+    silent: Any = SimpleNamespace(headers=Headers())
+    assert (await identity.principal(silent)).id == "user:local"
 
 
 ASKS_BOSS = """

@@ -34,7 +34,8 @@ T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
 
 
-KEPT = "alembic_version"  # the only table that is not emptied
+VERSIONS = "alembic_version"
+KEPT = frozenset((VERSIONS, "tenants"))  # the tables with rows that a migration makes; they stay
 GROWTH_MAX = 16 << 20  # bytes by which a database may have grown and still be handed out again
 
 # All that a migration makes, but for rows; what a test changed of it shows.
@@ -57,7 +58,7 @@ WITH ours AS (SELECT * FROM pg_class WHERE relnamespace = 'public'::regnamespace
   UNION ALL SELECT concat_ws(' ', 'schema', nspname, nspacl) FROM pg_namespace WHERE nspname !~ '^pg_'
   UNION ALL SELECT concat_ws(' ', 'setting', setrole, setconfig) FROM pg_db_role_setting
     WHERE setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
-  UNION ALL SELECT concat_ws(' ', 'version', version_num) FROM {KEPT}
+  UNION ALL SELECT concat_ws(' ', 'version', version_num) FROM {VERSIONS}
 )
 SELECT md5(string_agg(part, ',' ORDER BY part)) FROM parts
 """
@@ -179,7 +180,7 @@ async def _looked_at(dsn: str) -> _Made:
     connection = await asyncpg.connect(dsn)
     try:
         tables = frozenset(each["tablename"] for each in await connection.fetch(_TABLES))
-        for table in tables - {KEPT}:
+        for table in tables - KEPT:
             assert not await connection.fetchval(f'SELECT EXISTS (SELECT FROM "{table}")'), f"{table} has rows"
         size = await connection.fetchval("SELECT pg_database_size(current_database())")
         return _Made(tables, await connection.fetchval(_SCHEMA), size)
@@ -195,9 +196,10 @@ async def _is_emptied(dsn: str, made: _Made) -> bool:
             await connection.execute(f'DROP TABLE "{table}" CASCADE')
         if await connection.fetchval(_SCHEMA) != made.schema:
             return False
-        used = [each["relname"] for each in await connection.fetch(_USED) if each["relname"] != KEPT]
+        used = [each["relname"] for each in await connection.fetch(_USED) if each["relname"] not in KEPT]
         if used:  # as files: rows that are deleted one by one would still be in the way of the next test's plans
             await connection.execute(f"TRUNCATE {', '.join(used)} RESTART IDENTITY")
+        await connection.execute("DELETE FROM tenants WHERE name <> 'default'")
         await connection.execute(f"{_RESTART}; SELECT pg_stat_reset()")
         size: int = await connection.fetchval("SELECT pg_database_size(current_database())")
         return size < made.size + GROWTH_MAX

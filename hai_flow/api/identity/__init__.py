@@ -1,0 +1,20 @@
+"""Who the caller of a request is.
+
+Without configured identity there is one person, `user:local`, and the server listens on loopback only (`local`). With
+`HAI_FLOW_IDENTITY` every request has a credential, or it is refused (`known`); there is no identity to fall back to.
+"""
+
+from __future__ import annotations
+
+from hai_flow.api.identity.known import KnownIdentity
+from hai_flow.api.identity.local import LocalIdentity
+from hai_flow.api.principals import Identity
+from hai_flow.runtime import Runtime
+from hai_flow.settings import Settings
+
+
+def identity_of(settings: Settings, runtime: Runtime, *, development: bool) -> Identity:
+    """The identity that the settings want. `development`: HAI-Act-As is believed where none is configured."""
+    if settings.identity is None:
+        return LocalIdentity(runtime, development=development)
+    return KnownIdentity(runtime)

@@ -1,0 +1,36 @@
+"""Rows that many requests ask for, kept for a moment each: most requests then ask the database nothing."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final, Generic, TypeVar
+
+from hai_flow.api.recent import Recent
+
+T = TypeVar("T")
+
+ENTRIES_MAX: Final = 10_000
+
+
+class Book(Generic[T]):
+    """What `find` says of a name, at most `seconds` old. Who asks while it is looked up shares the answer."""
+
+    def __init__(self, find: Callable[[str], Awaitable[T]], seconds: float) -> None:
+        self._find = find
+        self._seconds = seconds
+        self._entries: OrderedDict[str, Recent[T]] = OrderedDict()
+
+    async def get(self, name: str) -> T:
+        """Raises the errors of `find`."""
+        entry = self._entries.get(name)
+        if entry is None:
+            entry = self._entries[name] = Recent(lambda: self._find(name), self._seconds)
+            if len(self._entries) > ENTRIES_MAX:
+                self._entries.popitem(last=False)
+        self._entries.move_to_end(name)
+        return await entry.get()
+
+    def forget(self, name: str) -> None:
+        """Look it up anew the next time: it was changed here."""
+        self._entries.pop(name, None)

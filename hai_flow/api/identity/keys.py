@@ -1,0 +1,48 @@
+"""API keys as credentials of requests."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hai_flow.api.identity.book import Book
+from hai_flow.api.principals import Principal
+from hai_flow.engine import commands as c
+from hai_flow.errors import Rejected
+from hai_flow.runtime import Runtime
+from hai_flow.store import keys
+from hai_flow.store.keys import Key
+
+SECONDS: Final = 1.0  # a key that another process revoked is taken for no longer
+USE_SECONDS: Final = 60.0  # how exactly it is known when a key was used
+
+
+class Keys:
+    """The keys of the database."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._known: Book[Key | None] = Book(self._find, SECONDS)
+        self._used: Book[None] = Book(self._note_use, USE_SECONDS)
+
+    async def principal(self, text: str, now: int) -> Principal:
+        """The caller who sends this key. Raises Rejected 401: the same of a key that is unknown, wrong or revoked."""
+        parts = keys.parts_of(text)
+        key = None if parts is None else await self._known.get(parts.id)
+        if parts is None or key is None or not key.proves(parts) or key.revoked_at is not None:
+            raise Rejected(401, "auth.invalid", "this credential is none of this server's, or was revoked.")
+        expires_at = None if key.expires_at is None else int(key.expires_at.timestamp() * 1000)
+        if expires_at is not None and expires_at <= now:
+            raise Rejected(401, "auth.expired", "this key has expired; ask for a new one.")
+        await self._used.get(key.id)
+        who = c.Principal(key.principal, tuple(key.roles), tuple(key.groups))
+        return Principal(who, key.tenant, way="key", credential=key.id, expires_at=expires_at)
+
+    def forget(self, id: str) -> None:
+        """Look the key up anew the next time: it was changed here."""
+        self._known.forget(id)
+
+    async def _find(self, id: str) -> Key | None:
+        return await keys.find_key(self._runtime.database.api, id)
+
+    async def _note_use(self, id: str) -> None:
+        await keys.note_use(self._runtime.database.api, id)

@@ -1,0 +1,64 @@
+"""Without configured identity: everybody is `user:local`, and on a development server who they say they are."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.requests import HTTPConnection
+
+from hai_flow.api.identity.tenants import Tenants
+from hai_flow.api.principals import Principal
+from hai_flow.engine import commands as c
+from hai_flow.engine.selectors import NotASelector, acting_as
+from hai_flow.errors import Rejected
+from hai_flow.runtime import LOCAL_TENANT, Runtime
+
+ACT_AS: Final = "HAI-Act-As"
+_TENANT: Final = "tenant="
+_LOCAL: Final = Principal(c.LOCAL_PRINCIPAL, LOCAL_TENANT)
+
+
+class LocalIdentity:
+    """Asks for no credential. `development`: HAI-Act-As names the caller."""
+
+    def __init__(self, runtime: Runtime, *, development: bool) -> None:
+        self._tenants = Tenants(runtime)
+        self._development = development
+
+    async def principal(self, connection: HTTPConnection) -> Principal:
+        """Raises Rejected 400, 403 and 422."""
+        given = acting_header(connection)
+        if given is None:
+            return _LOCAL
+        if not self._development:
+            raise acting_forbidden()
+        people = [part for part in given.split(",") if not part.strip().startswith(_TENANT)]
+        tenants = [part.strip().removeprefix(_TENANT) for part in given.split(",") if part.strip().startswith(_TENANT)]
+        if len(tenants) > 1:
+            raise Rejected(422, "act_as.invalid", f"{ACT_AS}: expected at most one {_TENANT}, found {len(tenants)}.")
+        try:
+            who = acting_as(",".join(people))
+        except NotASelector as error:
+            raise Rejected(422, "act_as.invalid", f"{ACT_AS}: {error}.") from None
+        tenant = await self._tenants.id_of(tenants[0]) if tenants else LOCAL_TENANT
+        if tenant is None:
+            raise Rejected(422, "act_as.invalid", f"{ACT_AS}: there is no tenant {tenants[0]!r:.80}.")
+        return Principal(who, tenant, way="act_as")
+
+
+def acting_header(connection: HTTPConnection) -> str | None:
+    """The value of HAI-Act-As. Raises Rejected 400 if it stands twice."""
+    given = connection.headers.getlist(ACT_AS)
+    if len(given) > 1:
+        raise Rejected(400, "header_twice", f"expected at most one {ACT_AS}.")
+    return given[0] if given else None
+
+
+def acting_forbidden() -> Rejected:
+    """The refusal of who says who they are, where that is not believed."""
+    return Rejected(
+        403,
+        "act_as.forbidden",
+        f"{ACT_AS}: only a development server (`hai-flow dev`) that listens on loopback alone takes it, and only "
+        "without configured identity.",
+    )

@@ -1,0 +1,121 @@
+"""The caller of a request, and the right that its route wants.
+
+The identity says who that is (`api/identity`): an object that is made from the settings once. Nothing else reads a
+credential.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias
+from uuid import UUID
+
+from fastapi import Depends, Header
+from starlette.requests import HTTPConnection
+
+from hai_flow.api.rights import ROLES, Right, rights_of
+from hai_flow.engine import commands as c
+from hai_flow.errors import Rejected
+from hai_flow.runtime import LOCAL_TENANT
+
+Way: TypeAlias = Literal["local", "act_as", "nobody", "key", "jwt", "token", "session", "ticket", "link"]
+_UNRESTRICTED: Final = frozenset({"local", "act_as"})
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """The caller of a request.
+
+    `way`: how it was proven who they are. `local` and `act_as` exist without configured identity only, where everybody
+    may do everything; `nobody` is the caller of a route that asks for no credential. `credential` is the id of the key
+    or token that proved it, never a secret. `expires_at` (ms since 1970) is when the proof ends, and a stream with it.
+    `threads` and `workflows`: the only ones that the credential is for; None: no such limit.
+    """
+
+    who: c.Principal
+    tenant: UUID
+    way: Way = "local"
+    credential: str | None = None
+    expires_at: int | None = None
+    threads: frozenset[str] | None = None
+    workflows: frozenset[str] | None = None
+
+    @property
+    def id(self) -> str:
+        return self.who.id
+
+    def may(self, right: Right) -> bool:
+        """Whether their built-in roles have the right."""
+        if self.way in _UNRESTRICTED:
+            return True
+        return self.way != "nobody" and right in rights_of(self.who.roles)
+
+    def via(self, way: str) -> str:
+        """The way that an answer came, as it is recorded."""
+        return f"{way} (act as)" if self.way == "act_as" else way
+
+
+NOBODY: Final = Principal(c.Principal("service:nobody"), LOCAL_TENANT, way="nobody")
+"""The caller of a route that asks for no credential."""
+
+
+class Identity(Protocol):
+    """Says who the caller of a request is. One for all requests of an application (`app.state.identity`)."""
+
+    async def principal(self, connection: HTTPConnection) -> Principal:
+        """Raises Rejected 400, 401, 403 and 422."""
+        ...
+
+
+async def get_principal(
+    connection: HTTPConnection,
+    act_as: Annotated[
+        str | None,
+        Header(
+            alias="HAI-Act-As",
+            description="development only: `user:ann,role:controller,group:finance`, `for=user:bob` for a delegate, "
+            "`tenant=acme` for another tenant",
+        ),
+    ] = None,
+) -> Principal:
+    """The caller. `act_as` is declared for the API's description; the identity reads it. Raises Rejected 400, 401, 403
+    and 422."""
+    return await connection.app.state.identity.principal(connection)
+
+
+RIGHTS: Final = "needed_rights"  # the attribute of a route's dependency that holds them
+
+
+def requires(*rights: Right) -> Any:
+    """The dependency of a route whose caller needs at least one of `rights`."""
+
+    async def check(principal: Annotated[Principal, Depends(get_principal)]) -> None:
+        if not any(principal.may(right) for right in rights):
+            raise forbidden(rights)
+
+    return Depends(_marked(check, rights))
+
+
+def open_to_everybody() -> Any:
+    """The dependency of a route that asks for no credential."""
+
+    async def check() -> None:
+        pass
+
+    return Depends(_marked(check, ()))
+
+
+def forbidden(rights: tuple[Right, ...]) -> Rejected:
+    """The refusal of a caller who has none of `rights`."""
+    roles = [role for role, held in ROLES.items() if held.intersection(rights)]
+    return Rejected(
+        403,
+        "right_missing",
+        f"this takes the right {' or '.join(rights)}, which your roles do not have; the roles {', '.join(roles)} do.",
+    )
+
+
+def _marked(check: Callable[..., Any], rights: tuple[Right, ...]) -> Callable[..., Any]:
+    setattr(check, RIGHTS, rights)
+    return check

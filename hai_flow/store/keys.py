@@ -1,0 +1,126 @@
+"""API keys: an id, and a secret that is shown once. The database has only the secret's sha256, so who reads it can't
+call with what they find; a secret of 256 random bits needs no slow hash."""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Connection, Pool
+
+PREFIX: Final = "hai_"
+_KEY: Final = re.compile(r"hai_([0-9a-z]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
+_ID: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class Parts(NamedTuple):
+    """A key as it is sent, taken apart."""
+
+    id: str
+    secret: str
+
+
+def parts_of(text: str) -> Parts | None:
+    """The id and the secret of a key; None: `text` has not its form."""
+    found = _KEY.fullmatch(text)
+    return None if found is None else Parts(found[1], found[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key: `principal` calls with it, in `tenant`, with these roles and groups. `name` is for people."""
+
+    id: str
+    tenant: UUID
+    sha256: bytes
+    name: str
+    principal: str
+    roles: list[str]
+    groups: list[str]
+    created_by: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    used_at: datetime | None
+
+    def proves(self, parts: Parts) -> bool:
+        """Whether the secret is this key's; takes as long for a wrong one as for the right one."""
+        return hmac.compare_digest(self.sha256, _digest(parts.secret))
+
+
+_COLUMNS: Final = (
+    "id, tenant, sha256, name, principal, roles, groups, created_by, created_at, expires_at, revoked_at, used_at"
+)
+_CREATE: Final = f"""
+INSERT INTO keys (id, tenant, sha256, name, principal, roles, groups, created_by, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING {_COLUMNS}
+"""
+
+
+async def create_key(
+    connection: Connection | Pool,
+    tenant: UUID,
+    principal: str,
+    *,
+    name: str,
+    roles: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    created_by: str,
+    expires_at: datetime | None = None,
+) -> tuple[Key, str]:
+    """Make a key; returns it, and the text that is sent as credential, which nobody can read again."""
+    parts = Parts("".join(secrets.choice(_ID) for _ in range(12)), secrets.token_urlsafe(32))
+    row = await connection.fetchrow(
+        _CREATE,
+        parts.id,
+        tenant,
+        _digest(parts.secret),
+        name,
+        principal,
+        list(roles),
+        list(groups),
+        created_by,
+        expires_at,
+    )
+    assert row is not None
+    return Key(*row), f"{PREFIX}{parts.id}_{parts.secret}"
+
+
+async def find_key(connection: Connection | Pool, id: str) -> Key | None:
+    """The key of this id, of whichever tenant: it is what says of which tenant its caller is."""
+    row = await connection.fetchrow(f"SELECT {_COLUMNS} FROM keys WHERE id = $1", id)
+    return None if row is None else Key(*row)
+
+
+async def note_use(connection: Connection | Pool, id: str) -> None:
+    """Remember that the key is used now."""
+    await connection.execute("UPDATE keys SET used_at = now() WHERE id = $1", id)
+
+
+async def list_keys(connection: Connection | Pool, tenant: UUID) -> list[Key]:
+    """All keys of the tenant, newest first; also those that were revoked."""
+    rows = await connection.fetch(
+        f"SELECT {_COLUMNS} FROM keys WHERE tenant = $1 ORDER BY created_at DESC, id DESC", tenant
+    )
+    return [Key(*row) for row in rows]
+
+
+async def revoke_key(connection: Connection | Pool, tenant: UUID, id: str) -> Key | None:
+    """Revoke the tenant's key; twice is harmless. None: the tenant has no such key."""
+    statement = f"""
+    UPDATE keys SET revoked_at = coalesce(revoked_at, now()) WHERE tenant = $1 AND id = $2 RETURNING {_COLUMNS}
+    """
+    row = await connection.fetchrow(statement, tenant, id)
+    return None if row is None else Key(*row)
+
+
+def _digest(secret: str) -> bytes:
+    return sha256(secret.encode()).digest()

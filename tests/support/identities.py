@@ -1,0 +1,97 @@
+"""Callers with credentials: a server with identity on, and people with keys.
+
+with serving(dsn, environment=KEYS) as server:
+    ann = People(dsn).person("user:ann", roles=["operator"], tenant="acme")
+    httpx2.get(f"{server.url}/v1/runs", headers=ann)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Final, TypeVar
+from uuid import UUID
+
+import asyncpg
+
+from hai_flow.store import keys, tenants
+from hai_flow.store.keys import Key
+
+T = TypeVar("T")
+
+KEYS: Final = {"HAI_FLOW_IDENTITY": "keys", "HAI_FLOW_PUBLISH": "1"}
+"""The environment of a server that asks everybody for a key, and takes workflows from publishers."""
+
+
+class People:
+    """The callers of a database's servers."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+
+    def person(
+        self,
+        id: str,
+        *,
+        roles: Sequence[str] = (),
+        groups: Sequence[str] = (),
+        tenant: str = tenants.DEFAULT,
+        expires_at: datetime | None = None,
+    ) -> dict[str, str]:
+        """The headers of a caller who has a key of `tenant`, which is made if there is none of this name."""
+        return carried(self.key(id, roles=roles, groups=groups, tenant=tenant, expires_at=expires_at)[1])
+
+    def key(
+        self,
+        id: str,
+        *,
+        roles: Sequence[str] = (),
+        groups: Sequence[str] = (),
+        tenant: str = tenants.DEFAULT,
+        expires_at: datetime | None = None,
+    ) -> tuple[Key, str]:
+        """The key, and the text that proves it."""
+        of = self.tenant(tenant)
+        return self.do(
+            lambda connection: keys.create_key(
+                connection, of, id, name=id, roles=roles, groups=groups, created_by="user:test", expires_at=expires_at
+            )
+        )
+
+    def tenant(self, name: str) -> UUID:
+        """The id of the tenant, which is made if there is none."""
+
+        async def find(connection: asyncpg.Connection) -> UUID:
+            await tenants.create_tenant(connection, name)
+            found = await tenants.find_tenant(connection, name)
+            assert found is not None
+            return found.id
+
+        return self.do(find)
+
+    def revoke(self, key: Key) -> None:
+        """Revoke it behind the servers' backs, as another process does."""
+        self.do(lambda connection: keys.revoke_key(connection, key.tenant, key.id))
+
+    def do(self, work: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
+        """What `work` returns, with a connection of its own; also where a loop runs."""
+        done: list[T] = []
+
+        async def connected() -> None:
+            connection = await asyncpg.connect(self._dsn)
+            try:
+                done.append(await work(connection))
+            finally:
+                await connection.close()
+
+        thread = threading.Thread(target=lambda: asyncio.run(connected()))
+        thread.start()
+        thread.join()
+        return done[0]
+
+
+def carried(credential: str) -> dict[str, str]:
+    """The header that carries a credential."""
+    return {"Authorization": f"Bearer {credential}"}
