@@ -36,8 +36,10 @@ structlog.configure(
 
 
 SERVERS = frozenset(("postgres_server", "skewed"))  # fixtures that are, or need, a PostgreSQL
+STARTS_ONE = "starts a process of its own"
 STARTS = frozenset(("subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "pty.spawn"))
 _testing = False
+_started = False  # whether the test tried to start a process
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -65,18 +67,31 @@ def _needs_database(item: pytest.Item) -> bool:
 
 
 def _skip_at_processes(event: str, given: object) -> None:
+    global _started
     if _testing and event in STARTS:
-        pytest.skip("starts a process of its own")
+        _started = True
+        pytest.skip(STARTS_ONE)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol() -> Iterator[object]:
-    global _testing
-    _testing = True
+    global _testing, _started
+    _testing, _started = True, False
     try:
         return (yield)
     finally:
         _testing = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[object]:
+    """A test whose code caught the skip, as it would catch any program that can't be started, is skipped as well."""
+    try:
+        return (yield)
+    except BaseException:
+        if _started:
+            pytest.skip(STARTS_ONE)
+        raise
 
 
 @pytest.fixture(scope="session")

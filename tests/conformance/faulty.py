@@ -233,6 +233,7 @@ def endpoint(fault: str) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # the second of two writes would wait for the reader to acknowledge the first
 
         def do_POST(self) -> None:
             raw = self.rfile.read(int(self.headers["content-length"]))

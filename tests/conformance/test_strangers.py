@@ -36,6 +36,7 @@ class Stranger(BaseHTTPRequestHandler):
     """Answers by its path."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # a body would wait for the reader to acknowledge the head
 
     @property
     def strangers(self) -> Strangers:

@@ -207,14 +207,20 @@ def workshop(root: Path = ROOT, *, database: bool = True, seconds: float = RUN_S
         importlib.import_module(name)
     with tempfile.TemporaryDirectory(prefix="hai-flow-mutants-") as name:
         directory = Path(name)
-        environment = {"HYPOTHESIS_STORAGE_DIRECTORY": str(directory / "hypothesis")}
+        bytecode = str(directory / "bytecode")  # of the copies: it goes with them
+        environment = {
+            "HYPOTHESIS_STORAGE_DIRECTORY": str(directory / "hypothesis"),
+            "PYTHONPYCACHEPREFIX": bytecode,
+        }
         made = Workshop(root, directory, environment, seconds)
         shutil.copytree(root, made.pristine, ignore=LEFT_OUT, symlinks=True)
         with _postgres(environment) if database else contextlib.nullcontext():
             gc.freeze()
+            before, sys.pycache_prefix = sys.pycache_prefix, bytecode
             try:
                 yield made
             finally:
+                sys.pycache_prefix = before
                 made.close()
 
 

@@ -247,7 +247,7 @@ async def test_a_call_that_is_cancelled_is_cancelled_at_the_server(tmp_path: Pat
     declared = STDIO.replace("env: {", f"env: {{LEDGER: '{ledger}', ")
     async with runner_of() as runner:
         waiting = asyncio.create_task(call(runner, "waits", declared))
-        await until(lambda: ledger.exists())
+        await until(lambda: ledger.exists() or waiting.done())
         waiting.cancel()
         await asyncio.wait([waiting])
         await until(lambda: ledger.read_text() == "waits\ncancelled\n")
