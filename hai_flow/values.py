@@ -56,6 +56,8 @@ def loads(text: bytes | str) -> Any:
         return _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise NotJson(f"expected JSON, found something else: {error}") from None
+    except RecursionError:
+        raise NotJson(f"expected JSON, found what is nested deeper than {DEPTH_MAX} levels") from None
 
 
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 import msgspec
 import structlog
 
+from hai_flow import values
 from hai_flow.definition.expressions import CompiledExpression
 from hai_flow.definition.paths import in_cleanup
 from hai_flow.definition.plan import AgentTurn, Call, Expression, Growing, McpTool, Template
@@ -206,7 +207,7 @@ class Performance:
                 used=self.uses,
             )
         except OutcomeLost as error:
-            reason = registry.hidden(error.message)
+            reason = values.storable(registry.hidden(error.message))
             log.warning("outcome_lost", run_id=str(run.id), path=path, reason=reason)
             return c.StepLost(path=path, attempt=self.attempt, reason=reason)
         except StepError as error:
@@ -414,7 +415,7 @@ def failure(
         path=path,
         attempt=attempt,
         code=error.code,
-        message=error.message,
+        message=values.storable(error.message),
         retriable=error.retriable,
         data=error.data,
         retry_after=None if error.retry_after is None else int(error.retry_after * 1000),

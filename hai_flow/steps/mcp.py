@@ -118,7 +118,7 @@ class McpRunner:
         reached = self._reached(tool, from_disk=from_disk)
         found = await self._functions(tool, reached, workflow, from_disk=from_disk)
         known = await demand_known(tool, found, pins, skips=True)
-        return [_offer(name, tool, each, trusted=reached.trusted) for each in known.values()]
+        return [_offer(name, tool, each, trusted=reached.trusted) for each in known.values() if _is_plain(each)]
 
     async def _functions(
         self, tool: McpTool, reached: Reached, workflow: str, *, from_disk: bool
@@ -286,6 +286,15 @@ def _allowed(tools: Mapping[str, types.Tool], tool: McpTool, function: str) -> t
         message = f"the server of `{tool.name}` has no function `{function}`{hint}"
         raise StepError(message, code=UNAVAILABLE, retriable=False)
     return found
+
+
+def _is_plain(offered: types.Tool) -> bool:
+    """Whether a model can be shown the schemas of a function. Of one that can't be called nothing is offered."""
+    try:
+        values.check([offered.input_schema, offered.output_schema])
+    except values.NotJson:
+        return False
+    return True
 
 
 def _effect(tool: McpTool, offered: types.Tool, *, trusted: bool) -> Literal["read", "write"]:

@@ -23,6 +23,7 @@ MESSAGE_CHARS_MAX: Final = 4_000
 FORM_BYTES_MAX: Final = 32 * 1024
 STATE_CHARS_MAX: Final = 64 * 1024
 QUESTIONS_MAX: Final = 8
+KEY_CHARS_MAX: Final = 200
 _POLL_SECONDS: Final = 0.5  # at first; a server that only wants to be called again later says no time
 _POLL_SECONDS_MAX: Final = 10.0
 
@@ -74,7 +75,9 @@ def _question(requests: Mapping[str, types.InputRequest], state: str | None) -> 
     """The questions of a server as one, with one form."""
     if len(requests) > QUESTIONS_MAX:
         raise _refused(f"it asks {len(requests)} questions at once, and {QUESTIONS_MAX} are taken")
-    asked = {key: _asked(each) for key, each in requests.items()}
+    if any(len(key) > KEY_CHARS_MAX for key in requests):
+        raise _refused(f"a question has a name of more than {KEY_CHARS_MAX} characters")
+    asked = {key: _asked(each, FORM_BYTES_MAX // len(requests)) for key, each in requests.items()}
     text = "\n\n".join(message for message, _ in asked.values())
     if len(text) > MESSAGE_CHARS_MAX:
         text = f"{text[: MESSAGE_CHARS_MAX - 1]}…"
@@ -83,12 +86,10 @@ def _question(requests: Mapping[str, types.InputRequest], state: str | None) -> 
         (form,) = forms.values()
     else:
         form = {"type": "object", "properties": forms, "required": list(forms)}
-    if len(values.dumps(form)) > FORM_BYTES_MAX:
-        raise _refused("its form is too large")
     return AsksPerson(text, form, state=state, keys=tuple(asked))
 
 
-def _asked(request: types.InputRequest) -> tuple[str, dict[str, Json]]:
+def _asked(request: types.InputRequest, form_bytes_max: int) -> tuple[str, dict[str, Json]]:
     if not isinstance(request, types.ElicitRequest):
         raise _refused(f"it wants {request.method}, which is not offered")
     params = request.params
@@ -96,6 +97,12 @@ def _asked(request: types.InputRequest) -> tuple[str, dict[str, Json]]:
     if isinstance(params, types.ElicitRequestURLParams):
         return f"{message}\n{storable(params.url)}", {"type": "object", "properties": {}}
     form = {key: each for key, each in dict(params.requested_schema).items() if key != "$schema"}
+    try:
+        size = len(values.dumps(values.check(form)))
+    except values.NotJson as error:
+        raise _refused(f"its form is no plain JSON: {error}") from None
+    if size > form_bytes_max:
+        raise _refused("its form is too large")
     faults: list[str] = []
     compile_schema(form, lambda path, code, fault: faults.append(fault))
     if faults:

@@ -27,7 +27,8 @@ from pydantic import TypeAdapter, ValidationError
 from hai_flow.errors import OutcomeLost, StepError
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http import HttpConfig
-from hai_flow.steps.mcp_http import FAULT, UNAUTHORIZED, client_for
+from hai_flow.steps.mcp_http import UNAUTHORIZED, client_for
+from hai_flow.steps.mcp_messages import FAULT
 from hai_flow.steps.mcp_stdio import program
 from hai_flow.values import Json
 
@@ -39,6 +40,7 @@ Open = Callable[[asyncio.Event, Callable[[], None]], AbstractAsyncContextManager
 START_SECONDS: Final = 20.0  # to connect, to agree on a protocol, and to list the functions
 IDLE_SECONDS: Final = 600.0
 TOOLS_MAX: Final = 1000
+TOOLS_BYTES_MAX: Final = 16 * 1024 * 1024  # of all that a server says of its functions
 _CLOSE_SECONDS: Final = 10.0
 _RELOOK_SECONDS: Final = 60.0
 _NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")  # what a workflow can write behind `call:`
@@ -159,6 +161,7 @@ class Connection:
     async def _list(self, client: Client) -> dict[str, types.Tool]:
         found: dict[str, types.Tool] = {}
         cursor: str | None = None
+        left = TOOLS_BYTES_MAX
         while True:
             params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
             page = await client.session.list_tools(params=params)
@@ -169,6 +172,9 @@ class Connection:
                 if tool.name in found:
                     raise self._unavailable(f"has two functions called {tool.name!r}")
                 found[tool.name] = tool
+            left -= len(page.model_dump_json())
+            if left < 0:
+                raise self._unavailable(f"says more than {TOOLS_BYTES_MAX} bytes of its functions")
             cursor = page.next_cursor
             if not cursor:
                 return found

@@ -7,25 +7,26 @@ arrived (`UNREACHED`: surely not).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from secrets import token_hex
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 import httpx2
+import mcp_types as types
 
 from hai_flow import values
 from hai_flow.errors import StepError
 from hai_flow.models.faults import retry_after
+from hai_flow.steps import mcp_messages
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http import HttpConfig, transport_of
+from hai_flow.steps.mcp_messages import read, unreadable, written
 
-FAULT: Final = f"hai-flow/fault/{token_hex(8)}"
-"""The key in the `data` of an error that holds what is said here. No server can guess it, and say the same."""
 UNAUTHORIZED: Final = "mcp.unauthorized"
 CONNECT_SECONDS: Final = 10.0
 _UNREACHED: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 _BUSY: Final = frozenset({429, 503})
 _DENIED: Final = frozenset({401, 403})
+_STREAM_FACTOR: Final = 16  # the answer to one call, with all that is told on the way, in times of one message
 
 
 def client_for(
@@ -57,15 +58,16 @@ class _Answering(httpx2.AsyncBaseTransport):
             return _fault(f"it can't be reached: {str(error) or type(error).__name__}", reached=False)
         except httpx2.TransportError as error:
             return _fault(f"the connection broke: {str(error) or type(error).__name__}", reached=True)
-        return await self._whole(response)
+        return await self._whole(response, _call_of(request))
 
-    async def _whole(self, response: httpx2.Response) -> httpx2.Response:
+    async def _whole(self, response: httpx2.Response, call: types.RequestId | None) -> httpx2.Response:
         kind = response.headers.get("content-type", "").lower()
         if response.headers.get("content-encoding", "identity").lower() != "identity":  # which was not asked for
             await response.aclose()
             return _fault("its answer is compressed", code="tool.invalid_result", reached=True, final=True)
         if response.status_code < 300 and kind.startswith("text/event-stream"):
-            return response
+            stream = _Events(response, self._config.bytes_max, bounded=call is not None)
+            return httpx2.Response(response.status_code, headers=_without_length(response), stream=stream)
         try:
             content = bytearray()
             async for piece in response.aiter_raw():
@@ -80,7 +82,11 @@ class _Answering(httpx2.AsyncBaseTransport):
         status = response.status_code
         if status in _DENIED and not self._asks_for_tokens:
             return _fault(f"it answers {status}: its `auth` is missing or wrong", code=UNAUTHORIZED, final=True)
-        if self._is_for_the_sdk(status) or (kind.startswith("application/json") and _is_error(bytes(content))):
+        if kind.startswith("application/json"):
+            said = bytes(content) if call is None else _answer_in(content, call, is_error=status >= 400)
+            if said is not None:
+                return httpx2.Response(status, headers=_without_length(response), content=said)
+        if self._is_for_the_sdk(status):
             return httpx2.Response(status, headers=response.headers, content=bytes(content))
         if status in _BUSY:
             return _fault(f"it is busy ({status})", reached=False, after=retry_after(dict(response.headers)))
@@ -96,22 +102,107 @@ class _Answering(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-def _is_error(content: bytes) -> bool:
-    try:
-        return isinstance(values.loads(content), dict)
-    except values.NotJson:
-        return False
+def _call_of(request: httpx2.Request) -> types.RequestId | None:
+    """The id of the call that a request makes; None: nobody waits for a message that answers it."""
+    if request.method != "POST" or not request.headers.get("content-type", "").startswith("application/json"):
+        return None
+    body = values.loads(request.content)
+    return body.get("id") if isinstance(body, dict) and "method" in body else None
 
 
-def _fault(
-    message: str,
-    *,
-    code: str = "mcp.unavailable",
-    reached: bool = True,
-    final: bool = False,
-    after: float | None = None,
-) -> httpx2.Response:
-    """An answer that says why there is none. `final`: the server has answered, only not in a form that is taken."""
-    fault: dict[str, Any] = {"code": code, "message": message, "reached": reached, "final": final, "after": after}
-    error = {"code": -32000, "message": message, "data": {FAULT: fault}}
-    return httpx2.Response(502, json={"jsonrpc": "2.0", "id": None, "error": error})
+def _answer_in(content: bytearray, call: types.RequestId, *, is_error: bool) -> bytes | None:
+    """The answer to a call, as the SDK can read it; None where a response that is an error has none in it."""
+    found = read(content)
+    message = None if found is None else found.message
+    if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+        return None if is_error else written(unreadable(call)).text.encode()
+    if message.id != call:  # an answer of HTTP belongs to its request
+        message.id = call
+        found = written(message)
+    assert found is not None
+    return found.text.encode()
+
+
+def _without_length(response: httpx2.Response) -> httpx2.Headers:
+    headers = response.headers.copy()
+    headers.pop("content-length", None)
+    return headers
+
+
+def _fault(message: str, **more: Any) -> httpx2.Response:
+    """An answer that says why there is none (`mcp_messages.fault`)."""
+    text = written(mcp_messages.fault(message, **more)).text
+    return httpx2.Response(502, headers={"content-type": "application/json"}, content=text.encode())
+
+
+class _Events(httpx2.AsyncByteStream):
+    """A stream of events, of which each holds a message that can be read, or none. `bounded`: it answers a call, so it
+    is bounded as a whole."""
+
+    def __init__(self, response: httpx2.Response, bytes_max: int, *, bounded: bool) -> None:
+        self._response = response
+        self._bytes_max = bytes_max
+        self._left = _STREAM_FACTOR * bytes_max if bounded else None
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        event: list[bytes] = []  # its lines so far
+        size = 0
+        async for line in self._lines():
+            size += len(line)
+            if line is _TOO_LONG or size > self._bytes_max:
+                yield _event(written(unreadable(None, self._too_large())).text)
+                return
+            event.append(line)
+            if not line.strip(b"\r\n"):
+                yield _readable(event)
+                event, size = [], 0
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+    def _too_large(self) -> str:
+        return f"it answers with more than {self._bytes_max} bytes at once (HAI_FLOW_HTTP_BYTES_MAX), or without an end"
+
+    async def _lines(self) -> AsyncIterator[bytes]:
+        """The lines with their ends (`\\n`, `\\r\\n` or `\\r`), as the format has them; `_TOO_LONG` for too much."""
+        begun, cut = bytearray(), False
+        async for piece in self._response.aiter_raw():
+            if self._left is not None:
+                self._left -= len(piece)
+            if len(begun) + len(piece) > 2 * self._bytes_max or (self._left is not None and self._left < 0):
+                yield _TOO_LONG
+                return
+            piece = piece[1:] if cut and piece.startswith(b"\n") else piece  # the other half of the last line's end
+            cut = piece.endswith(b"\r")
+            begun += piece
+            if b"\n" not in piece and b"\r" not in piece:
+                continue
+            lines = bytes(begun).splitlines(keepends=True)
+            begun = bytearray() if lines[-1].endswith((b"\n", b"\r")) else bytearray(lines.pop())
+            for line in lines:
+                yield line
+
+
+_TOO_LONG: Final = b"too long"
+
+
+def _readable(event: list[bytes]) -> bytes:
+    """An event with a message that can be read."""
+    data = [_value(line) for line in event if line.startswith(b"data")]
+    if not any(data):
+        return b"".join(event)
+    said = b"\n".join(data)
+    found = read(said)
+    if found is not None and found.text.encode() == said:
+        return b"".join(event)
+    rest = b"".join(line for line in event[:-1] if not line.startswith(b"data"))
+    return rest + (b"data:\n\n" if found is None else _event(found.text))
+
+
+def _value(line: bytes) -> bytes:
+    """What stands behind the colon of a line."""
+    return line.strip(b"\r\n").partition(b":")[2].removeprefix(b" ")
+
+
+def _event(text: str) -> bytes:
+    return b"".join(b"data: " + line.encode() + b"\n" for line in text.split("\n")) + b"\n"

@@ -15,11 +15,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
 import anyio
-import mcp_types
 import structlog
 from mcp.shared.message import SessionMessage
 
 from hai_flow.errors import StepError
+from hai_flow.steps.mcp_messages import read
 
 log = structlog.get_logger(__name__)
 
@@ -76,12 +76,11 @@ async def _read(process: asyncio.subprocess.Process, to_session: Any, ended: asy
     assert process.stdout is not None
     try:
         while line := await process.stdout.readline():
-            try:
-                message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-            except ValueError:  # programs print things
+            found = read(line)
+            if found is None:  # programs print things
                 log.debug("mcp_line_skipped", command=name, characters=len(line))
                 continue
-            await to_session.send(SessionMessage(message))
+            await to_session.send(SessionMessage(found.message))
     except ValueError:  # a line that is too long: what follows can't be told apart any more
         log.warning("mcp_line_too_long", command=name)
     except (anyio.ClosedResourceError, anyio.BrokenResourceError, ConnectionError):

@@ -1,0 +1,122 @@
+"""What a server of the Model Context Protocol writes, made readable before the SDK has it.
+
+The SDK ends a connection, and with it all calls that are under way, at a notification with a number that it can't
+convert; an answer that it can't parse is dropped, and the call waits for ever. So each message is read here first: what
+nobody waits for is left out, and what somebody waits for becomes an answer that says what is wrong. Characters that no
+run can hold are replaced in all that a server says. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import Any, Final
+
+import mcp_types as types
+
+from hai_flow import values
+
+FAULT: Final = f"hai-flow/fault/{token_hex(8)}"
+"""The key in the `data` of an error that is ours and not the server's. No server can guess it, and say the same."""
+UNREADABLE: Final = "it answers with what can't be read"
+
+_ESCAPED: Final = re.compile(
+    r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<bad>\\u(?:[dD][89a-fA-F][0-9a-fA-F]{2}|0000))"
+)
+_TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\]:,]|[^\s"{}\[\]:,]+', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A message, and the text that it stands in."""
+
+    message: types.JSONRPCMessage
+    text: str
+
+
+def read(raw: bytes | bytearray) -> Read | None:
+    """The message in `raw`; an answer that can't be read as an error of ours; None for what nobody waits for."""
+    text = _storable(raw.decode(errors="replace"))
+    try:
+        message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
+    except ValueError:
+        stand_in = _stand_in(text)
+        return None if stand_in is None else written(stand_in)
+    if isinstance(message, types.JSONRPCNotification) and not _is_plain(message.params):
+        return None
+    return Read(message, text)
+
+
+def written(message: types.JSONRPCMessage) -> Read:
+    """A message that no server has written."""
+    return Read(message, message.model_dump_json(by_alias=True, exclude_unset=True))
+
+
+def fault(
+    message: str,
+    id: types.RequestId | None = None,
+    *,
+    code: str = "mcp.unavailable",
+    reached: bool = True,
+    final: bool = False,
+    after: float | None = None,
+) -> types.JSONRPCError:
+    """The answer that says why there is none. `reached`: the request may have arrived. `final`: the server has
+    answered, only not in a form that is taken. `after`: seconds, after which it may be asked again."""
+    data = {FAULT: {"code": code, "message": message, "reached": reached, "final": final, "after": after}}
+    return types.JSONRPCError(jsonrpc="2.0", id=id, error=types.ErrorData(code=-32000, message=message, data=data))
+
+
+def unreadable(id: types.RequestId | None, why: str = UNREADABLE) -> types.JSONRPCError:
+    """The answer in the place of one that is not taken."""
+    return fault(why, id, code="tool.invalid_result", final=True)
+
+
+def _storable(text: str) -> str:
+    """JSON text without characters that can't be stored, also where they are escaped."""
+    text = values.storable(text)
+    return _ESCAPED.sub(lambda each: "\\ufffd" if each["bad"] else each[0], text) if "\\u" in text else text
+
+
+def _is_plain(params: Mapping[str, Any] | None) -> bool:
+    try:
+        values.check(params)
+    except values.NotJson:
+        return False
+    return True
+
+
+def _stand_in(text: str) -> types.JSONRPCMessage | None:
+    """What stands for a message that can't be read, if somebody waits: for an answer of the server, an error; for a
+    request of the server, the same without its parameters, which the SDK refuses."""
+    known = _members(text)
+    try:
+        id, method = values.loads(known.get("id", "null")), values.loads(known.get("method", "null"))
+    except values.NotJson:
+        return None
+    if isinstance(id, bool) or not isinstance(id, int | str):
+        return None
+    return unreadable(id) if method is None else types.JSONRPCRequest(jsonrpc="2.0", id=id, method=str(method))
+
+
+def _members(text: str) -> dict[str, str]:
+    """The members of an object that are no lists and no objects, as they are written. The others may be as deep or as
+    broken as they like."""
+    found: dict[str, str] = {}
+    depth, name, before = 0, None, ""
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if token in "{[":
+            depth += 1
+        elif token in "}]":
+            depth -= 1
+        elif depth == 1 and token == ":":
+            name = before.strip('"')
+        elif depth == 1 and token == ",":
+            name = None
+        elif depth == 1 and name is not None:
+            found.setdefault(name, token)
+        before = token
+    return found

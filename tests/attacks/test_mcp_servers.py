@@ -1,0 +1,194 @@
+"""Servers of the Model Context Protocol that say what the SDK's own servers never would."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hai_flow import values
+from tests.runtime.conftest import Make, is_now, start, state_of
+from tests.runtime.conftest import make as make
+from tests.support.mcp_lines import Script, Way, catalogue, result
+from tests.support.waiting import until
+
+WAYS: tuple[Way, ...] = ("stdio", "events", "json")
+CALLING = "tools: {t: {mcp: {use: files}}}\nsteps: [{id: a, call: t.add}]\noutput: ${{ steps.a.output }}\n"
+DONE = result({"content": [{"type": "text", "text": "done"}]})
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+def told(method: str, params: str) -> str:
+    return f'{{"jsonrpc": "2.0", "method": "notifications/{method}", "params": {params}}}'
+
+
+def progress(value: str, more: str = "") -> str:
+    return told("progress", f'{{"progressToken": TOKEN, "progress": {value}{more}}}')
+
+
+def refusing(message: str) -> str:
+    return f'{{"jsonrpc": "2.0", "id": ID, "error": {{"code": -1, "message": "{message}"}}}}'
+
+
+async def ended(make: Make, folder: Path, script: Script, way: Way, body: str = CALLING) -> Any:
+    """A run that has called the server, as far as it came."""
+    async with catalogue(folder, script, way) as file:
+        runtime = await make(performs=True, mcp=file)
+        run_id = (await start(runtime, body)).run_id
+        await until(lambda: is_now(runtime, run_id, "finished", "failed", "waiting"))
+        state = await state_of(runtime, run_id)
+        values.check(state.output)
+        values.check(state.error and [state.error.message, state.error.data])
+        await runtime.stop()
+    return state
+
+
+@pytest.mark.parametrize("way", ["stdio", "events"])
+async def test_what_a_server_tells_on_the_way_and_nobody_can_read_is_passed_over(
+    way: Way, make: Make, tmp_path: Path
+) -> None:
+    lines = [
+        progress(number) for number in ("1e999", "NaN", "9" * 30, "9" * 400, "9" * 5000, f'1, "total": {"9" * 400}')
+    ]
+    lines += [progress("1", f', "message": "{text}"') for text in ("a\\u0000b", "\\ud800", "\udcff", "\\\\ud800")]
+    lines += [progress("1", f', "more": {DEEP}'), told("message", f'{{"level": "info", "data": {DEEP}}}')]
+    lines += ["", "{", "[1]", "null", "\udcff\udcfe", DEEP, '{"id": true}', '{"jsonrpc": "2.0", "result": {}}']
+    state = await ended(make, tmp_path, Script(answers=(*lines, DONE)), way)
+    assert (state.status, state.output, state.error) == ("finished", "done", None)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("text", ["a\\u0000b", "a\\ud800b", "a\udcffb"])
+async def test_a_refusal_is_told_without_the_characters_that_can_not_be_stored(
+    way: Way, text: str, make: Make, tmp_path: Path
+) -> None:
+    state = await ended(make, tmp_path, Script(answers=(refusing(text),)), way)
+    assert (state.error.code, state.error.message) == (
+        "tool.failed",
+        "the MCP server `files` refuses the call: a\ufffdb",
+    )
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        result(f'{{"content": {DEEP}}}'),
+        result(f'{{"content": [], "structuredContent": {{"a": {"9" * 5000}}}}}'),
+        result("[]"),
+        '{"jsonrpc": "2.0", "id": ID, "error": "no"}',
+        f'{{"jsonrpc": "2.0", "result": {{"content": {DEEP}, "id": 7, "s": "}}\\"}}"}}, "id": ID}}',
+    ],
+    ids=["deep", "digits", "a list", "an error that is a text", "deep before its id"],
+)
+async def test_an_answer_that_can_not_be_read_ends_its_call_and_no_other(
+    way: Way, answer: str, make: Make, tmp_path: Path
+) -> None:
+    state = await ended(make, tmp_path, Script(answers=(answer,)), way)
+    assert (state.error.code, state.error.retriable) == ("tool.invalid_result", False)
+    assert "answers with what can't be read" in state.error.message
+
+
+async def test_the_connection_stays_for_the_calls_beside_one_whose_messages_can_not_be_read(
+    make: Make, tmp_path: Path
+) -> None:
+    body = CALLING.replace("steps: [", "steps: [{id: b, call: t.add}, {id: c, call: t.add}, ")
+    script = Script(answers=(progress("9" * 400), told("message", DEEP), DONE))
+    assert (await ended(make, tmp_path, script, "stdio", body)).output == "done"
+
+
+@pytest.mark.parametrize("way", ["events", "json"])
+@pytest.mark.parametrize("id", ["null", "77", '"other"'])
+async def test_an_answer_over_http_belongs_to_its_request_whatever_id_it_has(
+    way: Way, id: str, make: Make, tmp_path: Path
+) -> None:
+    state = await ended(make, tmp_path, Script(answers=(DONE.replace("ID", id if id != "null" else "78"),)), way)
+    assert state.output == "done"
+    state = await ended(make, tmp_path, Script(answers=(refusing("no").replace("ID", id),)), way)
+    assert state.error.code == "tool.failed"
+
+
+@pytest.mark.parametrize(
+    ("parts", "output"),
+    [
+        (
+            '{"type": "resource_link", "uri": "https://a.example/\\u0000", "name": "a\\ud800", "mimeType": "a\\u0000"}',
+            {"type": "url", "value": "https://a.example/\ufffd", "filename": "a\ufffd", "mimeType": "a\ufffd"},
+        ),
+        ('{"type": "text", "text": "\\u0000"}, {"type": "image", "data": "AA==", "mimeType": "a\\u0000"}', None),
+    ],
+)
+async def test_parts_of_a_result_hold_no_character_that_can_not_be_stored(
+    parts: str, output: Any, make: Make, tmp_path: Path
+) -> None:
+    state = await ended(make, tmp_path, Script(answers=(result(f'{{"content": [{parts}]}}'),)), "stdio")
+    assert state.status == "finished"
+    assert output is None or state.output[0]["source"] == output
+
+
+@pytest.mark.parametrize("number", ["NaN", "1e999", "9" * 400])
+async def test_a_result_with_a_number_that_no_run_can_hold_is_refused(number: str, make: Make, tmp_path: Path) -> None:
+    answer = result(f'{{"content": [], "structuredContent": {{"a": {number}}}}}')
+    state = await ended(make, tmp_path, Script(answers=(answer,)), "stdio")
+    assert state.error.code == "tool.invalid_result"
+
+
+@pytest.mark.parametrize("name", ["a\x00b", "x" * 100_000, "", "a\nb", "\udcff"])
+async def test_a_function_with_a_name_that_no_workflow_can_write_does_no_harm_to_the_others(
+    name: str, make: Make, tmp_path: Path
+) -> None:
+    assert (await ended(make, tmp_path, Script(names=("add", name), answers=(DONE,)), "stdio")).output == "done"
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+
+def asking(schema: str, key: str = "k", message: str = "How?") -> str:
+    params = f'{{"mode": "form", "message": "{message}", "requestedSchema": {schema}}}'
+    asked = f'{{"{key}": {{"method": "elicitation/create", "params": {params}}}}}'
+    return result(f'{{"resultType": "input_required", "inputRequests": {asked}, "requestState": "s"}}')
+
+
+FORM = '{"type": "object", "properties": {"a": %s}}'
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        asking(FORM % '{"type": "string"}'),
+        asking(FORM % '{"type": "string"}', key="k\\u0000"),
+        asking(FORM % '{"type": "string"}', message="a\\u0000\\ud800" + "x" * 100_000),
+        asking(FORM % '{"type": "string", "title": "a\\u0000\\ud800"}'),
+        asking('{"type": "object", "properties": {"a\\u0000": {"type": "string"}}}'),
+    ],
+)
+async def test_a_question_is_asked_with_characters_and_sizes_that_can_be_stored(
+    answer: str, make: Make, tmp_path: Path
+) -> None:
+    state = await ended(make, tmp_path, Script(answers=(answer,), modern=True), "stdio")
+    (pending,) = state.pendings.values()
+    opened = pending.opened
+    values.check([opened.message, opened.schema, opened.title, list(opened.inquiry.keys)])
+    assert len(opened.message) < 5_000
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        asking(FORM % '{"type": "string"}', key="k" * 100_000),
+        asking(FORM % '{"type": "number", "default": NaN}'),
+        asking(FORM % '{"type": "number", "default": 1e400}'),
+        asking(FORM % f'{{"type": "number", "default": {"9" * 400}}}'),
+        asking(FORM % f'{{"type": "string", "title": "{"x" * 100_000}"}}'),
+        asking(FORM % f'{{"type": "string", "default": {DEEP}}}'),
+        asking(FORM % f'{{"type": "string", "default": {"[" * 150 + "]" * 150}}}'),
+        asking("7"),
+    ],
+    ids=["key", "NaN", "infinite", "digits", "large", "deep", "less deep", "no form"],
+)
+async def test_a_question_that_no_form_can_ask_fails_the_call(answer: str, make: Make, tmp_path: Path) -> None:
+    state = await ended(make, tmp_path, Script(answers=(answer,), modern=True), "stdio")
+    assert state.status == "failed", json.dumps(state.output)
+    assert state.error.code in ("tool.failed", "tool.invalid_result")

@@ -1,0 +1,123 @@
+r"""Servers of the Model Context Protocol that say what no SDK would say: what they answer to a call is given as text.
+
+`catalogue` declares one, either a program (`python -m tests.support.mcp_lines FILE`) or over HTTP (`over_http`), which
+answers with one JSON text or with a stream of events. In an answer `ID` stands for the id of the call, `TOKEN` for the
+token of its progress. `\udcff` is a byte that is no text (0xff), as `surrogateescape` has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+Way = Literal["stdio", "events", "json"]
+MODERN = "2026-07-28"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Script(msgspec.Struct):
+    """What a server offers and answers. `modern`: calls may be made again with a person's answer."""
+
+    names: tuple[str, ...] = ("add",)
+    answers: tuple[str, ...] = ()
+    modern: bool = False
+
+    def said(self, asked: dict[str, Any]) -> Sequence[str]:
+        """The messages that answer a message."""
+        if "id" not in asked or "method" not in asked:
+            return ()
+        params = asked.get("params") or {}
+        match asked["method"]:
+            case "initialize":
+                known = {"protocolVersion": params["protocolVersion"], "serverInfo": {"name": "s", "version": "1"}}
+                return (result({**known, "capabilities": {"tools": {}}}, asked["id"]),)
+            case "server/discover" if self.modern:
+                known = {"supportedVersions": [MODERN], "ttlMs": 0, "cacheScope": "private"}
+                return (result({**known, "capabilities": {"tools": {}}, "resultType": "complete"}, asked["id"]),)
+            case "tools/list":
+                tools = [{"name": name, "inputSchema": {"type": "object"}} for name in self.names]
+                known = {"tools": tools, "ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
+                return (result(known, asked["id"]),)
+            case "tools/call":
+                token = json.dumps(params.get("_meta", {}).get("progressToken"))
+                id = json.dumps(asked["id"])
+                return tuple(each.replace("ID", id).replace("TOKEN", token) for each in self.answers)
+        error = {"code": -32601, "message": "no"}
+        return (json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}),)
+
+
+def result(value: Any, id: Any = None) -> str:
+    """The message that has `value` (or this JSON text) as its result."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return f'{{"jsonrpc": "2.0", "id": {"ID" if id is None else json.dumps(id)}, "result": {text}}}'
+
+
+def command(folder: Path, script: Script) -> list[str]:
+    """The command of a program that follows the script."""
+    file = folder / "script.json"
+    file.write_text(json.dumps(msgspec.structs.asdict(script)))
+    return [sys.executable, "-m", "tests.support.mcp_lines", str(file)]
+
+
+@contextlib.asynccontextmanager
+async def over_http(script: Script, *, events: bool) -> AsyncIterator[str]:
+    """The address of a server that follows the script."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                length = next((line.split(":")[1] for line in head.splitlines() if line.startswith("content-le")), "0")
+                body = await reader.readexactly(int(length))
+                said = script.said(json.loads(body)) if body else ()
+                writer.write(_response(said, events=events))
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+    finally:
+        server.close()
+
+
+def _response(said: Sequence[str], *, events: bool) -> bytes:
+    if not said:
+        return b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
+    kind = "text/event-stream" if events else "application/json"
+    text = "".join(f"event: message\r\ndata: {each}\r\n\r\n" for each in said) if events else said[-1]
+    body = text.encode(errors="surrogateescape")
+    return f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+
+
+@contextlib.asynccontextmanager
+async def catalogue(folder: Path, script: Script, way: Way = "stdio") -> AsyncIterator[Path]:
+    """A catalogue with the server `files`, which follows the script."""
+    file = folder / "mcp.yaml"
+    if way == "stdio":
+        declared = {"command": command(folder, script), "env": {"PYTHONPATH": str(ROOT)}}
+        file.write_text(f"hai: mcp/v1\nservers: {{files: {json.dumps(declared)}}}\n")
+        yield file
+        return
+    async with over_http(script, events=way == "events") as url:
+        file.write_text(f"hai: mcp/v1\nservers: {{files: {{url: '{url}'}}}}\n")
+        yield file
+
+
+def main() -> None:
+    script = Script(**json.loads(Path(sys.argv[1]).read_text()))
+    for line in sys.stdin:
+        for each in script.said(json.loads(line)):
+            sys.stdout.buffer.write(each.encode(errors="surrogateescape") + b"\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
