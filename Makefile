@@ -41,6 +41,7 @@ docs: ## Write the pages that are generated
 	python3 cli.py install
 	.venv/bin/python -m docs.states_page > docs/run-states.md
 	.venv/bin/python -m docs.settings_page > docs/settings.md
+	.venv/bin/python -m docs.rights_page > docs/rights.md
 	.venv/bin/python -m docs.language_page
 
 generate: ## Write what clients repeat of the server, and of each other

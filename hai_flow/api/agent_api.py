@@ -17,7 +17,9 @@ from hai_flow.api.bodies import limits_of
 from hai_flow.api.conversation import Conversation
 from hai_flow.api.deps import Access, CurrentAccess, JsonBody, Pieces
 from hai_flow.api.following import last_words
+from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.rights import Right
 from hai_flow.errors import Rejected
 from hai_flow.runtime.fanout import Piece
 from hai_flow.wire import agent_api, sse
@@ -61,13 +63,21 @@ _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-@router.post("/process", response_model=None, openapi_extra=_BODY, responses=_RESPONSES)
+@router.post(
+    "/process", dependencies=[requires(Right.SEE_OWN)], response_model=None, openapi_extra=_BODY, responses=_RESPONSES
+)
 async def post_process(body: JsonBody, access: CurrentAccess, request: Request) -> Response:
     """Agent API: start a run, answer its open questions, or attach to it."""
     return await _process(body, access, request, None)
 
 
-@router.post("/workflows/{name}/process", response_model=None, openapi_extra=_BODY, responses=_RESPONSES)
+@router.post(
+    "/workflows/{name}/process",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    openapi_extra=_BODY,
+    responses=_RESPONSES,
+)
 async def post_workflow_process(name: str, body: JsonBody, access: CurrentAccess, request: Request) -> Response:
     """Agent API, for one workflow."""
     return await _process(body, access, request, name)

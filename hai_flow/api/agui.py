@@ -11,7 +11,9 @@ import hai_flow
 from hai_flow.api.bodies import limits_of
 from hai_flow.api.conversation import RUN_AGENT_INPUT, respond, streamed
 from hai_flow.api.deps import Access, CurrentAccess, JsonBody
+from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
+from hai_flow.api.rights import Right
 from hai_flow.wire.agui import AGUI, PROTOCOL, decode
 from hai_flow.wire.agui_capabilities import capabilities
 
@@ -30,9 +32,21 @@ async def answer(body: bytes, access: Access, accept: str, workflow: str | None 
     return await respond(posted, access, dialect, workflow)
 
 
-@router.post("/ag-ui", name="post_agui", response_model=None, openapi_extra=RUN_AGENT_INPUT, responses=_RESPONSES)
 @router.post(
-    "/send-message", name="post_message", response_model=None, openapi_extra=RUN_AGENT_INPUT, responses=_RESPONSES
+    "/ag-ui",
+    dependencies=[requires(Right.SEE_OWN)],
+    name="post_agui",
+    response_model=None,
+    openapi_extra=RUN_AGENT_INPUT,
+    responses=_RESPONSES,
+)
+@router.post(
+    "/send-message",
+    dependencies=[requires(Right.SEE_OWN)],
+    name="post_message",
+    response_model=None,
+    openapi_extra=RUN_AGENT_INPUT,
+    responses=_RESPONSES,
 )
 async def post_agui(body: JsonBody, access: CurrentAccess, accept: Accept = "") -> Response:
     """AG-UI: start a run, answer its open questions, or attach to it. The response streams one turn."""
@@ -41,6 +55,7 @@ async def post_agui(body: JsonBody, access: CurrentAccess, accept: Accept = "") 
 
 @router.post(
     "/workflows/{name}/ag-ui",
+    dependencies=[requires(Right.SEE_OWN)],
     name="post_workflow_agui",
     response_model=None,
     openapi_extra=RUN_AGENT_INPUT,
@@ -48,6 +63,7 @@ async def post_agui(body: JsonBody, access: CurrentAccess, accept: Accept = "") 
 )
 @router.post(
     "/workflows/{name}/send-message",
+    dependencies=[requires(Right.SEE_OWN)],
     name="post_workflow_message",
     response_model=None,
     openapi_extra=RUN_AGENT_INPUT,
@@ -64,13 +80,18 @@ _CAPABILITIES: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-@router.get("/ag-ui/capabilities", response_model=None, responses=_CAPABILITIES)
+@router.get("/ag-ui/capabilities", dependencies=[requires(Right.SEE_OWN)], response_model=None, responses=_CAPABILITIES)
 async def get_agui_capabilities(access: CurrentAccess) -> JSONResponse:
     """AG-UI: the capabilities of the agents here (AgentCapabilities)."""
     return JSONResponse(capabilities("hai-flow", hai_flow.__version__))
 
 
-@router.get("/workflows/{name}/ag-ui/capabilities", response_model=None, responses=_CAPABILITIES)
+@router.get(
+    "/workflows/{name}/ag-ui/capabilities",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses=_CAPABILITIES,
+)
 async def get_workflow_agui_capabilities(name: str, access: CurrentAccess) -> JSONResponse:
     """AG-UI: the capabilities of one workflow."""
     stored, plan = await access.runtime.catalog.resolve(access.tenant, name)

@@ -39,6 +39,7 @@ from hai_flow.api.bodies import Bodies
 from hai_flow.api.deps import Access, OpenAccess, is_development, known_parameters
 from hai_flow.api.guard import Guard
 from hai_flow.api.identity import identity_of
+from hai_flow.api.principals import open_to_everybody
 from hai_flow.api.recent import Recent
 from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
@@ -103,8 +104,22 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     for module in (hai, agui, copilotkit, social, aui, agent_api):
         app.include_router(module.router)
     app.include_router(hai.alias_routes(settings.hai_aliases))
-    app.add_api_route("/healthz", healthz, tags=["operations"], response_model=None, responses=_of(shapes.Health))
-    app.add_api_route("/readyz", readyz, tags=["operations"], response_model=None, responses=_of(shapes.Readiness))
+    app.add_api_route(
+        "/healthz",
+        healthz,
+        dependencies=[open_to_everybody()],
+        tags=["operations"],
+        response_model=None,
+        responses=_of(shapes.Health),
+    )
+    app.add_api_route(
+        "/readyz",
+        readyz,
+        dependencies=[open_to_everybody()],
+        tags=["operations"],
+        response_model=None,
+        responses=_of(shapes.Readiness),
+    )
     welcome.install(app)
     app.add_middleware(Bodies)
     app.add_middleware(Guard, settings=settings)
@@ -121,7 +136,12 @@ def _operation_id(route: APIRoute) -> str:
 
 async def healthz(access: OpenAccess) -> dict[str, Any]:
     """The process answers."""
-    return {"status": "ok", "version": hai_flow.__version__, "streams": access.admission.streams}
+    return {
+        "status": "ok",
+        "version": hai_flow.__version__,
+        "streams": access.admission.streams,
+        "identity": access.settings.identity or "none",
+    }
 
 
 async def readyz(access: OpenAccess, request: Request) -> dict[str, Any]:

@@ -22,7 +22,9 @@ from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute, limit
 from hai_flow.api.conversation import Conversation
 from hai_flow.api.deps import Access, CurrentAccess
 from hai_flow.api.following import earlier_entries, read_by
+from hai_flow.api.principals import open_to_everybody, requires
 from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.rights import Right
 from hai_flow.engine.events import UserMessage
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.state import RunState
@@ -69,21 +71,23 @@ class InputBody(Body):
     interrupt_id: str | None = Field(default=None, max_length=200)
 
 
-@router.get("/ping", name="ping_aui", response_model=None, responses=_PONG)
-@router.get("/ws/ping", name="ping_aui_stream", response_model=None, responses=_PONG)
+@router.get("/ping", dependencies=[open_to_everybody()], name="ping_aui", response_model=None, responses=_PONG)
+@router.get(
+    "/ws/ping", dependencies=[open_to_everybody()], name="ping_aui_stream", response_model=None, responses=_PONG
+)
 async def ping() -> Response:
     """The server is there."""
     return JSONResponse({"status": "ok"})
 
 
-@router.post("/input", response_model=None, responses=_TAKEN)
+@router.post("/input", dependencies=[requires(Right.SPEAK, Right.ANSWER)], response_model=None, responses=_TAKEN)
 async def post_input(body: InputBody, access: CurrentAccess) -> Response:
     """An input without a socket: any client of the session may post one. The response comes when it is committed."""
     taken = await _Session(access, body.session_id, None).take(body.model_dump())
     return JSONResponse({"accepted": True, **taken})
 
 
-@router.websocket("/ws/{stream_type}")
+@router.websocket("/ws/{stream_type}", dependencies=[requires(Right.SEE_OWN)])
 async def stream(socket: WebSocket, stream_type: str, access: CurrentAccess) -> None:
     """A session's events as they are committed, and its inputs."""
     try:

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hai_flow.api.admission import BodyRoom
 from hai_flow.api.peers import peer_of
+from hai_flow.api.principals import get_principal, rights_for
 from hai_flow.errors import Rejected
 from hai_flow.settings import Settings
 from hai_flow.wire import agent_input
@@ -133,13 +134,16 @@ class Bodies:
 
 
 class CheckedRoute(APIRoute):
-    """A route that reads and checks its JSON body, if it takes one, before FastAPI parses it."""
+    """A route that asks who calls, then reads and checks its JSON body, if it takes one, before FastAPI parses it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         takes_body = self.body_field is not None
+        asks = rights_for(self.dependant) != ()
 
         async def checked(request: Request) -> Response:
+            if asks:  # before anything of the body is read
+                await get_principal(request)
             return await handle(await _checked(request) if takes_body else request)
 
         return checked

@@ -18,7 +18,9 @@ from hai_flow.api import agui
 from hai_flow.api.bodies import limits_of
 from hai_flow.api.conversation import RUN_AGENT_INPUT, attach, streamed
 from hai_flow.api.deps import Access, CurrentAccess, JsonBody
+from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.rights import Right
 from hai_flow.engine import commands as c
 from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
@@ -40,32 +42,46 @@ _OBJECT: Final[dict[int | str, dict[str, Any]]] = {
 Accept = Annotated[str, Header()]
 
 
-@router.get("/info", response_model=None, responses=_OBJECT)
+@router.get("/info", dependencies=[requires(Right.SEE_OWN)], response_model=None, responses=_OBJECT)
 async def get_copilotkit_info(access: CurrentAccess) -> JSONResponse:
     """CopilotKit: the agents there are."""
     return await _info(access)
 
 
-@router.post("/agent/{agent}/run", response_model=None, openapi_extra=RUN_AGENT_INPUT, responses=_STREAM)
+@router.post(
+    "/agent/{agent}/run",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    openapi_extra=RUN_AGENT_INPUT,
+    responses=_STREAM,
+)
 async def run_copilotkit_agent(agent: str, body: JsonBody, access: CurrentAccess, accept: Accept = "") -> Response:
     """CopilotKit: start a run, answer its open questions, or attach to it. The response streams one turn."""
     return await _run(agent, body, access, accept)
 
 
-@router.post("/agent/{agent}/connect", response_model=None, openapi_extra=RUN_AGENT_INPUT, responses=_STREAM)
+@router.post(
+    "/agent/{agent}/connect",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    openapi_extra=RUN_AGENT_INPUT,
+    responses=_STREAM,
+)
 async def connect_copilotkit_agent(agent: str, body: JsonBody, access: CurrentAccess) -> Response:
     """CopilotKit: the thread as it is now, then live if a turn is open. Nothing is started or answered."""
     return await _connect(agent, body, access)
 
 
-@router.post("/agent/{agent}/stop/{thread_id:path}", response_model=None, responses=_OBJECT)
+@router.post(
+    "/agent/{agent}/stop/{thread_id:path}", dependencies=[requires(Right.SPEAK)], response_model=None, responses=_OBJECT
+)
 async def stop_copilotkit_agent(agent: str, thread_id: str, body: JsonBody, access: CurrentAccess) -> JSONResponse:
     """CopilotKit: stop the thread's run; with `{runId}` only if the newest turn is that one."""
     given = agent_input.load(body, limits_of(access.settings)) if body.strip() else {}
     return await _stop(agent, thread_id, given, access)
 
 
-@router.post("", response_model=None, responses=_STREAM)
+@router.post("", dependencies=[requires(Right.SEE_OWN)], response_model=None, responses=_STREAM)
 async def call_copilotkit(body: JsonBody, access: CurrentAccess, accept: Accept = "") -> Response:
     """CopilotKit, all in one: `{method: info | agent/run | agent/connect | agent/stop, params, body}`."""
     envelope = agent_input.load(body, limits_of(access.settings))

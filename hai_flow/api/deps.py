@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from uuid import UUID
@@ -16,7 +16,8 @@ from hai_flow import values
 from hai_flow.api import peers
 from hai_flow.api.admission import Admission, StreamPlace
 from hai_flow.api.bodies import JSON, NO_CONTROL_CHARACTERS, YAML, demand_media_type, read_body
-from hai_flow.api.principals import NOBODY, Principal, get_principal
+from hai_flow.api.principals import NOBODY, Principal, forbidden, get_principal
+from hai_flow.api.rights import Right
 from hai_flow.api.stream import EventStream, Pieces
 from hai_flow.definition.document import suggestion
 from hai_flow.definition.plan import Plan
@@ -44,6 +45,12 @@ def is_development(settings: Settings, *, act_as: bool) -> bool:
     """Whether the server has the development features: it was started with `act_as`, only this machine can reach it,
     and nobody is asked who they are."""
     return act_as and not settings.allow_remote and is_loopback(settings.host) and settings.identity is None
+
+
+_RIGHTS_FOR: Final[Mapping[type[c.Command], tuple[Right, ...]]] = {
+    c.Answer: (Right.ANSWER, Right.DECIDE),
+    c.Stop: (Right.SPEAK, Right.CONTROL_RUNS),  # of one's own thread, to go on from an earlier turn of it
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +93,12 @@ class Access:
         assert state is not None
         return state
 
+    def require(self, *rights: Right) -> None:
+        """Raises Rejected 403 where the caller has none of `rights`. Routes ask for a right of their own; what a
+        dialect's POST does is known only after its body was read."""
+        if not any(self.principal.may(right) for right in rights):
+            raise forbidden(rights)
+
     def require_publishing(self) -> None:
         """Raises Rejected 403 where this server takes no workflows over the network."""
         if not self.publishing:
@@ -116,6 +129,7 @@ class Access:
 
     async def submit(self, run_id: UUID, command: c.Command, *, command_id: str | None, body_sha: bytes) -> Outcome:
         """Decide and commit. Raises Rejected; 429 before anything is stored, 404 for a file of somebody else's."""
+        self.require(*_RIGHTS_FOR.get(type(command), (Right.CONTROL_RUNS,)))
         with self.admission.command():
             if isinstance(command, c.Answer):
                 await self._use_files(run_id, command)
@@ -127,6 +141,7 @@ class Access:
         self, plan: Plan, begin: Begin, *, command_id: str, body_sha: bytes, branch: Branch | None = None
     ) -> Outcome:
         """Start a run of the plan. Raises Rejected as `submit` does."""
+        self.require(Right.SPEAK, Right.START_RUNS)
         with self.admission.command():
             await self._use_files(begin.run_id, begin.answer if isinstance(begin, c.Fork) else begin)
             return await self.runtime.starts.start(

@@ -21,7 +21,9 @@ from hai_flow.api.following import (
     up_to,
     with_wishes,
 )
+from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
+from hai_flow.api.rights import Right
 from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
@@ -45,7 +47,12 @@ _STREAM: Final[dict[str, Any]] = {
 }
 
 
-@router.get("/{run_id}/events", response_model=None, responses={**documented(404), 200: _STREAM})
+@router.get(
+    "/{run_id}/events",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**documented(404), 200: _STREAM},
+)
 async def get_events(
     run_id: str,
     access: CurrentAccess,

@@ -17,7 +17,9 @@ from hai_flow.api import shapes
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
 from hai_flow.api.deps import Access, CurrentAccess, ThreadId, is_run_id
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_cursor, encode_cursor
+from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.rights import Right
 from hai_flow.api.threads import find_thread
 from hai_flow.api.views import feedback_view
 from hai_flow.engine.ids import run_of_pending
@@ -60,7 +62,12 @@ class FeedbackBody(Body):
         return Opinion(rating, self.comment or None, list(dict.fromkeys(self.labels)))
 
 
-@router.get("", response_model=None, responses={**documented(404), 200: {"model": shapes.FeedbackPage}})
+@router.get(
+    "",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": shapes.FeedbackPage}},
+)
 async def list_feedback(
     thread_id: ThreadId, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
 ) -> dict[str, Any]:
@@ -80,7 +87,10 @@ async def list_feedback(
 
 
 @router.get(
-    "/{kind}/{subject_id:path}", response_model=None, responses={**documented(404), 200: {"model": shapes.Feedback}}
+    "/{kind}/{subject_id:path}",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": shapes.Feedback}},
 )
 async def get_feedback(
     thread_id: ThreadId, kind: Kinds, subject_id: SubjectId, access: CurrentAccess
@@ -96,6 +106,7 @@ async def get_feedback(
 
 @router.put(
     "/{kind}/{subject_id:path}",
+    dependencies=[requires(Right.SPEAK, Right.DECIDE)],
     response_model=None,
     responses={
         **documented(404, 409, *WITH_BODY),
@@ -127,6 +138,7 @@ async def put_feedback(
 
 @router.delete(
     "/{kind}/{subject_id:path}",
+    dependencies=[requires(Right.SPEAK, Right.DECIDE)],
     status_code=204,
     response_model=None,
     responses={**documented(404), 204: {"description": "nothing that you said of it stands"}},

@@ -22,7 +22,9 @@ from hai_flow.api import shapes
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, arriving, declared_bytes
 from hai_flow.api.deps import CurrentAccess
 from hai_flow.api.peers import peer_of
+from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.rights import Right
 from hai_flow.api.stream import CONNECTION, Connection
 from hai_flow.errors import Rejected
 from hai_flow.runtime.contents import MissingContent
@@ -58,6 +60,7 @@ def file_view(file: File) -> dict[str, Json]:
 
 @router.post(
     "",
+    dependencies=[requires(Right.SPEAK, Right.ANSWER)],
     status_code=201,
     response_model=None,
     openapi_extra=_BODY,
@@ -89,6 +92,7 @@ async def upload_file(
 
 @router.get(
     "/{file}",
+    dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
     responses={
         **documented(404, 416),

@@ -10,6 +10,8 @@ from fastapi.responses import Response
 
 from hai_flow.api.conversation import RUN_AGENT_INPUT, converse, streamed
 from hai_flow.api.deps import CurrentAccess, JsonBody
+from hai_flow.api.principals import requires
+from hai_flow.api.rights import Right
 from hai_flow.wire.hai import HAI
 
 router = APIRouter(tags=["dialects"])
@@ -17,13 +19,25 @@ router = APIRouter(tags=["dialects"])
 _RESPONSES: Final = streamed(HAI)
 
 
-@router.post("/awp", response_model=None, openapi_extra=RUN_AGENT_INPUT, responses=_RESPONSES)
+@router.post(
+    "/awp",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    openapi_extra=RUN_AGENT_INPUT,
+    responses=_RESPONSES,
+)
 async def post_awp(body: JsonBody, access: CurrentAccess, accept: Annotated[str, Header()] = "") -> Response:
     """HAI: start a run, answer its open questions, or attach to it. The response streams one turn."""
     return await converse(body, access, HAI.accepted(accept))
 
 
-@router.post("/workflows/{name}/awp", response_model=None, openapi_extra=RUN_AGENT_INPUT, responses=_RESPONSES)
+@router.post(
+    "/workflows/{name}/awp",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    openapi_extra=RUN_AGENT_INPUT,
+    responses=_RESPONSES,
+)
 async def post_workflow_awp(
     name: str, body: JsonBody, access: CurrentAccess, accept: Annotated[str, Header()] = ""
 ) -> Response:
@@ -40,6 +54,7 @@ def alias_routes(aliases: Iterable[str]) -> APIRouter:
         routes.add_api_route(
             path,
             _aliased(workflow or None),
+            dependencies=[requires(Right.SEE_OWN)],
             methods=["POST"],
             response_model=None,
             include_in_schema=False,

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request
 from hai_flow.api import shapes
 from hai_flow.api.bodies import limits_of, read_body
 from hai_flow.api.deps import OpenAccess
+from hai_flow.api.principals import open_to_everybody
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.wire import webhook
 
@@ -25,6 +26,7 @@ _BODY: Final[dict[str, Any]] = {
 
 @router.post(
     "/{path:path}",
+    dependencies=[open_to_everybody()],
     status_code=202,
     response_model=None,
     openapi_extra=_BODY,

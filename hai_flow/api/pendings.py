@@ -15,7 +15,9 @@ from hai_flow.api import shapes
 from hai_flow.api.bodies import Body, CheckedRoute
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_cursor, encode_cursor
+from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.rights import Right
 from hai_flow.api.views import listed_pending_view, pending_view
 from hai_flow.engine import commands as c
 from hai_flow.engine.ids import run_of_pending
@@ -57,7 +59,12 @@ async def _shown(access: Access, row: pendings.Listed) -> dict[str, Any] | None:
     return listed_pending_view(row, pending.opened) if pending.status == "open" else None
 
 
-@router.get("", response_model=None, responses={**documented(), 200: {"model": shapes.PendingPage}})
+@router.get(
+    "",
+    dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
+    response_model=None,
+    responses={**documented(), 200: {"model": shapes.PendingPage}},
+)
 async def list_pendings(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """The open pendings, newest first."""
     before = decode_cursor(cursor)
@@ -72,7 +79,12 @@ async def list_pendings(access: CurrentAccess, limit: PageLimit = 50, cursor: Pa
     }
 
 
-@router.get("/{pending_id}", response_model=None, responses={**documented(404), 200: {"model": shapes.Pending}})
+@router.get(
+    "/{pending_id}",
+    dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": shapes.Pending}},
+)
 async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     """One pending: the question and its outcome."""
     return pending_view(*await _find(access, pending_id))
@@ -80,6 +92,7 @@ async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
 
 @router.post(
     "/{pending_id}/decide",
+    dependencies=[requires(Right.ANSWER, Right.DECIDE)],
     response_model=None,
     responses={**documented(404, 409, 410, *WITH_BODY), 200: {"model": shapes.DecidedPending}},
 )

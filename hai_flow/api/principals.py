@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias
 from uuid import UUID
 
 from fastapi import Depends, Header
+from fastapi.dependencies.models import Dependant
 from starlette.requests import HTTPConnection
 
 from hai_flow.api.rights import ROLES, Right, rights_of
@@ -79,11 +80,15 @@ async def get_principal(
         ),
     ] = None,
 ) -> Principal:
-    """The caller. `act_as` is declared for the API's description; the identity reads it. Raises Rejected 400, 401, 403
-    and 422."""
-    return await connection.app.state.identity.principal(connection)
+    """The caller, who is asked once in a request. `act_as` is declared for the API's description; the identity reads
+    it. Raises Rejected 400, 401, 403 and 422."""
+    known: Principal | None = connection.scope.get(_CALLER)
+    if known is None:
+        known = connection.scope[_CALLER] = await connection.app.state.identity.principal(connection)
+    return known
 
 
+_CALLER: Final = "hai_flow.caller"  # the key of a request's scope that holds the principal
 RIGHTS: Final = "needed_rights"  # the attribute of a route's dependency that holds them
 
 
@@ -114,6 +119,19 @@ def forbidden(rights: tuple[Right, ...]) -> Rejected:
         "right_missing",
         f"this takes the right {' or '.join(rights)}, which your roles do not have; the roles {', '.join(roles)} do.",
     )
+
+
+def rights_for(dependant: Dependant) -> tuple[Right, ...] | None:
+    """The rights of which a route with these dependencies wants one. Empty: it asks for no credential. None: it does
+    not say, which is a mistake."""
+    left = [dependant]
+    while left:
+        each = left.pop()
+        rights: tuple[Right, ...] | None = getattr(each.call, RIGHTS, None)
+        if rights is not None:
+            return rights
+        left.extend(each.dependencies)
+    return None
 
 
 def _marked(check: Callable[..., Any], rights: tuple[Right, ...]) -> Callable[..., Any]:

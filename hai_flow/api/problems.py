@@ -47,8 +47,8 @@ SCHEMA: Final[dict[str, Any]] = {
 
 _MEANINGS: Final = {
     400: "not readable: the body is no JSON, the cursor none of ours, a header stands twice",
-    401: "it does not prove that it is from whom this place is for",
-    403: "not for you: a page of another origin, a question that does not ask you, a name that is not believed here",
+    401: "no credential, or one that does not prove who calls; WWW-Authenticate says which kind is wanted",
+    403: "not for you: a right that your roles lack, a question that does not ask you, a page of another origin",
     404: "there is no such thing, or it is not yours",
     408: "the body did not arrive",
     409: "it is not the time for it; `winner` says what stands",
@@ -62,7 +62,7 @@ _MEANINGS: Final = {
     500: "a fault of the server",
     503: "not now; where a command was sent, its outcome is unknown: repeat it with the same id",
 }
-ALWAYS: Final = (400, 403, 421, 422, 429, 500, 503)
+ALWAYS: Final = (400, 401, 403, 421, 422, 429, 500, 503)
 WITH_BODY: Final = (408, 413, 415)
 
 

@@ -15,7 +15,9 @@ from hai_flow.api import shapes
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess, is_run_id
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_cursor, encode_cursor
+from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.rights import Right
 from hai_flow.api.views import run_view, snapshot_view
 from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.engine import commands as c
@@ -45,6 +47,7 @@ class ReasonBody(Body):
 
 @router.post(
     "",
+    dependencies=[requires(Right.START_RUNS, Right.SPEAK)],
     status_code=201,
     response_model=None,
     responses={
@@ -91,7 +94,12 @@ async def _with_winner(access: Access, thread_id: str, rejected: Rejected) -> Re
     return Rejected(rejected.status, rejected.code, rejected.detail, winner=winner)
 
 
-@router.get("", response_model=None, responses={**documented(), 200: {"model": shapes.RunPage}})
+@router.get(
+    "",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**documented(), 200: {"model": shapes.RunPage}},
+)
 async def list_runs(
     access: CurrentAccess,
     limit: PageLimit = 50,
@@ -120,13 +128,23 @@ async def list_runs(
     }
 
 
-@router.get("/{run_id}", response_model=None, responses={**documented(404), 200: {"model": shapes.Run}})
+@router.get(
+    "/{run_id}",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": shapes.Run}},
+)
 async def get_run(run_id: str, access: CurrentAccess) -> dict[str, Any]:
     """One run, with its input and, when it has ended, its output or error."""
     return run_view(await access.run(run_id))
 
 
-@router.get("/{run_id}/snapshot", response_model=None, responses={**documented(404), 200: {"model": shapes.Snapshot}})
+@router.get(
+    "/{run_id}/snapshot",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": shapes.Snapshot}},
+)
 async def get_snapshot(
     run_id: str, access: CurrentAccess, at: Annotated[int | None, Query(ge=0, le=2**53)] = None
 ) -> JSONResponse:
@@ -153,7 +171,7 @@ async def _control(access: Access, run_id: str, command: c.Command, key: str | N
     return {**run_view(await access.run(row.id)), **extra}
 
 
-@router.post("/{run_id}/pause", response_model=None, responses=_CONTROL)
+@router.post("/{run_id}/pause", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_CONTROL)
 async def pause_run(
     run_id: str, access: CurrentAccess, key: CommandKey, body: ReasonBody | None = None
 ) -> dict[str, Any]:
@@ -161,13 +179,13 @@ async def pause_run(
     return await _control(access, run_id, c.Pause(by=access.principal.id, reason=_reason(body)), key)
 
 
-@router.post("/{run_id}/resume", response_model=None, responses=_CONTROL)
+@router.post("/{run_id}/resume", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_CONTROL)
 async def resume_run(run_id: str, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Go on after a pause."""
     return await _control(access, run_id, c.Resume(by=access.principal.id), key)
 
 
-@router.post("/{run_id}/stop", response_model=None, responses=_CONTROL)
+@router.post("/{run_id}/stop", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_CONTROL)
 async def stop_run(
     run_id: str, access: CurrentAccess, key: CommandKey, body: ReasonBody | None = None
 ) -> dict[str, Any]:
@@ -175,7 +193,9 @@ async def stop_run(
     return await _control(access, run_id, c.Stop(by=access.principal.id, reason=_reason(body)), key)
 
 
-@router.post("/{run_id}/terminate", response_model=None, responses=_CONTROL)
+@router.post(
+    "/{run_id}/terminate", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_CONTROL
+)
 async def terminate_run(
     run_id: str, access: CurrentAccess, key: CommandKey, body: ReasonBody | None = None
 ) -> dict[str, Any]:
@@ -183,7 +203,7 @@ async def terminate_run(
     return await _control(access, run_id, c.Terminate(by=access.principal.id, reason=_reason(body)), key)
 
 
-@router.post("/{run_id}/retry", response_model=None, responses=_CONTROL)
+@router.post("/{run_id}/retry", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_CONTROL)
 async def retry_run(run_id: str, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Go on from the failed step of a failed run, or with a run that needs attention."""
     return await _control(access, run_id, c.Retry(by=access.principal.id), key)
@@ -191,6 +211,7 @@ async def retry_run(run_id: str, access: CurrentAccess, key: CommandKey) -> dict
 
 @router.post(
     "/{run_id}/jump",
+    dependencies=[requires(Right.CONTROL_RUNS)],
     response_model=None,
     responses={**documented(403, 404, 409, *WITH_BODY), 200: {"model": shapes.JumpedRun}},
 )

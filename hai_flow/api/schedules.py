@@ -10,7 +10,9 @@ from fastapi import APIRouter, Response
 from hai_flow.api import shapes
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess, is_run_id
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_place, encode_place
+from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
+from hai_flow.api.rights import Right
 from hai_flow.api.views import run_view, schedule_view
 from hai_flow.errors import Rejected
 from hai_flow.store import triggers
@@ -23,7 +25,12 @@ POSITION_MAX: Final = 2**31 - 1  # of a trigger in its workflow, as the database
 _ONE: Final[dict[int | str, dict[str, Any]]] = {**documented(404), 200: {"model": shapes.Schedule}}
 
 
-@router.get("", response_model=None, responses={**documented(), 200: {"model": shapes.SchedulePage}})
+@router.get(
+    "",
+    dependencies=[requires(Right.SEE_RUNS)],
+    response_model=None,
+    responses={**documented(), 200: {"model": shapes.SchedulePage}},
+)
 async def list_schedules(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """The schedules of the latest version of each workflow, by workflow."""
     place = decode_place(cursor)
@@ -38,19 +45,19 @@ async def list_schedules(access: CurrentAccess, limit: PageLimit = 50, cursor: P
     }
 
 
-@router.get("/{schedule_id}", response_model=None, responses=_ONE)
+@router.get("/{schedule_id}", dependencies=[requires(Right.SEE_RUNS)], response_model=None, responses=_ONE)
 async def get_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
     """One schedule."""
     return await _view(access, await access.runtime.triggers.schedule(access.tenant, _id(schedule_id)))
 
 
-@router.post("/{schedule_id}/pause", response_model=None, responses=_ONE)
+@router.post("/{schedule_id}/pause", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_ONE)
 async def pause_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
     """Let it fire no more until it is resumed."""
     return await _view(access, await access.runtime.triggers.pause_schedule(access.tenant, _id(schedule_id)))
 
 
-@router.post("/{schedule_id}/resume", response_model=None, responses=_ONE)
+@router.post("/{schedule_id}/resume", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_ONE)
 async def resume_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
     """Let it fire again, from its next time on. Times that passed while it was paused do not count as missed."""
     return await _view(access, await access.runtime.triggers.resume_schedule(access.tenant, _id(schedule_id)))
@@ -58,6 +65,7 @@ async def resume_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, 
 
 @router.post(
     "/{schedule_id}/run",
+    dependencies=[requires(Right.CONTROL_RUNS)],
     status_code=201,
     response_model=None,
     responses={

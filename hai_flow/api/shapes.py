@@ -450,11 +450,13 @@ class ReceivedCallback(Shape):
 
 
 class Health(Shape):
-    """`streams`: how many are open."""
+    """`streams`: how many are open. `identity`: how callers prove who they are; `none`: they don't, everybody is
+    `user:local`."""
 
     status: Literal["ok"]
     version: str
     streams: int
+    identity: Literal["none", "keys"]
 
 
 class Readiness(Shape):

@@ -12,7 +12,9 @@ from hai_flow import values
 from hai_flow.api import shapes
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess
+from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.rights import Right
 from hai_flow.engine.draft import EVENT_BYTES_MAX
 from hai_flow.engine.signals import CALLBACK
 from hai_flow.engine.state import TERMINAL_STATUSES
@@ -38,14 +40,26 @@ def _documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-@router.post("/signals", status_code=201, response_model=None, responses=_documented())
+@router.post(
+    "/signals",
+    dependencies=[requires(Right.CONTROL_RUNS)],
+    status_code=201,
+    response_model=None,
+    responses=_documented(),
+)
 async def send_signal(body: SignalBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
     """Send an event to every run that has started before it and waits, or will wait, for its type. It also starts the
     workflows with a trigger for it; `POST /v1/events` does the same and lists their runs."""
     return await _send(access, body, key, response)
 
 
-@router.post("/runs/{run_id}/signals", status_code=201, response_model=None, responses=_documented(404))
+@router.post(
+    "/runs/{run_id}/signals",
+    dependencies=[requires(Right.CONTROL_RUNS)],
+    status_code=201,
+    response_model=None,
+    responses=_documented(404),
+)
 async def signal_run(
     run_id: str, body: SignalBody, access: CurrentAccess, key: CommandKey, response: Response
 ) -> dict[str, Any]:

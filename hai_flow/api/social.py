@@ -17,7 +17,9 @@ from fastapi.responses import JSONResponse
 
 from hai_flow.api.deps import Access, CurrentAccess, Pieces, ThreadId
 from hai_flow.api.following import earlier_entries, read_by
+from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
+from hai_flow.api.rights import Right
 from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
@@ -60,7 +62,12 @@ _HISTORY: Final[dict[str, Any]] = {
 }
 
 
-@router.get("/{thread_id:path}/events", response_model=None, responses={**documented(400), 200: _STREAM})
+@router.get(
+    "/{thread_id:path}/events",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**documented(400), 200: _STREAM},
+)
 async def get_thread_events(
     thread_id: ThreadId,
     access: CurrentAccess,
@@ -74,7 +81,12 @@ async def get_thread_events(
     return await access.stream(lambda: thread.after(given), SOCIAL)
 
 
-@router.get("/{thread_id:path}/history", response_model=None, responses={**documented(400), 200: _HISTORY})
+@router.get(
+    "/{thread_id:path}/history",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**documented(400), 200: _HISTORY},
+)
 async def get_thread_history(thread_id: ThreadId, access: CurrentAccess) -> Response:
     """The thread's messages so far, its open questions, and the cursor behind which the events go on."""
     last = await threads.last_run(access.pool, access.tenant, thread_id)

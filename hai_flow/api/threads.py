@@ -20,7 +20,9 @@ from hai_flow.api.pages import (
     encode_cursor,
     encode_place,
 )
+from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
+from hai_flow.api.rights import Right
 from hai_flow.api.views import run_view, thread_message_view, thread_view
 from hai_flow.errors import Rejected
 from hai_flow.store import run_lists, thread_lists, threads
@@ -39,7 +41,12 @@ async def find_thread(access: Access, thread_id: str) -> ThreadSummary:
     return thread
 
 
-@router.get("", response_model=None, responses={**documented(), 200: {"model": shapes.ThreadPage}})
+@router.get(
+    "",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**documented(), 200: {"model": shapes.ThreadPage}},
+)
 async def list_threads(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """The threads, the one with the newest run first."""
     place = decode_cursor(cursor)
@@ -54,7 +61,12 @@ async def list_threads(access: CurrentAccess, limit: PageLimit = 50, cursor: Pag
     }
 
 
-@router.get("/{thread_id}", response_model=None, responses={**documented(404), 200: {"model": shapes.ThreadWithRuns}})
+@router.get(
+    "/{thread_id}",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": shapes.ThreadWithRuns}},
+)
 async def get_thread(thread_id: ThreadId, access: CurrentAccess) -> dict[str, Any]:
     """One thread, with its newest runs."""
     thread = await find_thread(access, thread_id)
@@ -64,6 +76,7 @@ async def get_thread(thread_id: ThreadId, access: CurrentAccess) -> dict[str, An
 
 @router.get(
     "/{thread_id}/messages",
+    dependencies=[requires(Right.SEE_OWN)],
     response_model=None,
     responses={**documented(404), 200: {"model": shapes.ThreadMessagePage}},
 )

@@ -9,7 +9,9 @@ from fastapi import APIRouter, Response
 from hai_flow.api import shapes
 from hai_flow.api.bodies import CheckedRoute
 from hai_flow.api.deps import CommandKey, CurrentAccess
+from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.rights import Right
 from hai_flow.api.signals import SignalBody, checked_id
 from hai_flow.api.views import received_view
 
@@ -22,7 +24,7 @@ _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-@router.post("", status_code=201, response_model=None, responses=_RESPONSES)
+@router.post("", dependencies=[requires(Right.START_RUNS)], status_code=201, response_model=None, responses=_RESPONSES)
 async def receive_event(body: SignalBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
     """Send an event, and learn which runs it starts. It is a signal for all: runs that wait for its type get it too.
 

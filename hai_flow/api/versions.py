@@ -14,7 +14,9 @@ from hai_flow import values
 from hai_flow.api import shapes
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess
+from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.rights import Right
 from hai_flow.api.views import version_view
 from hai_flow.definition.diff import diff
 from hai_flow.definition.plan import Plan
@@ -45,7 +47,12 @@ class MigrateBody(Body):
     dry_run: bool = False
 
 
-@router.get("/{name}/diff", response_model=None, responses={**documented(404), 200: {"model": shapes.Diff}})
+@router.get(
+    "/{name}/diff",
+    dependencies=[requires(Right.READ_WORKFLOWS)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": shapes.Diff}},
+)
 async def diff_versions(
     name: str,
     access: CurrentAccess,
@@ -59,6 +66,7 @@ async def diff_versions(
 
 @router.post(
     "/{name}/migrate",
+    dependencies=[requires(Right.CONTROL_RUNS)],
     response_model=None,
     responses={**documented(404, 409, *WITH_BODY), 200: {"model": shapes.Migration}},
 )

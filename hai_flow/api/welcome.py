@@ -12,6 +12,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 
 import hai_flow
+from hai_flow.api.principals import open_to_everybody
 
 router = APIRouter(include_in_schema=False)
 
@@ -30,6 +31,7 @@ _PLACES: Final = {
     "/healthz": "whether this process answers",
     "/readyz": "whether it can serve",
 }
+NO_IDENTITY: Final = "No identity is configured: nobody is asked who they are, and everybody is user:local."
 _DOCS_PAGE: Final = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>HAI Flow: API</title>
 <link rel="stylesheet" href="{ASSETS}/swagger-ui.css"><link rel="icon" href="{ASSETS}/favicon.png">
@@ -50,28 +52,33 @@ def install(app: FastAPI) -> None:
     app.mount(ASSETS, StaticFiles(directory=str(files)), name="assets of /docs")
 
 
-@router.get("/")
+@router.get("/", dependencies=[open_to_everybody()])
 async def show_welcome(request: Request) -> Response:
     """The places of this server: a page for browsers, JSON for others."""
+    open_house = request.app.state.settings.identity is None
     if "text/html" not in request.headers.get("accept", ""):
         about: dict[str, Any] = {"name": "HAI Flow", "version": hai_flow.__version__, "places": _PLACES}
-        return JSONResponse(about)
+        return JSONResponse({**about, "identity": NO_IDENTITY} if open_house else about)
+    warning = f"<p>{html.escape(NO_IDENTITY)}</p>" if open_house else ""
     rows = "".join(f'<li><a href="{path}">{path}</a>: {html.escape(text)}</li>' for path, text in _PLACES.items())
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>HAI Flow</title></head>'
-        f"<body><h1>HAI Flow {hai_flow.__version__}</h1><p>Workflows that wait for people.</p><ul>{rows}</ul>"
+        f"<body><h1>HAI Flow {hai_flow.__version__}</h1><p>Workflows that wait for people.</p>{warning}<ul>{rows}</ul>"
         "</body></html>"
     )
     return HTMLResponse(page, headers={"Content-Security-Policy": _NOTHING_ELSE})
 
 
-@router.get("/docs")
-async def show_docs() -> Response:
+@router.get("/docs", dependencies=[open_to_everybody()])
+async def show_docs(request: Request) -> Response:
     """The API as a page."""
-    return HTMLResponse(_DOCS_PAGE, headers={"Content-Security-Policy": DOCS_POLICY})
+    warning = f"<p>{html.escape(NO_IDENTITY)}</p>" if request.app.state.settings.identity is None else ""
+    return HTMLResponse(
+        _DOCS_PAGE.replace("<body>", f"<body>{warning}"), headers={"Content-Security-Policy": DOCS_POLICY}
+    )
 
 
-@router.get("/docs/start.js")
+@router.get("/docs/start.js", dependencies=[open_to_everybody()])
 async def get_docs_script() -> Response:
     """The script that starts Swagger UI. It is a file, because the policy forbids scripts inside a page."""
     return Response(_DOCS_SCRIPT, media_type="text/javascript")

@@ -10,7 +10,9 @@ from fastapi import APIRouter, Query, Response
 from hai_flow.api import shapes
 from hai_flow.api.deps import CurrentAccess, WorkflowBody
 from hai_flow.api.pages import PageCursor, PageLimit, cut, decode_place, encode_place
+from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.rights import Right
 from hai_flow.api.views import workflow_view
 from hai_flow.definition.compiler import check_workflow
 from hai_flow.graph import Format, draw
@@ -25,6 +27,7 @@ YAML_BODY: dict[str, Any] = {
 
 @router.post(
     "",
+    dependencies=[requires(Right.PUBLISH)],
     status_code=201,
     response_model=None,
     openapi_extra=YAML_BODY,
@@ -46,6 +49,7 @@ async def publish_workflow(
 
 @router.post(
     "/validate",
+    dependencies=[requires(Right.CHECK_WORKFLOWS)],
     response_model=None,
     openapi_extra=YAML_BODY,
     responses={**documented(*WITH_BODY), 200: {"model": shapes.Validation}},
@@ -56,7 +60,12 @@ async def validate_workflow(source: WorkflowBody) -> dict[str, Any]:
     return {"valid": all(finding["severity"] != "error" for finding in findings), "findings": findings}
 
 
-@router.get("", response_model=None, responses={**documented(), 200: {"model": shapes.WorkflowPage}})
+@router.get(
+    "",
+    dependencies=[requires(Right.READ_WORKFLOWS)],
+    response_model=None,
+    responses={**documented(), 200: {"model": shapes.WorkflowPage}},
+)
 async def list_workflows(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """The latest version of each workflow, by name."""
     place = decode_place(cursor)
@@ -69,7 +78,12 @@ async def list_workflows(access: CurrentAccess, limit: PageLimit = 50, cursor: P
     }
 
 
-@router.get("/{reference}", response_model=None, responses={**documented(404), 200: {"model": shapes.Workflow}})
+@router.get(
+    "/{reference}",
+    dependencies=[requires(Right.READ_WORKFLOWS)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": shapes.Workflow}},
+)
 async def get_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
     """One workflow (`name`, `name@version` or `name@version+sha8`): its source, its schemas, and its other versions."""
     stored, plan = await access.runtime.catalog.resolve(access.tenant, reference)
@@ -86,6 +100,7 @@ async def get_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
 
 @router.get(
     "/{reference}/source",
+    dependencies=[requires(Right.READ_WORKFLOWS)],
     response_class=Response,
     responses={**documented(404), 200: {"content": {"application/yaml": {"schema": {"type": "string"}}}}},
 )
@@ -102,6 +117,7 @@ _PICTURE_HEADERS: Final = {"Content-Security-Policy": "default-src 'none'; style
 
 @router.get(
     "/{reference}/graph",
+    dependencies=[requires(Right.READ_WORKFLOWS)],
     response_class=Response,
     responses={
         **documented(404),

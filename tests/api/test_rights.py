@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from uuid import uuid4
 
+import httpx2
 import pytest
+from fastapi import APIRouter
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
+from docs import rights_page
 from hai_flow.api.principals import NOBODY, Principal
 from hai_flow.api.rights import ROLES, Right, rights_of
 from hai_flow.engine import commands as c
+from tests.support.identities import KEYS, People
+from tests.support.postgres import Server
+from tests.support.server import ServerProcess, serving
+
+ROOT = Path(__file__).resolve().parents[2]
+ROUTES = [route for route in rights_page.routes_of(rights_page.application()) if route.path not in rights_page.OPEN]
+REQUESTS = [route for route in ROUTES if route.method != "WS" and "an-alias" not in route.path]
 
 
 def test_who_has_no_built_in_role_is_a_requester() -> None:
@@ -34,3 +48,110 @@ def test_without_identity_everybody_may_do_everything_and_nobody_nothing() -> No
     viewer = Principal(c.Principal("user:ann", ("viewer",)), uuid4(), way="key")
     assert viewer.may(Right.SEE_RUNS)
     assert not viewer.may(Right.DECIDE)
+
+
+def test_every_route_names_its_rights_or_says_that_everybody_may_call() -> None:
+    assert [f"{route.method} {route.path}" for route in ROUTES if route.rights is None] == []
+
+
+def test_a_route_that_names_none_is_found() -> None:
+    app, forgotten = rights_page.application(), APIRouter()
+
+    @forgotten.get("/forgotten")
+    async def forget() -> None: ...
+
+    app.include_router(forgotten)
+    assert [route.path for route in rights_page.routes_of(app) if route.rights is None] == ["/forgotten"]
+
+
+def test_few_routes_are_open_to_everybody() -> None:
+    assert {route.path for route in ROUTES if route.rights == ()} == {
+        "/",
+        "/docs",
+        "/docs/start.js",
+        "/healthz",
+        "/readyz",
+        "/api/aui/ping",
+        "/api/aui/ws/ping",
+        "/v1/hooks/{path:path}",  # these two ask for proofs of their own
+        "/callbacks/{token}",
+    }
+
+
+def test_the_page_of_routes_and_roles_is_current() -> None:
+    assert (ROOT / "docs" / "rights.md").read_text() == rights_page.page() + "\n"
+
+
+@pytest.fixture(scope="module")
+def dsn(postgres_server: Server) -> Iterator[str]:
+    with postgres_server.database() as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="module")
+def strict(dsn: str) -> Iterator[ServerProcess]:
+    """A server that asks everybody for a key."""
+    with serving(dsn, environment=KEYS) as process:
+        yield process
+        assert not process.faults
+
+
+def answered(client: httpx2.Client, route: rights_page.Route, headers: dict[str, str]) -> tuple[int, str]:
+    """The status and code that a request of no sense gets."""
+    path = route.path.replace(":path}", "}").format_map(Anything())
+    with client.stream(route.method, path, headers=headers) as response:
+        if not response.headers.get("content-type", "").startswith("application/problem+json"):
+            return response.status_code, ""
+        response.read()
+        return response.status_code, response.json()["code"]
+
+
+class Anything(dict[str, str]):
+    """A path's parameters."""
+
+    def __missing__(self, name: str) -> str:
+        return "x"
+
+
+def test_who_has_no_credential_comes_to_nothing_but_what_is_open(strict: ServerProcess) -> None:
+    with httpx2.Client(base_url=strict.url, timeout=30) as client:
+        for route in REQUESTS:
+            status, code = answered(client, route, {})
+            assert ((status, code) == (401, "auth.missing")) is (route.rights != ()), (route, status, code)
+            assert status < 500, route
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_opens_the_routes_that_the_page_says(strict: ServerProcess, dsn: str, role: str) -> None:
+    headers = People(dsn).person(f"user:{role}", roles=[role])
+    with httpx2.Client(base_url=strict.url, timeout=30) as client:
+        for route in REQUESTS:
+            status, code = answered(client, route, headers)
+            assert status != 401, route
+            assert ((status, code) == (403, "right_missing")) is not route.opens_to(role), (route, status, code)
+
+
+def test_a_websocket_is_behind_the_same_door(strict: ServerProcess, dsn: str) -> None:
+    address = strict.url.replace("http", "ws", 1) + "/api/aui/ws/interactive"
+    for headers, status in (({}, 401), (People(dsn).person("user:ann", roles=["admin"]), 403)):
+        with pytest.raises(InvalidStatus) as refusal, connect(address, additional_headers=headers, proxy=None):
+            pass
+        assert refusal.value.response.status_code == status
+    with connect(address, additional_headers=People(dsn).person("user:ann"), proxy=None):
+        pass
+
+
+def test_a_viewer_reads_over_a_dialect_and_says_nothing(strict: ServerProcess, dsn: str) -> None:
+    said = {"id": "m1", "role": "user", "content": "go"}
+    body = {"threadId": "t-viewer", "runId": "r1", "messages": [said], "tools": []}
+    for role, status in (("viewer", 403), ("decider", 403), ("requester", 200)):
+        headers = People(dsn).person(f"user:{role}", roles=[role])
+        answer = httpx2.post(f"{strict.url}/workflows/chat/awp", json=body, headers=headers, timeout=30)
+        assert answer.status_code == status, role
+
+
+def test_a_body_is_not_read_for_who_has_no_credential(strict: ServerProcess) -> None:
+    for path in ("/v1/runs", "/awp", "/v1/signals", "/process"):
+        headers = {"Content-Type": "application/json"}
+        answer = httpx2.post(strict.url + path, content=b"no JSON", headers=headers, timeout=30)
+        assert (answer.status_code, answer.json()["code"]) == (401, "auth.missing"), path
