@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from uuid import UUID
 
+import msgspec
 from fastapi import Depends, Header, Path, Request
 from fastapi.routing import APIRoute
 from starlette.requests import HTTPConnection
@@ -27,6 +28,7 @@ from hai_flow.engine.jobs import next_due
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
+from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.fanout import Following, Piece
 from hai_flow.runtime.submissions import Begin, Outcome
 from hai_flow.settings import Settings, is_loopback, variable
@@ -62,6 +64,7 @@ class Access:
     settings: Settings
     admission: Admission
     place: StreamPlace  # of the stream that answers it, if one does
+    asked: Asked  # as whom, for the audit
     publishing: bool  # whether this server takes workflows over the network
     development: bool  # whether it is a development server that listens on loopback alone
 
@@ -134,7 +137,7 @@ class Access:
             if isinstance(command, c.Answer):
                 await self._use_files(run_id, command)
             return await self.runtime.committer.submit(
-                run_id, self.tenant, command, command_id=command_id, body_sha=body_sha
+                run_id, self.tenant, command, command_id=command_id, body_sha=body_sha, asked=self._asked(command)
             )
 
     async def start(
@@ -145,8 +148,18 @@ class Access:
         with self.admission.command():
             await self._use_files(begin.run_id, begin.answer if isinstance(begin, c.Fork) else begin)
             return await self.runtime.starts.start(
-                self.tenant, plan, begin, command_id=command_id, body_sha=body_sha, branch=branch
+                self.tenant,
+                plan,
+                begin,
+                command_id=command_id,
+                body_sha=body_sha,
+                branch=branch,
+                asked=self._asked(begin),
             )
+
+    def _asked(self, command: c.Command) -> Asked:
+        via = command.answer.via if isinstance(command, c.Fork) else getattr(command, "via", None)
+        return msgspec.structs.replace(self.asked, via=via or self.asked.via)
 
     async def _use_files(self, run_id: UUID, command: c.Command) -> None:
         await self.runtime.files.use(self.tenant, self.principal.id, run_id, values.dumps(command))
@@ -195,7 +208,26 @@ def get_open_access(request: HTTPConnection) -> Access:
 def _access(request: HTTPConnection, principal: Principal) -> Access:
     state = request.app.state
     place = state.admission.place(peers.peer_of(request.scope))
-    return Access(principal, state.runtime, state.settings, state.admission, place, state.publishing, state.development)
+    return Access(
+        principal,
+        state.runtime,
+        state.settings,
+        state.admission,
+        place,
+        _asked(request, principal),
+        state.publishing,
+        state.development,
+    )
+
+
+def _asked(request: HTTPConnection, principal: Principal) -> Asked:
+    return Asked(
+        who=principal.who,
+        way=principal.way,
+        credential=principal.credential,
+        address=None if request.client is None else request.client.host,
+        via=getattr(request.scope.get("route"), "path", None),
+    )
 
 
 async def get_json_body(request: Request) -> bytes:

@@ -144,6 +144,7 @@ class Local:
         from hai_flow.engine import commands as c
         from hai_flow.engine.ids import run_of_pending
         from hai_flow.runtime import LOCAL_TENANT
+        from hai_flow.runtime.auditing import Asked
 
         run_id = run_of_pending(pending_id)
         assert run_id is not None, "a pending's id names its run"
@@ -159,4 +160,5 @@ class Local:
             result=given.get("result", msgspec.UNSET),
         )
         command = c.Answer(answers=(answer,), by=self._who, via=self._via)
-        await self._runtime.committer.submit(run_id, LOCAL_TENANT, command)
+        asked = Asked(who=self._who, way="local", via=self._via)
+        await self._runtime.committer.submit(run_id, LOCAL_TENANT, command, asked=asked)

@@ -31,6 +31,7 @@ from hai_flow.runtime.fanout import Fanout, FanoutConfig
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.keeping import Keeping
 from hai_flow.runtime.pins import PinBook
+from hai_flow.runtime.sealer import Sealer
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.slots import Slots
 from hai_flow.runtime.starts import Starts
@@ -159,7 +160,7 @@ class Runtime(Service):
             self.worker = Worker(self.database, self.committer, self.registry, config, self.files, self.pins)
             sweeping = SweeperConfig(poll_seconds=settings.poll_seconds)
             self._sweeper = Sweeper(self.database, self.committer, self.worker, sweeping, self.files)
-            self._services += [self.worker, self._sweeper]
+            self._services += [self.worker, self._sweeper, Sealer(self.database)]
         started: list[Service] = []
         try:
             for service in self._services:

@@ -14,7 +14,7 @@ from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.submissions import Birth, Outcome, Streamed, Submission
-from hai_flow.store.entries import CommandRow, Entry, OutboxRow
+from hai_flow.store.entries import AuditRow, CommandRow, Entry, OutboxRow
 
 log = structlog.get_logger(__name__)
 
@@ -32,6 +32,7 @@ class BatchEntry(msgspec.Struct, eq=False):
     events: list[e.Event] = []
     cut: bool = False
     outbox: list[OutboxRow] = []
+    audit: list[AuditRow] = []
     decides: bool = False
     answers: list[tuple[Submission, Outcome | Rejected]] = []
     commands: dict[str, CommandRow] = {}  # by their ids

@@ -32,6 +32,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.decide import DEFAULT_BOUNDS, Bounds, decide
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected, StoreError
+from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.cache import Cache, CachedRun
 from hai_flow.runtime.claims import Claims
 from hai_flow.runtime.decider import Decider, WantsEnds
@@ -128,17 +129,20 @@ class Committer(Service):
         body_sha: bytes = b"",
         birth: Birth | None = None,
         seat: str | None = None,
+        asked: Asked | None = None,
     ) -> Outcome:
         """Decide and commit `command`; return after the commit. Raises `Rejected` if it was refused.
 
         `command_id` makes a repetition safe: the first outcome again, or 409 if `body_sha` differs. `birth` comes with
         a run's first command, which `starts` completes. `seat` is the slot with which the run begins: `SEAT_LOST` if it
-        is not the run's any more.
+        is not the run's any more. `asked`: the person who asks, for the audit.
         """
         if self._closing or not self.running:
             raise Rejected(503, "closing", "the server is shutting down; send the request again.")
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        submission = Submission(command, time.monotonic(), command_id, body_sha, answer, birth, seat, tenant=tenant)
+        submission = Submission(
+            command, time.monotonic(), command_id, body_sha, answer, birth, seat, tenant=tenant, asked=asked
+        )
         run = self.cache.get(run_id)
         if run is None:
             run = self.cache.add(CachedRun(run_id, tenant, RunState(str(run_id))))

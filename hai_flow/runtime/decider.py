@@ -23,6 +23,7 @@ from hai_flow.engine.evolve import evolve
 from hai_flow.engine.jobs import is_busy, wake_at
 from hai_flow.engine.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
+from hai_flow.runtime import auditing
 from hai_flow.runtime.batches import BatchEntry
 from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.failures import Failures
@@ -141,6 +142,8 @@ class Decider:
         if submission.command_id is not None:
             row = CommandRow(submission.command_id, submission.body_sha, msgspec.json.encode(outcome))
             entry.commands[row.command_id] = row
+        if submission.asked is not None:
+            entry.audit.extend(auditing.rows_of(submission.asked, submission.command, entry.state, decision))
         self._take(entry, decision)
         entry.birth = entry.birth or submission.birth
         entry.seat = entry.seat or submission.seat
@@ -214,6 +217,7 @@ class Decider:
             moved=_moved(entry) if run.exists and entry.plan is not None else None,
             commands=tuple(entry.commands.values()) if entry.commands else (),
             outbox=entry.outbox,
+            audit=entry.audit,
             **rows,
         )
 

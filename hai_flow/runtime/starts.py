@@ -12,7 +12,6 @@ needs in order to be stored is found here:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import TypeAlias
@@ -20,10 +19,12 @@ from uuid import UUID
 
 import msgspec
 
+from hai_flow import values
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.errors import Rejected
+from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.keeping import Keeping
 from hai_flow.runtime.slots import Slots
@@ -57,11 +58,12 @@ class Starts:
         command_id: str | None = None,
         body_sha: bytes = b"",
         branch: Branch | None = None,
+        asked: Asked | None = None,
     ) -> Outcome:
         """Store the run `begin.run_id`; return after the commit. The same run again is the same outcome again.
 
-        `command_id` and `body_sha` as in `Committer.submit`. `branch`: where the run leaves its thread's line; who asks
-        for one says what is kept of it.
+        `command_id`, `body_sha` and `asked` as in `Committer.submit`. `branch`: where the run leaves its
+        thread's line; who asks for one says what is kept of it.
 
         Raises `Rejected`: 404 where a child's workflow does not exist, 409 `thread_busy` where the thread has an active
         run, 409 `concurrency_busy` where the workflow queues no run, and the engine's refusals.
@@ -70,8 +72,8 @@ class Starts:
             begin = msgspec.structs.replace(begin, pins=await self._find_pins(tenant, plan))
             if branch is None:
                 async with self._keeping.kept(tenant, plan, begin) as start:
-                    return await self._store(tenant, plan, start, command_id, body_sha, None)
-        return await self._store(tenant, plan, begin, command_id, body_sha, branch)
+                    return await self._store(tenant, plan, start, command_id, body_sha, None, asked)
+        return await self._store(tenant, plan, begin, command_id, body_sha, branch, asked)
 
     async def _store(
         self,
@@ -81,13 +83,21 @@ class Starts:
         command_id: str | None,
         body_sha: bytes,
         branch: Branch | None,
+        asked: Asked | None,
     ) -> Outcome:
         birth = Birth(plan, slot=_thread_slot_of(begin), branch=branch)
         while True:
             async with self._slots.seated(tenant, plan, begin) as (start, seat):
                 try:
                     return await self._committer.submit(
-                        start.run_id, tenant, start, command_id=command_id, body_sha=body_sha, birth=birth, seat=seat
+                        start.run_id,
+                        tenant,
+                        start,
+                        command_id=command_id,
+                        body_sha=body_sha,
+                        birth=birth,
+                        seat=seat,
+                        asked=asked,
                     )
                 except Rejected as rejected:
                     if rejected.code != SEAT_LOST:
@@ -109,15 +119,9 @@ def _thread_slot_of(begin: Begin) -> str | None:
 def derived_run_id(*parts: str) -> UUID:
     """A run id made from the identity of its start (tenant, principal, Idempotency-Key; or tenant, thread, runId), so
     that the same start made twice is one run (docs/design/store.md#command-ids)."""
-    return _uuid(int.from_bytes(sha256("\x00".join(parts).encode()).digest()[:16]), version=8)
+    return values.uuid_of(int.from_bytes(sha256("\x00".join(parts).encode()).digest()[:16]), version=8)
 
 
 def new_run_id(ms: int) -> UUID:
-    """A UUIDv7 (RFC 9562): the time in milliseconds, then chance. Newer ids sort later, which keeps indexes warm."""
-    return _uuid((ms & (2**48 - 1)) << 80 | int.from_bytes(os.urandom(10)), version=7)
-
-
-def _uuid(bits: int, version: int) -> UUID:
-    """128 bits as a UUID of that version (RFC 9562), which Python's own class does not know in all releases."""
-    bits = bits & ~(0xF << 76) | version << 76
-    return UUID(int=bits & ~(0b11 << 62) | 0b10 << 62)
+    """The id of a run that is born at this time."""
+    return values.uuid7(ms)

@@ -23,7 +23,8 @@ from hai_flow.engine.events import ABI
 
 # The parts that entries may have beside their events; `births`: some start a run, or want a slot again; `moves`: some
 # go on with another version of their workflow; `branches`: some of those born leave their thread's line; `seats`: some
-# begin with a slot that they were promised. All so seldom that no other commit carries the columns.
+# begin with a slot that they were promised; `audit`: people asked for something. All so seldom that no other commit
+# carries the columns.
 CHILDREN: Final = ("commands", "pendings", "votes", "outbox", "turns", "messages")
 _ENDED: Final = "('finished', 'failed', 'stopped')"
 
@@ -88,6 +89,10 @@ def commit_statement(parts: frozenset[str]) -> str:
 )"""
         unrepeated = "NOT (entries.i IN (SELECT i FROM repeated))"
     children = "".join(_CHILD_STATEMENTS[part](parameters, at) for part in CHILDREN if part in parts)
+    head = head_of_winners = ""
+    if "audit" in parts:
+        children += _insert_audit(parameters)
+        head, head_of_winners = ", head", ",\n    array_agg(head) AS head"
     born, seated, born_won = "", "entries.slot IS NULL", ""
     if "births" in parts:
         born, seated, born_won = _births(parameters, at, unrepeated, parts)
@@ -125,13 +130,13 @@ WITH entries AS MATERIALIZED (     -- of runs that exist, one per run, sorted by
     AND {unrepeated}
     AND ({seated})
   RETURNING entries.i, entries.n, entries.events, r.id, r.tenant, r.thread_id, r.seq, r.version, r.fence, r.worker,
-    coalesce(entries.status IN {_ENDED}, false) AS ended
+    coalesce(entries.status IN {_ENDED}, false) AS ended{head and ", r.head"}
 ), won AS MATERIALIZED (
-  SELECT i, n, events, id, tenant, thread_id, seq, version, fence, worker, ended FROM moved{born_won}
+  SELECT i, n, events, id, tenant, thread_id, seq, version, fence, worker, ended{head} FROM moved{born_won}
 ), winners AS MATERIALIZED (       -- the same as arrays in one order
   SELECT array_agg(i) AS i, array_agg(id) AS id, array_agg(tenant) AS tenant, array_agg(thread_id) AS thread_id,
     array_agg(seq) AS seq, array_agg(n) AS n, array_agg(version) AS version, array_agg(fence) AS fence,
-    array_agg(worker) AS worker
+    array_agg(worker) AS worker{head_of_winners}
   FROM won
 ), logged AS (
   INSERT INTO log (run_id, last_seq, first_seq, tenant, version, at, events)
@@ -239,6 +244,25 @@ def _upsert_messages(parameters: _Parameters, at: str) -> str:
 )"""
 
 
+def _insert_audit(parameters: _Parameters) -> str:
+    rows, _ = parameters.arrays(
+        "child", i="int", id="uuid", act="text", subject="text", digest="bytea", commitment="bytea", principal="text",
+        salt="bytea", body="bytea",
+    )  # fmt: skip
+    return f""", given_audit AS MATERIALIZED (
+  SELECT * FROM {rows}
+), new_audit AS (
+  INSERT INTO audit (tenant, id, at, act, run_id, seq, head, subject, digest, commitment)
+  SELECT winners.tenant[child.place], child.id, clock_timestamp(), child.act, winners.id[child.place],
+    winners.seq[child.place], winners.head[child.place], child.subject, child.digest, child.commitment
+  FROM {_of_winners("given_audit child")}
+), new_audit_details AS (
+  INSERT INTO audit_details (tenant, id, principal, salt, body)
+  SELECT winners.tenant[child.place], child.id, child.principal, child.salt, child.body
+  FROM {_of_winners("given_audit child")}
+)"""
+
+
 _CHILD_STATEMENTS: Final[Mapping[str, Callable[[_Parameters, str], str]]] = {
     "commands": _insert_commands,
     "pendings": _upsert_pendings,
@@ -256,6 +280,7 @@ def _births(parameters: _Parameters, at: str, unrepeated: str, parts: frozenset[
     names = "".join(f", {column}" for column in branch)
     values = ", branch_of, follows, coalesce(copied, 0)" if branch else ""
     seats = {"seat": "text"} if "seats" in parts else {}
+    head = ", head" if "audit" in parts else ""
     held, holds = (_held("entries", "births"), f" AND ({_holds('births')})") if seats else ("", "")
     born, arrays = parameters.arrays(
         "birth", i="int", id="uuid", tenant="uuid", n="int", events="bytea", status="text", busy="bool",
@@ -296,12 +321,12 @@ def _births(parameters: _Parameters, at: str, unrepeated: str, parts: frozenset[
     started_by, input, CASE WHEN status IN {_ENDED} THEN result END, CASE WHEN status IN {_ENDED} THEN {at} END{values}
   FROM births WHERE (slot IS NULL OR id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])){holds}
   ON CONFLICT DO NOTHING           -- the same Start again: it loses
-  RETURNING id, tenant, thread_id, seq, version, fence, worker, status
+  RETURNING id, tenant, thread_id, seq, version, fence, worker, status{head}
 )"""
     seated = "entries.slot IS NULL OR entries.id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])"
     after = f"""
   UNION ALL
   SELECT ({arrays["i"]})[place] AS i, ({arrays["n"]})[place] AS n, ({arrays["events"]})[place] AS events,
-    id, tenant, thread_id, seq, version, fence, worker, status IN {_ENDED} AS ended
+    id, tenant, thread_id, seq, version, fence, worker, status IN {_ENDED} AS ended{head}
   FROM (SELECT born.*, array_position({arrays["id"]}, born.id) AS place FROM born OFFSET 0) placed"""
     return before, seated, after

@@ -65,6 +65,8 @@ def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
     seldom = {"moves"} if any(entry.moved is not None for entry in entries) else _NONE
     if any(entry.seat is not None for entry in entries):
         seldom = seldom | {"seats"}
+    if any(entry.audit for entry in entries):
+        seldom = seldom | {"audit"}
     if births and any(entry.born is not None and entry.born.branch is not None for entry in entries):
         seldom = seldom | {"branches"}
     if len(entries) > _LONE_ENTRIES_MAX:
@@ -103,6 +105,8 @@ def _arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[s
     for part in CHILDREN:
         if part in parts:
             yield from _CHILD_ARRAYS[part](rows)
+    if "audit" in parts:
+        yield from _audit_arrays(rows)
     if "births" in parts:
         yield from _born_arrays(born, len(moved) + 1)
     if "branches" in parts:
@@ -144,6 +148,14 @@ def _turn_arrays(rows: _Rows) -> _Arrays:
 
 def _message_arrays(rows: _Rows) -> _Arrays:
     return _columns([(i, m.n, m.id, m.role, m.body, m.position) for i, e in rows if e.messages for m in e.messages], 6)
+
+
+def _audit_arrays(rows: _Rows) -> _Arrays:
+    found = [
+        (i, a.id, a.act, a.subject, a.digest, a.commitment, a.principal, a.salt, a.body)
+        for i, e in rows if e.audit for a in e.audit
+    ]  # fmt: skip
+    return _columns(found, 9)
 
 
 _CHILD_ARRAYS: Final[Mapping[str, Callable[[_Rows], _Arrays]]] = {

@@ -49,6 +49,20 @@ class OutboxRow(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
+class AuditRow(msgspec.Struct, frozen=True, gc=False):
+    """A record of the audit: what a person did to the run (`audit_chain` has the meaning of each column). The commit
+    adds the run, its seq and its head."""
+
+    id: UUID
+    act: str
+    subject: str | None
+    digest: bytes | None
+    commitment: bytes
+    principal: str
+    salt: bytes
+    body: bytes
+
+
 class TurnRow(msgspec.Struct, frozen=True, gc=False):
     """A turn that opens (`first`) or ends (`last`) in this entry, or both.
 
@@ -149,6 +163,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     outbox: Sequence[OutboxRow] = ()
     turns: Sequence[TurnRow] = ()
     messages: Sequence[MessageRow] = ()
+    audit: Sequence[AuditRow] = ()
 
 
 class Won(msgspec.Struct, frozen=True, gc=False):

@@ -566,6 +566,60 @@ keys: Final = sa.Table(
 )
 sa.Index("keys_tenant_created", keys.c.tenant, keys.c.created_at, keys.c.id)
 
+# Who did what. Triggers (in the migration) refuse to change or delete a record or a seal, and queue what is inserted.
+audit: Final = sa.Table(
+    "audit",
+    metadata,
+    _uuid("tenant"),
+    _uuid("id"),  # a UUIDv7: later ones sort later
+    sa.Column("at", TIMESTAMP(timezone=True), nullable=False, server_default=sa.text("clock_timestamp()")),
+    _text("act"),
+    _uuid("run_id", null=True),
+    _bigint("seq", null=True),  # the run's after the commit that holds the act,
+    _bytes("head", null=True),  # and its chain up to there
+    _text("subject", null=True),  # `pending:...`, `workflow:...`: what else the act was done to
+    _bytes("digest", null=True),  # of what the person saw or gave
+    _bytes("commitment"),  # the digest of the details
+    _key("audit", "tenant", "id"),
+)
+sa.Index("audit_by_run", audit.c.tenant, audit.c.run_id, audit.c.id, postgresql_where=sa.text("run_id IS NOT NULL"))
+sa.Index(
+    "audit_by_subject", audit.c.tenant, audit.c.subject, audit.c.id, postgresql_where=sa.text("subject IS NOT NULL")
+)
+
+audit_details: Final = sa.Table(
+    "audit_details",
+    metadata,
+    _uuid("tenant"),
+    _uuid("id"),
+    _text("principal"),  # who did it; a pseudonym once that person is forgotten
+    _bytes("salt"),  # without it nobody can try out which details the commitment is of
+    _bytes("body"),
+    _time("erased_at", null=True),
+    _key("audit_details", "tenant", "id"),
+)
+sa.Index("audit_details_by_principal", audit_details.c.tenant, audit_details.c.principal, audit_details.c.id)
+
+audit_seals: Final = sa.Table(
+    "audit_seals",
+    metadata,
+    _uuid("tenant"),
+    _bigint("n"),  # the record's place in its tenant's chain, from 1
+    _uuid("id"),
+    _bytes("hash"),
+    _key("audit_seals", "tenant", "n"),
+    sa.CheckConstraint("n > 0", name="audit_seals_positive"),
+)
+sa.Index("audit_seals_by_record", audit_seals.c.tenant, audit_seals.c.id, unique=True)
+
+audit_unsealed: Final = sa.Table(
+    "audit_unsealed",
+    metadata,
+    _uuid("tenant"),
+    _uuid("id"),
+    _key("audit_unsealed", "tenant", "id"),
+)
+
 workers: Final = sa.Table(
     "workers",
     metadata,

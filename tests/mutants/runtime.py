@@ -728,8 +728,8 @@ starts = Room("hai_flow/runtime/starts.py", "tests/runtime/test_triggers.py")
 starts.bug(
     "two ids of one start make two runs",
     (
-        'return _uuid(int.from_bytes(sha256("\\x00".join(parts).encode()).digest()[:16]), version=8)',
-        "return _uuid(int.from_bytes(os.urandom(16)), version=8)",
+        'return values.uuid_of(int.from_bytes(sha256("\\x00".join(parts).encode()).digest()[:16]), version=8)',
+        "return values.uuid7(0)",
     ),
     by="tests/runtime/test_triggers.py::test_who_dies_after_the_run_was_started_starts_no_second_one",
 )

@@ -1,0 +1,104 @@
+"""Which records of the audit a person's command makes, once it is decided. Pure.
+
+`Asked` says who asks, and how. Everything that a request asks of a run has one; what runs ask of each other, timers and
+workers do not, for nobody did it. A refused command, and one that changes nothing because it was carried out before,
+makes no record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.decide import Decision
+from hai_flow.engine.state import RunState
+from hai_flow.store.audit_chain import new_row
+from hai_flow.store.entries import AuditRow
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks: the principal; `way` and `credential` (its id) that proved it; the `address` of the connection; and
+    `via`, the protocol."""
+
+    who: c.Principal
+    way: str
+    credential: str | None = None
+    address: str | None = None
+    via: str | None = None
+
+    def row(self, act: str, *, subject: str | None = None, digest: bytes | None = None, **details: Any) -> AuditRow:
+        """The record that this caller did `act`, with these details beside those of the caller."""
+        caller = {
+            "on_behalf_of": self.who.on_behalf_of,
+            "roles": list(self.who.roles) or None,
+            "way": self.way,
+            "credential": self.credential,
+            "address": self.address,
+            "via": self.via,
+        }
+        return new_row(act, self.who.id, {**caller, **details}, subject=subject, digest=digest)
+
+
+def rows_of(asked: Asked, command: c.Command, before: RunState, decision: Decision) -> list[AuditRow]:
+    """The records of a decided command; `before` is the run before it."""
+    if isinstance(command, c.Answer):
+        return _answers(asked, command, before, decision)
+    if isinstance(command, c.Start | c.Fork):
+        return [_began(asked, command, decision.state)]
+    act = _CONTROLS.get(type(command))
+    return [] if act is None else [asked.row(act, **_words(command))]
+
+
+_CONTROLS: Final[Mapping[type[c.Command], str]] = {
+    c.Pause: "run.paused",
+    c.Resume: "run.resumed",
+    c.Stop: "run.stopped",
+    c.Terminate: "run.terminated",
+    c.Retry: "run.retried",
+    c.Jump: "run.jumped",
+    c.Migrate: "run.migrated",
+}
+
+
+def _words(command: c.Command) -> dict[str, Any]:
+    if isinstance(command, c.Migrate):
+        return {"to": command.to.sha256.hex(), "version": command.to.version}
+    if isinstance(command, c.Jump):
+        return {"ms": command.ms}
+    return {"reason": getattr(command, "reason", "") or None}
+
+
+def _began(asked: Asked, command: c.Start | c.Fork, state: RunState) -> AuditRow:
+    subject, digest = f"workflow:{state.workflow}@{state.version}", bytes.fromhex(state.sha256)
+    if isinstance(command, c.Fork):
+        return asked.row("run.forked", subject=subject, digest=digest, of=str(command.of))
+    return asked.row("run.started", subject=subject, digest=digest, thread=command.thread_id)
+
+
+def _answers(asked: Asked, command: c.Answer, before: RunState, decision: Decision) -> list[AuditRow]:
+    by_pending: dict[str, dict[str, Any]] = {}
+    for event in decision.events:
+        tell = _TOLD.get(type(event))
+        if tell is not None:
+            by_pending.setdefault(getattr(event, "id", ""), {}).update(tell(event))
+    rows: list[AuditRow] = []
+    for answer in command.answers:
+        pending = before.pendings.get(answer.id)
+        if pending is None:
+            continue
+        told = by_pending.get(answer.id, {})
+        words = {"decision": answer.decision, "reason": answer.reason, "error": answer.error}
+        shown = bytes.fromhex(pending.opened.digest)
+        rows.append(asked.row("pending.answered", subject=f"pending:{answer.id}", digest=shown, **{**words, **told}))
+    return rows
+
+
+_TOLD: Final[dict[type[e.Event], Callable[[Any], dict[str, Any]]]] = {
+    e.VoteCast: lambda event: {"decision": event.decision, "reason": event.reason, "answer": event.answer_sha},
+    e.PendingEdited: lambda event: {"edits": event.edits, "edited_digest": event.digest},
+    e.PendingDecided: lambda event: {"outcome": event.outcome, "answer": event.answer_sha},
+}
