@@ -21,6 +21,7 @@ from hai_flow.api import (
     files,
     hai,
     hooks,
+    inbox,
     pendings,
     problems,
     runs,
@@ -88,6 +89,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     for module in (
         runs,
         events,
+        inbox,
         pendings,
         threads,
         feedback,

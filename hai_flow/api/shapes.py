@@ -138,6 +138,38 @@ class PendingPage(Shape):
     next_cursor: str | None
 
 
+class WhyNot(Shape):
+    """Why somebody may not decide: `excluded.requester` (they started the run), `excluded`, `voted`, `not_asked`, or
+    `unreadable` (by this release)."""
+
+    code: Literal["excluded.requester", "excluded", "voted", "not_asked", "unreadable"]
+    reason: str
+
+
+class InboxItem(OpenedPending):
+    """A question that asks you. `why_not` says why you may not decide it; `claimed_by`: who says that they are at it,
+    and until when."""
+
+    may_decide: bool
+    why_not: WhyNot | None
+    claimed_by: str | None
+    claimed_until: str | None
+
+
+class InboxPage(Shape):
+    """With filters a page may be short, or empty, though there is more: `next_cursor` says so."""
+
+    items: list[InboxItem]
+    next_cursor: str | None
+
+
+class InboxCounts(Shape):
+    """How many open questions of each workflow ask you. `complete`: all were counted; else only the first 10,000."""
+
+    workflows: dict[str, int]
+    complete: bool
+
+
 class Message(Shape):
     id: str
     role: str

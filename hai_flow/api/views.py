@@ -10,6 +10,7 @@ from hai_flow import values
 from hai_flow.engine.events import PendingOpened, decode_pending
 from hai_flow.engine.pendings import needed
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
+from hai_flow.runtime.inbox import Item
 from hai_flow.runtime.triggers import Received, Started
 from hai_flow.schedule import explain
 from hai_flow.store.feedback import Feedback
@@ -125,6 +126,23 @@ def listed_pending_view(pending: Listed, opened: PendingOpened | None = None) ->
         "status": "open",
         "opened_at": _ms(opened.at),
         **_opened_view(opened),
+    }
+
+
+def inbox_view(item: Item) -> dict[str, Json]:
+    """An open pending as somebody's inbox shows it."""
+    asked = item.asked
+    return {
+        "run_id": str(asked.run_id),
+        "workflow": asked.workflow_name,
+        "started_by": asked.started_by,
+        "status": "open",
+        "opened_at": _ms(item.opened.at),
+        **_opened_view(item.opened),
+        "may_decide": item.obstacle is None,
+        "why_not": None if item.obstacle is None else item.obstacle._asdict(),
+        "claimed_by": asked.claimed_by if asked.claimed_until is not None else None,
+        "claimed_until": time_of(asked.claimed_until),
     }
 
 

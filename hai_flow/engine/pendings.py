@@ -9,7 +9,7 @@ one timer for its deadline and one for the next reminder.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -66,6 +66,8 @@ OPERATORS: Final = ("role:operator", "user:local")  # who settle a lost outcome
 
 INQUIRY_MS: Final = 7 * 24 * 3_600_000  # how long a question of a tool stays open
 INQUIRY_ENDS: Final = ("answered", *INQUIRY_OPTIONS)
+
+NOT_ASKED: Final = "not_asked"  # why somebody may not decide: they are not among those who are asked
 
 _EXPIRED: Final = "Nobody decided before the deadline."
 _EXPIRED_CODES: Final = {"tool": "tool.expired", "ask": "ask.expired"}
@@ -392,10 +394,26 @@ def restamp(draft: Draft, pending: PendingState) -> None:
 
 def may_decide(plan: Plan, state: RunState, pending: PendingState, principal: c.Principal) -> bool:
     """Whether the principal may answer the pending now: it is open, and they are eligible and have not voted."""
-    if pending.status != "open":
-        return False
-    spent = votes.who_voted(pending.votes)
-    return _ineligible(pending, principal, _world(plan, state)) is None and not _ids(principal) & spent
+    return pending.status == "open" and obstacle(pending, principal, _world(plan, state)) is None
+
+
+class Obstacle(NamedTuple):
+    """Why a principal may not answer an open pending: a code, and a clause for people."""
+
+    code: str
+    reason: str
+
+
+def obstacle(pending: PendingState, principal: c.Principal, world: World) -> Obstacle | None:
+    """What keeps the principal from answering the open pending, or None."""
+    found = _ineligible(pending, principal, world)
+    if found is not None:
+        return found
+    mine = [vote for vote in pending.votes if _ids(principal) & {vote.by, votes.voter(vote)}]
+    if not mine:
+        return None
+    spent = ", ".join(sorted(_ids(principal) & votes.who_voted(mine)))
+    return Obstacle("voted", f"{spent} has voted on it; a vote stands")
 
 
 def needed(pending: PendingState) -> dict[str, Json]:
@@ -407,13 +425,16 @@ def _ids(principal: c.Principal) -> set[str]:
     return {principal.id, person_of(principal)}
 
 
-def _ineligible(pending: PendingState, principal: c.Principal, world: World) -> str | None:
-    """Why the principal may not answer, or None."""
+def _ineligible(pending: PendingState, principal: c.Principal, world: World) -> Obstacle | None:
+    """Why the principal is not among the deciders, or None."""
     rules = rules_of(pending)
-    if barred(rules.exclude, principal, world):
-        return f"{principal.id} is excluded from it ({', '.join(rules.exclude)})"
+    kept_out = barred(rules.exclude, principal, world)
+    if REQUESTER in kept_out:
+        return Obstacle("excluded.requester", f"{world.requester} started this run; somebody else must decide")
+    if kept_out:
+        return Obstacle("excluded", f"{principal.id} is excluded from it ({', '.join(kept_out)})")
     if not matched(rules.from_, principal, world):
-        return f"it asks {', '.join(rules.from_)}"
+        return Obstacle(NOT_ASKED, f"it asks {', '.join(rules.from_)}")
     return None
 
 
@@ -502,9 +523,9 @@ def _is_overdue(draft: Draft, pending: PendingState) -> bool:
 
 
 def _demand_eligible(draft: Draft, pending: PendingState, by: c.Principal) -> None:
-    reason = _ineligible(pending, by, _world(draft.plan, draft.state))
-    if reason is not None:
-        raise Rejected(403, "pending_forbidden", f"{pending.opened.id} is not {by.id}'s to answer: {reason}.")
+    fault = _ineligible(pending, by, _world(draft.plan, draft.state))
+    if fault is not None:
+        raise Rejected(403, "pending_forbidden", f"{pending.opened.id} is not {by.id}'s to answer: {fault.reason}.")
     spent = _ids(by) & votes.who_voted(pending.votes)
     if spent:
         raise Rejected(

@@ -99,6 +99,31 @@ def _matches(selector: str, id: str, principal: Principal, world: World) -> bool
     return id == selector
 
 
+def enumerated(selectors: Iterable[str], world: World) -> tuple[str, ...]:
+    """The same people in selectors that mean something without the run: `user:`, `role:`, `group:`, `anyone`.
+
+    The requester is named, and a role that the document declares is its members. What is left is what a principal
+    brings along: who has one of these is asked.
+    """
+    found: dict[str, None] = {}
+    for selector in selectors:
+        kind, _, name = selector.partition(":")
+        if selector == REQUESTER:
+            found[world.requester] = None
+        elif kind == "role" and name in world.roles:
+            found.update(dict.fromkeys(enumerated(world.roles[name], world)))
+        else:
+            found[selector] = None
+    return tuple(found)
+
+
+def held(principal: Principal) -> tuple[str, ...]:
+    """What the principal brings along, as `enumerated` writes it: who is asked by one of these may be asked."""
+    roles = (f"role:{name}" for name in principal.roles)
+    groups = (f"group:{name}" for name in principal.groups)
+    return (person_of(principal), *roles, *groups, ANYONE)
+
+
 def people_of(selectors: Iterable[str], world: World) -> tuple[str, ...] | None:
     """Everyone in the selectors, by id; None if they can't be listed."""
     found: dict[str, None] = {}

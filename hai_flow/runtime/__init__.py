@@ -29,6 +29,7 @@ from hai_flow.runtime.contents import RemoteContents
 from hai_flow.runtime.delivery import Delivery, DeliveryConfig
 from hai_flow.runtime.fanout import Fanout, FanoutConfig
 from hai_flow.runtime.files import Files
+from hai_flow.runtime.inbox import Inbox
 from hai_flow.runtime.keeping import Keeping
 from hai_flow.runtime.pins import PinBook
 from hai_flow.runtime.sealer import Sealer
@@ -64,6 +65,7 @@ class Runtime(Service):
     committer: Committer
     catalog: Catalog
     files: Files
+    inbox: Inbox
     delivery: Delivery
     slots: Slots
     keeping: Keeping
@@ -120,6 +122,7 @@ class Runtime(Service):
             bytes_max=settings.file_bytes_max,
             kept_for=timedelta(seconds=settings.files_keep_seconds),
         )
+        self.inbox = Inbox(self.database, self.catalog)
         watched = Watched(self.database)
         self.committer = Committer(
             self.database,
@@ -159,7 +162,7 @@ class Runtime(Service):
             config = _worker_config(settings)
             self.worker = Worker(self.database, self.committer, self.registry, config, self.files, self.pins)
             sweeping = SweeperConfig(poll_seconds=settings.poll_seconds)
-            self._sweeper = Sweeper(self.database, self.committer, self.worker, sweeping, self.files)
+            self._sweeper = Sweeper(self.database, self.committer, self.worker, sweeping, self.files, self.inbox)
             self._services += [self.worker, self._sweeper, Sealer(self.database)]
         started: list[Service] = []
         try:

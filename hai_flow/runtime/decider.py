@@ -185,7 +185,9 @@ class Decider:
 
     def _row(self, entry: BatchEntry) -> Entry:
         run, state, events = entry.run, entry.state, entry.events
-        encoded, rows = e.encode_events(events), rows_of(events, state)
+        plan = entry.plan or run.plan
+        assert plan is not None, "a run that decides has a plan"
+        encoded, rows = e.encode_events(events), rows_of(events, state, plan.roles)
         if entry.chunks and (grown := children.grown(state, events)) is not None:
             entry.outbox.append(_outbox_row(grown))
         if not entry.decides:

@@ -17,6 +17,7 @@ import structlog
 from hai_flow import values
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.files import Files
+from hai_flow.runtime.inbox import Inbox
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.runtime.worker import Worker
 from hai_flow.store import callbacks, claims, hints, signals, sweeps
@@ -52,9 +53,11 @@ class Sweeper(Service):
         worker: Worker,
         config: SweeperConfig | None = None,
         files: Files | None = None,
+        inbox: Inbox | None = None,
     ) -> None:
         super().__init__()
         self._files = files or Files(database)
+        self._inbox = inbox
         self.database = database
         self.committer = committer
         self.worker = worker
@@ -111,5 +114,7 @@ class Sweeper(Service):
         await sweeps.sweep(pool, "signals", every, partial(signals.forget_signals, pool))
         await sweeps.sweep(pool, "callbacks", every, partial(callbacks.forget_callbacks, pool))
         await self._files.tidy(every)
+        if self._inbox is not None:
+            await self._inbox.tidy(every)
         if named := await claims.name_newer(pool, self.config.queues, every):
             log.error("runs_of_a_newer_release", runs=named, remedy="start its workers again, or upgrade")

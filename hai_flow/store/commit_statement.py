@@ -29,6 +29,14 @@ CHILDREN: Final = ("commands", "pendings", "votes", "outbox", "turns", "messages
 _ENDED: Final = "('finished', 'failed', 'stopped')"
 
 
+NO_DEADLINE: Final = "timestamptz '2286-11-20 17:46:39+00'"  # behind every deadline; a cursor can say it
+
+
+def due(deadline: str) -> str:
+    """A pending's place in the order of an inbox."""
+    return f"least(coalesce({deadline}, {NO_DEADLINE}), {NO_DEADLINE})"
+
+
 class _Parameters:
     """The parameters of one statement, numbered in order of appearance."""
 
@@ -182,15 +190,28 @@ def _insert_commands(parameters: _Parameters, at: str) -> str:
 
 def _upsert_pendings(parameters: _Parameters, at: str) -> str:
     rows, _ = parameters.arrays(
-        "child", i="int", id="text", status="text", path="text", digest="bytea", deadline="timestamptz", body="bytea"
-    )
-    return f""", new_pendings AS (
-  INSERT INTO pendings (run_id, id, tenant, status, path, digest, deadline, opened_seq, opened_at, body)
-  SELECT winners.id[child.place], child.id, winners.tenant[child.place], child.status, child.path, child.digest,
-    child.deadline, winners.seq[child.place], {at}, child.body
+        "child", i="int", id="text", status="text", path="text", digest="bytea", deadline="timestamptz", body="bytea",
+        asks="text", kind="text", words="text",
+    )  # fmt: skip
+    return f""", given_pendings AS MATERIALIZED (
+  SELECT winners.id[child.place] AS run_id, child.id, winners.tenant[child.place] AS tenant, child.status, child.path,
+    child.digest, child.deadline, winners.seq[child.place] AS seq, child.body,
+    child.kind, child.words, string_to_array(child.asks, ' ') AS asks, {due("child.deadline")} AS due
   FROM {_of_winners(rows)}
+), new_pendings AS (
+  INSERT INTO pendings (run_id, id, tenant, status, path, digest, deadline, opened_seq, opened_at, body, kind, words)
+  SELECT run_id, id, tenant, status, path, digest, deadline, seq, {at}, body, kind, words FROM given_pendings
   ON CONFLICT (run_id, id) DO UPDATE
-    SET status = excluded.status, deadline = excluded.deadline, digest = excluded.digest, body = excluded.body
+    SET status = excluded.status, deadline = excluded.deadline, digest = excluded.digest, body = excluded.body,
+      kind = excluded.kind, words = excluded.words
+), new_inbox AS (
+  INSERT INTO inbox (run_id, pending_id, selector, tenant, due)
+  SELECT given.run_id, given.id, selector, given.tenant, given.due
+  FROM given_pendings given, unnest(given.asks) selector
+  ON CONFLICT (run_id, pending_id, selector) DO UPDATE SET due = excluded.due WHERE inbox.due <> excluded.due
+), old_inbox AS (                  -- never a row of new_inbox: one statement must not write a row twice
+  DELETE FROM inbox USING given_pendings given
+  WHERE inbox.run_id = given.run_id AND inbox.pending_id = given.id AND inbox.selector <> ALL (given.asks)
 )"""
 
 

@@ -125,9 +125,12 @@ def _command_arrays(rows: _Rows) -> _Arrays:
 
 def _pending_arrays(rows: _Rows) -> _Arrays:
     found = [
-        (i, p.id, p.status, p.path, p.digest, p.deadline, p.body) for i, e in rows if e.pendings for p in e.pendings
+        (i, p.id, p.status, p.path, p.digest, p.deadline, p.body, p.asks, p.kind, p.words)
+        for i, e in rows
+        if e.pendings
+        for p in e.pendings
     ]
-    return _columns(found, 7)
+    return _columns(found, 10)
 
 
 def _vote_arrays(rows: _Rows) -> _Arrays:

@@ -23,8 +23,9 @@ class CommandRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class PendingRow(msgspec.Struct, frozen=True, gc=False):
-    """A pending that opens, or whose `status` or `deadline` changes. At most one row per pending in an entry
-    (docs/design/store.md#one-entry-per-run)."""
+    """A pending that opens, or whose `status`, `deadline` or deciders change. At most one row per pending in an entry
+    (docs/design/store.md#one-entry-per-run). `asks`: the selectors by which people find it in their inbox, separated by
+    spaces; "" if it is open no more. `words`: what is found by its text."""
 
     id: str
     status: str
@@ -32,6 +33,9 @@ class PendingRow(msgspec.Struct, frozen=True, gc=False):
     digest: bytes
     deadline: datetime | None
     body: bytes
+    asks: str = ""
+    kind: str | None = None
+    words: str | None = None
 
 
 class VoteRow(msgspec.Struct, frozen=True, gc=False):

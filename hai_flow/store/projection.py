@@ -5,7 +5,7 @@ Pure. The log stays the truth; a projection can be made again from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -13,7 +13,9 @@ import msgspec
 from hai_flow import values
 from hai_flow.engine import events as e
 from hai_flow.engine.ids import call_prefix
+from hai_flow.engine.selectors import World, enumerated
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
+from hai_flow.engine.votes import rules_of
 from hai_flow.store.entries import MessageRow, PendingRow, TurnRow, VoteRow
 
 ThreadEntry: TypeAlias = MessageState | ToolCallState
@@ -21,6 +23,8 @@ _OfPending: TypeAlias = (
     e.PendingOpened | e.PendingEdited | e.PendingEscalated | e.PendingRestamped | e.PendingDecided | e.PendingVoided
 )
 CALL_ROLE = "tool"
+WORDS_MAX: Final = 2000
+_NO_ROLES: Final[Mapping[str, tuple[str, ...]]] = {}
 
 _encode = msgspec.json.Encoder().encode
 
@@ -29,20 +33,27 @@ class _Rows:
     """The children of one entry in the making. A pending, a turn, a message appears once
     (docs/design/store.md#one-entry-per-run): the last row."""
 
-    def __init__(self, state: RunState) -> None:
+    def __init__(self, state: RunState, roles: Mapping[str, tuple[str, ...]]) -> None:
         self.state = state
+        self.roles = roles
         self.pendings: dict[str, PendingRow] = {}
         self.votes: list[VoteRow] = []
         self.turns: dict[int, TurnRow] = {}
         self.messages: dict[int, MessageRow] = {}
 
     def pending(self, event: _OfPending, position: int) -> None:
-        self.pendings[event.id] = _pending_row(self.state.pendings[event.id])
+        self._write(event.id)
 
-    def deadlines(self, event: e.RunResumed | e.TimeJumped, position: int) -> None:
-        """A pause has put off those that it halts, a jump in time has brought all nearer."""
+    def all_open(self, event: e.RunResumed | e.TimeJumped | e.Migrated, position: int) -> None:
+        """A pause has put off the deadlines that it halts, a jump in time has brought all nearer; another version may
+        declare other roles."""
         for id in self.state.open_pendings.values():
-            self.pendings[id] = _pending_row(self.state.pendings[id])
+            self._write(id)
+
+    def _write(self, id: str) -> None:
+        pending = self.state.pendings[id]
+        asks = asked_by(pending, World(self.state.requester, self.roles))
+        self.pendings[id] = _pending_row(pending, " ".join(asks))
 
     def vote(self, event: e.VoteCast, position: int) -> None:
         self.votes.append(VoteRow(event.id, event.by, _encode(event)))
@@ -87,8 +98,9 @@ _PROJECTED: Final[dict[type[e.Event], Callable[[_Rows, Any, int], None]]] = {
     e.PendingRestamped: _Rows.pending,
     e.PendingDecided: _Rows.pending,
     e.PendingVoided: _Rows.pending,
-    e.RunResumed: _Rows.deadlines,
-    e.TimeJumped: _Rows.deadlines,
+    e.RunResumed: _Rows.all_open,
+    e.TimeJumped: _Rows.all_open,
+    e.Migrated: _Rows.all_open,
     e.Forked: _Rows.forked,
     e.VoteCast: _Rows.vote,
     e.TurnStarted: _Rows.turn_started,
@@ -100,11 +112,14 @@ _PROJECTED: Final[dict[type[e.Event], Callable[[_Rows, Any, int], None]]] = {
 }
 
 
-def rows_of(events: Sequence[e.Event], state: RunState) -> dict[str, Any]:
-    """The children of an entry (`pendings votes turns messages`) for `events`, which made `state`."""
+def rows_of(
+    events: Sequence[e.Event], state: RunState, roles: Mapping[str, tuple[str, ...]] = _NO_ROLES
+) -> dict[str, Any]:
+    """The children of an entry (`pendings votes turns messages`) for `events`, which made `state`. `roles` are those
+    that the workflow declares."""
     if _PROJECTED.keys().isdisjoint(map(type, events)):
         return {}
-    rows = _Rows(state)
+    rows = _Rows(state, roles)
     for position, event in enumerate(events, 1):
         project = _PROJECTED.get(type(event))
         if project is not None:
@@ -117,10 +132,24 @@ def rows_of(events: Sequence[e.Event], state: RunState) -> dict[str, Any]:
     }
 
 
-def _pending_row(pending: PendingState) -> PendingRow:
+def asked_by(pending: PendingState, world: World) -> tuple[str, ...]:
+    """The selectors by which people find the pending in their inbox; none if it is open no more."""
+    return () if pending.status != "open" else enumerated(rules_of(pending).from_, world)
+
+
+def words_of(opened: e.PendingOpened) -> str:
+    """What a question is found by: its title, its message and the name of its tool, without regard to case."""
+    said = "\n".join(filter(None, (opened.title, opened.tool, opened.message)))
+    return said[:WORDS_MAX].casefold().replace("\0", "").encode(errors="replace").decode()
+
+
+def _pending_row(pending: PendingState, asks: str) -> PendingRow:
     opened = pending.opened
     deadline = None if opened.deadline is None else values.instant(opened.deadline)
-    return PendingRow(opened.id, pending.status, opened.path, bytes.fromhex(opened.digest), deadline, _encode(opened))
+    digest, body = bytes.fromhex(opened.digest), _encode(opened)
+    return PendingRow(
+        opened.id, pending.status, opened.path, digest, deadline, body, asks, opened.kind, words_of(opened)
+    )
 
 
 def thread_entry(role: str, body: bytes) -> ThreadEntry:

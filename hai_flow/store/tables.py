@@ -157,6 +157,10 @@ pendings: Final = sa.Table(
     _bigint("opened_seq"),
     _time("opened_at"),
     _bytes("body"),
+    _text("kind", null=True),  # null, as words: written by a release that had no inbox; the sweep fills it in
+    _text("words", null=True),  # what it is found by
+    _text("claimed_by", null=True),  # who says that they are at it
+    _time("claimed_until", null=True),
     _key("pendings", "run_id", "id"),
 )
 sa.Index(
@@ -178,6 +182,18 @@ votes: Final = sa.Table(
     _bytes("body"),
     _key("votes", "run_id", "pending_id", "principal"),
 )
+
+inbox: Final = sa.Table(
+    "inbox",
+    metadata,
+    _uuid("run_id"),
+    _text("pending_id"),
+    _text("selector"),  # who is asked: user:ann, role:controller, group:finance or anyone
+    _uuid("tenant"),
+    _time("due"),  # the pending's deadline; without one a time behind every other
+    _key("inbox", "run_id", "pending_id", "selector"),
+)
+sa.Index("inbox_in_order", inbox.c.tenant, inbox.c.selector, inbox.c.due, inbox.c.pending_id)
 
 outbox: Final = sa.Table(
     "outbox",

@@ -1,0 +1,80 @@
+"""The index of inboxes beside real runs: it moves with their versions, and a sweep writes what others have not."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.store.inbox import Filters
+from tests.runtime.conftest import Connection, Make
+
+FLOW = """hai: flow/v1
+name: housework
+version: {version}
+roles: {{house: [{members}]}}
+steps:
+  - {{id: sure, approve: {{title: Sure?, from: role:house, deadline: 1d}}}}
+"""
+
+
+async def publish(runtime: Runtime, version: int, *members: str) -> Plan:
+    source = FLOW.format(version=version, members=", ".join(members)).encode()
+    return (await runtime.catalog.publish(LOCAL_TENANT, source))[1]
+
+
+async def start(runtime: Runtime, plan: Plan) -> UUID:
+    run_id = uuid4()
+    command = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:req", input={})
+    await runtime.starts.start(LOCAL_TENANT, plan, command)
+    return run_id
+
+
+async def asked(runtime: Runtime, who: str) -> list[UUID]:
+    """The runs that ask `who`, who has no roles."""
+    items, _ = await runtime.inbox.page(LOCAL_TENANT, c.Principal(who), Filters(), limit=50)
+    assert all(each.obstacle is None for each in items)
+    return [each.asked.run_id for each in items]
+
+
+async def test_another_version_asks_the_members_of_its_own_roles(make: Make) -> None:
+    runtime = await make()
+    old, new = await publish(runtime, 1, "user:ann"), await publish(runtime, 2, "user:bob")
+    run_id = await start(runtime, old)
+    assert await asked(runtime, "user:ann") == [run_id]
+    await runtime.committer.submit(run_id, LOCAL_TENANT, c.Migrate(to=new, by="user:op"))
+    assert await asked(runtime, "user:ann") == []
+    assert await asked(runtime, "user:bob") == [run_id]
+
+
+async def test_what_a_release_without_inboxes_has_left_is_made_good(make: Make, eye: Connection) -> None:
+    runtime = await make()
+    plan = await publish(runtime, 1, "user:ann", "user:bob")
+    lost, wrong, late = [await start(runtime, plan) for _ in range(3)]
+    closed = await start(runtime, plan)
+    before = [tuple(row) for row in await eye.fetch("SELECT * FROM inbox WHERE run_id <> $1 ORDER BY 1, 2, 3", closed)]
+    assert len(before) == 6
+    await eye.execute("DELETE FROM inbox WHERE run_id = $1", lost)
+    await eye.execute("UPDATE pendings SET kind = NULL, words = NULL WHERE run_id = $1", lost)
+    await eye.execute("UPDATE inbox SET selector = 'user:eve' WHERE run_id = $1 AND selector = 'user:ann'", wrong)
+    await eye.execute("UPDATE inbox SET due = now() WHERE run_id = $1", late)
+    await eye.execute("UPDATE pendings SET status = 'approve' WHERE run_id = $1", closed)
+    for _ in range(2):
+        await runtime.inbox.tidy(timedelta(0))
+        after = [tuple(row) for row in await eye.fetch("SELECT * FROM inbox ORDER BY 1, 2, 3")]
+        assert after == before
+    assert {tuple(row) for row in await eye.fetch("SELECT kind, words FROM pendings")} == {("approve", "sure?")}
+
+
+async def test_a_run_that_somebody_commits_just_now_is_left_to_the_next_time(make: Make, eye: Connection) -> None:
+    runtime = await make()
+    run_id = await start(runtime, await publish(runtime, 1, "user:ann"))
+    await eye.execute("DELETE FROM inbox")
+    async with eye.transaction():
+        await eye.execute("SELECT FROM runs WHERE id = $1 FOR UPDATE", run_id)
+        await runtime.inbox.tidy(timedelta(0))
+    assert await asked(runtime, "user:ann") == []
+    await runtime.inbox.tidy(timedelta(0))
+    assert await asked(runtime, "user:ann") == [run_id]
