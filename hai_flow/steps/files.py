@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Final, Literal, Protocol, TypeAlias
 
+from hai_flow import values
 from hai_flow.errors import StepError
 from hai_flow.models.vocabulary import Message
 from hai_flow.values import Json
@@ -54,6 +56,11 @@ class NoFiles:
         raise _none()
 
 
+def has_no_files(files: RunFiles) -> bool:
+    """Whether nothing can be stored: the attempt was given no files."""
+    return isinstance(files, NoFiles)
+
+
 def _none() -> StepError:
     return StepError("this attempt has no files", code="step.file_unavailable", retriable=False)
 
@@ -87,24 +94,48 @@ async def with_files(messages: Sequence[Message], files: RunFiles) -> tuple[Mess
     return tuple(found)
 
 
-async def as_files(output: Json, files: RunFiles) -> Json:
-    """Parts of an output that hold bytes, as parts that refer to files of the run. Raises StepError as `RunFiles.put`,
-    and `tool.invalid_result` for bytes that are not in Base64."""
-    if not isinstance(output, list) or isinstance(files, NoFiles):
-        return output
-    return [await _as_file(part, files) for part in output]
+def taken_out(output: Json, bytes_max: int) -> tuple[Json, dict[int, Content]]:
+    """An output whose parts name files in the place of the bytes that they held, and these bytes by the number of the
+    part. Raises StepError `tool.invalid_result` for bytes that are not in Base64, and for more than `bytes_max`."""
+    if not isinstance(output, list):
+        return output, {}
+    parts, found, left = list(output), dict[int, Content](), bytes_max
+    for number, part in enumerate(output):
+        content = _held(part)
+        if content is None:
+            continue
+        left -= len(content.body)
+        if left < 0:
+            message = f"the parts of the result hold more than {bytes_max} bytes (HAI_FLOW_HTTP_BYTES_MAX)"
+            raise StepError(message, code="tool.invalid_result", retriable=False)
+        id = values.file_id(sha256(content.body).digest())
+        source = {"type": "file", "value": id, "mimeType": content.media_type}
+        parts[number], found[number] = {**part, "source": source}, content
+    return parts, found
 
 
-async def _as_file(part: Json, files: RunFiles) -> Json:
+async def put_in(output: Json, contents: Mapping[int, Content], files: RunFiles) -> Json:
+    """The output with the bytes that were taken out of it, as files of the run. The largest is stored first: if it is
+    refused, nothing is stored. Raises StepError as `RunFiles.put`."""
+    parts = list(output) if contents else output
+    for number, content in sorted(contents.items(), key=lambda each: -len(each[1].body)):
+        parts[number] = await files.put(content.body, content.media_type, content.name)
+    return parts
+
+
+def _held(part: Json) -> Content | None:
+    """The bytes that a part of an output holds itself."""
     source = part.get("source") if isinstance(part, dict) else None
     if not isinstance(source, dict) or source.get("type") != "data":
-        return part
+        return None
+    value, kind, name = source.get("value"), source.get("mimeType", ""), source.get("filename", "")
     try:
-        body = base64.b64decode(source["value"], validate=True)
+        if not (isinstance(value, str) and isinstance(kind, str) and isinstance(name, str)):
+            raise ValueError
+        return Content(base64.b64decode(value, validate=True), kind, name)
     except ValueError:
         message = "a part of the result is not in Base64, as it says"
         raise StepError(message, code="tool.invalid_result", retriable=False) from None
-    return await files.put(body, source.get("mimeType", ""), source.get("filename", ""))
 
 
 def _id_in(part: Json) -> str | None:

@@ -31,7 +31,7 @@ from hai_flow.definition.mcp_servers import CatalogueServer
 from hai_flow.definition.plan import ANY_FUNCTION, Call, McpServer, McpTool, Plan, Step, Tool
 from hai_flow.definition.secret_names import filled, named
 from hai_flow.errors import AsksPerson, StepError
-from hai_flow.steps.files import as_files
+from hai_flow.steps.files import has_no_files, put_in, taken_out
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http import HttpConfig, headers_of
 from hai_flow.steps.offers import Offered
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import mcp_types as types
     from mcp.shared.dispatcher import ProgressFnT
 
-    from hai_flow.steps.mcp_connections import Connection, Open
+    from hai_flow.steps.mcp_connections import Connection, Open, Session
 
 NOT_ALLOWED: Final = "tool.not_allowed"
 NOT_CONFIGURED: Final = "mcp.not_configured"
@@ -104,8 +104,28 @@ class McpRunner:
         result = await completed(again, given)
         if isinstance(result, AsksPerson):
             raise result
-        output = await as_files(content_of(result, who), attempt.files)
-        return judged(output, offered, who, self._config.bytes_max)
+        fetched = {} if has_no_files(attempt.files) else await self._fetched(connection, session, result)
+        output = content_of(result, who, fetched)
+        if has_no_files(attempt.files):
+            return judged(output, offered, who, self._config.bytes_max)
+        output, contents = taken_out(output, self._config.bytes_max)
+        judged(output, offered, who, self._config.bytes_max)  # before anything of it is stored
+        return await put_in(output, contents, attempt.files)
+
+    async def _fetched(
+        self, connection: Connection, session: Session, result: types.CallToolResult
+    ) -> dict[int, list[dict[str, Json]]]:
+        """What the links of a result lead to, by the number of the part, as far as the server reads it to us."""
+        from hai_flow.steps.mcp_results import LINKS_MAX, linked, links_in
+
+        found: dict[int, list[dict[str, Json]]] = {}
+        left = self._config.bytes_max
+        for number, link in links_in(result)[:LINKS_MAX]:
+            parts, size = linked(link, await connection.read(session, link.uri))
+            if parts and size <= left:
+                found[number] = parts
+                left -= size
+        return found
 
     async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:
         """What the server offers now, as far as the declaration allows it."""

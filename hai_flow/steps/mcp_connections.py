@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -29,6 +29,7 @@ from hai_flow.steps.guard import Guard
 from hai_flow.steps.http import HttpConfig
 from hai_flow.steps.mcp_http import UNAUTHORIZED, client_for
 from hai_flow.steps.mcp_messages import FAULT
+from hai_flow.steps.mcp_results import Resource
 from hai_flow.steps.mcp_stdio import program
 from hai_flow.values import Json
 
@@ -38,6 +39,7 @@ Open = Callable[[asyncio.Event, Callable[[], None]], AbstractAsyncContextManager
 """Opens a session. The event is set when it is over; the function is called when the server's functions change."""
 
 START_SECONDS: Final = 20.0  # to connect, to agree on a protocol, and to list the functions
+READ_SECONDS: Final = 20.0  # for what a link leads to
 IDLE_SECONDS: Final = 600.0
 TOOLS_MAX: Final = 1000
 TOOLS_BYTES_MAX: Final = 16 * 1024 * 1024  # of all that a server says of its functions
@@ -124,6 +126,20 @@ class Connection:
         except ValidationError as error:
             message = f"{self.name} answers with what is no result: {_first_line(error)}"
             raise StepError(message, code="tool.invalid_result", retriable=False) from None
+        finally:
+            self._calls -= 1
+            self._used = time.monotonic()
+
+    async def read(self, session: Session, uri: str) -> Sequence[Resource]:
+        """What the server has at an address of its own; nothing where it has nothing, or does not say so in time."""
+        request = types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=uri))
+        self._calls += 1
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                return (await session.client.session.send_request(request, types.ReadResourceResult)).contents
+        except (MCPError, ValidationError, TimeoutError) as error:
+            log.info("mcp_link_not_read", server=self.name, error=_said(error))
+            return ()
         finally:
             self._calls -= 1
             self._used = time.monotonic()

@@ -49,6 +49,16 @@ def read(raw: bytes | bytearray) -> Read | None:
     return Read(message, text)
 
 
+def begun(raw: bytes, why: str) -> types.JSONRPCMessage | None:
+    """What stands for a message of which only the beginning is known: as for one that can't be read. Raises ValueError
+    if not even that says which message it was."""
+    text = _storable(raw.decode(errors="replace"))
+    found = _stand_in(text, why)
+    if found is None and "method" not in _members(text):
+        raise ValueError(why)
+    return found
+
+
 def written(message: types.JSONRPCMessage) -> Read:
     """A message that no server has written."""
     return Read(message, message.model_dump_json(by_alias=True, exclude_unset=True))
@@ -88,7 +98,7 @@ def _is_plain(params: Mapping[str, Any] | None) -> bool:
     return True
 
 
-def _stand_in(text: str) -> types.JSONRPCMessage | None:
+def _stand_in(text: str, why: str = UNREADABLE) -> types.JSONRPCMessage | None:
     """What stands for a message that can't be read, if somebody waits: for an answer of the server, an error; for a
     request of the server, the same without its parameters, which the SDK refuses."""
     known = _members(text)
@@ -98,7 +108,7 @@ def _stand_in(text: str) -> types.JSONRPCMessage | None:
         return None
     if isinstance(id, bool) or not isinstance(id, int | str):
         return None
-    return unreadable(id) if method is None else types.JSONRPCRequest(jsonrpc="2.0", id=id, method=str(method))
+    return unreadable(id, why) if method is None else types.JSONRPCRequest(jsonrpc="2.0", id=id, method=str(method))
 
 
 def _members(text: str) -> dict[str, str]:

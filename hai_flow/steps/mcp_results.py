@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import mcp_types as types
 
 from hai_flow import values
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.errors import StepError
+from hai_flow.steps.files import kind_of
 from hai_flow.values import Json, storable
 
+Resource: TypeAlias = types.TextResourceContents | types.BlobResourceContents
+
 SAID_CHARS_MAX: Final = 2000
+PARTS_MAX: Final = 100  # of a result
+LINKS_MAX: Final = 20  # of a result that are followed
 DESCRIPTION_CHARS_MAX: Final = 8000
+_OF_THE_WEB: Final = frozenset({"http", "https", "ws", "wss", "ftp", "data"})
 
 
 def schema_of(raw: Mapping[str, Any], what: str) -> JsonSchema:
@@ -26,13 +33,50 @@ def schema_of(raw: Mapping[str, Any], what: str) -> JsonSchema:
         raise StepError(message, code="tool.unavailable", retriable=False) from None
 
 
-def content_of(result: types.CallToolResult, who: str) -> Json:
-    """What a call gave: its structured content, else its text, else its parts. Raises StepError `tool.failed` where the
-    result says so."""
+def content_of(result: types.CallToolResult, who: str, fetched: Mapping[int, Sequence[Json]]) -> Json:
+    """What a call gave: its structured content, else its text, else its parts, of which `fetched` has some by their
+    numbers. Raises StepError `tool.failed` where the result says so, and `tool.invalid_result` for too many parts."""
     if result.is_error:
         said = text_of(result.content)[:SAID_CHARS_MAX] or "it says nothing more"
         raise StepError(f"{who} failed: {said}")
-    return _content(result)
+    if result.structured_content is not None:
+        return result.structured_content
+    if all(isinstance(part, types.TextContent) for part in result.content):
+        return text_of(result.content)
+    parts = [each for n, part in enumerate(result.content) for each in fetched.get(n) or (_part(part),)]
+    if len(parts) > PARTS_MAX:
+        raise _invalid(f"the result of {who} has {len(parts)} parts, and {PARTS_MAX} are taken")
+    return parts
+
+
+def links_in(result: types.CallToolResult) -> list[tuple[int, types.ResourceLink]]:
+    """The links to what only the server itself can read, with the numbers of their parts. An address of the web stays
+    one: what is there is not the server's word."""
+    if result.is_error or result.structured_content is not None:
+        return []
+    links = ((n, part) for n, part in enumerate(result.content) if isinstance(part, types.ResourceLink))
+    return [(n, link) for n, link in links if link.uri.partition(":")[0].lower() not in _OF_THE_WEB]
+
+
+def linked(link: types.ResourceLink, contents: Sequence[Resource]) -> tuple[list[dict[str, Json]], int]:
+    """The parts that hold what stands behind a link, and how many bytes these are; none if one of them is not in
+    Base64, as it says."""
+    parts: list[dict[str, Json]] = []
+    size = 0
+    for each in contents:
+        if isinstance(each, types.TextResourceContents):
+            body, usual = storable(each.text).encode(), "text/plain"
+        else:
+            try:
+                body, usual = base64.b64decode(each.blob, validate=True), "application/octet-stream"
+            except ValueError:
+                return [], 0
+        size += len(body)
+        value = base64.b64encode(body).decode()
+        kind = each.mime_type or link.mime_type or usual
+        source = {"type": "data", "value": value, "mimeType": kind, "filename": storable(link.name)}
+        parts.append({"type": kind_of(kind), "source": source})
+    return parts, size
 
 
 def judged(output: Json, tool: types.Tool, who: str, bytes_max: int) -> Json:
@@ -53,14 +97,6 @@ def judged(output: Json, tool: types.Tool, who: str, bytes_max: int) -> Json:
 def text_of(content: Sequence[types.ContentBlock]) -> str:
     """The texts among the parts of a result, a line each."""
     return storable("\n".join(part.text for part in content if isinstance(part, types.TextContent)))
-
-
-def _content(result: types.CallToolResult) -> Json:
-    if result.structured_content is not None:
-        return result.structured_content
-    if all(isinstance(part, types.TextContent) for part in result.content):
-        return text_of(result.content)
-    return [_part(part) for part in result.content]
 
 
 def _part(part: types.ContentBlock) -> dict[str, Json]:

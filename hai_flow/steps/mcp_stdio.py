@@ -17,9 +17,10 @@ from typing import Any, Final
 import anyio
 import structlog
 from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCMessage
 
 from hai_flow.errors import StepError
-from hai_flow.steps.mcp_messages import read
+from hai_flow.steps.mcp_messages import begun, read
 
 log = structlog.get_logger(__name__)
 
@@ -27,6 +28,7 @@ INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM"
 """What a program has of our own environment: nothing that could be a secret."""
 SAID_LINES_MAX: Final = 20
 _SAID_CHARS_MAX: Final = 500
+_BEGINNING_BYTES: Final = 4096  # of a line that is too long; in it stands who waits for it
 _END_SECONDS: Final = 2.0  # to end by itself once its input is closed, and again after a signal
 
 
@@ -56,7 +58,7 @@ async def program(
     from_session, to_server = anyio.create_memory_object_stream[SessionMessage](0)
     said: deque[str] = deque(maxlen=SAID_LINES_MAX)
     tasks = [
-        asyncio.create_task(_read(process, to_session, ended, command[0])),
+        asyncio.create_task(_read(process, to_session, ended, command[0], line_max)),
         asyncio.create_task(_write(process, to_server, to_session)),
         asyncio.create_task(_listen(process, said)),
     ]
@@ -72,22 +74,57 @@ async def program(
             log.warning("mcp_server_ended", command=command[0], code=process.returncode, said=list(said))
 
 
-async def _read(process: asyncio.subprocess.Process, to_session: Any, ended: asyncio.Event, name: str) -> None:
+async def _read(
+    process: asyncio.subprocess.Process, to_session: Any, ended: asyncio.Event, name: str, line_max: int
+) -> None:
     assert process.stdout is not None
     try:
-        while line := await process.stdout.readline():
-            found = read(line)
-            if found is None:  # programs print things
+        async for line, is_whole in _lines(process.stdout):
+            message = _message(line) if is_whole else begun(line, f"it answers with more than {line_max} bytes at once")
+            if message is None:  # programs print things
                 log.debug("mcp_line_skipped", command=name, characters=len(line))
                 continue
-            await to_session.send(SessionMessage(found.message))
-    except ValueError:  # a line that is too long: what follows can't be told apart any more
+            await to_session.send(SessionMessage(message))
+    except ValueError:  # a line that is too long, and nobody knows who waits for it
         log.warning("mcp_line_too_long", command=name)
     except (anyio.ClosedResourceError, anyio.BrokenResourceError, ConnectionError):
         pass
     finally:
         ended.set()
         to_session.close()
+
+
+def _message(line: bytes) -> JSONRPCMessage | None:
+    found = read(line)
+    return None if found is None else found.message
+
+
+async def _lines(output: asyncio.StreamReader) -> AsyncIterator[tuple[bytes, bool]]:
+    """The lines of a program, and whether they are whole: of one that is longer than the reader's limit only the
+    beginning is kept."""
+    while True:
+        try:
+            yield await output.readuntil(b"\n"), True
+        except asyncio.IncompleteReadError as error:
+            if error.partial:
+                yield error.partial, True
+            return
+        except asyncio.LimitOverrunError as error:
+            beginning = (await output.readexactly(error.consumed))[:_BEGINNING_BYTES]
+            await _pass_over(output)
+            yield beginning, False
+
+
+async def _pass_over(output: asyncio.StreamReader) -> None:
+    """Read to the end of the line."""
+    while True:
+        try:
+            await output.readuntil(b"\n")
+            return
+        except asyncio.IncompleteReadError:
+            return
+        except asyncio.LimitOverrunError as error:
+            await output.readexactly(error.consumed)
 
 
 async def _write(process: asyncio.subprocess.Process, to_server: Any, to_session: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hai_flow import values
 from hai_flow.errors import StepError
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.steps.files import as_files
+from hai_flow.steps.files import put_in, taken_out
 from tests.runtime.conftest import Connection, Make, is_now, start, state_of
 from tests.support import effects
 from tests.support.waiting import until
@@ -78,13 +78,18 @@ async def test_bytes_among_the_parts_of_an_output_become_files_of_the_run(make: 
     files = runtime.files.of_run(LOCAL_TENANT, run_id)
     data = {"type": "data", "value": "aGk=", "mimeType": "image/png", "filename": "x.png"}
     text = {"type": "text", "text": "See"}
-    text_again, image = await as_files([text, {"type": "image", "source": data}], files)
+    text_again, image = await put_in(*taken_out([text, {"type": "image", "source": data}], 2), files)
     assert text_again == text
     assert (image["type"], image["metadata"]) == ("image", {"filename": "x.png"})
     assert await held(runtime, image["source"]["value"], "user:bob") == ("x.png", "image/png", b"hi")
-    assert await as_files({"n": 1}, files) == {"n": 1}
-    with pytest.raises(StepError, match="not in Base64"):
-        await as_files([{"type": "image", "source": {**data, "value": "a b"}}], files)
+    assert await put_in(*taken_out({"n": 1}, 0), files) == {"n": 1}
+    for value, bytes_max, why in (
+        ("a b", 9, "not in Base64"),
+        (5, 9, "not in Base64"),
+        ("aGk=", 1, "more than 1 bytes"),
+    ):
+        with pytest.raises(StepError, match=why):
+            taken_out([{"type": "image", "source": {**data, "value": value}}], bytes_max)
 
 
 async def test_what_a_file_held_goes_with_it_when_it_is_cleared_away(make: Make, eye: Connection) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hai_flow import values
@@ -19,6 +20,7 @@ from hai_flow.definition.mcp_servers import read_mcp_catalogue
 from hai_flow.definition.plan import Call, Step
 from hai_flow.errors import OutcomeLost, StepError
 from hai_flow.steps import mcp_connections
+from hai_flow.steps.files import RunFiles, kind_of
 from hai_flow.steps.http import HttpConfig
 from hai_flow.steps.mcp import McpRunner
 from hai_flow.steps.pins import LISTED
@@ -74,11 +76,14 @@ async def call(
     *,
     from_disk: bool = True,
     stream: bool = False,
+    files: RunFiles | None = None,
     **args: Any,
 ) -> Any:
     step = step_of(f"t.{function}" + (", stream: text" if stream else ""), declared)
     heard = Heard()
     attempt = Attempt("run", "s", 1, values.dumps(args).decode(), step, None, from_disk, "sample")
+    if files is not None:
+        attempt = msgspec.structs.replace(attempt, files=files)
     output = await runner.perform(attempt, heard)
     return (output, heard.text, heard.done) if stream else output
 
@@ -114,6 +119,61 @@ async def test_a_program_and_an_address_give_the_same() -> None:
                 "part 1\npart 2\n",
                 [{"done": n, "total": 2, "message": f"part {n}"} for n in (1, 2)],
             )
+
+
+class Kept:
+    """The files of a run, in memory."""
+
+    def __init__(self) -> None:
+        self.stored: list[tuple[bytes, str, str]] = []
+
+    async def read(self, id: str, bytes_max: int) -> Any:
+        raise AssertionError("nothing is read")
+
+    async def put(self, body: bytes, media_type: str = "", name: str = "") -> dict[str, Any]:
+        self.stored.append((body, media_type, name))
+        return {"type": kind_of(media_type), "source": {"type": "file", "value": name, "mimeType": media_type}}
+
+
+def link(uri: str, number: int) -> dict[str, Any]:
+    return {"type": "document", "source": {"type": "url", "value": uri, "filename": f"n{number}"}}
+
+
+async def test_links_to_what_the_server_itself_can_read_become_files_and_all_others_stay_addresses() -> None:
+    web = "https://example.com/a.png"
+    async with runner_of(bytes_max=20_000) as runner, http_server() as http:
+        for declared in (STDIO, f"mcp: '{http.url}'"):
+            kept = Kept()
+            uris = ["notes://text", web, "notes://gone", "file:///etc/passwd", "notes://image", "notes://large"]
+            assert await call(runner, "linked", declared, files=kept, uris=uris) == [
+                {"type": "text", "text": "See"},
+                {"type": "document", "source": {"type": "file", "value": "n0", "mimeType": "text/markdown"}},
+                *(link(uri, n) for n, uri in enumerate(uris) if n in (1, 2, 3)),
+                {"type": "image", "source": {"type": "file", "value": "n4", "mimeType": "image/png"}},
+                link("notes://large", 5),
+            ]
+            assert sorted(kept.stored) == [(b"# A note", "text/markdown", "n0"), (b"hi", "image/png", "n4")]
+            assert await call(runner, "add", declared, a=1, b=1) == {"sum": 2}, "the connection is there"
+
+
+async def test_nothing_is_stored_of_a_result_that_is_refused() -> None:
+    async with runner_of(bytes_max=20_000) as runner:
+        kept = Kept()
+        for uris in (["notes://image"] * 100, ["notes://image", f"notes://{'x' * 20_000}"]):
+            fault = await failure(runner, "linked", files=kept, uris=uris)
+            assert (fault.code, fault.retriable) == ("tool.invalid_result", False)
+        assert kept.stored == []
+
+
+async def test_a_line_that_is_too_long_ends_its_call_and_no_other() -> None:
+    async with runner_of(bytes_max=20_000) as runner:
+        await call(runner, "add", a=1, b=1)
+        (connection,) = runner._connections.values()
+        owner = connection._owner
+        fault = await failure(runner, "large", characters=3_000_000)
+        assert (fault.code, "more than 40000 bytes" in fault.message) == ("tool.invalid_result", True)
+        assert await call(runner, "add", a=1, b=1) == {"sum": 2}
+        assert connection._owner is owner
 
 
 async def test_a_program_gets_the_environment_that_is_declared_and_no_secret_of_ours(

@@ -62,6 +62,23 @@ def server(described: str = "Adds two numbers.") -> MCPServer:
         image = ImageContent(type="image", data="aGk=", mime_type="image/png")
         return CallToolResult(content=[TextContent(type="text", text="See"), link, image])
 
+    @made.resource("notes://text", mime_type="text/markdown")
+    def note_text() -> str:
+        return "# A note"
+
+    @made.resource("notes://image", mime_type="image/png")
+    def note_image() -> bytes:
+        return b"hi"
+
+    @made.resource("notes://large")
+    def note_large() -> str:
+        return "x" * 60_000
+
+    @made.tool(structured_output=False)
+    def linked(uris: list[str]) -> CallToolResult:
+        content: list[Any] = [ResourceLink(type="resource_link", name=f"n{n}", uri=uri) for n, uri in enumerate(uris)]
+        return CallToolResult(content=[TextContent(type="text", text="See"), *content])
+
     @made.tool(structured_output=False)
     def fails(why: str) -> str:
         note("fails")
