@@ -28,7 +28,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.bounds import demand_wait
 from hai_flow.engine.calls import resolve_call
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.state import RunState, is_heard
+from hai_flow.engine.state import RunState, StepState, is_heard
 from hai_flow.values import Json
 
 SUBSCRIBE: Final = "subscribe"
@@ -51,9 +51,15 @@ def begin_wait_for(draft: Draft, step: Step, verb: WaitFor) -> None:
     _subscribe(draft, step.path, types)
 
 
-def callback_type(path: str) -> str:
-    """The type of the signal that the callback of the step at `path` becomes. No other door takes signals of it."""
-    return f"{CALLBACK}{path}"
+def callback_type(path: str, known: StepState) -> str:
+    """The type of the signal that the callback of the step at `path` becomes. No other door takes signals of it.
+
+    It is the same for all attempts with the same arguments and the same key: a service that heard an earlier one, whose
+    answer was lost, calls back for all of them. Behind an undo, and behind a gate that asked anew, the step asks for
+    another thing, and what was asked for before answers nothing.
+    """
+    again = f"#{known.rounds}.{known.past}" if known.rounds or known.past else ""
+    return f"{CALLBACK}{path}{again}"
 
 
 def await_callback(draft: Draft, step: Step, callback: Callback, output: Json) -> None:
@@ -65,15 +71,19 @@ def await_callback(draft: Draft, step: Step, callback: Callback, output: Json) -
     except Raised as raised:
         endings.fail(draft, step, draft.error(raised.code, raised.message, step.path, raised.data))
         return
-    types = (callback_type(step.path),)
+    types = (callback_type(step.path, draft.state.steps[step.path]),)
     draft.emit(e.SignalsAwaited, path=step.path, types=types, output=output)
     draft.emit(e.TimerSet, path=step.path, kind="deadline", due=due)
     _subscribe(draft, step.path, types)
 
 
-def awaits_callback(state: RunState, path: str) -> bool:
-    """Whether a callback of the step at `path` would come in time: it waits for it, or its request is under way."""
-    return callback_type(path) in state.subscriptions.get(path, ()) or path in state.attempts
+def awaits_callback(state: RunState, path: str, type: str) -> bool:
+    """Whether a callback of this type would come in time: the step at `path` waits for it, or may yet. It may while a
+    request is under way, and also while a lost one is about to be sent again, or a person says what became of it."""
+    known = state.steps.get(path)
+    if known is None or not known.is_open or not known.attempt:
+        return False
+    return callback_type(path, known) == type and not known.received
 
 
 def subscribe_again(draft: Draft) -> None:
@@ -159,7 +169,7 @@ def _offer(draft: Draft, step: Step, command: c.Signal) -> bool:
     verb = step.verb
     assert isinstance(verb, WaitFor | Http)
     met = {signal.subscription for signal in draft.state.steps[step.path].received}
-    for number, subscription in enumerate(_subscriptions(step)):
+    for number, subscription in enumerate(_subscriptions(draft, step)):
         if number not in met and _matches(draft, step, subscription, command):
             _take(draft, step, verb, number, met | {number}, command)
             return True
@@ -180,13 +190,15 @@ def _matches(draft: Draft, step: Step, subscription: Subscription, command: c.Si
         return False
 
 
-def _subscriptions(step: Step) -> tuple[Subscription, ...]:
-    return step.verb.subscriptions if isinstance(step.verb, WaitFor) else (Subscription(callback_type(step.path)),)
+def _subscriptions(draft: Draft, step: Step) -> tuple[Subscription, ...]:
+    if isinstance(step.verb, WaitFor):
+        return step.verb.subscriptions
+    return tuple(Subscription(type) for type in draft.state.subscriptions[step.path])
 
 
 def _take(draft: Draft, step: Step, verb: WaitFor | Http, number: int, met: set[int], command: c.Signal) -> None:
     """The step takes the signal for its subscription `number`; `met` are those that have one now."""
-    left = [each.event for other, each in enumerate(_subscriptions(step)) if other not in met]
+    left = [each.event for other, each in enumerate(_subscriptions(draft, step)) if other not in met]
     awaits = tuple(dict.fromkeys(left)) if isinstance(verb, WaitFor) and verb.mode == "all" else ()
     if not draft.state.turn_open:
         draft.open_turn(c.Turn())

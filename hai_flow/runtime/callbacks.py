@@ -12,7 +12,7 @@ from hai_flow import values
 from hai_flow.definition.plan import Http
 from hai_flow.engine.draft import EVENT_BYTES_MAX
 from hai_flow.engine.instances import standing_at
-from hai_flow.engine.signals import awaits_callback, callback_type
+from hai_flow.engine.signals import awaits_callback
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.delivery import Delivery
@@ -61,7 +61,7 @@ class Callbacks:
             raise Rejected(409, "callback_used", "this address was good for one callback, and has had it.")
         await self._demand_awaited(row, content)
         try:
-            _, already = await self._delivery.send(row.tenant, id, callback_type(row.path), content, row.run_id)
+            _, already = await self._delivery.send(row.tenant, id, row.type, content, row.run_id)
         except Rejected as rejected:
             if rejected.status != 409:
                 raise
@@ -70,7 +70,7 @@ class Callbacks:
 
     async def _demand_awaited(self, row: CallbackRow, content: Json) -> None:
         state = await self._fanout.state_at(row.tenant, row.run_id, NEWEST)
-        if state is None or state.ended or not awaits_callback(state, row.path):
+        if state is None or state.ended or not awaits_callback(state, row.path, row.type):
             raise Rejected(410, "callback_over", "nothing waits for this callback any more.")
         plan = await self._catalog.plan(row.tenant, bytes.fromhex(state.sha256))
         verb = standing_at(plan, row.path).verb

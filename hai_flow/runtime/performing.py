@@ -27,6 +27,7 @@ from hai_flow.engine.growing import grown_before, grown_piece
 from hai_flow.engine.ids import message_id, shown_call_id
 from hai_flow.engine.instances import standing_at
 from hai_flow.engine.pendings import answered_inquiry
+from hai_flow.engine.signals import callback_type
 from hai_flow.engine.state import PendingState, RunState
 from hai_flow.errors import AsksPerson, OutcomeLost, StepError
 from hai_flow.runtime.cache import CachedRun
@@ -252,7 +253,8 @@ class Performance:
             )
             raise StepError(message, code="http.invalid_request", retriable=False)
         token = secrets.token_urlsafe(32)
-        await callbacks.add_callback(stage.database.api, token, run.tenant, run.id, self.path)
+        type = callback_type(self.path, run.state.steps[self.path])
+        await callbacks.add_callback(stage.database.api, token, run.tenant, run.id, self.path, type)
         return f"{stage.public_url.rstrip('/')}/callbacks/{token}"
 
     # --- the stream ---------------------------------------------------------------------------------------------------

@@ -15,26 +15,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CallbackRow:
-    """Whose callback an address is for: the step at `path` of a run."""
+    """Whose callback an address is for: the step at `path` of a run. `type`: of the signal that it becomes."""
 
     digest: bytes
     tenant: UUID
     run_id: UUID
     path: str
+    type: str
 
 
 def digest_of(token: str) -> bytes:
     return sha256(token.encode()).digest()
 
 
-async def add_callback(connection: Connection | Pool, token: str, tenant: UUID, run_id: UUID, path: str) -> None:
+async def add_callback(
+    connection: Connection | Pool, token: str, tenant: UUID, run_id: UUID, path: str, type: str
+) -> None:
     """Keep an address, before it is given to anybody."""
-    query = "INSERT INTO callbacks (digest, tenant, run_id, path) VALUES ($1, $2, $3, $4)"
-    await connection.execute(query, digest_of(token), tenant, run_id, path)
+    query = "INSERT INTO callbacks (digest, tenant, run_id, path, type) VALUES ($1, $2, $3, $4, $5)"
+    await connection.execute(query, digest_of(token), tenant, run_id, path, type)
 
 
 async def find_callback(connection: Connection | Pool, token: str) -> CallbackRow | None:
-    query = "SELECT digest, tenant, run_id, path FROM callbacks WHERE digest = $1"
+    query = "SELECT digest, tenant, run_id, path, coalesce(type, 'callback:' || path) FROM callbacks WHERE digest = $1"
     row = await connection.fetchrow(query, digest_of(token))
     return None if row is None else CallbackRow(*row)
 

@@ -428,6 +428,7 @@ callbacks: Final = sa.Table(
     _uuid("run_id"),
     _text("path"),
     _time("created_at", now=True),
+    _text("type", null=True),  # of the signal that it becomes; NULL in rows of before: that of a step done once
     _key("callbacks", "digest"),
 )
 

@@ -20,8 +20,13 @@ output: ${{ steps.order.output }}
 ANSWER = {"status": 202, "headers": {}, "json": {"id": "o-1"}, "text": "", "url": "https://shop.example/orders"}
 
 
-def called_back(path: str = "order", paid: int = 3, id: str = "callback_1") -> c.Signal:
-    return c.Signal(id=id, name=callback_type(path), data={"paid": paid}, sent_at=NOON + 1000, own=True)
+def called_back(path: str = "order", paid: int = 3, id: str = "callback_1", type: str = "") -> c.Signal:
+    name = type or f"callback:{path}"
+    return c.Signal(id=id, name=name, data={"paid": paid}, sent_at=NOON + 1000, own=True)
+
+
+def awaits(play: Play, path: str = "order", type: str = "") -> bool:
+    return awaits_callback(play.state, path, type or f"callback:{path}")
 
 
 def test_the_run_waits_for_the_callback_and_holds_no_process() -> None:
@@ -30,7 +35,7 @@ def test_the_run_waits_for_the_callback_and_holds_no_process() -> None:
     play.succeed("order", ANSWER)
     assert play.status == "waiting"
     assert play.state.attempts.get("order") is None
-    assert awaits_callback(play.state, "order")
+    assert awaits(play)
     play.do(called_back())
     assert play.status == "finished"
     assert play.state.output == {**ANSWER, "callback": {"paid": 3}}
@@ -52,7 +57,7 @@ def test_no_callback_in_time_is_an_error_of_its_own() -> None:
     play.do(c.TimerFired())
     assert play.status == "failed"
     assert play.error.code == "http.callback_expired"
-    assert not awaits_callback(play.state, "order")
+    assert not awaits(play)
 
 
 def test_the_timeout_of_the_request_does_not_count_while_the_step_waits() -> None:
@@ -68,7 +73,7 @@ def test_a_failed_request_waits_for_nothing() -> None:
     play = Play(FLOW)
     play.fail("order", "http.status", retriable=False)
     assert play.status == "failed"
-    assert not awaits_callback(play.state, "order")
+    assert not awaits(play)
 
 
 def test_a_stop_and_a_retry_while_it_waits() -> None:
@@ -76,7 +81,7 @@ def test_a_stop_and_a_retry_while_it_waits() -> None:
     play.succeed("order", ANSWER)
     play.do(c.Stop(by="user:ann"))
     assert play.status == "stopped"
-    assert not awaits_callback(play.state, "order")
+    assert not awaits(play)
     play = Play(FLOW)
     play.succeed("order", ANSWER)
     play.now += HOUR
@@ -88,6 +93,46 @@ def test_a_stop_and_a_retry_while_it_waits() -> None:
     assert play.status == "finished"
 
 
+def test_a_callback_is_in_time_while_a_lost_or_failed_request_is_about_to_be_sent_again() -> None:
+    play = Play(FLOW.replace("    http:", "    retry: {max: 3, every: 1m}\n    http:"))
+    play.do(c.StepLost(path="order", attempt=1, reason="gone"))
+    assert awaits(play)
+    play = Play(FLOW.replace("    http:", "    retry: {max: 3, every: 1m}\n    http:"))
+    play.fail("order", "http.connection", retriable=True)
+    assert play.state.attempts.get("order") is None
+    assert awaits(play), "the service may have heard the request, and calls back at once"
+
+
+UNDONE = """\
+tools: {fx: {python: tests.support.effects, effect: write}}
+steps:
+  - id: order
+    http: {post: "https://shop.example/orders", body: {back: "${{ callback.url }}"}, await_callback: {deadline: 1h}}
+    undo: {call: fx.echo, with: {value: b}}
+  - {id: next, call: fx.echo, with: {value: a}}
+output: ${{ steps.order.output.callback }}
+"""
+
+
+def test_a_callback_for_what_was_undone_answers_nothing_that_is_asked_for_anew() -> None:
+    play = Play(UNDONE)
+    play.succeed("order", ANSWER)
+    play.do(called_back())
+    play.fail("next", "tool.failed", retriable=False)
+    (undoing,) = play.state.attempts
+    play.succeed(undoing, "b")
+    assert (play.status, play.state.steps["order"].status) == ("failed", "undone")
+    play.do(c.Retry(by="user:ann"))
+    anew = callback_type("order", play.state.steps["order"])
+    assert awaits(play, type=anew)
+    assert not awaits(play)
+    play.succeed("order", ANSWER)
+    assert play.do(called_back(id="callback_2", paid=4)).already
+    assert play.status == "waiting"
+    play.do(called_back(id="callback_3", paid=5, type=anew))
+    assert play.state.steps["order"].output["callback"] == {"paid": 5}
+
+
 def test_each_item_of_a_loop_waits_for_its_own_callback() -> None:
     each = FLOW.replace("output: ${{ steps.order.output }}\n", "").replace("steps:\n", "").rstrip()
     inner = "\n".join("      " + line for line in each.splitlines())
@@ -96,8 +141,8 @@ def test_each_item_of_a_loop_waits_for_its_own_callback() -> None:
     play.succeed(first, ANSWER)
     play.succeed(second, ANSWER)
     play.do(called_back(second, 2, "callback_2"))
-    assert awaits_callback(play.state, first)
-    assert not awaits_callback(play.state, second)
+    assert awaits(play, first)
+    assert not awaits(play, second)
     play.do(called_back(first, 1))
     assert (play.status, play.said) == ("finished", ["2 for o-1", "1 for o-1"])
 

@@ -939,7 +939,7 @@ callbacks = Room("hai_flow/runtime/callbacks.py")
 _OF_CALLBACKS: Final = "tests/api/test_callbacks.py"
 callbacks.bug(
     "a callback is taken though nothing waits for it any more",
-    ("or not awaits_callback(state, row.path):", "or False:"),
+    ("or not awaits_callback(state, row.path, row.type):", "or False:"),
     by=f"{_OF_CALLBACKS}::test_what_comes_when_nothing_waits_any_more_is_refused",
 )
 callbacks.bug(
