@@ -13,7 +13,10 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
+from fastapi import FastAPI
+from uvicorn.server import ServerState
 
+from hai_flow.api import server as serving_http
 from hai_flow.api.admission import Admission
 from hai_flow.api.stream import CONNECTION, EventStream
 from hai_flow.runtime.fanout import Lagging, Piece
@@ -544,3 +547,16 @@ async def test_a_stream_ends_in_every_way_without_leaving_a_task() -> None:
         assert asyncio.all_tasks() == tasks
         assert admission.streams == 0
         assert closed == 5 * (number + 1)
+
+
+async def test_a_connection_has_so_few_attributes_that_python_keeps_them_in_the_object() -> None:
+    config = serving_http._Config(FastAPI())
+    config.load()
+    config.head_seconds = 60.0
+    protocol = serving_http._Protocol(config, ServerState(), {})
+    protocol._await_head()
+    protocol.on_message_begin()
+    protocol._bound_trailers(1)
+    protocol._stop_clock()
+    most = 30  # SHARED_KEYS_MAX_SIZE of CPython: with more, each instance has a dictionary of its own
+    assert len(vars(protocol)) <= most
