@@ -25,6 +25,7 @@ from hai_flow.api.following import earlier_entries, read_by
 from hai_flow.api.principals import open_to_everybody, requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
+from hai_flow.api.sight import Sight
 from hai_flow.engine.events import UserMessage
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.state import RunState
@@ -161,7 +162,12 @@ class _Session:
         run_id = run_of_pending(id)
         state = None if run_id is None else await self.access.find_state(run_id)
         pending = None if state is None else state.pendings.get(id)
-        if state is None or pending is None or state.thread_id != self.id:
+        if (
+            state is None
+            or pending is None
+            or state.thread_id != self.id
+            or id not in self.access.seen(state).questions
+        ):
             raise Rejected(404, "pending_unknown", f"there is no interrupt {id[:100]!r} in this session.")
         answer = ToolMessage(f"{id}:answer", id, aui.answer_content(pending, action, payload))
         await self._post(uuid4().hex, tool_messages=(answer,), history=((answer.id, "tool"),))
@@ -170,7 +176,7 @@ class _Session:
     async def _only_interrupt(self) -> str:
         last = await self.last_run()
         state = None if last is None else await self.access.state(last.id)
-        opened = [] if state is None else [each.opened.id for each in state.open_questions]
+        opened = [] if state is None else [each.opened.id for each in self.access.seen(state).open_questions]
         if len(opened) != 1:
             found = "none is" if not opened else f"{len(opened)} are"
             expected = "expected the interrupt that is answered, or in payload.message (text) what the user says"
@@ -188,9 +194,14 @@ class _Session:
         pieces = await Conversation(self.access, AUI, posted, self._workflow).pieces()
         await pieces.aclose()  # the followers of the session see the result
 
+    async def is_hidden(self) -> bool:
+        """Whether the session has runs, and the caller sees nothing of the newest one."""
+        last = await threads.last_run(self.access.pool, self.access.tenant, self.id)
+        return last is not None and await self.access.sight(last) is Sight.NOTHING
+
     async def last_run(self) -> RunSummary | None:
-        """The session's newest run."""
-        return await threads.last_run(self.access.pool, self.access.tenant, self.id)
+        """The session's newest run; None: there is none of which the caller sees anything."""
+        return await self.access.last_run(self.id)
 
 
 class _Connection:
@@ -258,6 +269,8 @@ class _Connection:
         run of the session ends."""
         place = None
         last = await session.last_run()
+        if last is None and await session.is_hidden():
+            await asyncio.Event().wait()  # like a session in which nothing ever happens
         state = None if last is None else await self._show(session, last.id)
         if last is not None and state is not None:
             place = Position(last.id, state.seq)
@@ -267,8 +280,10 @@ class _Connection:
             return
         while True:
             await self.access.runtime.threads.news(self.access.tenant, session.id, place)
-            newest = await session.last_run()
+            newest = await threads.last_run(self.access.pool, self.access.tenant, session.id)
             assert newest is not None, "a thread with news has a run"
+            if await self.access.sight(newest) is Sight.NOTHING and place is None:
+                await asyncio.Event().wait()  # somebody else has begun it
             if place is not None and newest.id == place.run_id:
                 start = await self.access.state(newest.id, place.seq)
             elif newest.branch_of is not None:  # it goes on from an earlier turn, not from the last event sent
@@ -283,15 +298,16 @@ class _Connection:
         """Send the session as it is now, up to the newest event of its run `run_id`. Returns that run's state."""
         state = await self.access.state(run_id)
         earlier = await earlier_entries(self.access, session.id, run_id)
-        reading = read_by(aui.profile(), self.access, state.requester)
+        reading = read_by(aui.profile(), self.access, run_id, state.requester)
         await self._send(AuiEncoder(reading, state).preface(None, earlier))
         return state
 
     async def _follow(self, start: RunState) -> bool:
         """Send the events after `start`. Returns whether the run has ended."""
         ended = False
-        started_by = start.requester or (await self.access.run(UUID(start.run_id))).started_by
-        rest = self.access.follow(start, AUI, read_by(aui.profile(), self.access, started_by))
+        run_id = UUID(start.run_id)
+        started_by = start.requester or (await self.access.run(run_id, Sight.NOTHING)).started_by
+        rest = self.access.follow(start, AUI, read_by(aui.profile(), self.access, run_id, started_by))
         async with contextlib.aclosing(rest):
             async for pieces in rest:
                 frames = [frame for piece in pieces for frame in piece.frames]

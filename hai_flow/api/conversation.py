@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any, Final
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from hai_flow.api.bodies import limits_of
 from hai_flow.api.deps import Access, Pieces
 from hai_flow.api.following import earlier_entries, farewell, one, preceded, read_by, with_wishes
 from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.sight import Sight
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.events import Inherited, UserMessage
@@ -109,15 +111,22 @@ class Conversation:
     posted: Posted
     path_workflow: str | None
 
+    def __post_init__(self) -> None:
+        """The same body under the same runId is the same POST only if the same caller sends it."""
+        if not self.access.principal.is_anybody:
+            whose = sha256(f"{self.access.principal.id}\n{self.posted.body_sha}".encode()).hexdigest()
+            object.__setattr__(self, "posted", msgspec.structs.replace(self.posted, body_sha=whose))
+
     async def pieces(self) -> Pieces:
         """The pieces that the response streams. Every refusal is raised here, before the stream opens."""
-        known = await self._known()
+        known = await self._as_seen(await self._known())
+        speaks = self.access.speaks_in(known.last)
         last, turn = known.last, known.turn
         messages = tuple(user for user in self.posted.user_messages if user.id not in known.seen)
         if turn is not None and not await self._continues(turn, last):
             self.access.place.only_follows()
             return await self._replay(turn)
-        if last is not None and (parent := await self._earlier_turn(last)) is not None:
+        if last is not None and speaks and (parent := await self._earlier_turn(last)) is not None:
             return await self._branch(parent, last)
         active = None if last is None or last.status in TERMINAL_STATUSES else last
         if active is not None and self.path_workflow not in (None, active.workflow_name):
@@ -135,7 +144,20 @@ class Conversation:
 
     async def attached(self) -> Pieces:
         """The pieces that the response streams to a client that only watches."""
-        return await self._attach(await self._last_run())
+        return await self._attach(await self.access.last_run(self.posted.thread_id))
+
+    async def _as_seen(self, known: posts.Known) -> posts.Known:
+        """What there is of the thread for this client. A thread of which they see nothing is as if it were not there;
+        in one that is not theirs they can answer what they are asked, and say nothing. Raises Rejected 403 and 404."""
+        last = known.last
+        if last is None or self.access.speaks_in(last):
+            if last is not None:
+                await self.access.sight(last)
+            return known
+        hidden = await self.access.sight(last) is Sight.NOTHING
+        if any(hidden or user.id not in known.seen for user in self.posted.user_messages):
+            await self.access.demand_speaks(self.posted.thread_id, last)
+        return replace(known, last=None, turn=None, seen=frozenset()) if hidden else known
 
     # --- reading the POST -----------------------------------------------------------------------------------------
 
@@ -202,7 +224,7 @@ class Conversation:
         ours = self._call_answers()
         if not ours and not posted.resume:
             return ()
-        state = await self.access.state(last.id)
+        state = self.access.seen(await self.access.state(last.id))
         answers = self._open_answers(state, stale=stale)
         newest = self._newest_answer()
         if answers or newest is None:
@@ -253,7 +275,8 @@ class Conversation:
         """404 for an answer to a pending of another thread; one of this thread's earlier runs is only history."""
         run_id = run_of_pending(message.tool_call_id)
         row = None if run_id is None else await run_lists.get_run(self.access.pool, self.access.tenant, run_id)
-        if row is None or row.thread_id != self.posted.thread_id:
+        hidden = row is None or await self.access.sight(row) is Sight.NOTHING
+        if row is None or hidden or row.thread_id != self.posted.thread_id:
             raise Rejected(404, "pending_unknown", f"there is no pending {message.tool_call_id!r} in this thread.")
 
     async def _differs(self, last: RunSummary | None, new: tuple[UserMessage, ...]) -> bool:
@@ -392,7 +415,9 @@ class Conversation:
     async def _start(self, known: posts.Known, messages: tuple[UserMessage, ...]) -> Pieces:
         start, plan = await self._beginning(known.last, messages, known.workflow)
         differs = await self._differs(known.last, messages)
-        await self._bear(plan, start)
+        outcome = await self._bear(plan, start)
+        if outcome.already:
+            await self.access.run(start.run_id)  # it may be somebody else's, who was faster
         if differs:
             return await self._attach(await self.access.run(start.run_id))
         return self._follow(RunState(str(start.run_id)))
@@ -417,12 +442,12 @@ class Conversation:
         )
         return start, plan
 
-    async def _bear(self, plan: Plan, begin: Begin, branch: Branch | None = None) -> None:
+    async def _bear(self, plan: Plan, begin: Begin, branch: Branch | None = None) -> Outcome:
         """Create the run, if no other is active in the thread. Raises Rejected 409 otherwise."""
         posted = self.posted
         command_id, body_sha = f"wire:{posted.wire_run_id}", bytes.fromhex(posted.body_sha)
         try:
-            await self.access.start(plan, begin, command_id=command_id, body_sha=body_sha, branch=branch)
+            return await self.access.start(plan, begin, command_id=command_id, body_sha=body_sha, branch=branch)
         except Rejected as rejected:
             winner = await self._last_run() if rejected.code == "thread_busy" else None
             if winner is None:
@@ -573,7 +598,8 @@ class Conversation:
     def _profile(self, state: RunState, started_by: str | None = None) -> Profile:
         """The client's profile. `started_by`: the starter of a run that has no event yet; None: this client."""
         starter = state.requester or started_by or self.access.principal.id
-        return with_wishes(read_by(self.posted.profile, self.access, starter), self.access.settings)
+        profile = read_by(self.posted.profile, self.access, state.run_id, starter)
+        return with_wishes(profile, self.access.settings)
 
 
 def _is_servers(call_id: str, state: RunState) -> bool:

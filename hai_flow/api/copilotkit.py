@@ -159,10 +159,12 @@ async def _stop(agent: str, thread_id: str, given: Any, access: Access) -> JSONR
     if not isinstance(given, dict):
         raise _invalid("", "expected an object {runId}")
     workflow = await _workflow(agent, access)
-    last = await threads.last_run(access.pool, access.tenant, thread_id)
+    last = await access.last_run(thread_id)
     stoppable = last is not None and last.status not in TERMINAL_STATUSES
     if last is None or not stoppable or workflow not in (None, last.workflow_name):
         return _not_stopped(f"thread {thread_id} has no active run of {agent}.")
+    if not access.principal.may(Right.CONTROL_RUNS):
+        await access.demand_speaks(thread_id, last)
     wire_run_id = given.get("runId")
     if isinstance(wire_run_id, str) and not await _is_newest(access, thread_id, wire_run_id):
         return _not_stopped(f"{wire_run_id} is not the newest turn of thread {thread_id}.")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -19,23 +19,25 @@ from hai_flow.api.admission import Admission, StreamPlace
 from hai_flow.api.bodies import JSON, NO_CONTROL_CHARACTERS, YAML, demand_media_type, read_body
 from hai_flow.api.principals import NOBODY, Principal, forbidden, get_principal
 from hai_flow.api.rights import Right
+from hai_flow.api.sight import Sight, ids_of, reader_in, sight_by_questions, sight_of, viewer_for
 from hai_flow.api.stream import EventStream, Pieces
 from hai_flow.definition.document import suggestion
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.decide import as_of
 from hai_flow.engine.jobs import next_due
-from hai_flow.engine.state import RunState
-from hai_flow.errors import Rejected
+from hai_flow.engine.state import PendingState, RunState
+from hai_flow.errors import DefinitionError, Rejected
 from hai_flow.runtime import Runtime
 from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.fanout import Following, Piece
 from hai_flow.runtime.submissions import Begin, Outcome
 from hai_flow.settings import Settings, is_loopback, variable
-from hai_flow.store import run_lists
+from hai_flow.store import run_lists, threads, workflows
 from hai_flow.store.entries import Branch
-from hai_flow.store.run_lists import RunRow
+from hai_flow.store.run_lists import RunRow, RunSummary, Viewer
 from hai_flow.wire.dialect import Dialect, Profile
+from hai_flow.wire.withheld import concerns, state_without_conversation
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Pool
@@ -55,6 +57,21 @@ _RIGHTS_FOR: Final[Mapping[type[c.Command], tuple[Right, ...]]] = {
 }
 
 
+class _Run(NamedTuple):
+    """What says who may see a run, where it was found as a state."""
+
+    id: UUID
+    started_by: str
+    workflow: bytes
+    workflow_name: str
+    thread_id: str
+
+    @classmethod
+    def of(cls, state: RunState) -> _Run:
+        workflow = bytes.fromhex(state.sha256)
+        return cls(UUID(state.run_id), state.requester, workflow, state.workflow, state.thread_id)
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """The access that one request has, as its principal: a route's only way to a run, a command or a stream."""
@@ -67,6 +84,7 @@ class Access:
     asked: Asked  # as whom, for the audit
     publishing: bool  # whether this server takes workflows over the network
     development: bool  # whether it is a development server that listens on loopback alone
+    _seen: dict[UUID, tuple[Sight, c.Principal]] = field(default_factory=dict)  # the runs that were looked for
 
     @property
     def tenant(self) -> UUID:
@@ -77,22 +95,41 @@ class Access:
         """The connections that requests read with."""
         return self.runtime.database.api
 
-    async def run(self, run_id: str | UUID) -> RunRow:
-        """The one loader of runs for requests: tenant and id together. Raises Rejected 404."""
+    # --- runs, as far as the principal may see them
+
+    @property
+    def viewer(self) -> Viewer | None:
+        """Whose lists these are; None: of somebody who may see every run of the tenant."""
+        return None if self.principal.sees_all else viewer_for(self.principal)
+
+    async def run(self, run_id: str | UUID, least: Sight = Sight.CONVERSATION) -> RunRow:
+        """The one loader of runs for requests: tenant and id together. Raises Rejected 404, also where the principal
+        sees less of it than `least`."""
         row = None
         if isinstance(run_id, UUID) or is_run_id(run_id):
             row = await run_lists.get_run(self.pool, self.tenant, UUID(str(run_id)))
-        if row is None:
+        if row is None or await self.sight(row) < least:
             raise Rejected(404, "run_unknown", f"there is no run {str(run_id)[:60]!r}.")
         return row
 
-    async def find_state(self, run_id: UUID, seq: int = HEAD) -> RunState | None:
-        """The fold of the run's first `seq` events; None: the tenant has no run of this id."""
-        return await self.runtime.fanout.state_at(self.tenant, run_id, seq)
+    async def sight(self, run: RunSummary) -> Sight:
+        """How much of the run the principal sees."""
+        if run.id not in self._seen:
+            self._seen[run.id] = await self._look(run)
+        return self._seen[run.id][0]
+
+    async def find_state(self, run_id: UUID) -> RunState | None:
+        """The run as it is; None: there is none of this id of which the principal sees anything."""
+        state = await self.runtime.fanout.state_at(self.tenant, run_id, HEAD)
+        if state is None:
+            return None
+        if run_id not in self._seen:
+            self._seen[run_id] = await self._look(_Run.of(state), state)
+        return None if self._seen[run_id][0] is Sight.NOTHING else state
 
     async def state(self, run_id: UUID, seq: int = HEAD) -> RunState:
-        """The same of a run that was found before."""
-        state = await self.find_state(run_id, seq)
+        """The fold of the first `seq` events of a run that was found before, whatever the principal sees of it."""
+        state = await self.runtime.fanout.state_at(self.tenant, run_id, seq)
         assert state is not None
         return state
 
@@ -101,6 +138,83 @@ class Access:
         dialect's POST does is known only after its body was read."""
         if not any(self.principal.may(right) for right in rights):
             raise forbidden(rights)
+
+    def seen(self, state: RunState) -> RunState:
+        """The run in `state`, which was found before, without what is kept from the principal."""
+        if self.sees_conversation(UUID(state.run_id)):
+            return state
+        return state_without_conversation(state, self.reader(UUID(state.run_id)))
+
+    def sees_conversation(self, run_id: UUID) -> bool:
+        """Whether the principal sees more of the run than questions of their own. False for one that was not found."""
+        return self.principal.sees_all or self._found(run_id)[0] >= Sight.CONVERSATION
+
+    def sees_evidence(self, run: RunState, pending: PendingState) -> bool:
+        """Whether the evidence of the run's question is for the principal: they see all, or it is their question."""
+        if self.principal.sees_all:
+            return True
+        if run.requester in ids_of(self.principal.who):
+            return (pending.opened.policy or {}).get("asks_requester", True)
+        return concerns(pending, self.reader(UUID(run.run_id)))
+
+    def reader(self, run_id: UUID) -> c.Principal:
+        """The principal as the questions of the run know them."""
+        return self._found(run_id)[1]
+
+    def _found(self, run_id: UUID) -> tuple[Sight, c.Principal]:
+        return self._seen.get(run_id, (Sight.NOTHING, self.principal.who))
+
+    async def _look(self, run: RunSummary | _Run, state: RunState | None = None) -> tuple[Sight, c.Principal]:
+        principal, who = self.principal, self.principal.who
+        if principal.sees_all:
+            return Sight.ALL, who
+        if not principal.is_for(run.thread_id, run.workflow_name):
+            return Sight.NOTHING, who
+        if run.started_by in ids_of(who):
+            return Sight.CONVERSATION, who
+        visibility = await workflows.visibility_of(self.pool, self.tenant, run.workflow)
+        reader = await self._reader_of(run.workflow)
+        sight = sight_of(who, run.started_by, visibility)
+        if sight is None:
+            state = state or await self.runtime.fanout.state_at(self.tenant, run.id, HEAD)
+            sight = sight_by_questions(reader, state)
+        return sight, reader
+
+    async def _reader_of(self, workflow: bytes) -> c.Principal:
+        """The principal as the workflow's questions know them."""
+        who = self.principal.who
+        try:
+            return reader_in(who, (await self.runtime.catalog.plan(self.tenant, workflow)).roles)
+        except DefinitionError:  # this release can't tell what a role means there
+            return msgspec.structs.replace(who, roles=())
+
+    # --- threads: who speaks in them
+
+    def speaks_in(self, last: RunSummary | None) -> bool:
+        """Whether the principal may speak in the thread whose newest run is `last`: it is theirs, or nobody's yet."""
+        if last is None or self.principal.is_anybody:
+            return True
+        return last.started_by in ids_of(self.principal.who)
+
+    async def demand_speaks(self, thread_id: str, last: RunSummary | None) -> None:
+        """Raises Rejected unless the principal may speak in the thread: 404 where they see nothing of it, else 403."""
+        if last is None or self.speaks_in(last):
+            return
+        if await self.sight(last) is Sight.NOTHING:
+            raise thread_unknown(thread_id)
+        raise Rejected(
+            403,
+            "thread_foreign",
+            f"thread {thread_id[:100]!r} belongs to somebody else: you may read it and answer what you are asked, but "
+            "only they speak in it. Begin a thread of your own.",
+        )
+
+    async def last_run(self, thread_id: str) -> RunSummary | None:
+        """The thread's newest run that is no child; None: there is none of which the principal sees anything."""
+        last = await threads.last_run(self.pool, self.tenant, thread_id)
+        return None if last is None or await self.sight(last) is Sight.NOTHING else last
+
+    # --- what the server is
 
     def require_publishing(self) -> None:
         """Raises Rejected 403 where this server takes no workflows over the network."""
@@ -147,7 +261,7 @@ class Access:
         self.require(Right.SPEAK, Right.START_RUNS)
         with self.admission.command():
             await self._use_files(begin.run_id, begin.answer if isinstance(begin, c.Fork) else begin)
-            return await self.runtime.starts.start(
+            outcome = await self.runtime.starts.start(
                 self.tenant,
                 plan,
                 begin,
@@ -156,13 +270,16 @@ class Access:
                 branch=branch,
                 asked=self._asked(begin),
             )
+            if not outcome.already:  # else it may be another's run
+                self._seen[begin.run_id] = Sight.CONVERSATION, self.principal.who
+            return outcome
 
     def _asked(self, command: c.Command) -> Asked:
         via = command.answer.via if isinstance(command, c.Fork) else getattr(command, "via", None)
         return msgspec.structs.replace(self.asked, via=via or self.asked.via)
 
     async def _use_files(self, run_id: UUID, command: c.Command) -> None:
-        await self.runtime.files.use(self.tenant, self.principal.id, run_id, values.dumps(command))
+        await self.runtime.files.use(self.tenant, self.principal.id, run_id, values.dumps(command), self.viewer)
 
     def follow(
         self, start: RunState, dialect: Dialect, profile: Profile, *, last: Callable[[Piece], Piece] | None = None
@@ -275,17 +392,24 @@ def _query_names(route: APIRoute) -> frozenset[str]:
 
 
 def get_command_key(
+    principal: Annotated[Principal, Depends(get_principal)],
     key: Annotated[
         str | None,
         Header(alias="Idempotency-Key", description="the same key again: the first outcome again, nothing happens"),
     ] = None,
 ) -> str | None:
-    """A client's Idempotency-Key as a command id. Raises Rejected 422."""
+    """A client's Idempotency-Key as a command id: a key is its caller's, and another's equal one is another key. Raises
+    Rejected 422."""
     if key is None:
         return None
     if not re.fullmatch(r"[\x21-\x7e]{1,200}", key):
         raise Rejected(422, "idempotency_key.invalid", "Idempotency-Key: expected 1 to 200 visible ASCII characters.")
-    return f"http:{key}"
+    return f"http:{key}" if principal.way == "local" else f"http:{principal.id}:{key}"
+
+
+def thread_unknown(thread_id: str) -> Rejected:
+    """The refusal of a thread that is not there, or of which the caller sees nothing."""
+    return Rejected(404, "thread_unknown", f"there is no thread {thread_id[:100]!r}.")
 
 
 CurrentAccess: TypeAlias = Annotated[Access, Depends(get_access)]

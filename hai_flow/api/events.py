@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
+import msgspec
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import JSONResponse
 
@@ -24,6 +26,7 @@ from hai_flow.api.following import (
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
+from hai_flow.api.sight import Sight
 from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
@@ -32,8 +35,9 @@ from hai_flow.store import logs
 from hai_flow.store.run_lists import RunRow
 from hai_flow.wire import DIALECTS, sse
 from hai_flow.wire.dialect import Dialect, Frame, Profile, dump
-from hai_flow.wire.log import LOG, event_json
+from hai_flow.wire.log import LOG, event_json, seeing
 from hai_flow.wire.turns import TurnEncoder
+from hai_flow.wire.withheld import EVIDENCE
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
@@ -67,7 +71,7 @@ async def get_events(
     With `dialect`, that protocol's frames: of the newest turn, or all that come after a cursor; in another framing of
     it, if Accept asks for one. A cursor of no place in the run gets `cursor_reset` and the run as it is now.
     """
-    row = await access.run(run_id)
+    row = await access.run(run_id, Sight.QUESTIONS)
     given = (last_event_id if last_event_id is not None else after) or None
     if dialect is not None:
         shown = _Shown(access, row, DIALECTS[dialect].accepted(accept))
@@ -93,26 +97,41 @@ async def _page(access: Access, row: RunRow, after: int, limit: int) -> Response
     if after > row.seq:
         return JSONResponse({"items": [], "next_cursor": None, RESET: {"seq": row.seq}})
     items: list[dict[str, Any]] = []
+    last, seen = after, await _seeing(access, row, after)
     for stored in await logs.read_log(access.pool, row.id, after, limit):
         for seq, event in enumerate(e.decode_events(stored.events), stored.first_seq):
-            if seq > after and len(items) < limit:
-                items.append(event_json(seq, event))
-    more = bool(items) and items[-1]["seq"] < row.seq
-    return JSONResponse({"items": items, "next_cursor": str(items[-1]["seq"]) if more else None})
+            if seq > after and seq - after <= limit:
+                last, shown = seq, seen(event)
+                items += [] if shown is None else [event_json(seq, shown)]
+    return JSONResponse({"items": items, "next_cursor": str(last) if after < last < row.seq else None})
+
+
+def _log_profile(access: Access, row: RunRow) -> Profile:
+    """The caller as a reader of the log as it is."""
+    profile = read_by(Profile(dialect=LOG.name), access, row.id, row.started_by)
+    if access.principal.sees_all:
+        return msgspec.structs.replace(profile, reader=None, redaction="")
+    return profile if profile.redaction else msgspec.structs.replace(profile, redaction=EVIDENCE)
+
+
+async def _seeing(access: Access, row: RunRow, after: int) -> Callable[[e.Event], e.Event | None]:
+    """How the caller sees each of the events after `after`."""
+    profile = _log_profile(access, row)
+    return seeing(profile, await access.state(row.id, after) if profile.redaction else RunState(str(row.id)))
 
 
 async def _log(access: Access, row: RunRow, seq: int) -> Pieces:
     if seq > row.seq:
         state = await access.state(row.id)
         reset = [Frame(RESET, dump({"seq": state.seq}))]
-        return preceded(numbered(LOG, reset, state.seq, row.id), _until_end(access, state, state.seq))
-    return _until_end(access, await access.state(row.id, seq), row.seq)
+        return preceded(numbered(LOG, reset, state.seq, row.id), _until_end(access, row, state, state.seq))
+    return _until_end(access, row, await access.state(row.id, seq), row.seq)
 
 
-def _until_end(access: Access, start: RunState, head: int) -> Pieces:
+def _until_end(access: Access, row: RunRow, start: RunState, head: int) -> Pieces:
     if start.ended and start.seq >= head:
         return nothing()
-    return access.follow(start, LOG, Profile(dialect=LOG.name))
+    return access.follow(start, LOG, _log_profile(access, row))
 
 
 # --- a dialect ----------------------------------------------------------------------------------------------------
@@ -165,7 +184,7 @@ class _Shown:
         return preceded(rest, self._follow(here, profile, head))
 
     def _profile(self, state: RunState) -> Profile:
-        profile = read_by(profile_of(state.turn, self.dialect), self.access, self.row.started_by)
+        profile = read_by(profile_of(state.turn, self.dialect), self.access, self.row.id, self.row.started_by)
         return with_wishes(profile, self.access.settings)
 
     async def _reset(self) -> Pieces:

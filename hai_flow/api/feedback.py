@@ -77,7 +77,7 @@ async def list_feedback(
         raise bad_cursor()
     before = None if place is None else (place[0], UUID(place[1]))
     found = await feedback.list_feedback(access.pool, access.tenant, thread_id, limit=limit + 1, before=before)
-    if not found:
+    if not found or access.viewer is not None:
         await find_thread(access, thread_id)
     rows, following = cut(found, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
     return {
@@ -98,8 +98,9 @@ async def get_feedback(
     """Your opinion of it."""
     subject = _subject(access, thread_id, kind, subject_id)
     given = await feedback.get_feedback(access.pool, subject, access.principal.id)
-    if given is None:
+    if given is None or access.viewer is not None:
         await _find(access, subject)
+    if given is None:
         raise Rejected(404, "feedback_unknown", f"you have not said what you think of the {subject.kind}.")
     return feedback_view(given)
 
@@ -162,6 +163,8 @@ async def _find(access: Access, subject: Subject, *, decided: bool = False) -> U
         run_id = await feedback.run_of_message(access.pool, access.tenant, subject.thread_id, subject.id)
     else:
         run_id = await _run_of_pending(access, subject, decided=decided)
+    if run_id is not None and not await _sees(access, subject, run_id):
+        run_id = None
     if run_id is None:
         await find_thread(access, subject.thread_id)
         complete = ", or it is not complete" if subject.kind == "message" else ""
@@ -170,11 +173,21 @@ async def _find(access: Access, subject: Subject, *, decided: bool = False) -> U
     return run_id
 
 
+async def _sees(access: Access, subject: Subject, run_id: UUID) -> bool:
+    """Whether the caller sees the message or pending in the run."""
+    if access.viewer is None:
+        return True
+    state = await access.find_state(run_id)
+    if state is None or access.sees_conversation(run_id):
+        return state is not None
+    return subject.kind == "pending" and subject.id in access.seen(state).pendings
+
+
 async def _run_of_pending(access: Access, subject: Subject, *, decided: bool) -> UUID | None:
     run_id = run_of_pending(subject.id)
     if run_id is None:
         return None
     status = await feedback.pending_of_thread(access.pool, access.tenant, subject.thread_id, run_id, subject.id)
-    if status == "open" and decided:
+    if status == "open" and decided and await _sees(access, subject, run_id):
         raise Rejected(409, "pending_open", "the pending is open: expected one that has been decided.")
     return None if status is None else run_id

@@ -14,13 +14,14 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
+import msgspec
 import structlog
 from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.types import Receive, Scope, Send
 
 from hai_flow.api import shapes
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, arriving, declared_bytes
-from hai_flow.api.deps import CurrentAccess
+from hai_flow.api.deps import Access, CurrentAccess
 from hai_flow.api.peers import peer_of
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
@@ -29,14 +30,15 @@ from hai_flow.api.stream import CONNECTION, Connection
 from hai_flow.errors import Rejected
 from hai_flow.runtime.contents import MissingContent
 from hai_flow.runtime.files import BYTES, MEDIA_TYPE, part_of, too_large, unknown
-from hai_flow.store.files import File
-from hai_flow.values import Json, file_id, sha256_of_file
+from hai_flow.store.files import File, runs_with_file
+from hai_flow.values import Json, file_id, files_in, sha256_of_file
 
 log = structlog.get_logger(__name__)
 
 router = APIRouter(prefix="/v1/files", tags=["files"])
 
 UPLOAD_SECONDS: Final = 600.0
+RUNS_LOOKED_AT: Final = 20  # for a question that refers to a file: the newest ones that do
 _RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 _DIGEST: Final = re.compile(r"\s*sha-256\s*=\s*:([A-Za-z0-9+/=]{1,100}):\s*")
 _BODY: Final[dict[str, Any]] = {
@@ -106,7 +108,9 @@ async def download_file(file: str, request: Request, access: CurrentAccess) -> R
     404 unless you have uploaded it, or may see a run that refers to it.
     """
     digest = sha256_of_file(file if file.startswith("file_") else f"file_{file}")
-    found = await access.runtime.files.find(access.tenant, access.principal.id, digest)
+    found = await access.runtime.files.find(access.tenant, access.principal.id, digest, access.viewer)
+    if found is None and digest is not None and access.viewer is not None:
+        found = await _shown_to(access, digest)
     if found is None:
         raise unknown(file)
     span = _span(request, found)
@@ -117,6 +121,17 @@ async def download_file(file: str, request: Request, access: CurrentAccess) -> R
         log.error("file_content_missing", file=file, error=str(error))
         raise Rejected(503, "file_unavailable", "what the file holds is not where it should be; see the log.") from None
     return _Download(found, span, first, pieces, access.settings.follower_stall_seconds)
+
+
+async def _shown_to(access: Access, digest: bytes) -> File | None:
+    """The file, if a question refers to it that the caller is asked or has voted on."""
+    found = await access.runtime.files.find(access.tenant, access.principal.id, digest)
+    for run_id in [] if found is None else await runs_with_file(access.pool, access.tenant, digest, RUNS_LOOKED_AT):
+        state = await access.find_state(run_id)
+        asked = () if state is None else access.seen(state).questions.values()
+        if any(digest in files_in(msgspec.json.encode(each.opened)) for each in asked):
+            return found
+    return None
 
 
 class _Download(Response):

@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from hai_flow.api.deps import Access, Pieces
+from hai_flow.api.sight import ids_of
 from hai_flow.engine.state import RunState, TurnState
 from hai_flow.runtime.fanout import Following, Piece
 from hai_flow.settings import Settings
@@ -17,6 +18,7 @@ from hai_flow.store import threads
 from hai_flow.store.projection import thread_entry
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile
 from hai_flow.wire.hai import HAI
+from hai_flow.wire.withheld import CONVERSATION
 
 
 async def nothing() -> Pieces:
@@ -61,8 +63,12 @@ async def _up_to(seq: int, rest: Pieces) -> Pieces:
 
 async def earlier_entries(access: Access, thread_id: str, run_id: UUID) -> list[Entry]:
     """The transcript of the runs that come before this one in the thread, as much of it as is shown at once."""
-    window = threads.WINDOW
-    stored = await threads.transcript(access.pool, access.tenant, thread_id, before=run_id, window=window)
+    if not access.sees_conversation(run_id):
+        return []
+    window, viewer = threads.WINDOW, access.viewer
+    stored = await threads.transcript(
+        access.pool, access.tenant, thread_id, before=run_id, window=window, viewer=viewer
+    )
     return [thread_entry(each.role, each.body) for each in stored]
 
 
@@ -75,19 +81,21 @@ def profile_of(turn: TurnState | None, dialect: Dialect) -> Profile:
     return Profile(
         dialect=dialect.name,
         version=stored["version"],
-        redaction=stored["redaction"],
         may_answer=stored["may_answer"],
         client_tools=frozenset(turn.client_tools),
         options=tuple(sorted(stored["options"].items())),
     )
 
 
-def read_by(profile: Profile, access: Access, started_by: str) -> Profile:
+def read_by(profile: Profile, access: Access, run_id: UUID | str, started_by: str) -> Profile:
     """The profile of the caller as a reader of a run that `started_by` has started. A reader other than the
-    starter is named in it, because they are asked other questions."""
-    who = access.principal.who
-    own = started_by in (who.id, who.on_behalf_of)
-    return msgspec.structs.replace(profile, reader=None if own else who)
+    starter is named in it, because they are asked other questions. It says what is kept from them: everything but
+    these questions, unless they may read the run, which was found before."""
+    if started_by in ids_of(access.principal.who):
+        return msgspec.structs.replace(profile, reader=None, redaction="")
+    id = UUID(str(run_id))
+    kept = "" if access.sees_conversation(id) else CONVERSATION
+    return msgspec.structs.replace(profile, reader=access.reader(id), redaction=kept)
 
 
 # The defaults of HAI streams. A profile leaves them out, so that equal streams have equal profiles.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -14,18 +14,23 @@ from hai_flow import values
 from hai_flow.api import shapes
 from hai_flow.api.bodies import Body, CheckedRoute
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess
-from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_cursor, encode_cursor
+from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
 from hai_flow.api.views import listed_pending_view, pending_view
 from hai_flow.engine import commands as c
+from hai_flow.engine.events import decode_pending
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.state import PendingState, RunState
+from hai_flow.engine.votes import asks
 from hai_flow.errors import Rejected
 from hai_flow.store import pendings
+from hai_flow.wire.withheld import opened_without_evidence
 
 router = APIRouter(prefix="/v1/pendings", tags=["pendings"], route_class=CheckedRoute)
+
+PAGES_LOOKED_AT: Final = 20  # for one page of a caller who may not see all
 
 
 class DecideBody(Body):
@@ -45,18 +50,32 @@ async def _find(access: Access, id: str) -> tuple[RunState, PendingState]:
     """The pending as an answer finds it now, and its run. Raises Rejected 404."""
     run_id = run_of_pending(id)
     state = None if run_id is None else await access.find_state(run_id)
-    if state is None or id not in state.pendings:
+    if state is None or id not in access.seen(state).pendings:
         raise Rejected(404, "pending_unknown", f"there is no pending {id[:100]!r}.")
     state = await access.current(state)
     return state, state.pendings[id]
 
 
+def _view(access: Access, run: RunState, pending: PendingState) -> dict[str, Any]:
+    return pending_view(run, pending, evidence=access.sees_evidence(run, pending))
+
+
 async def _shown(access: Access, row: pendings.Listed) -> dict[str, Any] | None:
-    """The open pending of a list. None: it is open no more, for its deadline has passed and no timer has fired yet."""
-    if row.deadline is None or row.deadline > access.runtime.committer.now():
-        return listed_pending_view(row)
-    _, pending = await _find(access, row.id)
-    return listed_pending_view(row, pending.opened) if pending.status == "open" else None
+    """The open pending of a list. None: it is open no more, for its deadline has passed and no timer has fired yet; or
+    it is not for the caller."""
+    opened = decode_pending(row.body)
+    if access.viewer is None and (row.deadline is None or row.deadline > access.runtime.committer.now()):
+        return listed_pending_view(row, opened)
+    if not row.readable and opened.policy is not None and not asks(opened.policy, access.principal.who):
+        return None
+    try:
+        run, pending = await _find(access, row.id)
+    except Rejected:
+        return None
+    if pending.status != "open":
+        return None
+    sees = access.sees_evidence(run, pending)
+    return listed_pending_view(row, pending.opened if sees else opened_without_evidence(pending.opened))
 
 
 @router.get(
@@ -66,17 +85,26 @@ async def _shown(access: Access, row: pendings.Listed) -> dict[str, Any] | None:
     responses={**documented(), 200: {"model": shapes.PendingPage}},
 )
 async def list_pendings(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
-    """The open pendings, newest first."""
-    before = decode_cursor(cursor)
-    if before is not None and run_of_pending(before[1]) is None:
+    """The open pendings that you may see, newest first. A page may be short, though others follow."""
+    place = decode_cursor(cursor)
+    if place is not None and run_of_pending(place[1]) is None:
         raise bad_cursor()
-    found = await pendings.open_pendings(access.pool, access.tenant, limit=limit + 1, before=before)
-    rows, following = cut(found, limit, lambda row: encode_cursor(row.opened_at, row.id))
-    shown = [await _shown(access, pending) for pending in rows]
-    return {
-        "items": [each for each in shown if each is not None],
-        "next_cursor": following,
-    }
+    items: list[dict[str, Any]] = []
+    for _ in range(1 if access.viewer is None else PAGES_LOOKED_AT):
+        found = await pendings.open_pendings(
+            access.pool, access.tenant, limit=limit + 1, before=place, viewer=access.viewer
+        )
+        for row in found[:limit]:
+            place = row.opened_at, row.id
+            shown = await _shown(access, row)
+            items += [] if shown is None else [shown]
+            if len(items) == limit:
+                break
+        if len(found) <= limit and (not found or place == (found[-1].opened_at, found[-1].id)):
+            return {"items": items, "next_cursor": None}
+        if len(items) == limit:
+            break
+    return {"items": items, "next_cursor": None if place is None else encode_cursor(*place)}
 
 
 @router.get(
@@ -87,7 +115,7 @@ async def list_pendings(access: CurrentAccess, limit: PageLimit = 50, cursor: Pa
 )
 async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     """One pending: the question and its outcome."""
-    return pending_view(*await _find(access, pending_id))
+    return _view(access, *await _find(access, pending_id))
 
 
 @router.post(
@@ -116,4 +144,4 @@ async def decide_pending(pending_id: str, body: DecideBody, access: CurrentAcces
         command_id=key,
         body_sha=sha256(values.dumps([pending_id, given])).digest(),
     )
-    return {**pending_view(*await _find(access, pending_id)), "already": outcome.already}
+    return {**_view(access, *await _find(access, pending_id)), "already": outcome.already}

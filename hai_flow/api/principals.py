@@ -52,6 +52,21 @@ class Principal:
             return True
         return self.way != "nobody" and right in rights_of(self.who.roles)
 
+    @property
+    def is_anybody(self) -> bool:
+        """Whether nobody was asked who they are: then everybody may see and do everything."""
+        return self.way in _UNRESTRICTED
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether they may see every run of their tenant."""
+        return self.may(Right.SEE_RUNS) and self.threads is None and self.workflows is None
+
+    def is_for(self, thread_id: str, workflow: str) -> bool:
+        """Whether the credential is for the thread, and for the workflow."""
+        threads, workflows = self.threads, self.workflows
+        return (threads is None or thread_id in threads) and (workflows is None or workflow in workflows)
+
     def via(self, way: str) -> str:
         """The way that an answer came, as it is recorded."""
         return f"{way} (act as)" if self.way == "act_as" else way

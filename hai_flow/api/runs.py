@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import sha256
 from typing import Annotated, Any
 from uuid import UUID
@@ -18,6 +19,7 @@ from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_cu
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
+from hai_flow.api.sight import Sight
 from hai_flow.api.views import run_view, snapshot_view
 from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.engine import commands as c
@@ -63,6 +65,8 @@ async def start_run(body: StartBody, access: CurrentAccess, key: CommandKey, res
     if key is not None:
         run_id = derived_run_id("rest", str(access.tenant), access.principal.id, key)
     thread_id = body.thread_id or str(run_id)
+    if body.thread_id is not None and not access.principal.is_anybody:
+        await access.demand_speaks(thread_id, await threads.last_run(access.pool, access.tenant, thread_id))
     start = c.Start(
         run_id=run_id,
         thread_id=thread_id,
@@ -120,6 +124,7 @@ async def list_runs(
         workflow=workflow,
         thread_id=thread_id,
         before=None if place is None else (place[0], UUID(place[1])),
+        viewer=access.viewer,
     )
     rows, following = cut(found, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
     return {
@@ -135,8 +140,12 @@ async def list_runs(
     responses={**documented(404), 200: {"model": shapes.Run}},
 )
 async def get_run(run_id: str, access: CurrentAccess) -> dict[str, Any]:
-    """One run, with its input and, when it has ended, its output or error."""
-    return run_view(await access.run(run_id))
+    """One run, with its input and, when it has ended, its output or error. Without these three, if you may see only
+    questions of it."""
+    row = await access.run(run_id, Sight.QUESTIONS)
+    if not access.sees_conversation(row.id):
+        row = replace(row, input=None, result=None)
+    return run_view(row)
 
 
 @router.get(
@@ -148,11 +157,12 @@ async def get_run(run_id: str, access: CurrentAccess) -> dict[str, Any]:
 async def get_snapshot(
     run_id: str, access: CurrentAccess, at: Annotated[int | None, Query(ge=0, le=2**53)] = None
 ) -> JSONResponse:
-    """The fold of the run's first `at` events (default: all of them)."""
-    row = await access.run(run_id)
+    """The fold of the run's first `at` events (default: all of them), as far as you may see it."""
+    row = await access.run(run_id, Sight.QUESTIONS)
     if at is not None and at > row.seq:
         raise Rejected(422, "request.invalid", f"at: the run has {row.seq} events so far, found {at}.")
-    return JSONResponse(snapshot_view(await access.state(row.id, row.seq if at is None else at)))
+    state = await access.state(row.id, row.seq if at is None else at)
+    return JSONResponse(snapshot_view(access.seen(state), lambda pending: access.sees_evidence(state, pending)))
 
 
 # --- control ------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from hai_flow.api.following import earlier_entries, read_by
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
+from hai_flow.api.sight import Sight
 from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
@@ -89,14 +90,14 @@ async def get_thread_events(
 )
 async def get_thread_history(thread_id: ThreadId, access: CurrentAccess) -> Response:
     """The thread's messages so far, its open questions, and the cursor behind which the events go on."""
-    last = await threads.last_run(access.pool, access.tenant, thread_id)
+    last = await access.last_run(thread_id)
     if last is None:
         state, earlier, cursor = RunState("", thread_id=thread_id), [], str(_BEGINNING)
     else:
         state = await access.state(last.id)
         earlier = await earlier_entries(access, thread_id, last.id)
         cursor = str(sse.Cursor(str(last.id), SOCIAL.encoding, state.seq, sse.LAST_FRAME))
-    reading = profile() if last is None else read_by(profile(), access, last.started_by)
+    reading = profile() if last is None else read_by(profile(), access, last.id, last.started_by)
     shown = SocialEncoder(reading, state).history(earlier)
     return JSONResponse({**shown, "cursor": cursor})
 
@@ -109,7 +110,12 @@ class _Thread:
     thread_id: str
 
     async def after(self, cursor: str | None) -> Pieces:
-        """The events after `cursor`; without one, the newest turn and all later events. Raises Rejected 400."""
+        """The events after `cursor`; without one, the newest turn and all later events. A thread of which the caller
+        sees nothing is like one without a run, in which nothing ever happens. Raises Rejected 400."""
+        if await self._is_hidden():
+            if cursor not in (None, str(_BEGINNING)):
+                await self._place(cursor or "")
+            return self._silent(self._empty() if cursor is None else None)
         if cursor is None:
             start = await self._newest_turn()
             return self._from(start, self._empty() if start is None else None)
@@ -127,9 +133,23 @@ class _Thread:
             raise Rejected(400, "cursor.invalid", f"{error}.") from None
         row = await run_lists.get_run(self.access.pool, self.access.tenant, UUID(place.run_id))
         ours = place.encoding.rpartition("-")[0] == SOCIAL.name
-        if row is None or row.thread_id != self.thread_id or not ours:
+        hidden = row is None or await self.access.sight(row) is Sight.NOTHING
+        if row is None or hidden or row.thread_id != self.thread_id or not ours:
             raise Rejected(400, "cursor.invalid", "expected a cursor of this thread's own stream.")
         return place, row
+
+    async def _is_hidden(self) -> bool:
+        """Whether the thread has runs, and the caller sees nothing of the newest one."""
+        if self.access.viewer is None:
+            return False
+        last = await threads.last_run(self.access.pool, self.access.tenant, self.thread_id)
+        return last is not None and await self.access.sight(last) is Sight.NOTHING
+
+    async def _silent(self, first: Piece | None) -> Pieces:
+        """`first`, and then nothing until the server's end."""
+        if first is not None:
+            yield [first]
+        await self._closing.wait()
 
     def _empty(self) -> Piece:
         """A thread without a run: an empty snapshot, with a cursor that a client can come back to."""
@@ -161,7 +181,7 @@ class _Thread:
         return self._from(here, rest)
 
     def _profile(self, run: RunSummary) -> Profile:
-        return read_by(profile(), self.access, run.started_by)
+        return read_by(profile(), self.access, run.id, run.started_by)
 
     async def _reset(self) -> Pieces:
         """The thread as it is now, as a MESSAGES_SNAPSHOT, for a follower whose place in it is unknown."""
@@ -173,7 +193,7 @@ class _Thread:
         """The thread as it is now, up to the newest event of its run `run_id`: that run's state, and the snapshot."""
         state = await self.access.state(run_id)
         earlier = await earlier_entries(self.access, self.thread_id, run_id)
-        reading = read_by(profile(), self.access, state.requester)
+        reading = read_by(profile(), self.access, run_id, state.requester)
         return state, unnumbered(SOCIAL, SocialEncoder(reading, state).preface(None, earlier))
 
     async def _from(self, start: RunState | None, first: Piece | None = None) -> Pieces:
@@ -184,7 +204,9 @@ class _Thread:
         while not self._closing.is_set():
             if start is not None:
                 run_id, seq = UUID(start.run_id), start.seq
-                reading = self._profile(await self.access.run(run_id))
+                # A later run of the thread may show the caller less than the one that they came for, but never the
+                # whole of it: then they see that it goes on, and what they are asked.
+                reading = self._profile(await self.access.run(run_id, Sight.NOTHING))
                 rest = self.access.follow(start, SOCIAL, reading)
                 async with contextlib.aclosing(rest):
                     async for pieces in rest:
@@ -222,4 +244,5 @@ class _Thread:
         following = await threads.next_run(pool, tenant, self.thread_id, None if place is None else place.run_id)
         if following is None:
             return None, None
+        await self.access.sight(following)
         return (RunState(str(following.id)), None) if following.branch_of is None else await self._shown(following.id)

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 
 from hai_flow.api import shapes
 from hai_flow.api.bodies import CheckedRoute
-from hai_flow.api.deps import Access, CurrentAccess, ThreadId, is_run_id
+from hai_flow.api.deps import Access, CurrentAccess, ThreadId, is_run_id, thread_unknown
 from hai_flow.api.pages import (
     PageCursor,
     PageLimit,
@@ -34,11 +34,21 @@ RUNS_SHOWN: Final = 50
 
 
 async def find_thread(access: Access, thread_id: str) -> ThreadSummary:
-    """The thread. Raises Rejected 404."""
+    """The thread, if the caller may read its newest run. Raises Rejected 404."""
     thread = await thread_lists.get_thread(access.pool, access.tenant, thread_id)
-    if thread is None:
-        raise Rejected(404, "thread_unknown", f"there is no thread {thread_id[:100]!r}.")
+    if thread is None or not await _may_read(access, thread):
+        raise thread_unknown(thread_id)
     return thread
+
+
+async def _may_read(access: Access, thread: ThreadSummary) -> bool:
+    if access.viewer is None:
+        return True
+    try:
+        await access.run(thread.run_id)
+    except Rejected:
+        return False
+    return True
 
 
 @router.get(
@@ -53,7 +63,9 @@ async def list_threads(access: CurrentAccess, limit: PageLimit = 50, cursor: Pag
     if place is not None and not is_run_id(place[1]):
         raise bad_cursor()
     before = None if place is None else (place[0], UUID(place[1]))
-    found = await thread_lists.list_threads(access.pool, access.tenant, limit=limit + 1, before=before)
+    found = await thread_lists.list_threads(
+        access.pool, access.tenant, limit=limit + 1, before=before, viewer=access.viewer
+    )
     rows, following = cut(found, limit, lambda row: encode_cursor(row.run_created_at, str(row.run_id)))
     return {
         "items": [thread_view(thread) for thread in rows],
@@ -70,7 +82,9 @@ async def list_threads(access: CurrentAccess, limit: PageLimit = 50, cursor: Pag
 async def get_thread(thread_id: ThreadId, access: CurrentAccess) -> dict[str, Any]:
     """One thread, with its newest runs."""
     thread = await find_thread(access, thread_id)
-    newest = await run_lists.list_runs(access.pool, access.tenant, limit=RUNS_SHOWN, thread_id=thread_id)
+    newest = await run_lists.list_runs(
+        access.pool, access.tenant, limit=RUNS_SHOWN, thread_id=thread_id, viewer=access.viewer
+    )
     return {**thread_view(thread), "runs": [run_view(run) for run in newest]}
 
 
@@ -86,8 +100,11 @@ async def list_messages(
     """The thread's complete messages and its calls, oldest first. If the thread was taken back to an earlier turn, the
     messages after that turn are left out."""
     place = decode_place(cursor)
-    transcript = await threads.transcript(access.pool, access.tenant, thread_id)
-    if not transcript:
+    viewer = access.viewer
+    if viewer is not None:
+        await find_thread(access, thread_id)
+    transcript = await threads.transcript(access.pool, access.tenant, thread_id, viewer=viewer)
+    if not transcript and viewer is None:
         await find_thread(access, thread_id)
     start = 0 if place is None else _behind(place, transcript)
     found = transcript[start : start + limit]

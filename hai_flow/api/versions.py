@@ -113,7 +113,13 @@ async def _chosen(access: Access, name: str, ids: list[str] | None) -> AsyncIter
     before = None
     while True:
         page = await run_lists.list_runs(
-            access.pool, access.tenant, limit=_PAGE, statuses=_ACTIVE, workflow=name, before=before
+            access.pool,
+            access.tenant,
+            limit=_PAGE,
+            statuses=_ACTIVE,
+            workflow=name,
+            before=before,
+            viewer=access.viewer,
         )
         for run in page:
             yield run

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
 import msgspec
 
 from hai_flow import values
-from hai_flow.engine.events import PendingOpened, decode_pending
+from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.pendings import needed
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.runtime.inbox import Item
@@ -22,6 +23,7 @@ from hai_flow.store.threads import Message
 from hai_flow.store.triggers import ScheduleRow
 from hai_flow.store.workflows import WorkflowSummary
 from hai_flow.values import Json
+from hai_flow.wire.withheld import opened_without_evidence
 
 
 def time_of(moment: datetime | None) -> str | None:
@@ -116,9 +118,8 @@ def _started_view(started: Started) -> dict[str, Json]:
     }
 
 
-def listed_pending_view(pending: Listed, opened: PendingOpened | None = None) -> dict[str, Json]:
-    """An open pending as lists show it. `opened`: the question as it is now; default: as it was stored."""
-    opened = opened or decode_pending(pending.body)
+def listed_pending_view(pending: Listed, opened: PendingOpened) -> dict[str, Json]:
+    """An open pending as lists show it. `opened`: the question, as far as the caller sees it."""
     return {
         "run_id": str(pending.run_id),
         "workflow": pending.workflow,
@@ -146,15 +147,16 @@ def inbox_view(item: Item) -> dict[str, Json]:
     }
 
 
-def pending_view(run: RunState, pending: PendingState) -> dict[str, Json]:
-    """A pending of `run` with its outcome."""
+def pending_view(run: RunState, pending: PendingState, *, evidence: bool = True) -> dict[str, Json]:
+    """A pending of `run` with its outcome; with `evidence` (and the digest) only for those who may see that."""
+    opened = pending.opened if evidence else opened_without_evidence(pending.opened)
     return {
         "run_id": run.run_id,
         "workflow": run.workflow,
         "started_by": run.requester,
         "status": pending.status,
-        "opened_at": _ms(pending.opened.at),
-        **_opened_view(pending.opened),
+        "opened_at": _ms(opened.at),
+        **_opened_view(opened),
         "needed": needed(pending) if pending.opened.kind in ("approve", "gate") else None,
         "edits": pending.edits,
         "decided_by": pending.by,
@@ -182,7 +184,7 @@ def _opened_view(opened: PendingOpened) -> dict[str, Json]:
     }
 
 
-def snapshot_view(state: RunState) -> dict[str, Json]:
+def snapshot_view(state: RunState, sees_evidence: Callable[[PendingState], bool]) -> dict[str, Json]:
     """`snapshot?at=seq`: the fold of the run's first `seq` events, and nothing else."""
     steps: dict[str, Json] = {}
     for path, step in state.steps.items():
@@ -207,7 +209,7 @@ def snapshot_view(state: RunState) -> dict[str, Json]:
         "state": state.state,
         "steps": dict(sorted(steps.items())),
         "pendings": [
-            pending_view(state, pending)
+            pending_view(state, pending, evidence=sees_evidence(pending))
             for pending in sorted(state.pendings.values(), key=lambda each: (each.opened.at, each.opened.id))
         ],
         "messages": [message_view(each) for each in sorted(state.messages.values(), key=lambda each: each.n)],

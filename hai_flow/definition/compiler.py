@@ -157,6 +157,7 @@ def _made(
         finally_=drafts.finally_[0].path if drafts.finally_ else None,
         models={name: each for name, each in given.models.items() if each is not None},
         roles={name: members for name, members in given.roles.items() if members is not None},
+        visibility=given.visibility,
         triggers=given.triggers,
         limits=given.limits,
         concurrency=given.concurrency,

@@ -43,6 +43,8 @@ _OF_DEPLOYMENT: Final = ("provider", "model", "api", "base_url", "api_key", "qui
 _EMPTY: Final = {"string": '""', "array": "[]", "object": "{}", "integer": "0", "number": "0", "boolean": "false"}
 _SHAPING: Final = frozenset(("type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf"))  # say what a value may be
 _MEMBER: Final = re.compile(r"(user|group):.+")
+_READER: Final = re.compile(r"(user|role|group):\S{1,200}")
+TENANT: Final = "tenant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class Declared:
     models: Mapping[str, plan.Model | None]
     tools: Mapping[str, plan.Tool | None]
     roles: Mapping[str, tuple[str, ...] | None]
+    visibility: tuple[str, ...]
     default_deadline: plan.Duration
     default_timeout: plan.Duration | None
     default_model: str | None
@@ -118,6 +121,7 @@ class Declarations(Parts):
             models=self.models,
             tools=self.tools,
             roles=self.roles,
+            visibility=self.read_visibility(fields.get("visibility", "requester")),
             default_deadline=self.default_deadline,
             default_timeout=self.default_timeout,
             default_model=self.default_model,
@@ -344,6 +348,22 @@ class Declarations(Parts):
                 message = f"expected user:ID or group:NAME in the role `{name}`, found {kind_of(member)}{hint}"
                 self.reader.error(place, "role.member", message)
             self.roles[name] = tuple(members) if sound else None
+
+    def read_visibility(self, value: Json) -> tuple[str, ...]:
+        """Who may read the runs: selectors, with the members of the document's own roles; or `tenant` alone. A list
+        that names nobody who can be found would hide runs from those it is for, so every selector is checked."""
+        if not isinstance(value, list):
+            return (TENANT,) if value == TENANT else ()
+        found: dict[str, None] = {}
+        for index, selector in enumerate(value):
+            if not isinstance(selector, str) or not _READER.fullmatch(selector) or "${{" in selector:
+                hint = f"; did you mean `user:{selector}`?" if isinstance(selector, str) and ":" not in selector else ""
+                message = f"expected user:ID, role:NAME or group:NAME in `visibility`, found {kind_of(selector)}{hint}"
+                self.reader.error(("visibility", index), "selector.invalid", message)
+                continue
+            own = self.roles.get(selector[5:]) if selector.startswith("role:") else None
+            found.update(dict.fromkeys((selector,) if own is None else own))
+        return tuple(found)
 
     # -- tools -----------------------------------------------------------------------------------------------------
 

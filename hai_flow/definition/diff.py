@@ -64,8 +64,8 @@ _WORDS: Final = {
     "default_notify": "defaults.notify",
 }
 _DOCUMENT: Final = (
-    "title", "description", "input", "output", "catch", "triggers", "limits", "concurrency", "default_retry",
-    "default_notify",
+    "title", "description", "input", "output", "catch", "visibility", "triggers", "limits", "concurrency",
+    "default_retry", "default_notify",
 )  # fmt: skip
 _NAMED: Final = ("state", "tools", "models", "roles")
 

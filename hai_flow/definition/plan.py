@@ -857,6 +857,7 @@ class Plan:
     finally_: str | None = None
     models: Mapping[str, Model] = field(default_factory=dict)
     roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # role -> user:/group: selectors
+    visibility: tuple[str, ...] = ()  # who may read its runs, with the members of its own roles; () = no one else
     triggers: tuple[Trigger, ...] = (ApiTrigger(),)
     limits: Limits = Limits()
     concurrency: Concurrency | None = None

@@ -180,6 +180,11 @@ DOCUMENT_SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             example="{shop: {python: acme.shop, effect: write}}"),
         Key("roles", map_of(SELECTORS), "who has a role, as `user:` and `group:`; other roles come from the deployment",
             example="{sre: [user:ann, user:bob]}"),
+        Key("visibility", either(enum("requester", "tenant"), list_of(TEXT, 1),
+                                 word="`requester`, `tenant`, or list of sel"),
+            "who may read its runs and their conversations, beside those who asked for them and operators: nobody, "
+            "everyone of the tenant, or these (`user: role: group:`)", default="requester",
+            example="[role:support, user:ann]"),
         Key("triggers", list_of(shape_of("trigger"), 1), "what starts runs", default="[{api: {}}]",
             example="[{api: {}}, {event: {type: order.paid}}]"),
         Key("defaults", shape_of("defaults"), "what holds where a step says nothing",

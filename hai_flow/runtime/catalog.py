@@ -139,6 +139,7 @@ class Catalog:
             title=plan.title or None,
             dev=dev,
             from_disk=from_disk,
+            visibility=plan.visibility,
         )
         plan = self._keep(replace(plan, from_disk=stored.from_disk))
         if self.on_published is not None:

@@ -26,6 +26,7 @@ from hai_flow.steps.secrets import hidden
 from hai_flow.store import files, sweeps
 from hai_flow.store.database import FAILURES
 from hai_flow.store.files import File
+from hai_flow.store.run_lists import Viewer
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
@@ -99,23 +100,29 @@ class Files:
             if kept != place:
                 await asyncio.shield(self._clear(place))
 
-    async def use(self, tenant: UUID, principal: str, run_id: UUID, value: bytes) -> None:
-        """The JSON text `value`, which the principal sends, is about to enter the run.
+    async def use(self, tenant: UUID, principal: str, run_id: UUID, value: bytes, viewer: Viewer | None = None) -> None:
+        """The JSON text `value`, which the principal sends, is about to enter the run. `viewer`: the principal, where
+        they may not read all runs.
 
         Raises Rejected 404 where it refers to a file that is not there, or that the principal may not read.
         """
         wanted = values.files_in(value)
         if not wanted:
             return
-        found = await files.use_files(self._database.api, tenant, wanted, principal, run_id)
+        found = await files.use_files(self._database.api, tenant, wanted, principal, run_id, viewer)
         if missing := wanted - found:
             raise unknown(values.file_id(min(missing)))
 
     # --- out
 
-    async def find(self, tenant: UUID, principal: str, digest: bytes | None) -> File | None:
-        """The file that holds what has this sha256, if it is there and the principal may read it."""
-        return None if digest is None else await files.find_file(self._database.api, tenant, digest, principal)
+    async def find(
+        self, tenant: UUID, principal: str, digest: bytes | None, viewer: Viewer | None = None
+    ) -> File | None:
+        """The file that holds what has this sha256, if it is there and the principal may read it. `viewer`: the
+        principal, where they may not read all runs."""
+        if digest is None:
+            return None
+        return await files.find_file(self._database.api, tenant, digest, principal, viewer)
 
     def read(self, file: File, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
         """The bytes of the file from `start` up to before `end`, in pieces. Raises MissingContent."""

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
+from hai_flow.store.run_lists import Viewer, may_read
 from hai_flow.store.sweeps import PAGE_ROWS, Page, page_of
 
 if TYPE_CHECKING:
@@ -118,27 +119,53 @@ _OF_A_RUN: Final = """
 EXISTS (SELECT FROM file_uses u JOIN runs r ON r.id = u.run_id AND r.tenant = u.tenant
   WHERE u.tenant = f.tenant AND u.sha256 = f.sha256)
 """
-_READABLE: Final = f"""
-(EXISTS (SELECT FROM uploads o WHERE o.tenant = f.tenant AND o.sha256 = f.sha256 AND o.principal = $3) OR {_OF_A_RUN})
-"""
-_FIND: Final = f"""
+_OWN: Final = "EXISTS (SELECT FROM uploads o WHERE o.tenant = f.tenant AND o.sha256 = f.sha256 AND o.principal = $3)"
+_READABLE: Final = f"({_OWN} OR {_OF_A_RUN})"
+
+
+def _readable_by(first: int) -> str:
+    """The same for a viewer who may not read all runs."""
+    return f"""
+    ({_OWN} OR EXISTS (SELECT FROM file_uses u JOIN runs r ON r.id = u.run_id AND r.tenant = u.tenant
+      WHERE u.tenant = f.tenant AND u.sha256 = f.sha256 AND {may_read("r", first)}))
+    """
+
+
+_FIND: Final = """
 SELECT f.sha256, f.place, f.size, o.name, o.media_type
 FROM files f CROSS JOIN LATERAL (
   SELECT name, media_type FROM uploads o WHERE o.tenant = f.tenant AND o.sha256 = f.sha256
   ORDER BY o.principal = $3 DESC, o.created_at DESC LIMIT 1) o
-WHERE f.tenant = $1 AND f.sha256 = $2 AND {_READABLE}
+WHERE f.tenant = $1 AND f.sha256 = $2 AND {readable}
 """
+_FIND_ANY: Final = _FIND.format(readable=_READABLE)
+_FIND_MINE: Final = _FIND.format(readable=_readable_by(4))
 
 
-async def find_file(connection: Connection | Pool, tenant: UUID, sha256: bytes, principal: str) -> File | None:
-    """The file, if the principal may read it: it is their own upload, or some run of the tenant refers to it."""
-    row = await connection.fetchrow(_FIND, tenant, sha256, principal)
+async def find_file(
+    connection: Connection | Pool, tenant: UUID, sha256: bytes, principal: str, viewer: Viewer | None = None
+) -> File | None:
+    """The file, if the principal may read it: it is their own upload, or a run refers to it that `viewer` may read;
+    without one, any run of the tenant."""
+    if viewer is None:
+        row = await connection.fetchrow(_FIND_ANY, tenant, sha256, principal)
+    else:
+        row = await connection.fetchrow(_FIND_MINE, tenant, sha256, principal, *viewer.parameters())
     return None if row is None else File(*row)
 
 
-_USE: Final = f"""
+async def runs_with_file(connection: Connection | Pool, tenant: UUID, sha256: bytes, limit: int) -> list[UUID]:
+    """The newest runs that refer to the file."""
+    query = """
+    SELECT r.id FROM file_uses u JOIN runs r ON r.id = u.run_id AND r.tenant = u.tenant
+    WHERE u.tenant = $1 AND u.sha256 = $2 ORDER BY r.created_at DESC, r.id DESC LIMIT $3
+    """
+    return [row[0] for row in await connection.fetch(query, tenant, sha256, limit)]
+
+
+_USE: Final = """
 WITH readable AS MATERIALIZED (
-  SELECT f.sha256 FROM files f WHERE f.tenant = $1 AND f.sha256 = ANY ($2::bytea[]) AND {_READABLE}
+  SELECT f.sha256 FROM files f WHERE f.tenant = $1 AND f.sha256 = ANY ($2::bytea[]) AND {readable}
 ), touched AS (
   UPDATE files f SET touched_at = now() FROM readable r
   WHERE f.tenant = $1 AND f.sha256 = r.sha256 AND (SELECT count(*) FROM readable) = cardinality($2::bytea[])
@@ -149,14 +176,26 @@ WITH readable AS MATERIALIZED (
 SELECT sha256 FROM readable WHERE (SELECT count(*) FROM readable) < cardinality($2::bytea[])
 UNION SELECT sha256 FROM touched
 """
+_USE_ANY: Final = _USE.format(readable=_READABLE)
+_USE_MINE: Final = _USE.format(readable=_readable_by(5))
 
 
 async def use_files(
-    connection: Connection | Pool, tenant: UUID, sha256s: Collection[bytes], principal: str, run_id: UUID
+    connection: Connection | Pool,
+    tenant: UUID,
+    sha256s: Collection[bytes],
+    principal: str,
+    run_id: UUID,
+    viewer: Viewer | None = None,
 ) -> set[bytes]:
     """Note that a commit of the run is about to refer to these (different) files. Returns those that the principal may
     read; if these are not all of them, nothing is noted."""
-    return {row["sha256"] for row in await connection.fetch(_USE, tenant, list(sha256s), principal, run_id)}
+    given = (tenant, list(sha256s), principal, run_id)
+    if viewer is None:
+        rows = await connection.fetch(_USE_ANY, *given)
+    else:
+        rows = await connection.fetch(_USE_MINE, *given, *viewer.parameters())
+    return {row["sha256"] for row in rows}
 
 
 # Whoever refers to a file meanwhile gives its row another ctid, and the row stays.

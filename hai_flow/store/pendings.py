@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from hai_flow.store.run_lists import Viewer, may_read
+
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
 
@@ -32,6 +34,7 @@ class Listed(Pending):
 
     workflow: str
     started_by: str
+    readable: bool  # whether the viewer may read its run, if a list is one's
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +54,21 @@ async def open_pendings(
     *,
     limit: int,
     before: tuple[datetime, str] | None = None,
+    viewer: Viewer | None = None,
 ) -> list[Listed]:
-    """The tenant's open pendings, newest first. `before` is (opened_at, id) of the last one of the page before."""
+    """The tenant's open pendings, newest first. `before` is (opened_at, id) of the last one of the page before.
+    `viewer`: whose list it is; they may be asked a question of a run that they may not read."""
     arguments: list[Any] = [tenant, limit]
     earlier = ""
     if before is not None:
         arguments.extend(before)
         earlier = "AND (p.opened_at, p.id) < ($3, $4)"
+    mine = "true"
+    if viewer is not None:
+        mine = may_read("r", len(arguments) + 1)
+        arguments.extend(viewer.parameters())
     query = f"""
-    SELECT {_OF_PENDINGS}, r.workflow_name, r.started_by
+    SELECT {_OF_PENDINGS}, r.workflow_name, r.started_by, {mine}
     FROM pendings p JOIN runs r ON r.id = p.run_id
     WHERE p.tenant = $1 AND p.status = 'open' {earlier}
     ORDER BY p.opened_at DESC, p.id DESC LIMIT $2

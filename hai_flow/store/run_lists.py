@@ -47,6 +47,53 @@ class RunRow(RunSummary):
     result: bytes | None
 
 
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Somebody who may not read all runs of their tenant: those that one of `ids` asked for (their own, and that of the
+    person they act for), and those of workflows whose `visibility` has one of `selectors`. `threads`, `workflows`: of
+    these only those; None: no such limit."""
+
+    ids: tuple[str, ...]
+    selectors: tuple[str, ...]
+    threads: tuple[str, ...] | None = None
+    workflows: tuple[str, ...] | None = None
+
+    def parameters(self) -> tuple[list[str] | None, ...]:
+        """The parameters of `may_read` and `readable`, in order."""
+        limits = (None if each is None else list(each) for each in (self.threads, self.workflows))
+        return list(self.ids), list(self.selectors), *limits
+
+
+def may_read(run: str, first: int) -> str:
+    """The condition that a viewer may read the run of the alias `run`; their first parameter has the number `first`."""
+    return (
+        f"(({run}.started_by = ANY (${first}::text[]) OR EXISTS (SELECT FROM workflows w WHERE w.tenant = {run}.tenant "
+        f"AND w.sha256 = {run}.workflow AND w.visibility && ${first + 1}::text[])) AND {_within(run, first)})"
+    )
+
+
+def _within(run: str, first: int) -> str:
+    return (
+        f"(${first + 2}::text[] IS NULL OR {run}.thread_id = ANY (${first + 2})) "
+        f"AND (${first + 3}::text[] IS NULL OR {run}.workflow_name = ANY (${first + 3}))"
+    )
+
+
+def readable(rows: str, first: int) -> str:
+    """The rows `r` of the query `rows` that a viewer may read: a page of them for each of the viewer's ids and for each
+    workflow that the viewer may read, so that nobody's page is a walk through all the runs of others. In `rows`, `{}`
+    stands for the condition that makes a page one of these."""
+    own = rows.format(f"r.started_by = whose.id AND {_within('r', first)}")
+    others = f"r.started_by <> ALL (${first}::text[]) AND {_within('r', first)}"
+    shared = rows.format(f"r.workflow_name = seen.name AND r.workflow = ANY (seen.versions) AND {others}")
+    return f"""
+    SELECT r.* FROM unnest(${first}::text[]) AS whose (id) CROSS JOIN LATERAL ({own}) r
+    UNION ALL
+    SELECT r.* FROM (SELECT name, array_agg(sha256) AS versions FROM workflows
+      WHERE tenant = $1 AND visibility && ${first + 1}::text[] GROUP BY name) AS seen CROSS JOIN LATERAL ({shared}) r
+    """
+
+
 SUMMARY_COLUMNS: Final = (
     "id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id, parent_path, queue, slot, "
     "status, seq, version, started_by, created_at, ended_at, branch_of, follows, copied, unreadable"
@@ -70,8 +117,10 @@ async def list_runs(
     workflow: str | None = None,
     thread_id: str | None = None,
     before: tuple[datetime, UUID] | None = None,
+    viewer: Viewer | None = None,
 ) -> list[RunRow]:
-    """The tenant's runs, newest first. `before` is the (created_at, id) of the last one of the page before.
+    """The tenant's runs, newest first; only those that `viewer` may read, where one is given. `before` is the
+    (created_at, id) of the last one of the page before.
 
     Of the status `needs_attention` are also runs that nobody can read, whatever their own status is.
     """
@@ -91,9 +140,13 @@ async def list_runs(
         demand("(r.created_at, r.id) < ({}, {})", *before)
 
     def page(*more: str) -> str:
-        found = f"SELECT r.* FROM runs r WHERE {' AND '.join((*conditions, *more))}"
-        return f"({found} ORDER BY r.created_at DESC, r.id DESC LIMIT $2)"
+        if viewer is None:
+            return _page(*conditions, *more)
+        return f"({readable(_page(*conditions, *more, '{}'), first)})"
 
+    first = len(arguments) + 1
+    if viewer is not None:
+        arguments.extend(viewer.parameters())
     if statuses is None:
         pages = page("$3::text[] IS NULL")
     else:
@@ -107,6 +160,10 @@ async def list_runs(
     SELECT {_OF_RUN}, r.input, r.result FROM ({pages}) r ORDER BY r.created_at DESC, r.id DESC LIMIT $2
     """
     return [RunRow(*row) for row in await connection.fetch(query, *arguments)]
+
+
+def _page(*conditions: str) -> str:
+    return f"(SELECT r.* FROM runs r WHERE {' AND '.join(conditions)} ORDER BY r.created_at DESC, r.id DESC LIMIT $2)"
 
 
 async def count_by_status(connection: Connection | Pool, tenant: UUID | None = None) -> dict[str, int]:

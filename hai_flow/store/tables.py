@@ -106,6 +106,7 @@ sa.Index("runs_held", runs.c.worker, postgresql_where=sa.text("worker IS NOT NUL
 sa.Index("runs_newest", runs.c.tenant, runs.c.created_at, runs.c.id)
 sa.Index("runs_by_status", runs.c.tenant, runs.c.status, runs.c.created_at, runs.c.id)
 sa.Index("runs_by_workflow", runs.c.tenant, runs.c.workflow_name, runs.c.created_at, runs.c.id)
+sa.Index("runs_by_requester", runs.c.tenant, runs.c.started_by, runs.c.created_at, runs.c.id)
 sa.Index("runs_by_thread", runs.c.tenant, runs.c.thread_id, runs.c.created_at, runs.c.id)
 sa.Index(
     "runs_in_thread",
@@ -476,6 +477,8 @@ workflows: Final = sa.Table(
     _bytes("source"),
     _time("created_at", now=True),
     sa.Column("from_disk", sa.Boolean, nullable=False, server_default=sa.text("false")),
+    # The selectors of those who may read its runs, beside those who asked for them and operators.
+    sa.Column("visibility", ARRAY(sa.Text), nullable=False, server_default=sa.text("'{}'::text[]")),
     _key("workflows", "tenant", "sha256"),
 )
 sa.Index(

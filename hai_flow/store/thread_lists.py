@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from hai_flow.store.run_lists import Viewer, readable
+
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
 
@@ -38,26 +40,35 @@ async def list_threads(
     *,
     limit: int,
     before: tuple[datetime, UUID] | None = None,
+    viewer: Viewer | None = None,
 ) -> list[ThreadSummary]:
-    """The tenant's threads, the one with the newest run first. `before` is (run_created_at, run_id) of the last one of
-    the page before."""
+    """The tenant's threads, the one with the newest run first; only those whose newest run `viewer` may read, where one
+    is given. `before` is (run_created_at, run_id) of the last one of the page before."""
     arguments: list[Any] = [tenant, limit]
     earlier = ""
     if before is not None:
         arguments.extend(before)
-        earlier = "AND (created_at, id) < ($3, $4)"
+        earlier = "AND (r.created_at, r.id) < ($3, $4)"
+
     # OFFSET 0 keeps the planner from sorting all runs, as it would, believing that none but one of them will do. And
     # LIMIT, not NOT EXISTS: so this is no join over all runs either, only a look at the index for each until the page
     # is full.
-    query = f"""
-    {_SUMMARY} FROM (
-      SELECT * FROM runs WHERE tenant = $1 AND parent_id IS NULL {earlier}
-      ORDER BY created_at DESC, id DESC OFFSET 0) r
-    WHERE r.id = (
-      SELECT n.id FROM runs n WHERE n.tenant = r.tenant AND n.thread_id = r.thread_id AND n.parent_id IS NULL
-      ORDER BY n.place DESC, n.created_at DESC, n.id DESC LIMIT 1)
-    LIMIT $2
-    """
+    def page(mine: str) -> str:
+        return f"""
+        SELECT r.* FROM (
+          SELECT r.* FROM runs r WHERE r.tenant = $1 AND r.parent_id IS NULL {earlier} {mine}
+          ORDER BY r.created_at DESC, r.id DESC OFFSET 0) r
+        WHERE r.id = (
+          SELECT n.id FROM runs n WHERE n.tenant = r.tenant AND n.thread_id = r.thread_id AND n.parent_id IS NULL
+          ORDER BY n.place DESC, n.created_at DESC, n.id DESC LIMIT 1)
+        LIMIT $2
+        """
+
+    pages = page("")
+    if viewer is not None:
+        pages = readable(page("AND {}"), len(arguments) + 1)
+        arguments.extend(viewer.parameters())
+    query = f"{_SUMMARY} FROM ({pages}) r ORDER BY r.created_at DESC, r.id DESC LIMIT $2"
     return [ThreadSummary(*row) for row in await connection.fetch(query, *arguments)]
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from hai_flow.store.run_lists import SUMMARY_COLUMNS, RunSummary
+from hai_flow.store.run_lists import SUMMARY_COLUMNS, RunSummary, Viewer, may_read
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
@@ -178,10 +178,10 @@ RECURSIVE up AS (
 )
 """
 # What is said in the line, the newest first; of each run with those below it, in the order of their birth. $8: not in
-# the first $8 runs of it; $9: at most.
-_SAID: Final = f"""
+# the first $8 runs of it; $9: at most. `{readable}`: which runs of the line; those below one go with it.
+_SAID_IN: Final = f"""
 WITH {_LINE}, shown AS (
-  SELECT id, back, place, created_at FROM line WHERE back > $8
+  SELECT id, back, place, created_at FROM line WHERE back > $8 {{readable}}
   UNION ALL
   SELECT c.id, shown.back, c.place, c.created_at FROM shown JOIN runs c ON c.parent_id = shown.id AND c.thread_id = $2
 )
@@ -189,6 +189,10 @@ SELECT m.run_id, m.n, m.id, m.role, m.body, m.seq FROM shown JOIN messages m ON 
 WHERE m.tenant = $1 AND m.thread_id = $2
 ORDER BY shown.back, shown.place DESC, shown.created_at DESC, shown.id DESC, m.n DESC LIMIT $9
 """
+_SAID: Final = _SAID_IN.format(readable="")
+_SAID_TO: Final = _SAID_IN.format(
+    readable=f"AND EXISTS (SELECT FROM runs r WHERE r.id = line.id AND {may_read('r', 10)})"
+)
 _NO_END: Final = (None, None, None)
 
 
@@ -208,9 +212,11 @@ async def transcript(
     *,
     before: UUID | None = None,
     window: Window = ALL,
+    viewer: Viewer | None = None,
 ) -> list[Message]:
     """The messages of the line of the thread's newest run, or of those that come before the run `before` in its: the
-    runs in order, each with its children's, each run's messages in order. Only messages in the `window`."""
+    runs in order, each with its children's, each run's messages in order. Only messages in the `window`, and of runs
+    that `viewer` may read, where one is given."""
     tip = before
     if tip is None:
         newest = await last_run(connection, tenant, thread_id)
@@ -219,7 +225,10 @@ async def transcript(
         tip = newest.id
     left_out = 0 if before is None else 1
     given = (tip, window.runs + left_out, *_NO_END, left_out, window.messages)
-    rows = await connection.fetch(_SAID, tenant, thread_id, *given)
+    if viewer is None:
+        rows = await connection.fetch(_SAID, tenant, thread_id, *given)
+    else:
+        rows = await connection.fetch(_SAID_TO, tenant, thread_id, *given, *viewer.parameters())
     return [Message(*row) for row in reversed(rows)]
 
 

@@ -54,8 +54,8 @@ LATEST_FIRST: Final = "dev, CASE WHEN dev THEN 0 ELSE version END DESC, created_
 
 
 _PUBLISH: Final = f"""
-INSERT INTO workflows (tenant, sha256, name, version, dev, title, source, from_disk)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO workflows (tenant, sha256, name, version, dev, title, source, from_disk, visibility)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (tenant, sha256) DO UPDATE SET dev = workflows.dev AND excluded.dev,
   from_disk = workflows.from_disk OR excluded.from_disk,
   created_at = CASE WHEN workflows.dev THEN excluded.created_at ELSE workflows.created_at END
@@ -73,6 +73,7 @@ async def publish_workflow(
     title: str | None = None,
     dev: bool = False,
     from_disk: bool = False,
+    visibility: Sequence[str] = (),
 ) -> Workflow:
     """Store a workflow; storing the same bytes again changes nothing (but publishes what was a dev copy, and remembers
     that they were read from disk).
@@ -81,7 +82,7 @@ async def publish_workflow(
     repeat a version with other bytes; saved again, it is the newest one again.
     """
     sha256 = hashlib.sha256(source).digest()
-    arguments = (tenant, sha256, name, version, dev, title, source, from_disk)
+    arguments = (tenant, sha256, name, version, dev, title, source, from_disk, list(visibility))
     try:
         row = await connection.fetchrow(_PUBLISH, *arguments)
     except asyncpg.UniqueViolationError:
@@ -107,6 +108,12 @@ async def _one(connection: Connection | Pool, condition: str, *arguments: Any) -
 async def workflow_by_sha(connection: Connection | Pool, tenant: UUID, sha256: bytes) -> Workflow | None:
     """The very bytes that a run is pinned to."""
     return await _one(connection, "tenant = $1 AND sha256 = $2", tenant, sha256)
+
+
+async def visibility_of(connection: Connection | Pool, tenant: UUID, sha256: bytes) -> frozenset[str]:
+    """The selectors of those who may read its runs, beside those who asked for them and operators."""
+    query = "SELECT visibility FROM workflows WHERE tenant = $1 AND sha256 = $2"
+    return frozenset(await connection.fetchval(query, tenant, sha256) or ())
 
 
 async def workflow_version(connection: Connection | Pool, tenant: UUID, name: str, version: int) -> Workflow | None:

@@ -89,12 +89,13 @@ class AuiEncoder(TurnEncoder):
     def encode(self, event: e.Event) -> list[Frame]:
         frames = super().encode(event)
         if not frames and not self.state.turn_open:  # this stream goes across turns
-            if isinstance(event, e.RunStopped):
-                frames = self.run_finished(event.at, self.run_id(), "stopped", event.reason)
-            elif isinstance(event, _STEP_ENDS):
-                frames = self._step_ended(event)
-            elif isinstance(event, e.ChildStepped) and event.status != "running":
-                frames = self._child_stepped(event)
+            seen = self.seen(event)
+            if isinstance(seen, e.RunStopped):
+                frames = self.run_finished(seen.at, self.run_id(), "stopped", seen.reason)
+            elif isinstance(seen, _STEP_ENDS):
+                frames = self._step_ended(seen)
+            elif isinstance(seen, e.ChildStepped) and seen.status != "running":
+                frames = self._child_stepped(seen)
         return self._placed(frames, "")
 
     def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:

@@ -40,10 +40,10 @@ class Limits:
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Everything by which the streams of two followers may differ. Hashable: it is a part of a ring's key.
 
-    `version` is that of the peer's protocol. `redaction` names the withheld values ("" = none). `client_tools` are the
-    frontend tools that the client advertised. `may_answer` says whether the follower can answer questions to people; a
-    follower that cannot sees the question, but never as a call. `reader` is the follower, if another person started the
-    run. `options` are the dialect's own, as sorted pairs.
+    `version` is that of the peer's protocol. `redaction` names what is kept from the reader ("" = nothing; see
+    `withheld`). `client_tools` are the frontend tools that the client advertised. `may_answer` says whether the
+    follower can answer questions to people; one that cannot sees the question, but never as a call. `reader` is the
+    follower, if another person started the run. `options` are the dialect's own, as sorted pairs.
     """
 
     dialect: str

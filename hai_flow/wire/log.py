@@ -6,17 +6,24 @@ Texts that hold JSON (arguments, evidence) are shown as the values they hold; ti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
 from hai_flow import values
 from hai_flow.engine.events import TERMINAL, Event
+from hai_flow.engine.evolve import evolve
 from hai_flow.engine.state import RunState
 from hai_flow.values import Json
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile, dump
 from hai_flow.wire.framing import NAMED_SSE
+from hai_flow.wire.withheld import (
+    CONVERSATION,
+    event_without_conversation,
+    event_without_evidence,
+    state_without_conversation,
+)
 
 _JSON_TEXTS: Final = ("args", "evidence")
 _TIMES: Final = ("at", "due", "deadline", "since")
@@ -52,11 +59,29 @@ def _with_times(record: dict[str, Json]) -> dict[str, Json]:
     return record
 
 
+def seeing(profile: Profile, state: RunState) -> Callable[[Event], Event | None]:
+    """How the reader of `profile` sees each of the events that come after `state`; None: not at all."""
+    if not profile.redaction:
+        return lambda event: event
+    known = state
+
+    def seen(event: Event) -> Event | None:
+        nonlocal known
+        known = evolve(known, event)
+        if profile.redaction != CONVERSATION:
+            return event_without_evidence(event, known, profile.reader)
+        assert profile.reader is not None, "who starts a run sees all of it"
+        return event_without_conversation(event, state_without_conversation(known, profile.reader), profile.reader)
+
+    return seen
+
+
 class LogEncoder:
     """The events themselves, across turns. The stream ends after the terminal event."""
 
     def __init__(self, profile: Profile, state: RunState) -> None:
         self._seq = state.seq
+        self._seen = seeing(profile, state)
 
     def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:
         """Nothing: a follower of the log reads it from its own position."""
@@ -64,8 +89,11 @@ class LogEncoder:
 
     def encode(self, event: Event) -> list[Frame]:
         self._seq += 1
-        data = dump(event_json(self._seq, event))
-        return [Frame(event.type, data, terminal=isinstance(event, TERMINAL))]
+        seen = self._seen(event)
+        if seen is None:
+            return []
+        data = dump(event_json(self._seq, seen))
+        return [Frame(seen.type, data, terminal=isinstance(seen, TERMINAL))]
 
     def farewell(self, reason: str) -> list[Frame]:
         """Nothing: a reader that misses the terminal event knows that there is more, and comes back."""

@@ -54,10 +54,10 @@ class SocialEncoder(TurnEncoder):
     """The log as the events of a thread's stream."""
 
     def encode(self, event: e.Event) -> list[Frame]:
-        if isinstance(event, e.RunStopped):  # also of a run whose turn is over: this stream goes across turns
-            frames = super().encode(event)
-            return frames or [self._stopped(event.reason)]
-        return super().encode(event)
+        frames = super().encode(event)
+        if isinstance(seen := self.seen(event), e.RunStopped):  # also of a run whose turn is over
+            return frames or [self._stopped(seen.reason)]
+        return frames
 
     def farewell(self, reason: str) -> list[Frame]:
         """Nothing: the reader comes back and then gets the missing frames."""

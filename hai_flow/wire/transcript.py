@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
-import msgspec
-
 from hai_flow import values
 from hai_flow.engine import events as e
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.engine.votes import asks
 from hai_flow.values import Json
 from hai_flow.wire.dialect import Entry, Profile, entries_of, without_none
+from hai_flow.wire.withheld import opened_without_evidence
 
 CONFIRM: Final = {"approve": "confirmAction", "gate": "confirmAction", "ask": "requestInput"}
 """The frontend tools that a client may advertise to get questions as calls, by the kind of question."""
@@ -59,7 +58,7 @@ def as_shown(profile: Profile, opened: e.PendingOpened) -> e.PendingOpened:
     evidence nor the digest that binds an answer to it."""
     if may_be_answered(profile, opened):
         return opened
-    return msgspec.structs.replace(opened, evidence=None, digest="")
+    return opened_without_evidence(opened)
 
 
 def shown_as_call(profile: Profile, opened: e.PendingOpened) -> bool:

@@ -19,6 +19,7 @@ from hai_flow.engine.patch import pointer_of
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.values import Json
 from hai_flow.wire.dialect import Entry, Frame, Profile
+from hai_flow.wire.withheld import CONVERSATION, event_without_conversation, state_without_conversation
 
 # docs/language.md#codes: an author's own codes never begin with one of these.
 _RESERVED: Final = frozenset(
@@ -80,7 +81,9 @@ class TurnEncoder(ABC):
 
     def __init__(self, profile: Profile, state: RunState) -> None:
         self.profile = profile
-        self.state = state
+        self._kept = state  # also what is kept from the reader
+        self._keeps_back = profile.redaction == CONVERSATION
+        self.state = state = self._shown_of(state) if self._keeps_back else state
         self._before = state  # as it was before the event that is being encoded
         self._steps = _steps_open(state)
 
@@ -198,7 +201,26 @@ class TurnEncoder(ABC):
 
     def encode(self, event: e.Event) -> list[Frame]:
         before = self._before = self.state
-        self.state = evolve(before, event)
+        if not self._keeps_back:
+            self.state = evolve(before, event)
+            return self._encode(event, before)
+        self._kept = evolve(self._kept, event)
+        self.state = self._shown_of(self._kept)
+        seen = self.seen(event)
+        return [] if seen is None else self._encode(seen, before)
+
+    def seen(self, event: e.Event) -> e.Event | None:
+        """The event that was just folded, as the reader sees it; None: it is kept from them."""
+        if not self._keeps_back:
+            return event
+        assert self.profile.reader is not None, "who starts a run sees all of it"
+        return event_without_conversation(event, self.state, self.profile.reader)
+
+    def _shown_of(self, whole: RunState) -> RunState:
+        assert self.profile.reader is not None, "who starts a run sees all of it"
+        return state_without_conversation(whole, self.profile.reader)
+
+    def _encode(self, event: e.Event, before: RunState) -> list[Frame]:
         left = self._cut_below(event, before) if self.state.open_messages is not before.open_messages else []
         if before.below and self.state.below is not before.below:
             left += self._left_below(event, before.below)

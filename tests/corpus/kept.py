@@ -89,7 +89,7 @@ def write(path: Path, lines: Sequence[Kept | Decided]) -> None:
 
 def seen(state: RunState) -> dict[str, Any]:
     """The state as REST shows it."""
-    shown: dict[str, Any] = values.loads(values.dumps(snapshot_view(state)))
+    shown: dict[str, Any] = values.loads(values.dumps(snapshot_view(state, lambda pending: True)))
     return shown
 
 

@@ -828,16 +828,18 @@ thread_lists = Room(
 )
 thread_lists.bug(
     "a thread is listed once for each run",
-    ("\n    WHERE r.id = (\n      SELECT n.id", "\n    WHERE r.id IN (\n      SELECT n.id"),
+    ("\n        WHERE r.id = (\n          SELECT n.id", "\n        WHERE r.id IN (\n          SELECT n.id"),
     (
-        " AND n.parent_id IS NULL\n      ORDER BY n.place DESC, n.created_at DESC, n.id DESC LIMIT 1)",
+        " AND n.parent_id IS NULL\n          ORDER BY n.place DESC, n.created_at DESC, n.id DESC LIMIT 1)",
         " AND n.parent_id IS NULL)",
     ),
 )
-thread_lists.bug("a thread is where its child run is", (" AND n.parent_id IS NULL\n      ORDER", "\n      ORDER"))
+thread_lists.bug(
+    "a thread is where its child run is", (" AND n.parent_id IS NULL\n          ORDER", "\n          ORDER")
+)
 thread_lists.bug(
     "a page of threads begins with the last of the page before",
-    ("AND (created_at, id) < ($3, $4)", "AND (created_at, id) <= ($3, $4)"),
+    ("AND (r.created_at, r.id) < ($3, $4)", "AND (r.created_at, r.id) <= ($3, $4)"),
 )
 thread_lists.bug("a thread began with its newest run", ("SELECT min(f.created_at)", "SELECT max(f.created_at)"))
 thread_lists.bug(
@@ -913,11 +915,11 @@ files.bug(
 )
 files.bug(
     "a stranger reads a file that no run refers to",
-    ('{_READABLE}\n"""\n\n\nasync def find_file', 'true\n"""\n\n\nasync def find_file'),
+    ("_FIND.format(readable=_READABLE)", '_FIND.format(readable="true")'),
 )
 files.bug(
     "a file that is not theirs may be put into a run",
-    ("AND f.sha256 = ANY ($2::bytea[]) AND {_READABLE}", "AND f.sha256 = ANY ($2::bytea[]) AND $3::text IS NOT NULL"),
+    ("_USE.format(readable=_READABLE)", '_USE.format(readable="$3::text IS NOT NULL")'),
 )
 files.bug("a file that a run refers to is swept", ("AND NOT {_OF_A_RUN}", ""))
 files.bug(

@@ -1,0 +1,128 @@
+"""What is kept from a reader who may not see all of a run: its state and its events without that.
+
+`Profile.redaction` names it. `EVIDENCE`: of questions that the reader is not asked, the evidence and the digest; this
+one is for readers of the log as it is, because the dialects always do so. `CONVERSATION`: everything but the questions
+that the reader is asked or has voted on, with their evidence, and that turns begin and end.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from hai_flow.engine import events as e
+from hai_flow.engine.commands import Principal
+from hai_flow.engine.selectors import person_of
+from hai_flow.engine.state import Map, PendingState, RelayedState, RunState
+from hai_flow.engine.votes import asks, who_voted
+
+EVIDENCE: Final = "evidence"
+CONVERSATION: Final = "conversation"
+
+_OF_QUESTIONS: Final = (
+    e.PendingDecided,
+    e.PendingEdited,
+    e.PendingEscalated,
+    e.PendingReminded,
+    e.PendingRestamped,
+    e.PendingVoided,
+    e.VoteCast,
+)
+
+
+def concerns(pending: PendingState, reader: Principal) -> bool:
+    """Whether the question is the reader's: they are asked it, or have voted on it."""
+    if {reader.id, person_of(reader)} & who_voted(pending.votes):
+        return True
+    return pending.opened.policy is not None and asks(pending.opened.policy, reader)
+
+
+def asked_of(state: RunState, reader: Principal) -> bool:
+    """Whether any question of the run, or of the runs below it, is the reader's."""
+    return any(concerns(each, reader) for each in state.questions.values())
+
+
+def state_without_conversation(state: RunState, reader: Principal) -> RunState:
+    """The run as those see it who may only see questions of their own."""
+    pendings = Map({id: each for id, each in state.pendings.items() if concerns(each, reader)})
+    relayed = Map({id: each for id, each in state.relayed.items() if concerns(each.pending, reader)})
+    return RunState(
+        run_id=state.run_id,
+        status=state.status,
+        seq=state.seq,
+        at=state.at,
+        workflow=state.workflow,
+        version=state.version,
+        sha256=state.sha256,
+        dev=state.dev,
+        thread_id=state.thread_id,
+        requester=state.requester,
+        started_at=state.started_at,
+        ended_at=state.ended_at,
+        state={},
+        error=None if state.error is None else error_without_words(state.error),
+        turn=state.turn,
+        pendings=pendings,
+        open_pendings=Map({path: id for path, id in state.open_pendings.items() if id in pendings}),
+        children=Map({path: id for path, id in state.children.items() if _asks_from(relayed, path)}),
+        relayed=relayed,
+    )
+
+
+def _asks_from(relayed: Map[str, RelayedState], path: str) -> bool:
+    return any(each.path == path for each in relayed.values())
+
+
+def error_without_words(error: e.Error) -> e.Error:
+    """That something failed, and nothing of what it was."""
+    return e.Error(code=error.code.partition(".")[0] if "." in error.code else "failed", message="The run failed.")
+
+
+def event_without_conversation(event: e.Event, shown: RunState, reader: Principal) -> e.Event | None:
+    """The event as those see it who may only see questions of their own; None: nothing of it. `shown` is the run
+    behind the event, as they see it."""
+    match event:
+        case e.TurnStarted():
+            return msgspec.structs.replace(event, profile=None, client_tools=(), body_sha=None)
+        case e.TurnEnded():
+            return event
+        case e.RunFinished():
+            return msgspec.structs.replace(event, output=None)
+        case e.RunFailed():
+            return msgspec.structs.replace(event, error=error_without_words(event.error))
+        case e.RunStopped():
+            return msgspec.structs.replace(event, reason="")
+        case e.PendingOpened():
+            return event if event.id in shown.pendings else None
+        case e.ChildAsked():
+            return event if event.opened.id in shown.relayed else None
+        case _ if isinstance(event, _OF_QUESTIONS):
+            return event if event.id in shown.pendings else None
+        case _:
+            return None
+
+
+def opened_without_evidence(opened: e.PendingOpened) -> e.PendingOpened:
+    """The question without what only those who are asked may see: its evidence, and what binds an answer to it."""
+    return msgspec.structs.replace(opened, evidence=None, digest="")
+
+
+def event_without_evidence(event: e.Event, state: RunState, reader: Principal | None) -> e.Event:
+    """The event as a reader of the whole run sees it. `reader` None: the one who started it."""
+    match event:
+        case e.PendingOpened() if not _sees(event, reader):
+            return opened_without_evidence(event)
+        case e.ChildAsked() if not _sees(event.opened, reader):
+            return msgspec.structs.replace(event, opened=opened_without_evidence(event.opened))
+        case e.PendingEdited() if (known := state.pendings.get(event.id)) and not _sees(known.opened, reader):
+            return msgspec.structs.replace(event, digest="")
+        case _:
+            return event
+
+
+def _sees(opened: e.PendingOpened, reader: Principal | None) -> bool:
+    """Whether the evidence of the question is for the reader."""
+    if opened.policy is None:
+        return True
+    return opened.policy.get("asks_requester", True) if reader is None else asks(opened.policy, reader)

@@ -1,0 +1,331 @@
+"""Who may see how much of a run: its requester, those who are asked, operators, and whom its workflow names."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.support.agui_client import AguiClient, resolved
+from tests.support.aui_client import AuiClient
+from tests.support.hai_client import unique, user
+from tests.support.identities import KEYS, People
+from tests.support.postgres import Server
+from tests.support.server import YAML, ServerProcess, serving
+
+SAID, EVIDENCE, GIVEN = "conversation-5512", "amount-7319", "given-8841"
+SOURCE = """
+hai: flow/v1
+name: NAME
+version: 1
+VISIBILITY
+input: {type: object, properties: {word: {type: string}}}
+state: {known: {type: string, default: "conversation-5512"}}
+steps:
+  - say: "It is conversation-5512."
+  - id: gate
+    approve: {title: Go?, from: [role:boss], evidence: {amount: amount-7319}}
+output: "conversation-5512"
+"""
+HEAD, NEXT_WORD = "00000000-0000-0000-0000-000000000000.social-1.0.0", '"pendings"'
+
+
+@pytest.fixture(scope="module")
+def dsn(postgres_server: Server) -> Iterator[str]:
+    with postgres_server.database() as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="module")
+def strict(dsn: str) -> Iterator[ServerProcess]:
+    with serving(dsn, environment=KEYS) as process:
+        yield process
+        assert not process.faults
+
+
+@dataclass
+class Case:
+    """A run that waits for its boss, and people with keys."""
+
+    url: str
+    headers: dict[str, dict[str, str]]
+    thread_id: str
+    run_id: str
+    pending_id: str
+
+    def get(self, who: str, path: str, **more: Any) -> httpx2.Response:
+        return httpx2.get(self.url + path, headers={**self.headers[who], **more}, timeout=20)
+
+    def post(self, who: str, path: str, body: Any) -> httpx2.Response:
+        return httpx2.post(self.url + path, headers=self.headers[who], json=body, timeout=20)
+
+    def agui(self, who: str) -> AguiClient:
+        return AguiClient(self.url, self.thread_id, headers=self.headers[who])
+
+    def over(self, who: str, way: str) -> str:
+        """All that `who` is shown of the thread, or of the run, over one of the protocols."""
+        streamed = {"Accept": "text/event-stream"}
+        match way:
+            case "hai" | "agui" | "social" | "aui" | "agent-api":
+                return self.get(who, f"/v1/runs/{self.run_id}/events?dialect={way}", **streamed).text
+            case "history":
+                return self.get(who, f"/api/v1/agent/runs/{self.thread_id}/history").text
+            case "stream" | "beginning":
+                after = f"?after={HEAD}" if way == "beginning" else ""
+                path = f"{self.url}/api/v1/agent/runs/{self.thread_id}/events{after}"
+                with httpx2.stream("GET", path, headers=self.headers[who], timeout=20) as response:
+                    return _until(response, NEXT_WORD)
+            case "socket":
+                client = AuiClient(self.url, headers=self.headers[who], session_id=self.thread_id)
+                client.until("aui_run_finished")
+                return str(client.events)
+            case "awp":
+                body = {"threadId": self.thread_id, "runId": unique("reads"), "messages": [], "tools": []}
+                return self.post(who, "/awp", body).text
+            case "ag-ui":
+                return self.agui(who).post().body.decode()
+            case "connect":
+                body = {"threadId": self.thread_id, "runId": unique("reads"), "messages": [], "tools": []}
+                return self.post(who, "/cpk/agent/default/connect", body).text
+            case "process":
+                return self.post(who, "/process", {"input": [], "session_id": self.thread_id}).text
+            case "snapshot":
+                return self.get(who, f"/v1/runs/{self.run_id}/snapshot").text
+            case "log":
+                return self.get(who, f"/v1/runs/{self.run_id}/events?limit=1000").text
+            case _:
+                return self.get(who, f"/v1/runs/{self.run_id}").text
+
+
+def _until(response: httpx2.Response, word: str) -> str:
+    lines = []
+    for line in response.iter_lines():
+        lines.append(line)
+        if word in line:
+            break
+    return "\n".join(lines)
+
+
+WAYS = (
+    "hai", "agui", "social", "aui", "agent-api", "history", "stream", "beginning", "socket", "awp", "ag-ui", "connect",
+    "process", "snapshot", "log", "run",
+)  # fmt: skip
+PEOPLE: dict[str, tuple[str, list[str], list[str]]] = {
+    "requester": ("user:ann", [], []),
+    "stranger": ("user:bob", [], []),
+    "decider": ("user:eve", ["decider", "boss"], []),
+    "viewer": ("user:vic", ["viewer"], []),
+    "operator": ("user:oli", ["operator"], []),
+    "support": ("user:sue", ["support", "requester"], []),
+    "grouped": ("user:gus", [], ["finance"]),
+}
+
+
+def published(url: str, publisher: dict[str, str], name: str, visibility: str = "") -> None:
+    source = SOURCE.replace("NAME", name).replace("VISIBILITY", visibility and f"visibility: {visibility}")
+    answer = httpx2.post(f"{url}/v1/workflows", content=source, headers={**YAML, **publisher})
+    assert answer.status_code == 201, answer.text
+
+
+def waiting(url: str, headers: dict[str, dict[str, str]], workflow: str) -> Case:
+    """A run of the workflow that the requester has started over AG-UI, and that waits."""
+    ann = AguiClient(url, workflow=workflow, headers=headers["requester"])
+    ann.post(user(f"It is {SAID}."), forwardedProps={"input": {"word": GIVEN}})
+    (run,) = httpx2.get(f"{url}/v1/runs?thread_id={ann.thread_id}", headers=headers["requester"]).json()["items"]
+    case = Case(url, headers, ann.thread_id, run["id"], "")
+    (pending,) = case.get("requester", f"/v1/runs/{run['id']}/snapshot").json()["pendings"]
+    case.pending_id = pending["id"]
+    return case
+
+
+@pytest.fixture(scope="module")
+def headers(strict: ServerProcess, dsn: str) -> dict[str, dict[str, str]]:
+    people = People(dsn)
+    found = {name: people.person(id, roles=roles, groups=groups) for name, (id, roles, groups) in PEOPLE.items()}
+    found["publisher"] = people.person("user:pat", roles=["publisher"])
+    return found
+
+
+@pytest.fixture(scope="module")
+def case(strict: ServerProcess, headers: dict[str, dict[str, str]]) -> Case:
+    published(strict.url, headers["publisher"], "private")
+    return waiting(strict.url, headers, "private")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_decider_is_shown_their_question_with_its_evidence_and_nothing_else_of_the_run(case: Case, way: str) -> None:
+    shown = case.over("decider", way)
+    assert (SAID in shown, GIVEN in shown) == (False, False), shown
+    if way != "run":
+        assert "Go?" in shown
+    if way not in ("run", "history", "beginning", "stream"):  # whose questions have no evidence in any case
+        assert EVIDENCE in shown
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_requester_sees_the_run_but_not_the_evidence_of_what_others_are_asked(case: Case, way: str) -> None:
+    shown = case.over("requester", way)
+    assert SAID in shown or GIVEN in shown, shown
+    assert EVIDENCE not in shown
+
+
+@pytest.mark.parametrize("who", ["viewer", "operator"])
+@pytest.mark.parametrize("way", WAYS)
+def test_viewers_and_operators_see_the_runs_of_their_tenant(case: Case, who: str, way: str) -> None:
+    shown = case.over(who, way)
+    assert SAID in shown or GIVEN in shown, shown
+
+
+def same(of: httpx2.Response, absent: httpx2.Response, *ids: tuple[str, str]) -> None:
+    """Both answers are alike, but for the ids that were asked for."""
+    text = of.text
+    for id, other in ids:
+        text = text.replace(id, other)
+    assert (of.status_code, text) == (absent.status_code, absent.text)
+
+
+def test_to_a_stranger_the_run_is_as_if_it_were_not_there(case: Case) -> None:
+    run_id, pending_id, thread_id = str(_absent(case.run_id)), case.pending_id[:-4] + "aaaa", unique("nobody")
+    swaps = ((case.run_id, run_id), (case.pending_id, pending_id), (case.thread_id, thread_id))
+    paths = [
+        "/v1/runs/{run}", "/v1/runs/{run}/snapshot", "/v1/runs/{run}/events", "/v1/runs/{run}/events?dialect=hai",
+        "/v1/pendings/{pending}", "/v1/threads/{thread}", "/v1/threads/{thread}/messages",
+        "/v1/threads/{thread}/feedback", "/v1/threads/{thread}/feedback/pendings/{pending}",
+        "/api/v1/agent/runs/{thread}/history",
+    ]  # fmt: skip
+    for path in paths:
+        theirs = case.get("stranger", path.format(run=case.run_id, pending=case.pending_id, thread=case.thread_id))
+        none = case.get("stranger", path.format(run=run_id, pending=pending_id, thread=thread_id))
+        assert theirs.status_code == (200 if path.endswith("history") else 404), path
+        same(theirs, none, *swaps)
+    for path, body in (
+        ("/v1/pendings/{pending}/decide", {"decision": "approve"}),
+        ("/cpk/agent/default/stop/{thread}", {}),
+        ("/v1/runs/{run}/stop", {}),
+    ):
+        theirs = case.post(
+            "stranger", path.format(run=case.run_id, pending=case.pending_id, thread=case.thread_id), body
+        )
+        none = case.post("stranger", path.format(run=run_id, pending=pending_id, thread=thread_id), body)
+        assert theirs.status_code in (404, 403, 200), path
+        same(theirs, none, *swaps)
+    assert case.get("requester", f"/v1/runs/{case.run_id}").json()["status"] == "waiting"
+
+
+def _absent(id: str) -> str:
+    return id[:-4] + ("0000" if id[-4:] != "0000" else "1111")
+
+
+@pytest.mark.parametrize("how", ["awp", "ag-ui", "process", "aui", "rest"])
+def test_nobody_else_speaks_in_a_thread(case: Case, how: str) -> None:
+    before = case.get("requester", f"/v1/threads/{case.thread_id}").json()
+    for who, expected in (("stranger", 404), ("decider", 403), ("operator", 403), ("viewer", 403)):
+        found = speak(case, who, how)
+        assert found.status_code == expected, (who, found.text)
+        assert found.json()["code"] == ("thread_unknown" if expected == 404 else "thread_foreign") or (
+            found.json()["code"] == "right_missing"
+        ), (who, found.text)
+    assert case.get("requester", f"/v1/threads/{case.thread_id}").json() == before
+
+
+def speak(case: Case, who: str, how: str) -> httpx2.Response:
+    said = {"id": unique("m"), "role": "user", "content": "let me in"}
+    body = {"threadId": case.thread_id, "runId": unique("r"), "messages": [said], "tools": []}
+    match how:
+        case "awp":
+            return case.post(who, "/workflows/private/awp", body)
+        case "ag-ui":
+            return case.post(who, "/workflows/private/ag-ui", {**body, "protocolVersion": "1.0"})
+        case "process":
+            said = {"role": "user", "type": "message", "content": [{"type": "text", "text": "let me in"}]}
+            asked = {"input": [said], "session_id": case.thread_id, "id": unique("r")}
+            return case.post(who, "/workflows/private/process", asked)
+        case "aui":
+            given = {"session_id": case.thread_id, "payload": {"message": "let me in"}}
+            return case.post(who, "/api/aui/input", given)
+        case _:
+            return case.post(who, "/v1/runs", {"workflow": "private", "thread_id": case.thread_id})
+
+
+def test_a_decider_answers_over_a_protocol_and_only_that(
+    strict: ServerProcess, headers: dict[str, dict[str, str]]
+) -> None:
+    case = waiting(strict.url, headers, "private")
+    (interrupt,) = case.agui("decider").post().interrupts()
+    answered = resolved(interrupt, {"approved": True})
+    refused = case.agui("decider").post(user("and a word"), resume=[answered])
+    assert (refused.status, refused.problem["code"]) == (403, "thread_foreign")
+    assert case.agui("decider").post(resume=[answered]).one("RUN_FINISHED")
+    assert _ended(case)["output"] == SAID
+    shown = case.get("decider", f"/v1/pendings/{case.pending_id}").json()  # they have voted on it
+    assert (shown["status"], shown["evidence"]) == ("approve", {"amount": EVIDENCE})
+    assert case.get("decider", f"/v1/runs/{case.run_id}").json()["output"] is None
+
+
+def _ended(case: Case) -> dict[str, Any]:
+    end = time.monotonic() + 20
+    while (run := case.get("requester", f"/v1/runs/{case.run_id}").json())["status"] != "finished":
+        assert time.monotonic() < end, run
+        time.sleep(0.02)
+    return run
+
+
+def test_lists_show_what_the_caller_may_see(case: Case) -> None:
+    def listed(who: str, of: str) -> set[str]:
+        return {each["id"] for each in case.get(who, f"/v1/{of}?limit=200").json()["items"]}
+
+    mine = {"runs": case.run_id, "threads": case.thread_id, "pendings": case.pending_id}
+    for who, sees in (("requester", "all"), ("operator", "all"), ("viewer", "all"), ("stranger", ""), ("decider", "p")):
+        for of, id in mine.items():
+            found = listed(who, of)
+            assert (id in found) is (sees == "all" or (sees == "p" and of == "pendings")), (who, of)
+            if who == "stranger":
+                assert found == set(), of
+
+
+def test_a_workflow_names_who_else_may_read_its_runs(strict: ServerProcess, headers: dict[str, dict[str, str]]) -> None:
+    expected = {
+        "tenant": {"stranger", "support", "grouped"},
+        "[role:support]": {"support"},
+        "[group:finance, user:bob]": {"grouped", "stranger"},
+    }
+    for number, (visibility, readers) in enumerate(expected.items()):
+        published(strict.url, headers["publisher"], f"open{number}", visibility)
+        case = waiting(strict.url, headers, f"open{number}")
+        for who in ("stranger", "support", "grouped"):
+            sees = who in readers
+            assert case.get(who, f"/v1/runs/{case.run_id}").status_code == (200 if sees else 404), (visibility, who)
+            listed = [each["id"] for each in case.get(who, "/v1/runs").json()["items"]]
+            assert (case.run_id in listed) is sees
+            assert (case.thread_id in [t["id"] for t in case.get(who, "/v1/threads").json()["items"]]) is sees
+            if sees:
+                assert SAID in case.over(who, "ag-ui")
+                assert not any(EVIDENCE in case.over(who, way) for way in ("ag-ui", "log", "snapshot"))
+                assert EVIDENCE not in case.get(who, f"/v1/pendings/{case.pending_id}").text
+                assert SAID in case.get(who, f"/v1/threads/{case.thread_id}/messages").text
+                assert speak(case, who, "awp").json()["code"] == "thread_foreign"
+
+
+def test_one_idempotency_key_or_run_id_of_two_people_is_two(
+    strict: ServerProcess, dsn: str, headers: dict[str, dict[str, str]]
+) -> None:
+    source = SOURCE.replace("NAME", "two_eyes").replace("VISIBILITY", "").replace("boss],", "boss], quorum: 2,")
+    taken = httpx2.post(f"{strict.url}/v1/workflows", content=source, headers={**YAML, **headers["publisher"]})
+    assert taken.is_success
+    bosses = [People(dsn).person(id, roles=["decider", "boss"]) for id in ("user:one", "user:two")]
+    case = waiting(strict.url, headers, "two_eyes")
+    for boss, status in zip(bosses, ("open", "approve"), strict=True):
+        path, key = f"{strict.url}/v1/pendings/{case.pending_id}/decide", {"Idempotency-Key": "k1"}
+        answer = httpx2.post(path, headers={**boss, **key}, json={"decision": "approve"})
+        assert (answer.status_code, answer.json()["status"]) == (200, status), answer.text
+    case = waiting(strict.url, headers, "two_eyes")
+    body = AguiClient(strict.url, case.thread_id).body(
+        resume=[resolved({"id": case.pending_id}, {"approved": True})], run_id="r1"
+    )
+    for boss in bosses:
+        assert AguiClient(strict.url, case.thread_id, headers=boss).send(body).status == 200
+    assert len(_ended(case)["output"]) > 0
