@@ -89,7 +89,6 @@ class House:
             "HAI_FLOW_LEASE_SECONDS": "1.5",
             "HAI_FLOW_HEARTBEAT_SECONDS": "0.5",
             "HAI_FLOW_POLL_SECONDS": "0.2",
-            "PYTHONPATH": str(ROOT),
             **settings,
         }
         self._stack = ExitStack()

@@ -36,7 +36,9 @@ def loaded(*arguments: str, **settings: str) -> set[str]:
 
 
 def test_commands_that_ask_a_server_load_nothing_heavy(database_url: str, telling: str, tmp_path: Path) -> None:
-    with started(tmp_path / "log", "serve", "--port", "0", HAI_FLOW_DATABASE_URL=database_url) as server:
+    with started(
+        tmp_path / "log", "serve", "--port", "0", HAI_FLOW_DATABASE_URL=database_url, PYTHONPATH=telling
+    ) as server:
         url = server.wait_for(r"Serving (http://\S+)")[1]
         for arguments in (["runs"], ["runs", "--json", "--limit", "3"], ["pendings"], ["schedules"]):
             packages = loaded(*arguments, HAI_FLOW_URL=url, PYTHONPATH=telling)

@@ -1,4 +1,7 @@
-"""Commands as processes: without a terminal, in the checkout, with no settings but those that are given."""
+"""Commands as processes: without a terminal, in the checkout, with no settings but those that are given.
+
+They are forked (`tests.support.forking`), but for those with settings of Python's own: these start anew.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,14 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
+
+from tests.support import forking
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS_MAX = 60.0
@@ -27,21 +34,55 @@ def environment(**settings: str) -> dict[str, str]:
 
 def run(*arguments: str, folder: Path | str = ROOT, **settings: str) -> subprocess.CompletedProcess[str]:
     """A command that ends by itself. It has no terminal."""
-    return subprocess.run(
-        command(*arguments),
-        cwd=folder,
-        env=environment(**settings),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-    )
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = _start(arguments, out, err, folder, settings)
+        try:
+            code = process.wait(SECONDS_MAX)
+        finally:
+            _end(process)
+        return subprocess.CompletedProcess(arguments, code, _text(out), _text(err))
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode()
+
+
+def _start(
+    arguments: Sequence[str],
+    out: IO[bytes],
+    err: IO[bytes],
+    folder: Path | str,
+    settings: Mapping[str, str],
+    *,
+    session: bool = False,
+) -> subprocess.Popen[bytes] | forking.Process:
+    env = environment(**settings)
+    if any(name.startswith("PYTHON") for name in settings):
+        return subprocess.Popen(
+            command(*arguments),
+            cwd=folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=session,
+        )
+    with open(os.devnull, "rb") as nothing:
+        files = (nothing.fileno(), out.fileno(), err.fileno())
+        return forking.fork("hai_flow.cli", arguments, files, env, folder=folder, session=session)
+
+
+def _end(process: subprocess.Popen[bytes] | forking.Process) -> None:
+    if process.poll() is None:
+        process.kill()
+    process.wait(SECONDS_MAX)
 
 
 class Process:
     """A command that goes on until it is told to end. `output` is everything that it has said so far."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | forking.Process, log: Path) -> None:
         self._process = process
         self._log = log
 
@@ -67,18 +108,8 @@ class Process:
 @contextmanager
 def started(log: Path, *arguments: str, folder: Path | str = ROOT, **settings: str) -> Iterator[Process]:
     with log.open("wb") as out:
-        process = subprocess.Popen(
-            command(*arguments),
-            cwd=folder,
-            env=environment(**settings),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        process = _start(arguments, out, out, folder, settings, session=True)
     try:
         yield Process(process, log)
     finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait(SECONDS_MAX)
+        _end(process)

@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import resource
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.support import effects
+from tests.support import effects, forking
 
 ROOT = Path(__file__).resolve().parents[2]
 YAML = {"Content-Type": "application/yaml"}
@@ -31,7 +28,7 @@ TOOLS = {"HAI_FLOW_TOOLS": ",".join(effects.MODULES)}
 class ServerProcess:
     """One process that serves and performs. `url` once it is up; `log` is all that it wrote to standard error."""
 
-    def __init__(self, process: subprocess.Popen[bytes], url: str, log_path: Path) -> None:
+    def __init__(self, process: forking.Process, url: str, log_path: Path) -> None:
         self.process = process
         self.url = url
         self._log_path = log_path
@@ -77,29 +74,21 @@ def serving(
 ) -> Iterator[ServerProcess]:
     """A server over the database `dsn` with the workflows of the repository. It is gone at the end. `descriptors`: how
     many files it may open."""
-    few = (
-        None if descriptors is None else partial(resource.setrlimit, resource.RLIMIT_NOFILE, (descriptors, descriptors))
-    )
-    with tempfile.NamedTemporaryFile(prefix="hai-flow-server-", suffix=".log") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.server", dsn, json.dumps(admission or {})],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            cwd=ROOT,
-            env={**os.environ, "HAI_FLOW_PORT": "0", **QUICK, **TOOLS, **(environment or {})},
-            preexec_fn=few,
-        )
-        try:
-            assert process.stdout is not None
-            lines = (line.decode().strip() for line in process.stdout)  # what is logged before is there as well
-            url = next((line for line in lines if line.startswith("http://")), "")
-            assert url, f"the server did not start: {Path(log.name).read_text()}"
-            yield ServerProcess(process, url, Path(log.name))
-        finally:
-            if process.poll() is None:
-                process.kill()
-            process.communicate(timeout=10)
+    with (
+        tempfile.NamedTemporaryFile(prefix="hai-flow-server-", suffix=".log") as log,
+        forking.piped(
+            "tests.support.server",
+            dsn,
+            json.dumps(admission or {}),
+            stderr=log.fileno(),
+            environment={**os.environ, "HAI_FLOW_PORT": "0", **QUICK, **TOOLS, **(environment or {})},
+            descriptors=descriptors,
+        ) as process,
+    ):
+        lines = (line.decode().strip() for line in process.stdout)  # what is logged before is there as well
+        url = next((line for line in lines if line.startswith("http://")), "")
+        assert url, f"the server did not start: {Path(log.name).read_text()}"
+        yield ServerProcess(process, url, Path(log.name))
 
 
 async def _main(dsn: str, admission: dict[str, Any]) -> None:

@@ -14,7 +14,6 @@ import asyncio
 import os
 import random
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from types import TracebackType
@@ -26,9 +25,8 @@ from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.starts import derived_run_id
 from hai_flow.settings import Settings
 from hai_flow.store.database import Deadlines
-from tests.support import effects
+from tests.support import effects, forking
 
-ROOT = Path(__file__).resolve().parents[2]
 LEASE_SECONDS = 2.0
 
 
@@ -97,21 +95,16 @@ class Nursery:
     """The nursery as a test sees it."""
 
     def __init__(self, dsn: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.workers", dsn],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=None if os.environ.get("HAI_FLOW_TEST_LOUD") else subprocess.DEVNULL,
-            cwd=ROOT,
-            text=True,
-            bufsize=1,
-        )
+        err = None if os.environ.get("HAI_FLOW_TEST_LOUD") else os.devnull
+        with open(err or 2, "wb", closefd=err is not None) as stderr:
+            self._process = forking.piped(
+                "tests.support.workers", dsn, stderr=stderr.fileno(), preloaded=forking.RUNTIME
+            )
 
     def fork(self, what: str = "worker") -> int:
         """A new process; returns its pid."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{what}\n")
+        self._process.stdin.write(f"{what}\n".encode())
+        self._process.stdin.flush()
         return int(self._process.stdout.readline())
 
     def __enter__(self) -> Nursery:
@@ -120,10 +113,9 @@ class Nursery:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._process:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            self._process.wait(30)
+        with self._process as process:
+            process.stdin.close()
+            process.wait(30)
 
 
 def alive(pid: int) -> bool:

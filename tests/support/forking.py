@@ -1,0 +1,243 @@
+"""Python processes that start at once: a *nursery* imports what most of them need, and forks one for each request.
+
+    with piped("tests.support.server", dsn, stderr=log.fileno()) as process: ...
+
+What such a process does is what `python -m MODULE` does, but for the imports. Where these are the subject (how a
+command starts, what it loads), start a real one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import resource
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNTIME: Final = ("alembic.command", "hai_flow.runtime", "tests.support.effects", "uvloop")
+SERVER: Final = (
+    *RUNTIME, "hai_flow.api.app", "hai_flow.api.server", "hai_flow.cli.dev", "hai_flow.cli.operate",
+    "hai_flow.embedded",
+)  # fmt: skip
+_LENGTH_BYTES: Final = 4
+_POLL_SECONDS: Final = 0.01
+
+
+class Process:
+    """A process of the nursery, as `subprocess.Popen` shows one."""
+
+    def __init__(self, nursery: _Nursery, pid: int) -> None:
+        self._nursery = nursery
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code; None while it lives."""
+        if self.returncode is None:
+            self.returncode = self._nursery.ask({"poll": self.pid})
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        """The exit code, once there is one. Raises subprocess.TimeoutExpired."""
+        deadline = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
+            time.sleep(_POLL_SECONDS)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:  # until it is asked for, the nursery keeps a dead process' number from being another's
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class Piped(Process):
+    """One that is talked to through pipes. Use as `with`: it is killed at the end if it lives."""
+
+    def __init__(self, process: Process, stdin: IO[bytes], stdout: IO[bytes]) -> None:
+        super().__init__(process._nursery, process.pid)
+        self.stdin = stdin
+        self.stdout = stdout
+
+    def __enter__(self) -> Piped:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        self.wait(10)
+        with suppress(BrokenPipeError):
+            self.stdin.close()
+        self.stdout.close()
+
+
+def fork(
+    module: str,
+    arguments: Sequence[str],
+    files: tuple[int, int, int],
+    environment: Mapping[str, str] = os.environ,
+    *,
+    folder: Path | str = ROOT,
+    descriptors: int | None = None,
+    session: bool = False,
+    preloaded: Sequence[str] = SERVER,
+) -> Process:
+    """`python -m module arguments` in `folder`. `files`: the numbers of what are its standard input, output and error;
+    `descriptors`: how many files it may open; `session`: whether it begins one of its own; `preloaded`: the
+    modules that are imported before it begins."""
+    request = {"module": module, "arguments": arguments, "environment": dict(environment), "folder": str(folder)}
+    nursery = _nursery(tuple(preloaded))
+    return Process(nursery, nursery.ask(request | {"descriptors": descriptors, "session": session}, files))
+
+
+def piped(module: str, *arguments: str, stderr: int, **more: Any) -> Piped:
+    """The same with pipes at its standard input and output."""
+    in_read, in_write = os.pipe()
+    out_read, out_write = os.pipe()
+    try:
+        process = fork(module, arguments, (in_read, out_write, stderr), **more)
+    finally:
+        os.close(in_read)
+        os.close(out_write)
+    return Piped(process, os.fdopen(in_write, "wb"), os.fdopen(out_read, "rb"))
+
+
+class _Nursery:
+    """The nursery as a pytest process sees it. It ends with this process, however that ends."""
+
+    def __init__(self, preloaded: Sequence[str]) -> None:
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, *preloaded], stdin=theirs.fileno(), cwd=ROOT
+            )
+        self._lock = threading.Lock()
+
+    def ask(self, request: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> Any:
+        with self._lock:
+            _send(self._socket, request, descriptors)
+            return _receive(self._socket)[0]
+
+    def close(self) -> None:
+        self._socket.close()
+        self._process.wait(30)
+
+
+@cache
+def _nursery(preloaded: tuple[str, ...]) -> _Nursery:
+    made = _Nursery(preloaded)
+    atexit.register(made.close)
+    return made
+
+
+def _send(connection: socket.socket, message: Any, descriptors: tuple[int, ...] = ()) -> None:
+    data = json.dumps(message).encode()
+    socket.send_fds(connection, [len(data).to_bytes(_LENGTH_BYTES)], descriptors)
+    connection.sendall(data)
+
+
+def _receive(connection: socket.socket) -> tuple[Any, list[int]]:
+    """A message and the descriptors that came with it. Raises EOFError."""
+    length, descriptors, _, _ = socket.recv_fds(connection, _LENGTH_BYTES, 3)
+    wanted = int.from_bytes(length)
+    data = b""
+    while len(data) < wanted and (more := connection.recv(wanted - len(data))):
+        data += more
+    if not data:
+        raise EOFError
+    return json.loads(data), descriptors
+
+
+# --- the nursery itself -----------------------------------------------------------------------------------------------
+
+
+def nurse(preloaded: Sequence[str]) -> None:
+    for name in preloaded:
+        importlib.import_module(name)
+    gc.freeze()
+    children: set[int] = set()
+    with socket.socket(fileno=0) as connection:
+        while True:
+            try:
+                request, descriptors = _receive(connection)
+            except (EOFError, ConnectionResetError):
+                break
+            if pid := request.get("poll"):
+                _send(connection, _exit_code(pid, children))
+                continue
+            pid = os.fork()
+            if not pid:
+                _become(request, descriptors)
+            children.add(pid)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            _send(connection, pid)
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _exit_code(pid: int, children: set[int]) -> int | None:
+    done, status = os.waitpid(pid, os.WNOHANG)
+    if not done:
+        return None
+    children.discard(pid)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _become(request: Mapping[str, Any], descriptors: list[int]) -> None:
+    """In the forked process: be `python -m` of what was asked for. Does not return."""
+    code = 1
+    try:
+        for number, descriptor in enumerate(descriptors):  # the first takes the place of the nursery's socket
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        if request["session"]:
+            os.setsid()
+        if (most := request["descriptors"]) is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        os.chdir(request["folder"])
+        os.environ.clear()
+        os.environ |= request["environment"]
+        sys.argv[1:] = request["arguments"]
+        sys.path[0] = request["folder"]
+        runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    except BaseException as error:
+        traceback.print_exc()
+        if isinstance(error, KeyboardInterrupt):
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        with suppress(BaseException):
+            threading._shutdown()  # type: ignore[attr-defined]
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    nurse(sys.argv[1:])
