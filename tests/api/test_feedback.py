@@ -28,11 +28,24 @@ __all__ = ["http"]
 
 UP = {"rating": "up"}
 NOBODY = "01900000-0000-7000-8000-000000000000"
+TALK = b"""
+hai: flow/v1
+name: talk
+version: 1
+tools: {fx: {python: tests.support.effects, effect: read}}
+steps: [{id: answer, call: fx.text, with: {words: 5}, stream: text}]
+"""
+
+
+def talking(server: ServerProcess, thread_id: str) -> HaiClient:
+    """Somebody in a thread whose workflow answers at once, where that of the examples speaks as slowly as a model."""
+    assert httpx2.post(server.url + "/v1/workflows", content=TALK, headers=YAML).status_code in (200, 201)
+    return HaiClient(server.url, thread_id, workflow="talk")
 
 
 def chat(server: ServerProcess, *texts: str, thread_id: str | None = None) -> str:
     """A thread in which each text was answered."""
-    client = HaiClient(server.url, thread_id or unique("thread"), workflow="chat")
+    client = talking(server, thread_id or unique("thread"))
     for text in texts or ("hello",):
         assert client.post(user(text)).types[-1] == "RUN_FINISHED"
     return client.thread_id
@@ -60,27 +73,25 @@ def test_a_thread_is_where_its_newest_run_is_and_shows_its_runs(server: ServerPr
     thread = http.get(f"/v1/threads/{thread_id}").json()
     newest, oldest = thread["runs"]
     assert thread["runs"] == http.get("/v1/runs", params={"thread_id": thread_id}).json()["items"]
-    assert (thread["id"], thread["run_id"], thread["workflow"]) == (thread_id, newest["id"], "chat")
+    assert (thread["id"], thread["run_id"], thread["workflow"]) == (thread_id, newest["id"], "talk")
     assert (thread["status"], thread["created_at"]) == ("finished", oldest["created_at"])
     assert thread["updated_at"] >= newest["created_at"]
     listed = next(each for each in http.get("/v1/threads").json()["items"] if each["id"] == thread_id)
     assert listed == {name: value for name, value in thread.items() if name != "runs"}
 
 
-def test_threads_come_in_pages_without_gap_and_none_twice_while_they_go_on(
-    server: ServerProcess, http: Checked
-) -> None:
-    expected = [start(http, "weather", thread_id=unique("thread"))["thread_id"] for _ in range(5)]
-    last = chat(server)
-    seen: list[str] = []
-    page: dict[str, Any] = {"next_cursor": None}
-    while not seen or page["next_cursor"]:
-        cursor = {} if not seen else {"cursor": page["next_cursor"]}
-        page = http.get("/v1/threads", params={"limit": 2, **cursor}).json()
-        seen += [each["id"] for each in page["items"]]
-        chat(server, thread_id=last)  # it moves to the front
-    assert len(set(seen)) == len(seen)
-    assert [each for each in seen if each in expected] == expected[::-1]
+def test_threads_come_in_pages_without_gap_and_none_twice_while_they_go_on(database_url: str) -> None:
+    with serving(database_url) as server, Checked(server.url) as http:
+        expected = [start(http, "weather", thread_id=unique("thread"))["thread_id"] for _ in range(9)]
+        last = chat(server)
+        seen: list[str] = []
+        page: dict[str, Any] = {"next_cursor": None}
+        while not seen or page["next_cursor"]:
+            cursor = {} if not seen else {"cursor": page["next_cursor"]}
+            page = http.get("/v1/threads", params={"limit": 2, **cursor}).json()
+            seen += [each["id"] for each in page["items"]]
+            chat(server, thread_id=last)  # it moves to the front
+    assert seen == [last, *expected[::-1]]
 
 
 def test_the_messages_of_a_thread_are_what_was_said_in_their_order(server: ServerProcess, http: Checked) -> None:
@@ -339,7 +350,7 @@ def test_feedback_comes_newest_first_in_pages(server: ServerProcess, http: Check
 def test_messages_keep_the_ids_that_clients_gave_them(server: ServerProcess) -> None:
     with httpx2.Client(base_url=server.url) as plain:
         for id in ("a/b", "a/../b", "/", "%2F", "?x=1#y", "é\u202e", "x" * 200, "\U0001f600" * 200, " "):
-            client = HaiClient(server.url, unique("thread") + " é?#%", workflow="chat")
+            client = talking(server, unique("thread") + " é?#%")
             client.post(user("hello", id))
             thread, subject = quote(client.thread_id, safe=""), quote(id, safe="")
             path = f"/v1/threads/{thread}/feedback/messages/{subject}"

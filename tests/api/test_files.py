@@ -117,12 +117,20 @@ def test_ranges_that_are_none_or_too_many_are_refused_or_ignored(server: ServerP
     assert get(server, id, ANN | {"Range": "bytes=0-1", "If-Range": '"other"'}).status_code == 200
 
 
+LONG = bytes(range(256)) * (2 * PIECE_BYTES // 256) + b"tail"
+
+
+@pytest.fixture(scope="module")
+def long_file(server: ServerProcess) -> str:
+    """The id of a file of LONG."""
+    response = httpx2.post(f"{server.url}/v1/files", content=LONG, headers=ANN, timeout=30)
+    return str(response.json()["id"])
+
+
 @given(first=st.integers(0, 3 * PIECE_BYTES), size=st.integers(1, 3 * PIECE_BYTES))
-def test_any_range_is_the_same_slice(server: ServerProcess, first: int, size: int) -> None:
-    body = bytes(range(256)) * (2 * PIECE_BYTES // 256) + b"tail"
-    id = httpx2.post(f"{server.url}/v1/files", content=body, headers=ANN, timeout=30).json()["id"]
-    found = get(server, id, ANN | {"Range": f"bytes={first}-{first + size - 1}"})
-    expected = body[first : first + size]
+def test_any_range_is_the_same_slice(server: ServerProcess, long_file: str, first: int, size: int) -> None:
+    found = get(server, long_file, ANN | {"Range": f"bytes={first}-{first + size - 1}"})
+    expected = LONG[first : first + size]
     assert found.content == expected if expected else found.status_code == 416
 
 

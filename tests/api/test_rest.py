@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any
 
 import asyncpg
@@ -25,7 +26,7 @@ class Checked(httpx2.Client):
 
     def __init__(self, url: str) -> None:
         super().__init__(base_url=url, timeout=30)
-        self.document = httpx2.get(url + "/openapi.json", timeout=30).json()
+        self.document, self._validators = _read(httpx2.get(url + "/openapi.json", timeout=30).text)
 
     def send(self, request: httpx2.Request, **more: Any) -> httpx2.Response:
         response = super().send(request, **more)
@@ -39,9 +40,20 @@ class Checked(httpx2.Client):
             media_type = response.headers["content-type"].partition(";")[0]
             schema = documented[str(response.status_code)]["content"][media_type]["schema"]
             if media_type.endswith("json"):
-                everything = {**schema, "components": self.document["components"]}
-                jsonschema_rs.validator_for(everything).validate(response.json())
+                self._validator(schema).validate(response.json())
         return response
+
+    def _validator(self, schema: dict[str, Any]) -> Any:
+        if id(schema) not in self._validators:
+            everything = {**schema, "components": self.document["components"]}
+            self._validators[id(schema)] = jsonschema_rs.validator_for(everything)
+        return self._validators[id(schema)]
+
+
+@lru_cache(8)
+def _read(text: str) -> tuple[dict[str, Any], dict[int, Any]]:
+    """The document and, for all clients of servers that have the same, the validators of its schemas by their id()."""
+    return json.loads(text), {}
 
 
 def operation(document: dict[str, Any], method: str, path: str) -> dict[str, Any]:
