@@ -9,11 +9,14 @@ import os
 import sys
 import uuid
 from collections.abc import Iterable, Iterator
+from functools import cache
 
+import httpcore2
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from tests.support.examples import QUICK, QUICK_MAX
 from tests.support.postgres import Server, serve
 from tests.support.skewed import SkewedServer, compiler, skewed_server
 
@@ -22,7 +25,6 @@ from tests.support.skewed import SkewedServer, compiler, skewed_server
 settings.register_profile(
     "suite", settings.get_profile("default"), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("quick", settings.get_profile("suite"), max_examples=20)  # the rest of them is the suite's
 if settings.get_current_profile_name() == "default":
     settings.load_profile("suite")
 
@@ -34,6 +36,8 @@ structlog.configure(
     ]
 )
 
+# A client reads all certificate authorities when it is made: 20 ms, thousands of times. None of ours speaks TLS.
+vars(httpcore2)["default_ssl_context"] = cache(httpcore2.default_ssl_context)
 
 SERVERS = frozenset(("postgres_server", "skewed"))  # fixtures that are, or need, a PostgreSQL
 STARTS_ONE = "starts a process of its own"
@@ -49,8 +53,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("quick"):
         sys.addaudithook(_skip_at_processes)
-        if settings.get_current_profile_name() == "suite":
-            settings.load_profile("quick")
+        settings.register_profile(
+            QUICK, settings.get_profile(settings.get_current_profile_name()), max_examples=QUICK_MAX
+        )
+        settings.load_profile(QUICK)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hai_flow import schedule
 from hai_flow.schedule import GRACE, Due, Missed, Timing
+from tests.support.examples import examples
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 MINUTELY = Timing("* * * * *")
@@ -104,7 +105,7 @@ TIMINGS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(TIMINGS, st.integers(0, 500_000), st.lists(st.integers(0, 4_000), max_size=8), st.sampled_from(["once", "all"]))
 def test_however_often_it_is_looked_nothing_fires_twice_or_out_of_order_and_all_fires_everything(
     timing: Timing, start: int, looks: list[int], missed: Missed

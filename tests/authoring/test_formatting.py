@@ -20,6 +20,7 @@ from hai_flow.definition.document import parse
 from hai_flow.definition.language import DOCUMENT_ORDER, STEP_ORDER
 from hai_flow.errors import DefinitionError
 from tests.graph.stories import EVERYTHING
+from tests.support.examples import examples
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted([*(ROOT / "workflows").rglob("*.flow.yaml"), *(ROOT / "hai_flow" / "templates").glob("*.flow.yaml")])
@@ -280,7 +281,7 @@ _VALUES = st.recursive(
 _STEPS = st.lists(st.dictionaries(_NAMES, _VALUES, min_size=1, max_size=5), min_size=1, max_size=4)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(_STEPS, st.permutations(["hai", "name", "version", "steps", "output"]), st.booleans(), st.data())
 def test_any_document_keeps_its_meaning_and_fmt_of_fmt_is_fmt(
     steps: list[dict[str, Any]], order: list[str], flow: bool, data: st.DataObject

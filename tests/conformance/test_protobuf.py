@@ -16,6 +16,7 @@ from hai_flow.conformance.protobuf import Malformed, decoded
 from hai_flow.conformance.rules import AGUI_TYPES
 from hai_flow.conformance.streams import read_protobuf
 from hai_flow.wire.agui_protobuf import encoded
+from tests.support.examples import examples
 
 # What `@ag-ui/proto` 1.0.0 makes of events: first those that we send, then those of every type, with all their fields.
 OURS: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "wire" / "agui_protobuf.json").read_text())
@@ -136,7 +137,7 @@ def test_a_stream_is_read_up_to_what_is_wrong() -> None:
     assert read_protobuf(whole + b"\0\0\0\0") == (events, "frame 2: expected one event in a frame, found none")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=80), st.sampled_from([frame for _, frame in CASES]), st.integers(0, 400))
 def test_no_bytes_raise_anything_else(noise: bytes, frame: bytes, at: int) -> None:
     for mixed in (noise, frame[:at] + noise, frame[:at] + noise + frame[at + len(noise) :]):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hai_flow.definition import plan
 from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.errors import DefinitionError
+from tests.support.examples import examples
 
 from .support import HEAD, SCOPE, compiled, findings, workflow
 
@@ -457,7 +458,7 @@ YAMLISH = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(
     steps=st.lists(YAMLISH, max_size=3),
     extra=YAMLISH,
@@ -467,13 +468,13 @@ def test_anything_shaped_like_yaml_compiles_or_has_findings(steps: list[str], ex
     _compiles_or_has_findings((HEAD + f"{key}: {extra}\nsteps: [{', '.join(steps)}]\n").encode())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.binary(max_size=120))
 def test_arbitrary_bytes_have_findings(source: bytes) -> None:
     _compiles_or_has_findings(source)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     at=st.integers(0, len(EVERYTHING)),
     size=st.integers(0, 12),

@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hai_flow.definition.document import BYTES_MAX, parse
+from tests.support.examples import examples
 
 
 def messages(source: str | bytes) -> list[str]:
@@ -128,7 +129,7 @@ def test_places_are_found_through_folding_quotes_and_wide_characters() -> None:
     assert document.position(("absent", "deeper")) == (1, 1)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.binary(max_size=200))
 @example(b"&0")  # an anchor on nothing: null, written in one of too many ways to list
 def test_arbitrary_bytes_never_raise(source: bytes) -> None:
@@ -137,7 +138,7 @@ def test_arbitrary_bytes_never_raise(source: bytes) -> None:
     assert document.value is not None or document.findings or written_null
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.text(alphabet="ab:-{}[]\"'&*!|>%@#?,\n\t 01.~$", max_size=60))
 def test_yaml_like_text_never_raises(source: str) -> None:
     for finding in parse(source.encode()).findings:

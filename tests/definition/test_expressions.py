@@ -18,6 +18,7 @@ from hai_flow.definition.expressions import (
     compile_template,
     number_text,
 )
+from tests.support.examples import examples
 
 from .support import SCOPE, names, rendered, value_of
 
@@ -299,7 +300,7 @@ def test_numbers_are_written_as_ecmascript_does(number: float, expected: str) ->
     assert number_text(number) == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_written_number_reads_back(number: float) -> None:
     assert float(number_text(number)) == number
@@ -321,7 +322,7 @@ LITERALS = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(LITERALS)
 def test_a_literal_is_its_own_result_once_holes_are_escaped(value: Any) -> None:
     def escaped(item: Any) -> Any:
@@ -334,7 +335,7 @@ def test_a_literal_is_its_own_result_once_holes_are_escaped(value: Any) -> None:
     assert rendered(escaped(value)) == value
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.text(alphabet="ainputsteps.[]()\"'?:+-*/<>=&|!{}, 019\\\n", max_size=40))
 def test_any_text_compiles_or_has_faults(source: str) -> None:
     with contextlib.suppress(Faults, ExpressionError):

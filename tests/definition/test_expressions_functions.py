@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_flow.definition.expressions import ExpressionError, Faults, compile_expression
+from tests.support.examples import examples
 
 from .support import names, value_of
 
@@ -110,7 +111,7 @@ def test_both_are_bounded_as_loops_are(source: str) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(-(2**53), 2**53)), max_size=30))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_sort_by_is_stable_and_group_by_loses_nothing(rows: list[tuple[int, int]]) -> None:
     given = {"log": [list(row) for row in rows]}
     ordered = value_of("state.log.sort_by(r, r[0])", state=given)

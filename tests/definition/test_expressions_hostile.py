@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_flow.definition.expressions import ExpressionError, Fault, Faults, compile_expression, compile_template
+from tests.support.examples import examples
 
 from . import hostile
 from .support import SCOPE, names
@@ -116,7 +117,7 @@ def _grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 EXPRESSIONS: Final = st.recursive(_LEAVES, _grown, max_leaves=12)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(EXPRESSIONS)
 def test_an_expression_of_the_grammar_compiles_or_has_faults_inside_its_source(source: str) -> None:
     found: tuple[Fault, ...] = ()
@@ -130,7 +131,7 @@ def test_an_expression_of_the_grammar_compiles_or_has_faults_inside_its_source(s
     assert all(0 <= fault.offset <= len(source) and fault.message for fault in found)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.text(max_size=60))
 def test_any_unicode_compiles_or_has_faults(source: str) -> None:
     with contextlib.suppress(Faults, ExpressionError):
@@ -150,7 +151,7 @@ _VALUES: Final = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(_VALUES)
 def test_any_template_is_filled_or_its_faults_have_places(value: Any) -> None:
     found: list[Any] = []

@@ -13,6 +13,7 @@ from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.definition.language import SHAPES, STEP_KEYS, STEP_SHAPES, VERBS
 from hai_flow.definition.reference import Shape
 from hai_flow.errors import DefinitionError
+from tests.support.examples import examples
 
 from .support import HEAD
 from .test_wrong_files import BASE
@@ -52,19 +53,19 @@ STEP: Final = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(steps=st.lists(STEP, min_size=1, max_size=3))
 def test_steps_of_any_shape(steps: list[str]) -> None:
     compiles_or_has_findings((BASE + f"steps: [{', '.join(steps)}]\n").encode())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(key=st.sampled_from(SHAPES["document"].words), value=YAMLISH, step=STEP)
 def test_declarations_of_any_shape(key: str, value: str, step: str) -> None:
     compiles_or_has_findings((HEAD + f"{key}: {value}\nsteps: [{step}]\n").encode())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     text=st.sampled_from(EXAMPLES),
     at=st.integers(0, 3000),
@@ -76,7 +77,7 @@ def test_a_damaged_example(text: str, at: int, size: int, put: str) -> None:
     compiles_or_has_findings((text[:at] + put + text[at + size :]).encode())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(text=st.sampled_from(EXAMPLES), first=st.integers(0, 200), second=st.integers(0, 200), indent=st.integers(-4, 4))
 def test_an_example_with_a_line_moved(text: str, first: int, second: int, indent: int) -> None:
     lines = text.split("\n")

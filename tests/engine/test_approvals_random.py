@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_flow.engine import commands as c
+from tests.support.examples import examples
 from tests.support.people import HOUR, REQUESTER, Asked, approving, escalate, failure, policy
 
 PEOPLE = ("user:ann", "user:bob", "user:eve", "user:joe", REQUESTER)
@@ -127,7 +128,7 @@ ballots = st.lists(st.tuples(st.sampled_from(PEOPLE), st.sampled_from(("approve"
 later = st.none() | st.tuples(selectors, quorums | st.none(), st.integers(0, 4))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(
     declared,
     st.sets(st.sampled_from(PEOPLE)),

@@ -14,6 +14,7 @@ from hai_flow.engine.decide import Bounds, Decision
 from hai_flow.errors import Rejected
 from hai_flow.store.projection import rows_of
 from tests.engine.test_time import STAGES, World, documents, refusal, started
+from tests.support.examples import examples
 from tests.support.runs import DAY, HOUR, NOON, Play
 
 
@@ -183,7 +184,7 @@ def outcome(world: World) -> Any:
     return standing, decided, said, who, due, [(timer.path, timer.kind, timer.due - now) for timer in timers]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(documents(), st.lists(st.integers(1, 12 * HOUR), min_size=1, max_size=4))
 def test_a_run_that_jumps_is_where_it_would_be_if_the_time_had_gone_by(document: str, times: list[int]) -> None:
     real, leaping = World(document, in_time=True), Leaping(document, in_time=True)

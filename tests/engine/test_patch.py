@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_flow.engine.patch import PatchError, apply_patch, parse_pointer, pointer_of, same_json
+from tests.support.examples import examples
 
 DOCUMENT: dict[str, Any] = {"a": {"b": [1, 2, {"c": None}]}, "x/y": {"m~n": 1}, "n": 1}
 
@@ -94,7 +95,7 @@ def test_a_patch_has_at_most_256_operations() -> None:
 
 
 @given(st.lists(st.text()))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_pointer_reads_back_as_it_was_written(parts: list[str]) -> None:
     assert parse_pointer(pointer_of(*parts)) == tuple(parts)
 

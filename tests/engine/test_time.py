@@ -15,6 +15,7 @@ from hai_flow.engine.decide import Bounds
 from hai_flow.engine.jobs import wake_at
 from hai_flow.engine.pendings import may_decide
 from hai_flow.errors import Rejected
+from tests.support.examples import examples
 from tests.support.runs import DAY, HOUR, MINUTE, NOON, SECOND, Play
 
 STAGES = """
@@ -371,7 +372,7 @@ def told(error: e.Error | None) -> Any:
     return None if error is None else (error.code, error.message, error.path)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(documents(), st.lists(MOVES, max_size=8))
 def test_whether_timers_fire_in_time_or_never_nobody_decides_anything_else(document: str, moves: list[Any]) -> None:
     prompt, lazy = World(document, in_time=True), World(document, in_time=False)

@@ -14,6 +14,7 @@ from hai_flow.definition.document import parse
 from hai_flow.testing.binding import check_suite
 from hai_flow.testing.reader import read_suite
 from hai_flow.testing.runner import run_case
+from tests.support.examples import examples
 from tests.testing.support import EXPENSE
 from tests.testing.test_reader import GOOD
 
@@ -89,7 +90,7 @@ def documents(draw: st.DrawFn, text: str) -> bytes:
     return changed(document, at, draw(VALUES), draw(st.sampled_from(["replace", "rename", "remove"])))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(documents(GOOD))
 def test_a_changed_document_has_findings_or_is_a_suite(source: bytes) -> None:
     suite, findings = read_suite(source)
@@ -98,7 +99,7 @@ def test_a_changed_document_has_findings_or_is_a_suite(source: bytes) -> None:
     assert all(1 <= finding.line <= lines and finding.column >= 1 and finding.message for finding in findings)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(documents(PLAYABLE))
 def test_a_changed_case_has_findings_or_a_result(source: bytes) -> None:
     suite, _ = read_suite(source)

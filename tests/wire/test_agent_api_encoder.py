@@ -14,6 +14,7 @@ from hai_flow.engine import events as e
 from hai_flow.wire import agent_api, sse
 from hai_flow.wire.agent_api import AgentApiEncoder
 from hai_flow.wire.dialect import Frame, Profile
+from tests.support.examples import examples
 from tests.support.wire_lint import lint_agent_api
 from tests.wire.stories import Story, stories
 
@@ -195,7 +196,7 @@ def test_a_structured_output_is_the_content_of_its_kind_or_data(said: Object, sh
     assert (content["index"], content["status"]) == (0, "completed")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(stories(), st.data())
 def test_any_turn_is_a_well_formed_response_from_wherever_one_follows(story: Story, data: st.DataObject):
     at = data.draw(st.integers(1, len(story.events)))

@@ -14,6 +14,7 @@ from hai_flow.engine import events as e
 from hai_flow.wire import aui
 from hai_flow.wire.aui import AuiEncoder
 from hai_flow.wire.dialect import Frame
+from tests.support.examples import examples
 from tests.wire.stories import Story, stories
 
 Object = dict[str, Any]
@@ -128,7 +129,7 @@ def test_arguments_are_an_object_whatever_a_model_wrote(text: str, args: Object)
     assert told["args_delta"] == args
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(stories(), st.data())
 def test_every_event_of_any_run_has_an_id_of_its_own_a_time_and_nothing_that_is_null(story: Story, data: st.DataObject):
     after = data.draw(st.integers(0, len(story.events)))
