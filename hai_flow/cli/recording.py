@@ -115,6 +115,9 @@ class _Heard:
     async def __call__(self, text: str, kind: Kind = "text") -> None:
         pass
 
+    async def call(self, name: str, number: int, text: str) -> None:
+        pass
+
     def used(self, use: ModelUse) -> None:
         self.uses.append(use)
 

@@ -455,7 +455,8 @@ class MessageEnded(Event, frozen=True):
 
 
 class ToolCallStarted(Event, frozen=True):
-    """`executor` frontend: the client answers; server: an exposed server tool, its result follows."""
+    """`executor` frontend: the client answers; server: an exposed server tool, its result follows. `writer`: the answer
+    of a model that writes the call at this moment; the step `path` has not begun, and perhaps never will."""
 
     tool_call_id: str
     name: str
@@ -463,6 +464,7 @@ class ToolCallStarted(Event, frozen=True):
     executor: str
     message_id: str
     parent_message_id: str | None = None
+    writer: str | None = None
 
 
 class ToolCallArgsChunk(Event, frozen=True):

@@ -467,13 +467,14 @@ class Agent(Verb):
 @dataclass(frozen=True, slots=True)
 class AgentTurn(Verb):
     """One answer of an agent's model. `models` as of `Llm`. `tools`: the entries of the agent's `tools` with the tools
-    that they name. `output` is that of the agent, `stream` whether its text is shown."""
+    that they name. `output` is that of the agent, `stream` what of it is shown: its text and calls, its calls (steps),
+    or neither."""
 
     model: str
     models: tuple[Model, ...]
     tools: tuple[tuple[str, Tool], ...]
     output: Schema | None = None
-    stream: Literal["text", "none"] = "text"
+    stream: Literal["text", "steps", "none"] = "text"
     memory: Memory = "thread"
 
     @property

@@ -18,6 +18,7 @@ from typing import Any, Final
 from hai_flow import values
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Iteration, Plan
+from hai_flow.engine.ids import written_call_id
 from hai_flow.engine.instances import standing_at
 from hai_flow.engine.state import LoopState, MessageState, RunState, StepState
 from hai_flow.values import Json
@@ -92,6 +93,24 @@ def keys_of(answer: Json) -> tuple[str, ...]:
         counts[call["name"]] += 1
         found.append(paths.call_key(call["name"], counts[call["name"]]))
     return tuple(found)
+
+
+def asked_by(state: RunState, path: str, answer: Json) -> dict[str, tuple[str, str | None]]:
+    """The calls that the answer at this path asks for, by the ids under which it has shown them: the arguments, and why
+    the call is not made, or None."""
+    calls, attempt, wrong = f"{paths.list_of(path)}/call", state.steps[path].attempt, was_wrong(answer)
+    found: dict[str, tuple[str, str | None]] = {}
+    for key, call in zip(keys_of(answer), calls_of(answer), strict=True):
+        refusal = (call.get("fault") or NOT_PERFORMED) if wrong else None
+        found[written_call_id(state.run_id, paths.iteration(calls, key), attempt)] = call["args"], refusal
+    return found
+
+
+def call_path(plan: Plan, iteration: str, key: str) -> str:
+    """The step that performs the call with this key in an iteration of an agent."""
+    body = standing_at(plan, paths.iteration(f"{iteration}/call", key)).verb
+    assert isinstance(body, Iteration)
+    return body.first
 
 
 def call_at(state: RunState, calls: str, key: str) -> dict[str, Json]:
@@ -176,9 +195,7 @@ def _performed(plan: Plan, state: RunState, iteration: str) -> Iterator[StepStat
         yield from (None for _ in calls_of(answer))
         return
     for key in keys_of(answer):
-        body = standing_at(plan, paths.iteration(f"{iteration}/call", key)).verb
-        assert isinstance(body, Iteration)
-        yield state.steps.get(body.first)
+        yield state.steps.get(call_path(plan, iteration, key))
 
 
 def _result(call: Mapping[str, Json], known: StepState | None) -> str:

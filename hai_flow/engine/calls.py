@@ -1,7 +1,13 @@
-"""Calls and messages as frontends see them: a call is shown, grows, and gets its result. Decides nothing."""
+"""Calls and messages as frontends see them: a call is shown, grows, and gets its result. Decides nothing.
+
+A call of an agent is shown while its model writes it (`ToolCallStarted.writer`), before anybody knows whether it will
+be performed. Where its step begins, it goes on with that call (`written`); where it never will, the call ends as
+`ABORTED`. Each attempt of an answer writes calls of its own.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from hai_flow import values
@@ -10,8 +16,8 @@ from hai_flow.definition.plan import Call, FrontendTool, Growing, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.growing import GROWN_BEHIND, grown_before
-from hai_flow.engine.ids import short_pending_id, shown_call_id, tool_call_id
-from hai_flow.engine.state import ToolCallState
+from hai_flow.engine.ids import id_as_written, short_pending_id, shown_call_id, tool_call_id
+from hai_flow.engine.state import RunState, ToolCallState
 from hai_flow.values import Json
 
 SHOWN_OUTPUT: Final = "hai.output"
@@ -21,7 +27,7 @@ SHOWN: Final = "shown"
 """The result of a call that was only shown: a history has to say that no answer is awaited."""
 
 ABORTED: Final = "aborted"
-"""The same of one whose arguments broke off."""
+"""The same of one whose arguments broke off, or that was written and will not be performed; its error is this word."""
 
 
 def show_call(draft: Draft, step: Step, id: str, name: str, args: str, executor: str) -> None:
@@ -46,6 +52,20 @@ def _begin(draft: Draft, step: Step, id: str, name: str, executor: str) -> None:
     )
 
 
+def shown_name(step: Step) -> str:
+    """The name of the tool, and of its function, that the step calls."""
+    verb = step.verb
+    assert isinstance(verb, Call)
+    return f"{verb.tool.name}.{verb.function}" if verb.function else verb.tool.name
+
+
+def written(state: RunState, path: str) -> ToolCallState | None:
+    """The call of the step as its model has shown it; None if the step has yet to show its call by itself."""
+    id = id_as_written(state, path)
+    call = None if id is None else state.tool_calls.get(id)
+    return None if call is None or call.error == ABORTED else call
+
+
 def begin_growing_call(draft: Draft, step: Step, growing: Growing) -> None:
     """Show the frontend a call whose argument grows from now on, by the yields of the step's attempt."""
     tool = growing.tool
@@ -57,9 +77,14 @@ def begin_growing_call(draft: Draft, step: Step, growing: Growing) -> None:
 
 def foretell(draft: Draft, step: Step, tool: FrontendTool) -> None:
     """Tell the frontend which state it may take from the arguments of the call that follows."""
-    if tool.predict:
-        told = [{"state_key": name, "tool": tool.name, "tool_argument": argument} for name, argument in tool.predict]
+    if (told := foretold(tool)) is not None:
         draft.emit(e.CustomEmitted, path=step.path, name=e.PREDICTED, value=told)
+
+
+def foretold(tool: FrontendTool) -> Json:
+    """Which state the frontend may take from the arguments of a call of the tool; None: none."""
+    told = [{"state_key": name, "tool": tool.name, "tool_argument": argument} for name, argument in tool.predict]
+    return told or None
 
 
 def resolve_call(draft: Draft, step: Step, output: Json, error: e.Error | None) -> None:
@@ -94,15 +119,45 @@ def _last_call_shown(draft: Draft, path: str, asked: int) -> ToolCallState | Non
         )
         if call is not None:
             return call
-    return None
+    return written(draft.state, path)
+
+
+def settle_written(draft: Draft, path: str, error: e.Error | None) -> None:
+    """The step that makes a call of an agent is over: the call that its model has shown has a result, too, if no
+    person was asked for it."""
+    call = written(draft.state, path)
+    if call is None or call.result is not None or call.id in draft.state.pendings:
+        return
+    if error is None:
+        draft.emit(e.ToolCallResolved, tool_call_id=call.id, content=SHOWN)
+    else:
+        draft.emit(e.ToolCallResolved, tool_call_id=call.id, content=error.message, error=error.code)
+
+
+def end_written(draft: Draft, answer: str, asked: Mapping[str, tuple[str, str | None]] | None) -> None:
+    """The answer is over, and with it all calls that it was writing. `asked`: what it asks for, by ids of calls: the
+    arguments, and why the call will not be made, or None; without it no call will."""
+    if not draft.state.open_calls:
+        return
+    calls = [draft.state.tool_calls[id] for id, by in draft.state.open_calls.items() if by == answer]
+    for call in sorted(calls, key=lambda each: each.n):
+        args, refusal = ("", ABORTED) if asked is None else asked.get(call.id, ("", ABORTED))
+        if args.startswith(call.args) and args != call.args:
+            draft.emit(e.ToolCallArgsChunk, tool_call_id=call.id, content=args[len(call.args) :])
+        draft.emit(e.ToolCallEnded, tool_call_id=call.id)
+        if refusal is not None:
+            draft.emit(e.ToolCallResolved, tool_call_id=call.id, content=refusal, error=ABORTED)
 
 
 def close_message(draft: Draft, path: str, *, aborted: bool = False) -> None:
-    """End the messages, and the call, that the step's attempt was streaming."""
+    """End the messages, and the calls, that the step's attempt was streaming. Those that an answer has written end with
+    it only if it is no answer: `end_written` ends them behind one."""
     if draft.state.open_messages:
         for id, owner in sorted(draft.state.open_messages.items()):  # a map of the state has an order of chance
             if owner == path:
                 draft.emit(e.MessageEnded, message_id=id, aborted=aborted)
+    if aborted:
+        end_written(draft, path, None)
     verb = draft.step(path).verb
     if isinstance(verb, Call) and verb.into is not None:
         _close_growing_call(draft, path, aborted)

@@ -26,7 +26,7 @@ from typing import Any, Final
 import msgspec
 
 from hai_flow.definition.paths import in_cleanup
-from hai_flow.definition.plan import Http, Plan, Step, WaitFor
+from hai_flow.definition.plan import AgentTurn, Http, Plan, Step, WaitFor
 from hai_flow.engine import (
     answers,
     bounds,
@@ -45,8 +45,9 @@ from hai_flow.engine import (
 )
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.agents import asked_by
 from hai_flow.engine.attempts import attempt_failed
-from hai_flow.engine.calls import close_message, resolve_call
+from hai_flow.engine.calls import close_message, end_written, resolve_call
 from hai_flow.engine.cutting import cut_everything
 from hai_flow.engine.draft import DEFAULT_BOUNDS, RUN_END, Bounds, Decision, Draft, Raised
 from hai_flow.engine.jobs import Due, is_due, is_working, next_due, next_ready, next_timer, performed
@@ -139,6 +140,9 @@ def _step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
     step = _outcome_of(draft, command.path, command.attempt)
     _note_models(draft, command)
     close_message(draft, step.path)
+    if draft.state.open_calls and isinstance(step.verb, AgentTurn):
+        goes_on = draft.state.status == "running" and not is_left_to_the_stop(draft, step.path)
+        end_written(draft, step.path, asked_by(draft.state, step.path, command.output) if goes_on else None)
     if isinstance(step.verb, Http) and step.verb.callback is not None and not is_left_to_the_stop(draft, step.path):
         signals.await_callback(draft, step, step.verb.callback, command.output)
     else:

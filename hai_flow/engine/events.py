@@ -24,7 +24,7 @@ from hai_flow.values import Json
 # `gc=False` here and in the state: these records are made by the ten thousand a second, live long, and can be part of
 # no cycle (their values are JSON). Looking through them was a quarter of all the time of a step.
 
-ABI: Final = 8
+ABI: Final = 9
 """The vocabulary of the log that this release writes. Raise it with every change of it, in form or in meaning, that the
 release before can't read: a new type, a new field. A run keeps the highest under which it was written; processes of a
 release that has a lower one pass it over."""
@@ -454,7 +454,8 @@ class MessageEnded(Event, frozen=True):
 
 
 class ToolCallStarted(Event, frozen=True):
-    """`executor` frontend: the client answers; server: an exposed server tool, its result follows."""
+    """`executor` frontend: the client answers; server: an exposed server tool, its result follows. `writer`: the answer
+    of a model that writes the call at this moment; the step `path` has not begun, and perhaps never will."""
 
     tool_call_id: str
     name: str
@@ -462,6 +463,7 @@ class ToolCallStarted(Event, frozen=True):
     executor: Literal["frontend", "server"]
     message_id: str
     parent_message_id: str | None = None
+    writer: str | None = None
 
 
 class ToolCallArgsChunk(Event, frozen=True):

@@ -13,6 +13,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from hai_flow.definition.paths import list_of
+
 if TYPE_CHECKING:
     from hai_flow.engine.state import PendingState, RunState
 
@@ -47,7 +49,10 @@ def short_pending_id(run_id: str, path: str, n: int) -> str:
 def pending_of(state: RunState, path: str, n: int) -> PendingState | None:
     """The n-th pending of the step `path` (from 0), whichever release has opened it."""
     found = state.pendings.get(pending_id(state.run_id, path, n))
-    return found or state.pendings.get(short_pending_id(state.run_id, path, n))
+    found = found or state.pendings.get(short_pending_id(state.run_id, path, n))
+    if found is None and n == 0 and (id := id_as_written(state, path)) is not None:
+        return state.pendings.get(id)
+    return found
 
 
 def is_short(id: str) -> bool:
@@ -101,6 +106,21 @@ def tool_call_id(run_id: str, path: str, n: int, *, behind: str | None = None) -
 def shown_call_id(run_id: str, path: str, n: int) -> str:
     """The id of the n-th call that the step `path` only shows a frontend: of the form of a pending's, but never one."""
     return pending_id(run_id, path + "\x00shown", n)
+
+
+def written_call_id(run_id: str, call: str, attempt: int) -> str:
+    """The id of the call `call` (`research[0]/call[mail.send-1]`), as the attempt `attempt` of its answer writes it: of
+    the form of a pending's. A frontend answers its call by it."""
+    return pending_id(run_id, call + "\x00written", attempt)
+
+
+def id_as_written(state: RunState, path: str) -> str | None:
+    """The id that the call of the step `path` has if its model has shown it; None if no model writes such calls."""
+    call = list_of(path)
+    if not call.endswith("]"):
+        return None
+    answer = state.steps.get(f"{list_of(call)}/model")
+    return None if answer is None else written_call_id(state.run_id, call, answer.attempt)
 
 
 def jitter(run_id: str, path: str, attempt: int) -> float:

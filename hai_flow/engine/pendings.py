@@ -45,7 +45,7 @@ from hai_flow.engine.answers import (
     refused,
 )
 from hai_flow.engine.bounds import demand_wait
-from hai_flow.engine.calls import SHOWN, foretell, resolve_call, show_call
+from hai_flow.engine.calls import SHOWN, foretell, resolve_call, show_call, written
 from hai_flow.engine.consequences import Consequence, Finish
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.ids import pending_id, pending_of, shown_call_id
@@ -57,7 +57,7 @@ from hai_flow.engine.selectors import (
     matched,
     person_of,
 )
-from hai_flow.engine.state import PendingState, RunState
+from hai_flow.engine.state import PendingState, RunState, ToolCallState
 from hai_flow.engine.votes import Rules, rules_of
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
@@ -111,9 +111,9 @@ def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str)
     rules = Rules(from_=(REQUESTER,), deadline=milliseconds(draft, step, tool.deadline, {}))
     if not is_approved(draft.state, step, args):  # behind a gate it has begun already
         draft.started(step, args=args)
-    id = new_pending_id(draft, step)
-    foretell(draft, step, tool)
-    show_call(draft, step, id, tool.name, args, "frontend")
+    if _shown_before(draft, step) is None:
+        foretell(draft, step, tool)
+        show_call(draft, step, new_pending_id(draft, step), tool.name, args, "frontend")
     schema = tool.result.raw if tool.result is not None else None
     _open(draft, step, "tool", rules, tool=tool.name, args=args, schema=schema)
     return None
@@ -123,6 +123,9 @@ def _only_show(draft: Draft, step: Step, tool: FrontendTool, args: str) -> Conse
     """A call that the client shows, or performs, as it likes: the run goes on behind it."""
     draft.pure_steps += 1
     draft.started(step, args=args)
+    if (call := written(draft.state, step.path)) is not None:
+        draft.emit(e.ToolCallResolved, tool_call_id=call.id, content=SHOWN)
+        return Finish(step)
     id = shown_call_id(draft.state.run_id, step.path, draft.state.entries)
     foretell(draft, step, tool)
     show_call(draft, step, id, tool.name, args, "frontend")
@@ -312,7 +315,16 @@ def answered_inquiry(state: RunState, step: Step, attempt: int) -> PendingState 
 def new_pending_id(draft: Draft, step: Step) -> str:
     """The id of the pending that the step opens next."""
     asked = draft.state.steps[step.path].asked if step.path in draft.state.steps else 0
-    return pending_id(draft.state.run_id, step.path, asked)
+    shown = _shown_before(draft, step)
+    return pending_id(draft.state.run_id, step.path, asked) if shown is None else shown.id
+
+
+def _shown_before(draft: Draft, step: Step) -> ToolCallState | None:
+    """The call that the step hands to a client, where that has seen it while a model wrote it and was not asked yet."""
+    if not isinstance(step.verb, Call) or not isinstance(step.verb.tool, FrontendTool):
+        return None
+    call = written(draft.state, step.path)
+    return None if call is None or call.result is not None or call.id in draft.state.pendings else call
 
 
 def _question(draft: Draft, step: Step, title: Template, message: Template | None) -> dict[str, Any]:

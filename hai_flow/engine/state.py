@@ -330,6 +330,7 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     open_messages: Map[str, str] = Map()  # message id -> path
     predicted: Map[str, Json] = Map()  # path -> the state that frontends may take from the call that the step shows
     tool_calls: Map[str, ToolCallState] = Map()
+    open_calls: Map[str, str] = Map()  # calls that a model is writing: id -> path of its answer
     entries: int = 0  # messages and tool calls so far: the next one's n
     last_message: Map[str, str] = Map()  # step list -> last assistant message ended in this turn
     signals: Map[str, TakenSignal] = Map()  # signals that were taken, by id, but for those that `heard` covers

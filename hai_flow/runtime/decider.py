@@ -14,6 +14,7 @@ from uuid import UUID
 import msgspec
 
 from hai_flow import values
+from hai_flow.definition.paths import list_of
 from hai_flow.engine import bounds, chains, children
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -28,7 +29,7 @@ from hai_flow.runtime.batches import BatchEntry
 from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.failures import Failures
 from hai_flow.runtime.queues import Queues
-from hai_flow.runtime.submissions import SEAT_LOST, Begin, Chunk, Outcome, Progress, Streamed, Submission
+from hai_flow.runtime.submissions import SEAT_LOST, Begin, Chunk, Outcome, Progress, Streamed, Submission, Written
 from hai_flow.store.entries import Born, CommandRow, Entry, Moved, OutboxRow
 from hai_flow.store.projection import rows_of
 from hai_flow.store.slots import thread_slot
@@ -249,7 +250,9 @@ def _events_of(chunk: Streamed, state: RunState, at: int) -> list[e.Event]:
         return [e.CustomEmitted(at=at, turn=turn, path=chunk.path, name=e.PROGRESS, value=chunk.value)]
     if chunk.is_call:
         call = state.tool_calls.get(chunk.message_id)
-        if call is None or not call.open or len(call.args) > chunk.n:
+        if call is None and chunk.written is not None and not chunk.n:
+            return _begun_by_model(chunk, chunk.written, state, at)
+        if call is None or not chunk.text or not call.open or len(call.args) > chunk.n:
             return []
         return [e.ToolCallArgsChunk(at=at, turn=turn, tool_call_id=call.id, content=chunk.text)]
     id, message = chunk.message_id, state.messages.get(chunk.message_id)
@@ -269,6 +272,33 @@ def _events_of(chunk: Streamed, state: RunState, at: int) -> list[e.Event]:
             piece,
         ]
     return [] if not message.open or message.chunks > chunk.n else [piece]
+
+
+def _begun_by_model(chunk: Chunk, call: Written, state: RunState, at: int) -> list[e.Event]:
+    """A model begins to write a call: it hangs on the message that the model has said before. That goes on: if the
+    attempt breaks off, all that it has said does."""
+    turn = state.turn.n if state.turn else 0
+    open = (id for id, path in state.open_messages.items() if path == chunk.path)
+    parent = next(open, None) or state.last_message.get(list_of(chunk.path))
+    events: list[e.Event] = []
+    if call.predicted is not None:
+        events.append(e.CustomEmitted(at=at, turn=turn, path=call.path, name=e.PREDICTED, value=call.predicted))
+    events.append(
+        e.ToolCallStarted(
+            at=at,
+            turn=turn,
+            tool_call_id=chunk.message_id,
+            name=call.name,
+            path=call.path,
+            executor=call.executor,
+            message_id=parent or chunk.message_id,
+            parent_message_id=parent,
+            writer=chunk.path,
+        )
+    )
+    if chunk.text:
+        events.append(e.ToolCallArgsChunk(at=at, turn=turn, tool_call_id=chunk.message_id, content=chunk.text))
+    return events
 
 
 def _broken_off(chunk: Chunk, state: RunState) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -16,15 +16,16 @@ import structlog
 
 from hai_flow import values
 from hai_flow.definition.expressions import CompiledExpression
-from hai_flow.definition.paths import in_cleanup
-from hai_flow.definition.plan import AgentTurn, Call, Expression, Growing, McpTool, Template
+from hai_flow.definition.paths import call_key, in_cleanup, list_of
+from hai_flow.definition.plan import AgentTurn, Call, Expression, FrontendTool, Growing, McpTool, Template
 from hai_flow.engine import commands as c
-from hai_flow.engine.agents import talk
+from hai_flow.engine.agents import call_path, talk
 from hai_flow.engine.answers import ACCEPT, INQUIRY_OPTIONS
+from hai_flow.engine.calls import foretold, shown_name
 from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft, Raised
 from hai_flow.engine.events import ModelUse
 from hai_flow.engine.growing import grown_before, grown_piece
-from hai_flow.engine.ids import message_id, shown_call_id
+from hai_flow.engine.ids import message_id, shown_call_id, written_call_id
 from hai_flow.engine.instances import standing_at
 from hai_flow.engine.pendings import answered_inquiry
 from hai_flow.engine.signals import callback_type
@@ -34,7 +35,7 @@ from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.memory import said_before
 from hai_flow.runtime.pins import PinBook
-from hai_flow.runtime.submissions import Chunk, Progress, Streamed
+from hai_flow.runtime.submissions import Chunk, Progress, Streamed, Written
 from hai_flow.steps.runner import Answer, Attempt, Kind, Registry
 from hai_flow.steps.trace import trace_of
 from hai_flow.store import callbacks
@@ -269,6 +270,12 @@ class Performance:
             self._text = _Text(self._stage, self)
         self._text.add(self._stage.registry.hidden(text), kind)
 
+    async def call(self, name: str, number: int, text: str) -> None:
+        """Stream a piece of a call that the attempt's model writes."""
+        if self._text is None:
+            self._text = _Text(self._stage, self)
+        self._text.call(name, number, self._stage.registry.hidden(text))
+
     def progress(self, value: Json) -> None:
         """Tell the run's followers how far the attempt is: now, or at its time if another was told just before."""
         if self._progress is None:
@@ -289,38 +296,54 @@ class Performance:
 
 
 class _Text:
-    """The text that an attempt streams. What has come since the last chunk is handed to the committer as the next one.
+    """The text that an attempt streams, and the arguments of the calls that its model writes. What has come since the
+    last time is handed to the committer, in chunks of bounded size.
 
-    `written` counts what the committer has of the message `number` (its chunks), or of a call's arguments that grow
-    (their characters).
+    Text goes into the message `number` of the attempt, or, where it makes the argument of a call grow (`stream: {to}`),
+    into that call.
     """
 
     def __init__(self, stage: Stage, of: Performance) -> None:
         self._stage = stage
         self._of = of
-        self._texts: list[str] = []
         self._kind: Kind = "text"
         self._number = 0
         self._timer: asyncio.TimerHandle | None = None
         self._flushed = -math.inf  # in the loop's time
-        self._growing = _growing_of(of)
-        self._written = 0 if self._growing is None else len(grown_before(self._growing))
+        growing = _growing_of(of)
+        self._message: _Message | _Call = self._new_message() if growing is None else _of_growing(of, growing)
+        self._calls: dict[tuple[str, int], _Call | None] = {}  # None: nobody is shown the call
+        self._waiting: dict[_Message | _Call, list[str]] = {}  # in the order in which they are told
         stage.streams += 1
 
     @property
     def waits(self) -> bool:
         """Whether there is text that the committer does not have."""
-        return bool(self._texts)
+        return bool(self._waiting)
 
     def add(self, text: str, kind: Kind) -> None:
-        """A text of another kind begins another message, unless it makes a call's arguments grow."""
-        if kind != self._kind and self._growing is None:
-            if self._texts or self._written:
-                self.flush()
+        """A piece of text. One of another kind begins another message."""
+        if isinstance(self._message, _Message) and kind != self._kind:
+            if self._message in self._waiting or self._message.written:
                 self._number += 1
-                self._written = 0
             self._kind = kind
-        self._texts.append(text)
+            self._message = self._new_message()
+        self._add(self._message, text)
+
+    def call(self, name: str, number: int, text: str) -> None:
+        """A piece of a call's arguments."""
+        if (name, number) not in self._calls:
+            self._calls[name, number] = _written_call(self._of, name, number)
+        call = self._calls[name, number]
+        if call is not None:
+            self._add(call, text)
+
+    def _new_message(self) -> _Message:
+        state = self._of.run.state
+        return _Message(message_id(state.run_id, self._of.path, self._of.attempt, self._number), self._kind)
+
+    def _add(self, target: _Message | _Call, text: str) -> None:
+        self._waiting.setdefault(target, []).append(text)
         if self._timer is None:
             loop = asyncio.get_running_loop()
             due = self._flushed + self._stage.chunk_pause(self._of.run.state)
@@ -337,31 +360,76 @@ class _Text:
             self._timer = None
 
     def flush(self) -> None:
-        """Hand the text on, in chunks of bounded size."""
+        """Hand the text on."""
         self._cease()
         self._flushed = asyncio.get_running_loop().time()
-        text = "".join(self._texts)
-        self._texts.clear()
-        pieces = [text[start : start + CHUNK_CHARS_MAX] for start in range(0, len(text), CHUNK_CHARS_MAX)]
-        if pieces:
-            chunks = self._of_message(pieces) if self._growing is None else self._of_call(pieces)
+        waiting, self._waiting = self._waiting, {}
+        chunks = [chunk for target, texts in waiting.items() for chunk in target.chunks(self._of, "".join(texts))]
+        if chunks:
             self._stage.committer.stream(self._of.run, chunks)
 
-    def _of_message(self, pieces: list[str]) -> list[Chunk]:
-        of = self._of
-        id = message_id(of.run.state.run_id, of.path, of.attempt, self._number)
-        numbered = enumerate(pieces, self._written)
-        self._written += len(pieces)
-        return [Chunk(id, of.path, of.attempt, n, piece, kind=self._kind) for n, piece in numbered]
 
-    def _of_call(self, pieces: list[str]) -> list[Chunk]:
-        """The pieces of the arguments of a call that grows, each at its place in them."""
-        of, chunks = self._of, []
-        id = shown_call_id(of.run.state.run_id, of.path, of.attempt)
-        for piece in map(grown_piece, pieces):
-            chunks.append(Chunk(id, of.path, of.attempt, self._written, piece, is_call=True))
-            self._written += len(piece)
-        return chunks
+@dataclass(slots=True, eq=False)
+class _Message:
+    """A message that grows. `written`: how many chunks of it the committer has."""
+
+    id: str
+    kind: Kind
+    written: int = 0
+
+    def chunks(self, of: Performance, text: str) -> Iterator[Chunk]:
+        """The text behind what was written, in pieces."""
+        for piece in _pieces(text):
+            yield Chunk(self.id, of.path, of.attempt, self.written, piece, kind=self.kind)
+            self.written += 1
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """The arguments of a call that grow. `written`: how many characters of them the committer has. `by_model`: the call
+    begins with its first piece, and the text is JSON already; else the text is that of one argument."""
+
+    id: str
+    by_model: Written | None
+    written: int = 0
+
+    def chunks(self, of: Performance, text: str) -> Iterator[Chunk]:
+        """The text behind what was written, in pieces, each at its place; an empty one where the call begins."""
+        for piece in _pieces(text) or [""]:
+            shown = piece if self.by_model is not None else grown_piece(piece)
+            yield Chunk(self.id, of.path, of.attempt, self.written, shown, is_call=True, written=self.by_model)
+            self.written += len(shown)
+
+
+def _pieces(text: str) -> list[str]:
+    return [text[start : start + CHUNK_CHARS_MAX] for start in range(0, len(text), CHUNK_CHARS_MAX)]
+
+
+def _of_growing(of: Performance, growing: Growing) -> _Call:
+    """The call that shows the text of the attempt."""
+    id = shown_call_id(of.run.state.run_id, of.path, of.attempt)
+    return _Call(id, None, len(grown_before(growing)))
+
+
+def _written_call(of: Performance, name: str, number: int) -> _Call | None:
+    """The call of an agent that its model begins to write. None: nobody is shown it. Of a child run the thread is shown
+    calls when they begin, as its other steps."""
+    plan, state = of.run.plan, of.run.state
+    assert plan is not None
+    if state.parent is not None:
+        return None
+    iteration, key = list_of(of.path), call_key(name, number)
+    step = standing_at(plan, call_path(plan, iteration, key))
+    if not isinstance(step.verb, Call):
+        return None  # another agent is given a task
+    tool = step.verb.tool
+    if isinstance(tool, FrontendTool):
+        shown = Written(step.path, tool.name, "frontend", foretold(tool))
+    elif step.expose:
+        shown = Written(step.path, shown_name(step), "server")
+    else:
+        return None
+    return _Call(written_call_id(state.run_id, list_of(step.path), of.attempt), shown)
 
 
 class _Progress:

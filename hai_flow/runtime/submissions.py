@@ -32,11 +32,22 @@ class Outcome(msgspec.Struct, frozen=True):
     already: bool = False
 
 
+class Written(msgspec.Struct, frozen=True):
+    """A call of an agent as its model begins to write it: the step that may make it, how frontends call it, who
+    answers it, and the state that they may take from its arguments."""
+
+    path: str
+    name: str
+    executor: Literal["frontend", "server"]
+    predicted: Json = None
+
+
 class Chunk(msgspec.Struct, frozen=True):
     """A piece of a streamed message: the n-th (from 0) of `message_id`, by an attempt that the process performs. The
     message before it of the same attempt is over then.
 
-    `is_call`: a piece of the arguments of the call `message_id`, behind their first `n` characters.
+    `is_call`: a piece of the arguments of the call `message_id`, behind their first `n` characters; `written`: that
+    call, which begins with its first piece.
     """
 
     message_id: str
@@ -45,6 +56,7 @@ class Chunk(msgspec.Struct, frozen=True):
     n: int
     text: str
     is_call: bool = False
+    written: Written | None = None
     kind: Literal["text", "thinking"] = "text"
 
 

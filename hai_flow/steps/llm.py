@@ -7,6 +7,7 @@ run decides whether to ask again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
@@ -26,8 +27,9 @@ from hai_flow.models.endpoints import Providers
 from hai_flow.models.scripted import StandIn
 from hai_flow.models.structured import read_answer, received, repair_prompt
 from hai_flow.models.turn import Turn, cost_of
-from hai_flow.models.vocabulary import Endpoint, Message, Piece, Request, Text, Thinking, Tool
+from hai_flow.models.vocabulary import CallArgs, CallStart, Endpoint, Message, Piece, Request, Text, Thinking
 from hai_flow.steps.agent import (
+    CALLS_MAX,
     Shelf,
     exchanged,
     opening_of,
@@ -77,7 +79,7 @@ class LlmRunner:
     async def _turn(self, verb: AgentTurn, attempt: Attempt, stream: Stream) -> Json:
         """One answer of an agent's model, as it is recorded."""
         shelf, endpoints = await shelf_of(attempt, verb), await self._reached(verb, attempt)
-        question, talk = _Question(self._providers, verb, stream, shelf.tools), attempt.talk()
+        question, talk = _Question(self._providers, verb, stream, shelf), attempt.talk()
         opening = await with_files(await opening_of(attempt, verb, talk), attempt.files)
 
         def told(asked: Endpoint) -> tuple[Message, ...]:
@@ -106,7 +108,7 @@ class LlmRunner:
     ) -> Json:
         """What stands for the oldest exchanges from now on. Nobody is shown it, and no tool is called."""
         opening, talk, cut, shelf = of
-        question = _Question(self._providers, replace(verb, output=None, stream="none"), stream, shelf.tools)
+        question = _Question(self._providers, replace(verb, output=None, stream="none"), stream, shelf)
         answer, _ = await question.ask(endpoints, lambda asked: (*opening, *to_summarise(talk, cut, shelf, asked)))
         return summarised(answer.text, talk, cut)
 
@@ -164,19 +166,22 @@ class LlmRunner:
 class _Question:
     """The question of one attempt. It streams the pieces of the answers and counts their tokens."""
 
-    def __init__(
-        self, providers: Providers, llm: Llm | AgentTurn, stream: Stream, tools: tuple[Tool, ...] = ()
-    ) -> None:
+    def __init__(self, providers: Providers, llm: Llm | AgentTurn, stream: Stream, shelf: Shelf | None = None) -> None:
         self._providers = providers
         self._llm = llm
         self._stream = stream
-        self._tools = tools
+        self._shelf = shelf
+        self._tools = () if shelf is None else shelf.tools
 
     async def ask(
         self, endpoints: list[Endpoint], messages: Callable[[Endpoint], tuple[Message, ...]], *, repair: bool = False
     ) -> tuple[Turn, Endpoint]:
         """The complete answer, and whose it is. Raises StepError."""
         output = None if self._llm.output is None else _raw(self._llm.output)
+        calls = None if self._shelf is None or repair else _Calls(self._shelf, self._stream)
+
+        async def hear(piece: Piece) -> None:
+            await self._hear(piece, calls)
 
         def spent(endpoint: Endpoint, turn: Turn) -> None:
             self._stream.used(_use(endpoint, turn, messages(endpoint), repair=repair))
@@ -185,7 +190,7 @@ class _Question:
             self._providers.of,
             endpoints,
             lambda endpoint: Request(endpoint, _without_secrets(messages(endpoint)), self._tools, output),
-            self._hear,
+            hear,
             spent,
         )
 
@@ -201,13 +206,41 @@ class _Question:
             raise _invalid(faults, answer.text)
         return output
 
-    async def _hear(self, piece: Piece) -> None:
-        if self._llm.stream == "none":
+    async def _hear(self, piece: Piece, calls: _Calls | None) -> None:
+        if isinstance(piece, CallStart | CallArgs):
+            if calls is not None and self._llm.stream != "none":
+                await calls.hear(piece)
+        elif self._llm.stream != "text":
             return
-        if isinstance(piece, Text):
+        elif isinstance(piece, Text):
             await self._stream(storable(piece.text))
         elif isinstance(piece, Thinking):
             await self._stream(storable(piece.text), "thinking")
+
+
+class _Calls:
+    """The calls of one answer while they are written. Those of functions that nobody has offered are not shown."""
+
+    def __init__(self, shelf: Shelf, stream: Stream) -> None:
+        self._shelf = shelf
+        self._stream = stream
+        self._begun = 0
+        self._counts: Counter[str] = Counter()
+        self._shown: dict[str, tuple[str, int]] = {}
+
+    async def hear(self, piece: CallStart | CallArgs) -> None:
+        """The next piece of one of them."""
+        if isinstance(piece, CallArgs):
+            if piece.id in self._shown:
+                await self._stream.call(*self._shown[piece.id], storable(piece.text))
+            return
+        self._begun += 1
+        offered = self._shelf.functions.get(piece.name)
+        if offered is None or self._begun > CALLS_MAX:
+            return
+        self._counts[offered.name] += 1
+        self._shown[piece.id] = offered.name, self._counts[offered.name]
+        await self._stream.call(*self._shown[piece.id], "")
 
 
 def _without_secrets(messages: tuple[Message, ...]) -> tuple[Message, ...]:

@@ -29,6 +29,11 @@ class Stream(Protocol):
 
     async def __call__(self, text: str, kind: Kind = "text") -> None: ...
 
+    async def call(self, name: str, number: int, text: str) -> None:
+        """Append to the arguments of a call that the model writes at this moment: the `number`-th call (from 1) of the
+        function `name` in its answer. The first piece, which may be empty, begins it."""
+        ...
+
     def used(self, use: ModelUse) -> None:
         """Note an answer of a model: it is recorded with whatever becomes of the attempt."""
         ...

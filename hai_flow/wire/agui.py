@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final
 
 from hai_flow import values
 from hai_flow.engine import events as e
-from hai_flow.engine.calls import ABORTED
+from hai_flow.engine.calls import ABORTED, written
 from hai_flow.engine.ids import pending_of, tool_call_id
 from hai_flow.engine.state import MessageState, PendingState, RunState, Spent, ToolCallState
 from hai_flow.values import Json
@@ -188,7 +188,8 @@ class AguiEncoder(TurnEncoder):
 
     def messages_snapshot(self, at: int, transcript: Sequence[Entry]) -> list[Frame]:
         """An empty thread has no snapshot: it would only delete messages that the client has not posted yet."""
-        messages = history(_Words(self._old, self._reasons), self.profile, self.state, transcript, self._call_of)
+        words, anew = _Words(self._old, self._reasons), self._anew()
+        messages = history(words, self.profile, self.state, transcript, self._call_of, anew)
         if not messages:
             return []
         return [*self._holder_of_interrupts(at, messages), _frame("MESSAGES_SNAPSHOT", at, messages=messages)]
@@ -265,7 +266,7 @@ class AguiEncoder(TurnEncoder):
         if shown_as_call(self.profile, opened):
             return _whole_call(opened.id, CONFIRM[opened.kind], question_args(opened), at)
         frames = self._told(at, opened)
-        if opened.kind == "gate" and self._is_interrupt(opened):
+        if opened.kind == "gate" and self._is_interrupt(opened) and written(self.state, opened.path) is None:
             frames += self._gated_call(at, opened)
         return frames
 
@@ -341,6 +342,11 @@ class AguiEncoder(TurnEncoder):
         frames = super().preface(asker_run_id, transcript)
         self._fresh_asker, self._streamed_anew = None, frozenset()
         return frames
+
+    def _anew(self) -> set[str]:
+        """The ids of the calls behind gates that this stream shows, in place of the snapshot."""
+        asked = (self.state.questions[id].opened for id in self._streamed_anew)
+        return {_gate_call(self.state, opened) for opened in asked}
 
     def _asked_now(self) -> list[PendingState]:
         return self._asked(self.state.status if self.state.status in SPOKEN else None)
@@ -433,8 +439,10 @@ class AguiEncoder(TurnEncoder):
 
 def _gate_call(state: RunState, opened: e.PendingOpened) -> str:
     """The id of the call that a gate guards: the id that the log gives the call if it is exposed and approved. The step
-    counts the gate's pending first and the call next. A ToolMessage with this id answers nothing, unlike one with the
-    pending's id."""
+    counts the gate's pending first and the call next; a call that its model has shown keeps the id which it had. A
+    ToolMessage with this id answers nothing, unlike one with the pending's id."""
+    if (shown := written(state, opened.path)) is not None:
+        return shown.id
     step = state.steps.get(opened.path)  # None: a run below asks
     for n in range(step.asked if step else 0):
         found = pending_of(state, opened.path, n)

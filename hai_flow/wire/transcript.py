@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from hai_flow import values
 from hai_flow.engine import events as e
+from hai_flow.engine.calls import ABORTED
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.engine.votes import asks
 from hai_flow.values import Json
@@ -177,13 +178,15 @@ def history(
     state: RunState,
     transcript: Iterable[Entry],
     call_of: Callable[[Profile, PendingState], Call | None] = confirmation,
+    without: Iterable[str] = (),
 ) -> list[dict[str, Json]]:
     """The closed messages of the thread. Only open calls stand without an answer. `call_of` gives the call that shows a
-    question; a call with the same id in the log is left out."""
+    question; a call with the same id in the log is left out, and so are the calls `without`."""
     shown = _History(words)
 
     def add_call(call: ToolCallState, answer: tuple[str, str | None] | None) -> None:
-        shown.add_call(call.id, call.name, call.args, call.at, call.parent_message_id, answer)
+        args = "{}" if call.error == ABORTED and not _is_json(call.args) else call.args
+        shown.add_call(call.id, call.name, args, call.at, call.parent_message_id, answer)
 
     def add_question(pending: PendingState, call: Call) -> None:
         shown.add_call(call.id, call.name, call.args, pending.opened.at, None, call.answer)
@@ -196,7 +199,7 @@ def history(
 
     asked = [(each, call) for each in state.questions.values() if (call := call_of(profile, each)) is not None]
     asked.sort(key=lambda each: (each[0].opened.at, each[0].opened.id), reverse=True)
-    told = {call.id for _, call in asked}
+    told = {call.id for _, call in asked}.union(without)
     for entry in entries_of(state):
         while asked and _before(asked[-1][0], entry):
             add_question(*asked.pop())
@@ -208,6 +211,16 @@ def history(
     for question in reversed(asked):
         add_question(*question)
     return shown.messages
+
+
+def _is_json(text: str) -> bool:
+    """Whether the text is JSON: what a model had written of a call when it broke off need not be, and clients read the
+    arguments of calls in a history."""
+    try:
+        values.loads(text)
+    except values.NotJson:
+        return False
+    return True
 
 
 def _resolved(call: ToolCallState) -> tuple[str, str | None] | None:

@@ -63,6 +63,17 @@ async def test_in_ag_ui_a_gated_call_is_an_interrupt_and_the_others_have_results
     assert second.one("TOOL_CALL_RESULT")["content"] == "8"
 
 
+@pytest.mark.parametrize("kind", [AguiClient, HaiClient])
+async def test_a_call_comes_piece_by_piece_as_one_call(url: str, kind: type[AguiClient | HaiClient]) -> None:
+    first = await asyncio.to_thread(kind(url, workflow="asking").post, user("Do it."))
+    free, asked = (each["toolCallId"] for each in first.all("TOOL_CALL_START"))
+    pieces = {id: [each["delta"] for each in first.all("TOOL_CALL_ARGS") if each["toolCallId"] == id]
+              for id in (free, asked)}  # fmt: skip
+    assert ["".join(each) for each in pieces.values()] == [args for _, args in CALLS]
+    assert len(first.all("TOOL_CALL_END")) == 2
+    assert [each["toolCallId"] for each in first.all("TOOL_CALL_RESULT")] == [free]
+
+
 async def test_in_the_agent_api_it_is_a_request_for_approval(url: str) -> None:
     client = AgentClient(url, workflow="asking")
     first = await asyncio.to_thread(client.post, say("Do it."))

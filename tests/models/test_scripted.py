@@ -27,6 +27,7 @@ from tests.support.models import Answer, FakeModels, spoken
 class Heard:
     def __init__(self) -> None:
         self.texts: list[str] = []
+        self.calls: dict[tuple[str, int], str] = {}
         self.uses: list[Any] = []
 
     async def __call__(self, text: str, kind: str = "text") -> None:
@@ -34,6 +35,9 @@ class Heard:
 
     def progress(self, value: Any) -> None:
         raise AssertionError(f"a model tells no progress: {value}")
+
+    async def call(self, name: str, number: int, text: str) -> None:
+        self.calls[name, number] = self.calls.get((name, number), "") + text
 
     def used(self, use: Any) -> None:
         self.uses.append(use)

@@ -230,6 +230,26 @@ calls.bug(
     "a call that broke off is told as one that was shown",
     ("result = ABORTED if aborted else SHOWN", "result = SHOWN"),
 )
+calls.bug(
+    "half a call that its model has written stays open",
+    ("    if aborted:\n        end_written(draft, path, None)\n", ""),
+    by=f"{_T}written_calls.py",
+)
+calls.bug(
+    "a step goes on with a call that was ended as broken off",
+    ("return None if call is None or call.error == ABORTED else call", "return call"),
+    by=f"{_T}written_calls.py",
+)
+calls.bug(
+    "a frontend is not told that a call which it has seen will not be made",
+    ("        if refusal is not None:\n", "        if False:\n"),
+    by=f"{_T}written_calls.py",
+)
+ids = Room("hai_flow/engine/ids.py", f"{_T}written_calls.py")
+ids.bug(
+    "another attempt goes on with the half of a call that the one before has written",
+    ('pending_id(run_id, call + "\\x00written", attempt)', 'pending_id(run_id, call + "\\x00written", 1)'),
+)
 
 # --- shared state -----------------------------------------------------------------------------------------------------
 
@@ -467,7 +487,7 @@ budget.bug(
 )
 
 ROOMS: Final = (
-    pendings, answers, undo_scopes, failing, attempts, parallel, calls, shared, decide, children, signals, budget,
+    pendings, answers, undo_scopes, failing, attempts, parallel, calls, ids, shared, decide, children, signals, budget,
 )  # fmt: skip
 
 _APPROVALS: Final = ("tests/engine/test_approvals.py", "tests/engine/test_approvals_time.py")

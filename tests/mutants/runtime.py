@@ -897,7 +897,7 @@ performing.bug(
 )
 performing.bug(
     "chunks of a message begin to count anew",
-    ("        self._written += len(pieces)\n", ""),
+    ("            self.written += 1\n", ""),
     by="tests/runtime/test_performing.py::test_the_pieces_of_a_text_are_counted_through",
 )
 performing.bug(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from tests.runtime.conftest import Connection, Make, is_now, start, state_of
 from tests.runtime.test_models import catalogue, ended, runtime_of
 from tests.support import effects
 from tests.support.ledger import log_of
-from tests.support.models import CUT, DIALECTS, Answer, FakeModels, Status, chunk, spoken
+from tests.support.models import CUT, DIALECTS, Answer, FakeModels, Hold, Status, chunk, spoken
 from tests.support.waiting import until
 
 AGENT = """\
@@ -95,6 +96,56 @@ async def test_another_process_asks_no_answered_model_again_and_makes_no_made_ca
     assert len(await eye.fetch("SELECT * FROM effects")) == 1
 
 
+async def test_followers_see_a_call_grow_and_nobody_is_asked_or_called_before_the_answer_is_whole(
+    make: Make, eye: Connection, tmp_path: Path
+) -> None:
+    go_on = asyncio.Event()
+    whole = spoken(Answer("I do.", calls=(*CALLS, ("free", '{"value": "a longer one"}'))))
+    half = whole.index(chunk({"tool_calls": [{"index": 1, "function": {"arguments": CALLS[1][1][:4]}}]})) + 1
+    async with FakeModels([*whole[:half], Hold(go_on), *whole[half:]], spoken(Answer("Done."))) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        run_id = (await start(runtime, AGENT)).run_id
+        await until(lambda: shown_by(runtime, run_id, 2))
+        state = await state_of(runtime, run_id)
+        first, second = sorted(state.tool_calls.values(), key=lambda call: call.n)
+        assert (first.name, first.args, first.open, first.parent_message_id) == (
+            "free", CALLS[0][1], True, next(iter(state.messages)),
+        )  # fmt: skip
+        assert (second.name, second.open, CALLS[1][1].startswith(second.args)) == ("asked", True, True)
+        assert (dict(state.pendings), await eye.fetch("SELECT * FROM effects")) == ({}, [])
+        go_on.set()
+        await until(lambda: is_now(runtime, run_id, "waiting"))
+        await answer(runtime, run_id, ASKED, decision="approve")
+        await answer(runtime, run_id, DENIED, decision="reject")
+        await answer(runtime, run_id, PICK, content="green")
+        state = await ended(runtime, run_id)
+    shown = sorted(state.tool_calls.values(), key=lambda call: call.n)
+    assert [(call.name, call.args) for call in shown] == [*CALLS, ("free", '{"value": "a longer one"}')]
+    assert [(call.result, call.error) for call in shown if call.error is None] == [
+        ("7", None), ("2", None), ("green", None), ("a longer one", None),
+    ]  # fmt: skip
+    assert [call.error for call in shown if call.error] == ["approval.rejected"]
+    kinds = [type(event) for event in await log_of(eye, run_id)]
+    assert (kinds.count(e.ToolCallStarted), kinds.count(e.ToolCallEnded)) == (5, 5)
+
+
+async def shown_by(runtime: Runtime, run_id: UUID, calls: int) -> bool:
+    """Whether so many calls are shown, the last with a part of its arguments."""
+    known = (await state_of(runtime, run_id)).tool_calls.values()
+    return len(known) == calls and all(call.args for call in known)
+
+
+@pytest.mark.parametrize(("stream", "calls", "messages"), [("text", 1, 2), ("steps", 1, 0), ("none", 0, 0)])
+async def test_an_author_says_what_of_an_agent_is_shown(
+    stream: str, calls: int, messages: int, make: Make, tmp_path: Path
+) -> None:
+    flow = AGENT.replace("      prompt: Do it.", f"      prompt: Do it.\n      stream: {stream}")
+    async with FakeModels(spoken(Answer("I do.", calls=CALLS[:1])), spoken(Answer("Done."))) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        state = await ended(runtime, (await start(runtime, flow)).run_id)
+    assert (len(state.tool_calls), len(state.messages)) == (calls, messages)
+
+
 async def test_an_answer_that_broke_off_makes_no_call_and_is_asked_again(make: Make, tmp_path: Path) -> None:
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "free", "arguments": '{"value": 1}'}}
     broken = [chunk({"content": "Par"}), chunk({"tool_calls": [call]}), CUT]
@@ -102,7 +153,8 @@ async def test_an_answer_that_broke_off_makes_no_call_and_is_asked_again(make: M
     async with FakeModels(broken, spoken(Answer("Whole."))) as fake:
         runtime = await runtime_of(make, tmp_path, fake)
         state = await ended(runtime, (await start(runtime, again)).run_id)
-    assert (state.output, len(state.tool_calls)) == ("Whole.", 0)
+    assert state.output == "Whole."
+    assert [(call.args, call.error) for call in state.tool_calls.values()] == [('{"value": 1}', "aborted")]
     assert fake.asked[0].body["messages"] == fake.asked[1].body["messages"]
     assert {message.content: message.aborted for message in state.messages.values()} == {"Par": True, "Whole.": False}
 
@@ -112,7 +164,8 @@ async def test_an_answer_that_was_cut_off_makes_no_call(make: Make, tmp_path: Pa
         runtime = await runtime_of(make, tmp_path, fake)
         state = await ended(runtime, (await start(runtime, AGENT)).run_id)
     assert state.error is not None
-    assert (state.error.code, len(state.tool_calls), len(fake.asked)) == ("llm.truncated", 0, 1)
+    assert (state.error.code, len(fake.asked)) == ("llm.truncated", 1)
+    assert [call.error for call in state.tool_calls.values()] == ["aborted"]
 
 
 async def test_wrong_arguments_and_unknown_tools_are_told_to_the_model_and_nothing_is_performed(
@@ -122,7 +175,10 @@ async def test_wrong_arguments_and_unknown_tools_are_told_to_the_model_and_nothi
     async with FakeModels(spoken(Answer(calls=wrong)), spoken(Answer("Sorry."))) as fake:
         runtime = await runtime_of(make, tmp_path, fake)
         state = await ended(runtime, (await start(runtime, AGENT)).run_id)
-    assert (state.output, len(state.tool_calls)) == ("Sorry.", 0)
+    assert state.output == "Sorry."
+    shown = sorted((call.name, call.error) for call in state.tool_calls.values())
+    assert shown == [("asked", "aborted"), ("free", "aborted"), ("pick", "aborted")]
+    assert not await eye.fetch("SELECT * FROM effects")
     told = [json.loads(message["content"])["error"] for message in fake.asked[1].body["messages"][-4:]]
     assert told[0].startswith("Not performed")
     assert "/n" in told[1]
@@ -150,8 +206,8 @@ async def test_every_dialect_of_a_stream_makes_the_same_calls(make: Make, tmp_pa
             state = await ended(runtime, (await start(runtime, AGENT)).run_id)
             await runtime.stop()
         assert state.output == "Done."
-        assert [(call.name, call.args, call.result) for call in state.tool_calls.values()] == [
-            ("free", '{"value":7}', "7")
+        assert [(call.name, json.loads(call.args), call.result) for call in state.tool_calls.values()] == [
+            ("free", {"value": 7}, "7")
         ]
 
 

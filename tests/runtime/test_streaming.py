@@ -14,7 +14,7 @@ from hai_flow.engine.ids import shown_call_id
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.cache import CachedRun
-from hai_flow.runtime.submissions import Chunk, Outcome
+from hai_flow.runtime.submissions import Chunk, Outcome, Written
 from hai_flow.store import logs
 from hai_flow.store.logs import Loaded
 from tests.runtime.conftest import ASKING, GATED, TOOLS, Connection, Make, start
@@ -75,6 +75,26 @@ async def test_a_piece_of_a_call_is_written_once_at_its_place(make: Make, eye: C
     events = await log_of(eye, hot.id)
     written = [event.content for event in events if isinstance(event, e.ToolCallArgsChunk)]
     assert written == ['{"doc":"', "abc", "d", '"}']
+
+
+async def test_a_call_that_a_model_writes_begins_with_its_first_piece_and_only_with_that(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make(performs=True)
+    hot = await held(runtime)
+    begun = Written("other", "pick", "frontend", predicted=[{"state_key": "a"}])
+    a, b, empty = (
+        Chunk("c", "wait", 1, n, text, is_call=True, written=begun) for n, text in ((0, '{"a'), (3, '": 1}'), (0, ""))
+    )
+    await streamed(runtime, hot, b)
+    await streamed(runtime, hot, empty, empty, a)
+    await streamed(runtime, hot, empty, a, b, b)
+    events = await log_of(eye, hot.id)
+    written = [event.content for event in events if isinstance(event, e.ToolCallArgsChunk)]
+    assert written == ['{"a', '": 1}']
+    assert [type(event) for event in events if isinstance(event, e.CustomEmitted | e.ToolCallStarted)] == [
+        e.CustomEmitted, e.ToolCallStarted,
+    ]  # fmt: skip
 
 
 async def test_pieces_that_lost_by_an_old_fence_are_sent_again_under_the_new_one(make: Make, eye: Connection) -> None:

@@ -42,6 +42,9 @@ class Heard:
     async def __call__(self, text: str, kind: str = "text") -> None:
         self.text += text
 
+    async def call(self, name: str, number: int, text: str) -> None:
+        raise AssertionError("no model is asked")
+
     def used(self, use: Any) -> None:
         raise AssertionError("no model is asked")
 

@@ -67,6 +67,9 @@ class Heard:
     def progress(self, value: Any) -> None:
         self.told.append(value)
 
+    async def call(self, name: str, number: int, text: str) -> None:
+        raise AssertionError(f"a Python tool writes no call: {name}")
+
     def used(self, use: ModelUse) -> None:
         raise AssertionError(f"a Python tool asks no model: {use}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -204,8 +204,7 @@ def _add_body(
     declared = context.declared.tools
     offered = [(name, tool) for name in agent.tools if (tool := declared.get(name.partition(".")[0])) is not None]
     body, models = agent.iteration, _models_asked(context, agent.model)
-    text: Literal["text", "none"] = "text" if agent.stream == "text" else "none"
-    turn = plan.AgentTurn(agent.model, models, tuple(offered), agent.output, text, agent.memory)
+    turn = plan.AgentTurn(agent.model, models, tuple(offered), agent.output, agent.stream, agent.memory)
     calls, each = f"{body}/call", f"{body}/call[]"
     uses = _uses(offered, approvals)
     steps = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow.definition import paths
-from hai_flow.definition.plan import Agent, AgentCalls, Step
+from hai_flow.definition.plan import Agent, AgentCalls, Iteration, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.agents import (
     answer_in,
@@ -23,7 +23,7 @@ from hai_flow.engine.agents import (
     was_wrong,
 )
 from hai_flow.engine.blocks.block import Block, Lists
-from hai_flow.engine.calls import resolve_call
+from hai_flow.engine.calls import resolve_call, settle_written
 from hai_flow.engine.consequences import Consequence, End, Fail, Finish, Settle
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.open_steps import is_ending
@@ -112,16 +112,24 @@ def begin_calls(draft: Draft, step: Step) -> Consequence | None:
 
 
 def call_done(draft: Draft, step: Step, call: Step, output: Json) -> Consequence | None:
+    settle_written(draft, _first(call), None)
     draft.emit(e.IterationEnded, path=call.path, status="finished")
     return _calls_on(draft, step)
 
 
 def call_failed(draft: Draft, step: Step, call: Step, error: e.Error) -> Consequence | None:
     """The model is told, unless the failure is the run's own."""
+    settle_written(draft, _first(call), error)
     draft.emit(e.IterationEnded, path=call.path, status="failed", error=error)
     if is_ending(draft, step.path) or not (error.code.startswith("limit.") or error.code in _FOR_THE_RUN):
         return _calls_on(draft, step)
     return End(step, Ending("failed", error=error, reason=f"{call.path} failed"))
+
+
+def _first(call: Step) -> str:
+    """The step that makes the call."""
+    assert isinstance(call.verb, Iteration)
+    return call.verb.first
 
 
 def _calls_on(draft: Draft, step: Step) -> Consequence | None:

@@ -116,13 +116,16 @@ def tool_call_started(state: RunState, event: e.ToolCallStarted) -> RunState:
         event.at,
         event.parent_message_id,
     )
-    steps = state.steps
-    if event.executor == "server":  # a frontend's call is counted by its pending
+    steps, open_calls = state.steps, state.open_calls
+    if event.writer is not None:
+        open_calls = open_calls.set(call.id, event.writer)
+    elif event.executor == "server":  # a frontend's call is counted by its pending
         steps = with_step(state, event.path, asked=steps[event.path].asked + 1)
     return following(
         state,
         event,
         steps=steps,
+        open_calls=open_calls,
         tool_calls=state.tool_calls.set(call.id, call),
         entries=state.entries + 1,
     )
@@ -138,7 +141,10 @@ def tool_call_args_chunk(state: RunState, event: e.ToolCallArgsChunk) -> RunStat
 
 
 def tool_call_ended(state: RunState, event: e.ToolCallEnded) -> RunState:
-    return following(state, event, tool_calls=_call(state, event.tool_call_id, open=False))
+    id, changes = event.tool_call_id, {}
+    if id in state.open_calls:
+        changes["open_calls"] = state.open_calls.delete(id)
+    return following(state, event, tool_calls=_call(state, id, open=False), **changes)
 
 
 def tool_call_resolved(state: RunState, event: e.ToolCallResolved) -> RunState:

@@ -11,7 +11,7 @@ from hai_flow.definition.paths import UNDO
 from hai_flow.definition.plan import EFFECTS, AgentTurn, Call, FrontendTool, Http, Llm, Run, Step
 from hai_flow.engine import budget, children, pendings
 from hai_flow.engine import events as e
-from hai_flow.engine.calls import begin_growing_call, show_call
+from hai_flow.engine.calls import begin_growing_call, show_call, shown_name, written
 from hai_flow.engine.consequences import Consequence
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.ids import tool_call_id
@@ -83,11 +83,12 @@ def _attempt_begun(draft: Draft, step: Step, args: str) -> None:
     if isinstance(verb, Run):
         children.start(draft, step, verb, args)
     elif step.expose and isinstance(verb, Call) and not (known.failures or known.lost or _is_answered(draft, step)):
-        name = f"{verb.tool.name}.{verb.function}" if verb.function else verb.tool.name
+        if written(draft.state, step.path) is not None:
+            return
         gate = pendings.approved_gate(draft.state, step)
         behind = None if gate is None else gate.opened.id
         id = tool_call_id(draft.state.run_id, step.path, known.asked, behind=behind)
-        show_call(draft, step, id, name, args, "server")
+        show_call(draft, step, id, shown_name(step), args, "server")
 
 
 def _is_answered(draft: Draft, step: Step) -> bool:
