@@ -13,6 +13,7 @@ import hai_flow
 from hai_flow.api import (
     agent_api,
     agui,
+    audit,
     aui,
     callbacks,
     copilotkit,
@@ -93,6 +94,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
         pendings,
         threads,
         feedback,
+        audit,
         files,
         signals,
         triggers,

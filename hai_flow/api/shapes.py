@@ -499,3 +499,50 @@ class Readiness(Shape):
     worker: bool
     workers: int | None
     waiting: int | None
+
+
+class AuditRecord(Shape):
+    """An act of a person, or of a credential's owner. `n`: its place in the tenant's chain; null until it is sealed.
+    `seq`: how many events the run had after it. `erased_at`: `by` is a pseudonym since then, and `details` are gone."""
+
+    id: str
+    n: int | None
+    at: str
+    act: str
+    by: str | None
+    run_id: str | None
+    seq: int | None
+    subject: str | None
+    digest: str | None
+    details: dict[str, Any] | None
+    erased_at: str | None
+
+
+class AuditPage(Shape):
+    items: list[AuditRecord]
+    next_cursor: str | None
+
+
+class AuditLink(Shape):
+    """A record at its place in the chain, with all bytes that its `hash` is made of; digests are in hex, times in
+    microseconds since 1970."""
+
+    tenant: str
+    n: int
+    id: str
+    hash: str
+    record: dict[str, Any] | None
+    details: dict[str, Any] | None
+
+
+class AuditChainPage(Shape):
+    items: list[AuditLink]
+    next_cursor: str | None
+
+
+class AuditAnchor(Shape):
+    """The end of a tenant's chain: how many records it has, and its hash there."""
+
+    tenant: str
+    n: int
+    hash: str

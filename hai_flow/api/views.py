@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
+from uuid import UUID
 
 import msgspec
 
@@ -14,6 +15,9 @@ from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCall
 from hai_flow.runtime.inbox import Item
 from hai_flow.runtime.triggers import Received, Started
 from hai_flow.schedule import explain
+from hai_flow.store import audit_chain
+from hai_flow.store.audit import Found
+from hai_flow.store.audit_chain import Anchor, Link
 from hai_flow.store.feedback import Feedback
 from hai_flow.store.pendings import Listed
 from hai_flow.store.projection import thread_entry
@@ -269,3 +273,55 @@ def feedback_view(feedback: Feedback) -> dict[str, Json]:
         "created_at": time_of(feedback.created_at),
         "updated_at": time_of(feedback.updated_at),
     }
+
+
+# --- the audit ----------------------------------------------------------------------------------------------------
+
+
+def _micros(at: int) -> str:
+    """Microseconds since 1970 as RFC 3339; a time that Python can't hold, which somebody wrote there, as the number."""
+    try:
+        return (
+            (values.instant(0) + timedelta(microseconds=at)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        )
+    except OverflowError:
+        return str(at)
+
+
+def _hex(digest: bytes | None) -> str | None:
+    return None if digest is None else digest.hex()
+
+
+def audit_view(found: Found) -> dict[str, Json]:
+    """Who did what. `details` are null where the row of them is gone."""
+    record, details = found.record, found.details
+    return {
+        "id": str(record.id),
+        "n": found.n,
+        "at": _micros(record.at),
+        "act": record.act,
+        "by": None if details is None else details.principal,
+        "run_id": None if record.run_id is None else str(record.run_id),
+        "seq": record.seq,
+        "subject": record.subject,
+        "digest": _hex(record.digest),
+        "details": None if details is None else _details_of(details.body),
+        "erased_at": None if details is None or details.erased_at is None else _micros(details.erased_at),
+    }
+
+
+def _details_of(body: bytes) -> Json:
+    try:
+        return values.loads(body)
+    except values.NotJson:
+        return None  # somebody wrote something else there, which `verify` finds
+
+
+def anchor_view(anchor: Anchor) -> dict[str, Json]:
+    """The end of a chain."""
+    return {"tenant": str(anchor.tenant), "n": anchor.n, "hash": anchor.hash}
+
+
+def link_view(tenant: UUID, link: Link) -> dict[str, Json]:
+    """A link of the chain, as `audit_chain.read_line` reads it again."""
+    return values.loads(audit_chain.line_of(tenant, link))

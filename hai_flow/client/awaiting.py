@@ -79,6 +79,7 @@ class AsyncClient(_Group):
         self.pendings = AsyncPendings(self)
         self.threads = AsyncThreads(self)
         self.feedback = AsyncFeedback(self)
+        self.audit = AsyncAudit(self)
         self.files = AsyncFiles(self)
         self.events = AsyncEvents(self)
         self.schedules = AsyncSchedules(self)
@@ -260,6 +261,14 @@ class AsyncFeedback(_Group):
     give = _does(o.give_feedback)
     get = _does(o.get_feedback)
     withdraw = _does(o.withdraw_feedback)
+
+
+class AsyncAudit(_Group):
+    """Who did what, for auditors."""
+
+    list = _gives(o.list_audit)
+    chain = _gives(o.read_audit_chain)
+    anchor = _does(o.get_audit_anchor)
 
 
 class AsyncFiles(_Group):

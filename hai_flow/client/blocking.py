@@ -79,6 +79,7 @@ class Client(_Group):
         self.pendings = Pendings(self)
         self.threads = Threads(self)
         self.feedback = Feedback(self)
+        self.audit = Audit(self)
         self.files = Files(self)
         self.events = Events(self)
         self.schedules = Schedules(self)
@@ -256,6 +257,14 @@ class Feedback(_Group):
     give = _does(o.give_feedback)
     get = _does(o.get_feedback)
     withdraw = _does(o.withdraw_feedback)
+
+
+class Audit(_Group):
+    """Who did what, for auditors."""
+
+    list = _gives(o.list_audit)
+    chain = _gives(o.read_audit_chain)
+    anchor = _does(o.get_audit_anchor)
 
 
 class Files(_Group):

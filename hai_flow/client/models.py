@@ -343,6 +343,43 @@ class Feedback(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime
 
 
+class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Who did what. `n` is its place in the tenant's chain, None until it is sealed; `seq` how many events the run had
+    after it. `erased_at`: `by` is a pseudonym since then, and `details` are gone."""
+
+    id: str
+    n: int | None
+    at: datetime
+    act: str
+    by: str | None
+    run_id: str | None
+    seq: int | None
+    subject: str | None
+    digest: str | None
+    details: dict[str, Json] | None
+    erased_at: datetime | None
+
+
+class AuditLink(msgspec.Struct, frozen=True, kw_only=True):
+    """A record at its place in the chain, with all that its `hash` is made of. Digests are in hex, times in
+    microseconds since 1970. As a line of JSON each, `hai-flow audit verify --file` checks them."""
+
+    tenant: str
+    n: int
+    id: str
+    hash: str
+    record: dict[str, Json] | None
+    details: dict[str, Json] | None
+
+
+class AuditAnchor(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of the tenant's chain: how many records it has, and its hash there."""
+
+    tenant: str
+    n: int
+    hash: str
+
+
 class Signal(msgspec.Struct, frozen=True):
     """An event from outside, sent to one run. `already`: it had been sent before, and nothing has happened now."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
@@ -453,6 +454,42 @@ def run_schedule(schedule: ScheduleRef, *, key: str | None = None) -> Script[m.R
 
 def _schedule(schedule: ScheduleRef) -> str:
     return _path("schedules", schedule if isinstance(schedule, str) else schedule.id)
+
+
+# --- the audit ----------------------------------------------------------------------------------------------------
+
+
+def list_audit(
+    *,
+    principal: str | None = None,
+    act: str | None = None,
+    run: RunRef | None = None,
+    subject: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: int | None = None,
+) -> Feed[m.AuditRecord]:
+    """Who did what, newest first. `subject`: `pending:...`, `workflow:...`; `until` is the first moment that is too
+    late. Both times have a timezone."""
+    query: dict[str, Json] = {
+        "principal": principal,
+        "act": act,
+        "run_id": run.id if isinstance(run, m.Run) else run,
+        "subject": subject,
+        "since": None if since is None else since.isoformat(),
+        "until": None if until is None else until.isoformat(),
+    }
+    return pages("/v1/audit", m.AuditRecord, limit=limit, query=query)
+
+
+def read_audit_chain(*, limit: int | None = None) -> Feed[m.AuditLink]:
+    """The sealed records in the order of the chain, with what it takes to verify them."""
+    return pages("/v1/audit/chain", m.AuditLink, limit=limit)
+
+
+def get_audit_anchor() -> Script[m.AuditAnchor]:
+    """The end of the chain now. Keep it where nobody can change it together with the database."""
+    return _get("/v1/audit/anchor", m.AuditAnchor)
 
 
 # --- anything else ------------------------------------------------------------------------------------------------

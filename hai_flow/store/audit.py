@@ -9,10 +9,12 @@ watermark: commits do not become visible in the order of their ids.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
+from hai_flow import values
 from hai_flow.store.audit_chain import (
     FORGOTTEN,
     Anchor,
@@ -163,6 +165,63 @@ async def erased(pool: Pool, tenant: UUID) -> dict[UUID, bytes]:
     query = f"SELECT {_RECORD}, {_DETAILS} FROM audit a {_JOINED} WHERE a.tenant = $1 AND a.act = $2 ORDER BY a.id DESC"
     rows = await pool.fetch(query, tenant, FORGOTTEN)
     return accounted((record, _details(row[10:])) for row in rows if (record := _record(row[:10])) is not None)
+
+
+class Wanted(NamedTuple):
+    """Which records a list shows: None wants all. `until` is the first moment that is too late, `before` the id of the
+    last record of the page before."""
+
+    principal: str | None = None
+    act: str | None = None
+    run_id: UUID | None = None
+    subject: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    before: UUID | None = None
+
+
+class Found(NamedTuple):
+    """A record of a list; `n` is its place in the chain, None while it has none."""
+
+    record: Record
+    details: Details | None
+    n: int | None
+
+
+# Ids begin with a time of the process that made them, which is not the database's: so much may lie between.
+_SKEW: Final = timedelta(hours=1)
+
+
+async def list_records(pool: Pool, tenant: UUID, wanted: Wanted, *, limit: int) -> list[Found]:
+    """A tenant's records, newest first."""
+    conditions, arguments = ["a.tenant = $1"], [tenant]
+
+    def where(condition: str, argument: Any) -> None:
+        arguments.append(argument)
+        conditions.append(condition.format(f"${len(arguments)}"))
+
+    for column, value in (("d.principal", wanted.principal), ("a.act", wanted.act), ("a.run_id", wanted.run_id)):
+        if value is not None:
+            where(column + " = {}", value)
+    if wanted.principal is not None:
+        conditions.append("d.tenant = $1")
+    if wanted.subject is not None:
+        where("a.subject = {}", wanted.subject)
+    if wanted.since is not None:
+        where("a.at >= {}", wanted.since)
+        where("a.id >= {}", values.uuid7(max(0, values.milliseconds(wanted.since - _SKEW)), 0))
+    if wanted.until is not None:
+        where("a.at < {}", wanted.until)
+        where("a.id < {}", values.uuid7(max(0, values.milliseconds(wanted.until + _SKEW)), 0))
+    if wanted.before is not None:
+        where("a.id < {}", wanted.before)
+    query = f"""
+    SELECT {_RECORD}, {_DETAILS}, s.n FROM audit a {_JOINED}
+    LEFT JOIN audit_seals s ON s.tenant = a.tenant AND s.id = a.id
+    WHERE {" AND ".join(conditions)} ORDER BY a.id DESC LIMIT {int(limit)}
+    """
+    rows = await pool.fetch(query, *arguments)
+    return [Found(record, _details(row[10:14]), row[14]) for row in rows if (record := _record(row[:10])) is not None]
 
 
 class Loose(NamedTuple):

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any, Final
 from uuid import UUID
@@ -153,6 +153,84 @@ def _fields(*fields: bytes | None) -> bytes:
 
 def _number(number: int) -> bytes:
     return number.to_bytes(8, "big", signed=True)
+
+
+# --- as lines of text ---------------------------------------------------------------------------------------------
+
+
+class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A link as a line of an export. Digests are in hex, times in microseconds since 1970, `body` is JSON text."""
+
+    tenant: UUID
+    n: int
+    id: UUID
+    hash: str
+    record: dict[str, Any] | None
+    details: dict[str, Any] | None
+
+
+def line_of(tenant: UUID, link: Link) -> bytes:
+    """The link as a line of JSON, without its end."""
+    record, details = link.record, link.details
+    return values.dumps(
+        {
+            "tenant": str(tenant),
+            "n": link.seal.n,
+            "id": str(link.seal.id),
+            "hash": link.seal.hash.hex(),
+            "record": None if record is None else {name: _shown(getattr(record, name)) for name in _RECORD_FIELDS},
+            "details": None
+            if details is None
+            else {
+                "principal": details.principal,
+                "salt": details.salt.hex(),
+                "body": details.body.decode(errors="replace"),
+                "erased_at": details.erased_at,
+            },
+        }
+    )
+
+
+def read_line(line: bytes | str) -> tuple[UUID, Link]:
+    """The tenant and the link of a line. Raises ValueError."""
+    try:
+        read = msgspec.json.decode(line, type=_Line)
+        record = None if read.record is None else _read_record(read.record)
+        details = (
+            None
+            if read.details is None
+            else Details(
+                read.details["principal"],
+                bytes.fromhex(read.details["salt"]),
+                read.details["body"].encode(),
+                read.details["erased_at"],
+            )
+        )
+        return read.tenant, Link(Seal(read.n, read.id, bytes.fromhex(read.hash)), record, details)
+    except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"expected a line of an export of the audit: {error}") from None
+
+
+def _read_record(shown: Mapping[str, Any]) -> Record:
+    fields: dict[str, Any] = {
+        name: None if value is None else _READ.get(name, _same)(value) for name, value in shown.items()
+    }
+    return Record(**fields)
+
+
+_RECORD_FIELDS: Final = Record.__struct_fields__
+_READ: Final[Mapping[str, Callable[[Any], Any]]] = {
+    **dict.fromkeys(("tenant", "id", "run_id"), UUID),
+    **dict.fromkeys(("head", "digest", "commitment"), bytes.fromhex),
+}
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _shown(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) else str(value) if isinstance(value, UUID) else value
 
 
 # --- what was erased ----------------------------------------------------------------------------------------------

@@ -1,0 +1,94 @@
+"""`/v1/audit`: who did what, for auditors; and the chain over it, which proves that nobody changed it since."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Final, TypeAlias
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from pydantic import AwareDatetime
+
+from hai_flow.api import shapes
+from hai_flow.api.bodies import NO_CONTROL_CHARACTERS
+from hai_flow.api.deps import Access, CurrentAccess, is_run_id
+from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_place, encode_place
+from hai_flow.api.principals import requires
+from hai_flow.api.problems import documented
+from hai_flow.api.rights import Right
+from hai_flow.api.views import anchor_view, audit_view, link_view
+from hai_flow.errors import Rejected
+from hai_flow.store import audit
+from hai_flow.store.audit_chain import Anchor, genesis
+
+router = APIRouter(prefix="/v1/audit", tags=["audit"], dependencies=[requires(Right.READ_AUDIT)])
+
+READ: Final = "audit.read"
+_Word: TypeAlias = Annotated[str | None, Query(min_length=1, max_length=400, pattern=NO_CONTROL_CHARACTERS)]
+_Time: TypeAlias = Annotated[AwareDatetime | None, Query()]
+
+
+async def _note(access: Access, **what: Any) -> None:
+    """Reading the audit is an act, too."""
+    await audit.write(access.pool, access.tenant, [access.asked.row(READ, **what)])
+
+
+@router.get("", response_model=None, responses={**documented(), 200: {"model": shapes.AuditPage}})
+async def list_audit(
+    access: CurrentAccess,
+    limit: PageLimit = 50,
+    cursor: PageCursor = None,
+    principal: _Word = None,
+    act: _Word = None,
+    run_id: _Word = None,
+    subject: _Word = None,
+    since: _Time = None,
+    until: _Time = None,
+) -> dict[str, Any]:
+    """Who did what, newest first. `subject` is what else it was done to, `pending:...` or `workflow:...`. `until` is
+    the first moment that is too late. That this was read is recorded."""
+    place = decode_place(cursor)
+    if place is not None and not is_run_id(place[1]):
+        raise bad_cursor()
+    if run_id is not None and not is_run_id(run_id):
+        raise Rejected(422, "request.invalid", f"run_id: expected the id of a run, found {run_id[:60]!r}.")
+    wanted = audit.Wanted(
+        principal=principal,
+        act=act,
+        run_id=None if run_id is None else UUID(run_id),
+        subject=subject,
+        since=since,
+        until=until,
+        before=None if place is None else UUID(place[1]),
+    )
+    await _note(access, filters=_shown(wanted), limit=limit)
+    found = await audit.list_records(access.pool, access.tenant, wanted, limit=limit + 1)
+    rows, following = cut(found, limit, lambda row: encode_place(0, str(row.record.id)))
+    return {"items": [audit_view(row) for row in rows], "next_cursor": following}
+
+
+@router.get("/chain", response_model=None, responses={**documented(), 200: {"model": shapes.AuditChainPage}})
+async def read_chain(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
+    """The sealed records in the order of the chain, each with what it takes to verify it, as `hai-flow audit verify
+    --file` does with a file of them. That this was read is recorded."""
+    place = decode_place(cursor)
+    after = 0 if place is None else place[0]
+    await _note(access, chain_after=after, limit=limit)
+    found = await audit.links(access.pool, access.tenant, after=after, limit=limit + 1)
+    rows, following = cut(found, limit, lambda link: encode_place(link.seal.n, "chain"))
+    return {"items": [link_view(access.tenant, link) for link in rows], "next_cursor": following}
+
+
+@router.get("/anchor", response_model=None, responses={**documented(), 200: {"model": shapes.AuditAnchor}})
+async def get_anchor(access: CurrentAccess) -> dict[str, Any]:
+    """The end of the chain now. Keep it where nobody can change it together with the database: it proves later that the
+    chain up to there is the same, and that its end was not cut off."""
+    ends = await audit.anchors(access.pool, [access.tenant])
+    return anchor_view(ends[0] if ends else Anchor(access.tenant, 0, genesis(access.tenant).hex()))
+
+
+def _shown(wanted: audit.Wanted) -> dict[str, str]:
+    def shown(value: Any) -> str:
+        return value.isoformat() if isinstance(value, datetime) else str(value)
+
+    return {name: shown(value) for name, value in wanted._asdict().items() if value is not None and name != "before"}

@@ -1,0 +1,147 @@
+"""The audit over REST: what people did through the API is there, for auditors and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import httpx2
+import pytest
+
+from hai_flow.client import Client
+from hai_flow.store.audit_chain import Verifier, read_line
+from hai_flow.values import dumps
+from tests.support.identities import KEYS, People
+from tests.support.postgres import Server
+from tests.support.server import YAML, ServerProcess, serving
+from tests.support.waiting import until
+
+T = TypeVar("T")
+
+ASK = """
+hai: flow/v1
+name: ask
+version: 1
+steps:
+  - {id: sure, approve: {title: Sure?, from: [role:boss]}}
+"""
+
+
+@pytest.fixture(scope="module")
+def guarded(postgres_server: Server) -> Iterator[tuple[ServerProcess, People]]:
+    with postgres_server.database() as dsn, serving(dsn, environment=KEYS) as process:
+        yield process, People(dsn)
+
+
+def wait_for(fact: Callable[[], T]) -> T:
+    return asyncio.run(until(fact))
+
+
+class House:
+    """A tenant of its own with its people, on a server that asks everybody for a key."""
+
+    def __init__(self, guarded: tuple[ServerProcess, People]) -> None:
+        self.server, self.people = guarded
+        self.tenant = f"t{uuid4().hex[:8]}"
+        self._open = contextlib.ExitStack()
+
+    def as_(self, id: str, *roles: str) -> httpx2.Client:
+        who = self.people.person(id, roles=roles, tenant=self.tenant)
+        return self._open.enter_context(httpx2.Client(base_url=self.server.url, headers=who))
+
+    def __enter__(self) -> House:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+
+@pytest.fixture
+def house(guarded: tuple[ServerProcess, People]) -> Iterator[House]:
+    with House(guarded) as made:
+        yield made
+
+
+def decided(house: House) -> tuple[str, dict[str, Any]]:
+    """A run that Ann started, Bob has approved and Olga has stopped."""
+    assert house.as_("user:pat", "publisher").post("/v1/workflows", content=ASK, headers=YAML).status_code == 201
+    operator = house.as_("user:ann", "operator")
+    run = operator.post("/v1/runs", json={"workflow": "ask"}).json()["id"]
+    (pending,) = wait_for(
+        lambda: [each for each in operator.get("/v1/pendings").json()["items"] if each["run_id"] == run]
+    )
+    answer = {"decision": "approve", "reason": "as agreed"}
+    boss = house.as_("user:bob", "boss", "decider", "operator")
+    assert boss.post(f"/v1/pendings/{pending['id']}/decide", json=answer).status_code == 200
+    return run, pending
+
+
+def test_who_did_what_is_there_newest_first_with_how_they_were_proven(house: House) -> None:
+    run, pending = decided(house)
+    auditor = house.as_("user:eve", "auditor")
+    items = auditor.get("/v1/audit", params={"run_id": run}).json()["items"]
+    assert [(each["act"], each["by"]) for each in items] == [
+        ("pending.answered", "user:bob"),
+        ("run.started", "user:ann"),
+    ]
+    answered = items[0]
+    assert (answered["subject"], answered["digest"]) == (f"pending:{pending['id']}", pending["digest"])
+    details = answered["details"]
+    assert (details["decision"], details["reason"], details["outcome"]) == ("approve", "as agreed", "approve")
+    assert (details["way"], details["via"], details["address"]) == ("key", "rest", "127.0.0.1")
+    assert details["credential"]
+
+
+def test_lists_are_filtered_and_paged(house: House) -> None:
+    run, pending = decided(house)
+    auditor = house.as_("user:eve", "auditor")
+
+    def acts(**filters: Any) -> list[str]:
+        return [each["act"] for each in auditor.get("/v1/audit", params=filters).json()["items"]]
+
+    assert acts(principal="user:bob") == ["pending.answered"]
+    assert acts(act="run.started") == ["run.started"]
+    assert acts(subject=f"pending:{pending['id']}") == ["pending.answered"]
+    now = datetime.now(UTC)
+    assert acts(run_id=run, since=(now + timedelta(minutes=5)).isoformat()) == []
+    assert acts(run_id=run, until=(now - timedelta(minutes=5)).isoformat()) == []
+    assert len(acts(run_id=run, since=(now - timedelta(minutes=5)).isoformat())) == 2
+    first = auditor.get("/v1/audit", params={"run_id": run, "limit": 1}).json()
+    second = auditor.get("/v1/audit", params={"run_id": run, "limit": 1, "cursor": first["next_cursor"]}).json()
+    assert [each["act"] for each in first["items"] + second["items"]] == ["pending.answered", "run.started"]
+    assert second["next_cursor"] is None
+    assert auditor.get("/v1/audit", params={"run_id": "x"}).status_code == 422
+    assert auditor.get("/v1/audit", params={"cursor": "x"}).status_code == 400
+
+
+def test_reading_the_audit_is_recorded_and_other_tenants_have_their_own(house: House, guarded: Any) -> None:
+    run, _ = decided(house)
+    house.as_("user:eve", "auditor").get("/v1/audit", params={"run_id": run})
+    (read,) = house.as_("user:fay", "auditor").get("/v1/audit", params={"principal": "user:eve"}).json()["items"]
+    assert (read["act"], read["details"]["filters"]) == ("audit.read", {"run_id": run})
+    with House(guarded) as other:
+        strangers = other.as_("user:eve", "auditor").get("/v1/audit").json()["items"]
+    assert [each["act"] for each in strangers] == ["audit.read"]
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator", "decider", "admin", "publisher"])
+def test_nobody_but_auditors_reads_it(house: House, role: str) -> None:
+    client = house.as_("user:ann", role)
+    assert [client.get(f"/v1/audit{path}").status_code for path in ("", "/chain", "/anchor")] == [403] * 3
+
+
+def test_the_chain_that_a_client_gets_verifies_against_the_anchor(house: House) -> None:
+    decided(house)
+    key = house.people.key("user:eve", roles=["auditor"], tenant=house.tenant)[1]
+    with Client(house.server.url, headers={"Authorization": f"Bearer {key}"}) as flow:
+        wait_for(lambda: flow.audit.anchor().n >= 2)
+        anchor = flow.audit.anchor()
+        links = [read_line(dumps(link)) for link in flow.audit.chain(limit=anchor.n)]
+        assert {record.by for record in flow.audit.list()} >= {"user:ann", "user:bob"}
+    verifier = Verifier(links[0][0], {})
+    assert [fault for _, link in links for fault in verifier.check(link)] == []
+    assert (verifier.n, verifier.hash.hex()) == (anchor.n, anchor.hash)
