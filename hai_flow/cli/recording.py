@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 import msgspec
 
 from hai_flow.cli.processes import load_settings
-from hai_flow.definition.expressions import CompiledExpression
-from hai_flow.definition.plan import AgentTurn, Expression, Plan, Step, Template
+from hai_flow.definition.plan import AgentTurn, Plan, Step
 from hai_flow.engine import commands as c
 from hai_flow.engine.agents import talk
-from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft, Raised
 from hai_flow.engine.events import ModelUse
 from hai_flow.engine.state import RunState
 from hai_flow.errors import StepError
+from hai_flow.runtime.performing import evaluated, failure
 from hai_flow.runtime.world import registry_of
 from hai_flow.settings import variables
 from hai_flow.steps.runner import Attempt, Kind, Registry
@@ -71,7 +69,7 @@ class Recorder:
             known.key,
             True,
             plan.name,
-            _evaluating(plan, state, step, now),
+            partial(evaluated, plan, state, step, now),
         )
         if isinstance(step.verb, AgentTurn):
             told = partial(talk, plan, state, step.path)
@@ -80,30 +78,8 @@ class Recorder:
         try:
             output = await self._registry.runner_of(step).perform(attempt, heard)
         except StepError as error:
-            return c.StepFailed(
-                path=step.path,
-                attempt=number,
-                code=error.code,
-                message=hidden(error.message),
-                retriable=error.retriable,
-                data=hidden(error.data),
-                retry_after=None if error.retry_after is None else int(error.retry_after * 1000),
-                used=tuple(heard.uses),
-            )
+            return failure(step.path, number, error, uses=tuple(heard.uses), hidden=hidden)
         return c.StepSucceeded(path=step.path, attempt=number, output=hidden(output), used=tuple(heard.uses))
-
-
-def _evaluating(plan: Plan, state: RunState, step: Step, now: int) -> Callable[..., Json]:
-    def evaluate(uses: Expression | Template, /, **names: Json) -> Json:
-        draft = Draft(plan, state, now, DEFAULT_BOUNDS)
-        try:
-            if isinstance(uses, CompiledExpression):
-                return draft.truth(uses, step, **names)
-            return draft.render(cast(Template, uses), step, **names)
-        except Raised as raised:
-            raise StepError(raised.message, code=raised.code, data=raised.data, retriable=False) from None
-
-    return evaluate
 
 
 class _Heard:

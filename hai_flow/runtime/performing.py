@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +17,7 @@ import structlog
 from hai_flow import values
 from hai_flow.definition.expressions import CompiledExpression
 from hai_flow.definition.paths import call_key, in_cleanup, list_of
-from hai_flow.definition.plan import AgentTurn, Call, Expression, FrontendTool, Growing, McpTool, Template
+from hai_flow.definition.plan import AgentTurn, Call, Expression, FrontendTool, Growing, McpTool, Plan, Step, Template
 from hai_flow.engine import commands as c
 from hai_flow.engine.agents import call_path, talk
 from hai_flow.engine.answers import ACCEPT, INQUIRY_OPTIONS
@@ -223,27 +223,16 @@ class Performance:
 
     def _failed(self, error: StepError, raised: BaseException | None = None) -> c.StepFailed:
         """The report of a failure, without secrets: an error that is raised may quote the request."""
-        failed, hidden = failure(self.path, self.attempt, error, raised, self.uses), self._stage.registry.hidden
-        return msgspec.structs.replace(
-            failed,
-            message=hidden(failed.message),
-            data=hidden(failed.data),
-            trace=hidden(failed.trace),
-            ended_at=self._stage.committer.now_ms(),
-        )
+        hidden = self._stage.registry.hidden
+        failed = failure(self.path, self.attempt, error, raised, uses=self.uses, hidden=hidden)
+        return msgspec.structs.replace(failed, ended_at=self._stage.committer.now_ms())
 
     def evaluate(self, uses: Expression | Template, /, **names: Json) -> Json:
         """The value of an expression of the step now. Its runner asks, and what follows is recorded."""
-        run = self.run
-        assert run.plan is not None
-        draft = Draft(run.plan, run.state, self._stage.committer.now_ms(), DEFAULT_BOUNDS)
-        step = standing_at(run.plan, self.path)
-        try:
-            if isinstance(uses, CompiledExpression):
-                return draft.truth(uses, step, **names)
-            return draft.render(cast(Template, uses), step, **names)
-        except Raised as raised:
-            raise StepError(raised.message, code=raised.code, data=raised.data, retriable=False) from None
+        plan = self.run.plan
+        assert plan is not None
+        step = standing_at(plan, self.path)
+        return evaluated(plan, self.run.state, step, self._stage.committer.now_ms(), uses, **names)
 
     async def callback(self) -> str:
         """An address at which the service of the step may call back, once. Raises StepError."""
@@ -476,19 +465,42 @@ def _answer_to(inquiry: PendingState) -> Answer:
     return Answer(cast(Any, action), inquiry.value, asked.state, asked.keys)
 
 
+def evaluated(plan: Plan, state: RunState, step: Step, now: int, uses: Expression | Template, /, **names: Json) -> Json:
+    """The value of an expression or a template of the step at the time `now`, with further names. Raises StepError with
+    the code of the expression's fault."""
+    draft = Draft(plan, state, now, DEFAULT_BOUNDS)
+    try:
+        if isinstance(uses, CompiledExpression):
+            return draft.truth(uses, step, **names)
+        return draft.render(cast(Template, uses), step, **names)
+    except Raised as raised:
+        raise StepError(raised.message, code=raised.code, data=raised.data, retriable=False) from None
+
+
+def _shown(value: Json) -> Json:
+    return value
+
+
 def failure(
-    path: str, attempt: int, error: StepError, raised: BaseException | None = None, uses: tuple[ModelUse, ...] = ()
+    path: str,
+    attempt: int,
+    error: StepError,
+    raised: BaseException | None = None,
+    *,
+    uses: tuple[ModelUse, ...] = (),
+    hidden: Callable[[Json], Json] = _shown,
 ) -> c.StepFailed:
     """The report of a failed attempt. `raised`: an exception that the tool did not mean to raise, whose place in the
-    code is reported. `uses`: the answers of models that it took all the same."""
+    code is reported. `uses`: the answers of models that it took all the same. `hidden` takes secrets out of what is
+    reported."""
     return c.StepFailed(
         path=path,
         attempt=attempt,
         code=error.code,
-        message=values.storable(error.message),
+        message=hidden(values.storable(error.message)),
         retriable=error.retriable,
-        data=error.data,
+        data=hidden(error.data),
         retry_after=None if error.retry_after is None else int(error.retry_after * 1000),
-        trace=None if raised is None else trace_of(raised),
+        trace=None if raised is None else hidden(trace_of(raised)),
         used=uses,
     )
