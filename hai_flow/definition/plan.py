@@ -446,7 +446,8 @@ class Agent(Verb):
     """A model that uses tools until it is done: a loop with an iteration for each answer of the model.
 
     `arguments` are as those of `Llm`, `tools` are `tool`, `tool.fn` or `tool.*`. `iteration` is the path of the body
-    (`research[]`): an `AgentTurn`, then its `AgentCalls`. `stop_when` is asked behind the calls of an answer.
+    (`research[]`): an `AgentTurn`, then its `AgentCalls`. `stop_when` is asked behind the calls of an answer;
+    with `output` one more answer follows where it is true, which makes no calls.
     """
 
     model: str

@@ -48,12 +48,14 @@ class Said:
 @dataclass(frozen=True, slots=True)
 class Talk:
     """The conversation of an agent up to an answer: `asked` are the agent's arguments as JSON text, `said` are the
-    messages of the run before it, `summary` is what stands for the exchanges that are not here any more."""
+    messages of the run before it, `summary` is what stands for the exchanges that are not here any more. `closing`: the
+    model has only to say what `output` asks for."""
 
     asked: str
     exchanges: tuple[Exchange, ...] = ()
     said: tuple[Said, ...] = ()
     summary: str = ""
+    closing: bool = False
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -159,7 +161,8 @@ def talk(plan: Plan, state: RunState, answer: str) -> Talk:
             first, summary = each["through"], each["summary"]
     told = (number for number, each in answers.items() if number >= first and not is_summary(each))
     exchanges = tuple(_exchange(plan, state, agent, number) for number in told)
-    return Talk(known.args or "{}", exchanges, tuple(_said_before(state, known.loop.entries)), summary)
+    said = tuple(_said_before(state, known.loop.entries))
+    return Talk(known.args or "{}", exchanges, said, summary, known.loop.closing)
 
 
 def _said_before(state: RunState, entries: int) -> Iterator[Said]:

@@ -384,8 +384,8 @@ class IterationStarted(Event, frozen=True):
 
 
 class IterationEnded(Event, frozen=True):
-    """`status` finished, failed or stopped. `output` and `error` are shown of it by a `for_each`. `ready`: the next
-    iteration."""
+    """`status` finished, failed or stopped. `output` and `error` are shown of it by a `for_each`; of an agent `output`
+    is true where `stop_when` was and one more answer has to say its object. `ready`: the next iteration."""
 
     path: str
     status: Literal["finished", "failed", "stopped"]

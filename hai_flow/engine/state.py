@@ -56,7 +56,8 @@ class LoopState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     Of a `for_each`: its `items` with their `keys`; `begun` were begun, or are ready to, `ended` have ended; the outcome
     of each; `again` are those that a Retry begins once more before it goes on with the rest. Of a `repeat`: `begun` is
     the number of its first iteration (not 0 if it was begun anew), `last` the one that `steps.X` means. An agent is as
-    a `repeat`; `entries` are the messages and calls that its run had when it began.
+    a `repeat`; `entries` are the messages and calls that its run had when it began; `closing`: `stop_when` was true,
+    and its model has only to say what `output` asks for.
     """
 
     items: list[Json] = []
@@ -67,6 +68,7 @@ class LoopState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     again: tuple[str, ...] = ()
     last: int = -1
     entries: int = 0
+    closing: bool = False
 
 
 class Spent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):

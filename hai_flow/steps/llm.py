@@ -89,12 +89,14 @@ class LlmRunner:
         if cut:
             return await self._summary(verb, endpoints, stream, (opening, talk, cut, shelf))
         try:
-            answer, endpoint = await question.ask(endpoints, told)
+            answer, endpoint = await question.ask(endpoints, told, shows_calls=not talk.closing)
         except StepError as error:
             if error.code != "llm.context_exceeded" or len(talk.exchanges) < 2:
                 raise
             return await self._summary(verb, endpoints, stream, (opening, talk, len(talk.exchanges) // 2, shelf))
         found = recorded(answer, shelf, endpoint)
+        if talk.closing:  # whatever it calls: there are no calls any more
+            found = {"text": found["text"], "calls": []}
         if verb.output is not None and not found["calls"]:
             found["output"] = await question.made(answer, endpoint, told(endpoint), verb.output)
         return found
@@ -174,11 +176,16 @@ class _Question:
         self._tools = () if shelf is None else shelf.tools
 
     async def ask(
-        self, endpoints: list[Endpoint], messages: Callable[[Endpoint], tuple[Message, ...]], *, repair: bool = False
+        self,
+        endpoints: list[Endpoint],
+        messages: Callable[[Endpoint], tuple[Message, ...]],
+        *,
+        repair: bool = False,
+        shows_calls: bool = False,
     ) -> tuple[Turn, Endpoint]:
         """The complete answer, and whose it is. Raises StepError."""
         output = None if self._llm.output is None else _raw(self._llm.output)
-        calls = None if self._shelf is None or repair else _Calls(self._shelf, self._stream)
+        calls = _Calls(self._shelf, self._stream) if self._shelf is not None and shows_calls else None
 
         async def hear(piece: Piece) -> None:
             await self._hear(piece, calls)

@@ -157,6 +157,35 @@ def test_an_agent_stops_when_its_condition_is_true_behind_the_calls() -> None:
     play.replayed()
 
 
+STOPS = """\
+stop_when: 'true'
+max_turns: 1
+output: {type: object, required: [n], properties: {n: {type: integer}}}
+"""
+
+
+def test_an_agent_with_an_object_says_it_behind_its_condition_and_calls_nothing_more() -> None:
+    play = Play(flow(STOPS))
+    play.succeed("chat[0]/model", answer(call("web.search")))
+    play.succeed("chat[0]/call[web.search-1]/web.search", "found")
+    assert set(play.open) == {"chat[1]/model"}, "an answer that `max_turns` does not count"
+    talk = agents.talk(play.plan, play.state, "chat[1]/model")
+    assert (talk.closing, len(talk.exchanges)) == (True, 1)
+    play.succeed("chat[1]/model", {"summary": "All.", "through": 1})
+    assert agents.talk(play.plan, play.state, "chat[2]/model").closing, "a summary is no answer"
+    play.succeed("chat[2]/model", answer(text='{"n": 1}', output={"n": 1}))
+    assert (play.status, play.output) == ("finished", {"n": 1})
+    play.replayed()
+
+
+def test_an_answer_behind_the_condition_that_is_no_object_fails_the_agent_and_its_calls_are_not_made() -> None:
+    play = Play(flow(STOPS))
+    play.succeed("chat[0]/model", answer(call("web.search")))
+    play.succeed("chat[0]/call[web.search-1]/web.search", "found")
+    play.succeed("chat[1]/model", answer(call("web.search")))
+    assert (play.status, play.state.error and play.state.error.code) == ("failed", "llm.invalid_output")
+
+
 def test_the_retry_of_an_agent_is_that_of_each_answer() -> None:
     play = Play(flow(step="retry: {max: 1, every: 1ms, jitter: false}"))
     play.fail("chat[0]/model", "llm.rate_limited")
@@ -363,7 +392,6 @@ def test_what_can_not_be_an_agent_of_others_is_a_finding(source: str, code: str)
 @pytest.mark.parametrize(
     ("more", "code"),
     [
-        ("stop_when: 'true'\noutput: {type: object}", "agent.stop_when"),
         ("approvals: {pick: none}", "agent.approval"),
         ("stop_when: answr.text == 'x'", "expression.unknown_name"),
     ],

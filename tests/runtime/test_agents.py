@@ -197,6 +197,23 @@ async def test_the_last_answer_is_an_object_that_is_repaired_once(make: Make, tm
     assert (state.output, len(state.messages), state.spent.calls) == ({"n": 3}, 0, 3)
 
 
+async def test_behind_stop_when_the_model_is_asked_once_more_for_its_object_and_calls_nothing(
+    make: Make, eye: Connection, tmp_path: Path
+) -> None:
+    form = "output: {type: object, required: [n], properties: {n: {type: integer}}}"
+    until_then = "stop_when: answer.calls.exists(c, c.name == 'free')"
+    flow = AGENT.replace("      prompt: Do it.", f"      prompt: Do it.\n      {form}\n      {until_then}")
+    said = (Answer(calls=CALLS[:1]), Answer("Well.", calls=CALLS[1:2]), Answer('{"n": 3}'))
+    async with FakeModels(*map(spoken, said)) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        state = await ended(runtime, (await start(runtime, flow)).run_id)
+    assert (state.output, len(state.tool_calls), len(fake.asked)) == ({"n": 3}, 1, 3)
+    assert not await eye.fetch("SELECT * FROM effects")
+    *_, told = fake.asked[1].body["messages"]
+    assert (told["role"], "call no tool any more" in told["content"]) == ("user", True)
+    assert fake.asked[1].body["response_format"]["type"] == "json_schema"
+
+
 async def test_every_dialect_of_a_stream_makes_the_same_calls(make: Make, tmp_path: Path) -> None:
     for name, dialect in DIALECTS.items():
         answers = (Answer("I do.", "Hm.", calls=CALLS[:1]), Answer("Done.", "So."))

@@ -64,8 +64,9 @@ AGENT: Final = Shape("agent", "`agent`", (
     Key("approvals", map_of(either(shape_of("approval"), enum("none")), "any"),
         "who decides before a tool is used; a tool that writes and is not named here asks the requester",
         example="{mail.send: {from: requester}, web.*: none}"),
-    Key("stop_when", CEL, "asked when the calls of an answer have ended, true: the agent is done; sees `answer`: "
-        "`{number, text, calls}`, of each call `{name, args, output, error, denied}`",
+    Key("stop_when", CEL, "asked when the calls of an answer have ended, true: the agent is done, with `output` after "
+        "one more answer without calls; sees `answer`: `{number, text, calls}`, of each call "
+        "`{name, args, output, error, denied}`",
         example='answer.calls.exists(c, c.name == "mail.send" && !c.denied)'),
     Key("memory", enum("thread", "run", "none"), "what the model is told of before, in front of `prompt`: the newest "
         "messages of the thread, those of this run, or nothing", default="thread", example="none"),
@@ -99,12 +100,6 @@ def _agent(context: Context, draft: StepDraft, names: Names) -> plan.Agent | Non
     until = None
     if "stop_when" in fields:
         until = context.condition(fields["stop_when"], (*at, "stop_when"), names.with_roots("answer"))
-        if "output" in fields:
-            message = (
-                "`stop_when` ends the agent behind calls, where no answer fits `output`; take one of them out, and let "
-                "an `llm` behind the agent make the object"
-            )
-            context.reader.error((*at, "stop_when"), "agent.stop_when", message, key=True)
     if "memory" in fields and "messages" in fields:
         message = "`messages` are the whole conversation, and nothing is put in front of them; take `memory` out"
         context.reader.error((*at, "memory"), "agent.memory", message, key=True)

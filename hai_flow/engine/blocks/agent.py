@@ -56,12 +56,19 @@ def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> C
     verb, loop = _agent(step), _loop(draft, step)
     answer, count = answer_in(draft.state, iteration.path), answers_so_far(draft.state, step.path, loop)
     try:
-        done = not is_summary(answer) and _is_done(draft, step, iteration, verb, answer, count)
+        done = not is_summary(answer) and (loop.closing or _is_done(draft, step, iteration, verb, answer, count))
     except Raised as raised:
         return Fail(iteration, draft.error(raised.code, raised.message, step.path))
+    ready = (paths.iteration(step.path, loop.last + 1),)
+    if done and verb.output is not None and calls_of(answer) and not loop.closing:
+        draft.emit(e.IterationEnded, path=iteration.path, status="finished", output=True, ready=ready)
+        return None
     other = handed_over(draft.plan, draft.state, iteration.path, verb.hands_over) if verb.hands_over else None
     if done or other is not None:
         draft.emit(e.IterationEnded, path=iteration.path, status="finished")
+        if other is None and verb.output is not None and "output" not in answer:
+            message = "The model's last answer, behind `stop_when`, is not the object that `output` asks for."
+            return Fail(step, draft.error("llm.invalid_output", message, step.path))
         value = other.output if other is not None else answer["text" if verb.output is None else "output"]
         resolve_call(draft, step, value, None)
         return Finish(step, value)
@@ -69,7 +76,6 @@ def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> C
         draft.emit(e.IterationEnded, path=iteration.path, status="finished")
         message = f"The agent has not come to an end within {count} answers of its model (`max_turns`)."
         return Fail(step, draft.error(MAX_TURNS, message, step.path))
-    ready = (paths.iteration(step.path, loop.last + 1),)
     draft.emit(e.IterationEnded, path=iteration.path, status="finished", ready=ready)
     return None
 
@@ -100,9 +106,11 @@ def resume(step: Step, known: StepState) -> Lists:
 
 
 def begin_calls(draft: Draft, step: Step) -> Consequence | None:
-    """Every call of the answer may begin; none, if any of them is wrong: the model hears of it and answers again."""
+    """Every call of the answer may begin; none, if any of them is wrong: the model hears of it and answers again. None
+    behind `stop_when`, either."""
     answer = answer_in(draft.state, step.parent)
-    keys = () if was_wrong(answer) else keys_of(answer)
+    closing = draft.state.steps[paths.loop_of(step.parent)].loop
+    keys = () if was_wrong(answer) or (closing is not None and closing.closing) else keys_of(answer)
     draft.pure_steps += 1
     if not keys:
         draft.started(step)

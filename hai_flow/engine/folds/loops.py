@@ -57,6 +57,8 @@ def iteration_ended(state: RunState, event: e.IterationEnded) -> RunState:
         begun = loop.begun + len(event.ready) - (len(loop.again) - len(again))
         results = loop.results.set(key, Item(event.status, event.output, event.error))
         changed = replace(loop, begun=begun, ended=loop.ended + 1, again=again, results=results)
+    elif event.output is True:
+        changed = replace(loop, closing=True)
     before = state.steps.get(event.path)
     known = StepState("pending", event.at) if before is None else before
     phase = phase_after(event, before, "over")
