@@ -137,8 +137,7 @@ class Settings:
         None,
     )
     allow_remote: bool = _switch(
-        "1 allows listening where other machines can reach it. There is no authentication: whoever reaches the port "
-        "starts and decides everything, so put one in front that authenticates."
+        "1 allows listening where other machines can reach it. Needs identity, so that they are asked who calls."
     )
     allowed_hosts: tuple[str, ...] = _names(
         "Further names (without port, separated by commas) that a request's Host header may have, beside the loopback "
@@ -150,6 +149,9 @@ class Settings:
         "beside our own. A wildcard is refused."
     )
     url: str = _text("Where the command line finds the server.", "http://127.0.0.1:8000")
+    key: str | None = _text(
+        "The API key (or another token) with which the command line and the Python client call a server.", secret=True
+    )
     identity: str | None = _text(
         "How callers prove who they are: `keys` asks each for an API key. Unset: nobody is asked, and everybody is "
         "`user:local`."
@@ -408,8 +410,13 @@ class Settings:
             )
         if not self.allow_remote and not is_loopback(self.host):
             problems.append(
-                f"{variable('host')}: {self.host} can be reached from other machines and there is no authentication. "
-                f"Listen on 127.0.0.1, or set {variable('allow_remote')}=1 if something in front authenticates."
+                f"{variable('host')}: {self.host} can be reached from other machines. Listen on 127.0.0.1, or set "
+                f"{variable('allow_remote')}=1, and {variable('identity')} to say how callers prove who they are."
+            )
+        if self.allow_remote and self.identity is None:
+            problems.append(
+                f"{variable('allow_remote')}: expected {variable('identity')} as well; without it whoever reaches the "
+                "port would be believed to be anybody."
             )
         if self.identity not in (None, "keys"):
             problems.append(f"{variable('identity')}: expected `keys`, found {self.identity!r:.80}.")

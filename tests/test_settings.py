@@ -69,17 +69,29 @@ def test_all_mistakes_are_reported_at_once() -> None:
     assert "HAI_FLOW_LANES: expected 1 to 16, found 0." in problems
 
 
+ASKED = {"HAI_FLOW_ALLOWED_HOSTS": "flow.example.com", "HAI_FLOW_IDENTITY": "keys"}
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.com"])
 def test_listening_beyond_this_machine_is_refused_unless_it_is_asked_for(host: str) -> None:
     (problem,) = problems_of(HAI_FLOW_HOST=host)
     assert "HAI_FLOW_ALLOW_REMOTE=1" in problem
-    remote = {"HAI_FLOW_HOST": host, "HAI_FLOW_ALLOW_REMOTE": "1", "HAI_FLOW_ALLOWED_HOSTS": "flow.example.com"}
+    remote = {"HAI_FLOW_HOST": host, "HAI_FLOW_ALLOW_REMOTE": "1", **ASKED}
     assert Settings.from_environment(remote).host == host
 
 
 def test_listening_beyond_this_machine_needs_the_names_that_the_server_is_called_by() -> None:
-    (problem,) = problems_of(HAI_FLOW_ALLOW_REMOTE="1")
+    (problem,) = problems_of(HAI_FLOW_ALLOW_REMOTE="1", HAI_FLOW_IDENTITY="keys")
     assert "expected HAI_FLOW_ALLOWED_HOSTS as well" in problem
+
+
+def test_nobody_listens_beyond_this_machine_who_believes_everybody() -> None:
+    (problem,) = problems_of(HAI_FLOW_ALLOW_REMOTE="1", HAI_FLOW_ALLOWED_HOSTS="flow.example.com")
+    assert "expected HAI_FLOW_IDENTITY as well" in problem
+
+
+def test_a_key_is_not_repeated() -> None:
+    assert "hai_x" not in repr(Settings(key="hai_x"))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost"])

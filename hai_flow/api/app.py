@@ -23,6 +23,7 @@ from hai_flow.api import (
     hai,
     hooks,
     inbox,
+    keys,
     pendings,
     problems,
     runs,
@@ -102,6 +103,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
         callbacks,
         schedules,
         versions,
+        keys,
     ):
         app.include_router(module.router)
     app.include_router(workflows.router)

@@ -83,6 +83,10 @@ class Identity(Protocol):
         """Raises Rejected 400, 401, 403 and 422."""
         ...
 
+    def forget(self, credential: str) -> None:
+        """Look the credential of this id up anew the next time: it was changed by this process."""
+        ...
+
 
 async def get_principal(
     connection: HTTPConnection,

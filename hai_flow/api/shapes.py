@@ -481,6 +481,32 @@ class ReceivedCallback(Shape):
     already: bool
 
 
+class Key(Shape):
+    """An API key. `used_at`: when it was used last, to a minute."""
+
+    id: str
+    name: str
+    principal: str
+    roles: list[str]
+    groups: list[str]
+    created_by: str
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
+    used_at: str | None
+
+
+class NewKey(Key):
+    """`key` is what `Authorization: Bearer` carries. It is shown this once."""
+
+    key: str
+
+
+class KeyPage(Shape):
+    items: list[Key]
+    next_cursor: str | None
+
+
 class Health(Shape):
     """`streams`: how many are open. `identity`: how callers prove who they are; `none`: they don't, everybody is
     `user:local`."""

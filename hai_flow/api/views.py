@@ -19,6 +19,7 @@ from hai_flow.store import audit_chain
 from hai_flow.store.audit import Found
 from hai_flow.store.audit_chain import Anchor, Link
 from hai_flow.store.feedback import Feedback
+from hai_flow.store.keys import Key
 from hai_flow.store.pendings import Listed
 from hai_flow.store.projection import thread_entry
 from hai_flow.store.run_lists import RunRow
@@ -254,6 +255,22 @@ def thread_message_view(message: Message) -> dict[str, Json]:
         call = {"name": entry.name, "arguments": entry.args, "executor": entry.executor, "error": entry.error}
         return {**shown, "kind": "call", "content": entry.result, "at": _ms(entry.at), "call": call}
     return {**shown, "kind": entry.kind, "content": entry.content, "at": _ms(entry.at), "call": None}
+
+
+def key_view(key: Key) -> dict[str, Json]:
+    """An API key, without what proves it."""
+    return {
+        "id": key.id,
+        "name": key.name,
+        "principal": key.principal,
+        "roles": key.roles,
+        "groups": key.groups,
+        "created_by": key.created_by,
+        "created_at": time_of(key.created_at),
+        "expires_at": None if key.expires_at is None else time_of(key.expires_at),
+        "revoked_at": None if key.revoked_at is None else time_of(key.revoked_at),
+        "used_at": None if key.used_at is None else time_of(key.used_at),
+    }
 
 
 def feedback_view(feedback: Feedback) -> dict[str, Json]:

@@ -53,6 +53,7 @@ _PANELS: Final = (
         ),
     ),
     ("Operators", (("audit", "audit:app"),)),
+    ("Identity", (("keys", "keys:app"), ("tenants", "tenants:app"))),
     (
         "Other",
         (

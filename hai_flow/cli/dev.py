@@ -89,6 +89,7 @@ class Dev:
             shelf = Shelf(local, self._folders, runtime.toolbox.project)
             await shelf.load()
             app = create_app(self._settings, runtime, act_as=True)
+            processes.tell_identity(self._settings)
             async with processes.alongside(shelf.watch()):
                 ended_by = await server.serve(
                     app, runtime, self._settings, started=lambda url: self._started(url, local, shelf)

@@ -55,11 +55,22 @@ async def _serve(database: Database, settings: Settings) -> int:
 
     async with running_runtime(database, settings, performs=False) as runtime:
         app = create_app(settings, runtime)
+        tell_identity(settings)
         ended_by = await server.serve(
             app, runtime, settings, started=lambda url: say(f"Serving {url} (no worker: see {program()} worker).")
         )
         say("Stopping.")
     return exit_code_for(ended_by)
+
+
+def tell_identity(settings: Settings) -> None:
+    """Say it where nobody is asked who they are."""
+    import structlog
+
+    from hai_flow.api.welcome import NO_IDENTITY
+
+    if settings.identity is None:
+        structlog.get_logger(__name__).warning("no_identity", meaning=NO_IDENTITY, remedy="HAI_FLOW_IDENTITY=keys")
 
 
 def worker(data_dir: DataDirOption = None) -> None:
@@ -231,6 +242,14 @@ def _upper(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+async def demand_schema(database: Database) -> None:
+    """Raises StoreError unless the database has this release's schema."""
+    from hai_flow.store import migrations
+
+    if await migrations.is_behind(database.dsn):
+        raise StoreError(f"{_upper(database.shown)} does not have the schema of this release: run {program()} migrate.")
+
+
 @contextlib.asynccontextmanager
 async def running_runtime(
     database: Database, settings: Settings, *, performs: bool, project: bool = False
@@ -239,14 +258,10 @@ async def running_runtime(
     `Runtime`."""
     from hai_flow.runtime import Runtime
     from hai_flow.runtime.service import relax_collector
-    from hai_flow.store import migrations
 
     import_from_here()
     async with reachable(database):
-        if await migrations.is_behind(database.dsn):
-            raise StoreError(
-                f"{_upper(database.shown)} does not have the schema of this release: run {program()} migrate."
-            )
+        await demand_schema(database)
     if performs:
         await taken_over(database)
     relax_collector()

@@ -57,7 +57,8 @@ class _gives(Generic[P, T]):
 class Client(_Group):
     """A HAI Flow server at `url` (default: HAI_FLOW_URL), for threads. `AsyncClient` is the same for asyncio.
 
-    `act_as`: speak as somebody else (`user:ann,role:controller`), which a development server believes. `headers` go
+    `key` (default: HAI_FLOW_KEY) proves who calls: an API key, or another token that the server takes. `act_as`: speak
+    as somebody else (`user:ann,role:controller`), which a development server without identity believes. `headers` go
     with every request. `http`: a client of your own, for certificates, proxies or an application in this process; it
     is not closed. Raises HaiFlowError and its kinds. May be shared by threads; an iterator may not.
     """
@@ -67,12 +68,13 @@ class Client(_Group):
         url: str | None = None,
         *,
         act_as: str | None = None,
+        key: str | None = None,
         headers: Mapping[str, str] | None = None,
         patience: Patience | None = None,
         http: httpx2.Client | None = None,
     ) -> None:
         super().__init__(self)
-        self.link = Link.to(url, act_as=act_as, headers=headers, patience=patience)
+        self.link = Link.to(url, act_as=act_as, key=key, headers=headers, patience=patience)
         self._given = http
         self.workflows = Workflows(self)
         self.runs = Runs(self)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import httpx2
 
 RETRY_AFTER_SECONDS_MAX: Final = 60.0
+_CREDENTIAL: Final = re.compile(r"[\x21-\x7e]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +56,23 @@ class Link:
     """A server, as one client sees it."""
 
     url: str
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(repr=False)  # a credential is among them
     patience: Patience
 
     @staticmethod
     def to(
-        url: str | None, *, act_as: str | None, headers: Mapping[str, str] | None, patience: Patience | None
+        url: str | None,
+        *,
+        act_as: str | None,
+        key: str | None = None,
+        headers: Mapping[str, str] | None,
+        patience: Patience | None,
     ) -> Link:
-        """The link to `url` (None: HAI_FLOW_URL). Raises ValueError where it is no address."""
-        url = (url or Settings.from_environment().url).rstrip("/")
+        """The link to `url` (None: HAI_FLOW_URL) with `key` (None: HAI_FLOW_KEY). Raises ValueError where it is no
+        address, or no key."""
+        settings = Settings.from_environment()
+        url = (url or settings.url).rstrip("/")
+        key = settings.key if key is None else key
         if fault := place_fault(url):
             raise ValueError(f"url: {fault}, found {url!r}")
         parts = urlsplit(url)
@@ -71,6 +81,10 @@ class Link:
         given = dict(headers or {})
         if act_as is not None:
             given["HAI-Act-As"] = act_as
+        if key and not any(name.lower() == "authorization" for name in given):
+            if not _CREDENTIAL.fullmatch(key):  # it is a secret: it is not repeated
+                raise ValueError("key: expected visible ASCII characters without spaces")
+            given["Authorization"] = f"Bearer {key}"
         return Link(url, given, patience or Patience())
 
     @property

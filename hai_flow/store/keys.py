@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
 
 PREFIX: Final = "hai_"
+ID: Final = re.compile(r"[0-9a-z]{12}", re.ASCII)
+NAMED: Final = r"^[^\s\x00-\x1f\x7f-\x9f]+$"  # a role or a group
+PRINCIPAL: Final = re.compile(r"^(user|service):[^\s\x00-\x1f\x7f-\x9f]{1,200}$")
 _KEY: Final = re.compile(r"hai_([0-9a-z]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
 _ID: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -105,12 +108,22 @@ async def note_use(connection: Connection | Pool, id: str) -> None:
     await connection.execute("UPDATE keys SET used_at = now() WHERE id = $1", id)
 
 
-async def list_keys(connection: Connection | Pool, tenant: UUID) -> list[Key]:
-    """All keys of the tenant, newest first; also those that were revoked."""
-    rows = await connection.fetch(
-        f"SELECT {_COLUMNS} FROM keys WHERE tenant = $1 ORDER BY created_at DESC, id DESC", tenant
-    )
-    return [Key(*row) for row in rows]
+async def list_keys(
+    connection: Connection | Pool,
+    tenant: UUID,
+    *,
+    limit: int | None = None,
+    before: tuple[datetime, str] | None = None,
+) -> list[Key]:
+    """The tenant's keys, newest first; also those that were revoked. `limit` None: all. `before` is the
+    (created_at, id) of the last one of the page before."""
+    arguments: list[object] = [tenant, limit]
+    earlier = ""
+    if before is not None:
+        arguments.extend(before)
+        earlier = "AND (created_at, id) < ($3, $4)"
+    query = f"SELECT {_COLUMNS} FROM keys WHERE tenant = $1 {earlier} ORDER BY created_at DESC, id DESC LIMIT $2"
+    return [Key(*row) for row in await connection.fetch(query, *arguments)]
 
 
 async def revoke_key(connection: Connection | Pool, tenant: UUID, id: str) -> Key | None:

@@ -70,7 +70,7 @@ def test_somebody_who_is_nobody_is_refused(http: Checked, who: str) -> None:
     assert code(http.get("/v1/pendings", headers={"HAI-Act-As": who})) == (422, "act_as.invalid")
 
 
-REMOTE = {"allow_remote": True, "allowed_hosts": ("flow.example.com",)}
+REMOTE = {"identity": "keys", "allow_remote": True, "allowed_hosts": ("flow.example.com",)}
 
 
 @pytest.mark.parametrize("settings", [{"act_as": False}, REMOTE, {"host": "0.0.0.0", **REMOTE}], ids=str)

@@ -9,10 +9,11 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from tests.support.identities import KEYS
 from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
 
-REMOTE = {"HAI_FLOW_ALLOW_REMOTE": "1", "HAI_FLOW_ALLOWED_HOSTS": "flow.example.com"}
+REMOTE = {**KEYS, "HAI_FLOW_ALLOW_REMOTE": "1", "HAI_FLOW_ALLOWED_HOSTS": "flow.example.com"}
 
 
 @pytest.fixture(scope="module")
@@ -53,5 +54,5 @@ def test_a_page_of_another_port_or_of_nowhere_is_no_page_of_ours(remote: ServerP
 
 
 def test_a_page_of_ours_may_call(remote: ServerProcess) -> None:
-    response = ask(remote, "GET", "/v1/runs", Host="flow.example.com", Origin="https://flow.example.com")
+    response = ask(remote, "GET", "/readyz", Host="flow.example.com", Origin="https://flow.example.com")
     assert response.status_code == 200

@@ -25,12 +25,18 @@ import { BINARY, ConnectionBroken, SSE, eventsOf, send } from "./transport.js";
 type AgentSubscriber = Listener<HttpAgent>;
 export type HttpAgentFetchFn = (url: string, requestInit: RequestInit) => Promise<Response>;
 
+/** A credential, or what gives one. */
+export type Credential = string | (() => string | Promise<string>);
+
 export interface HttpAgentConfig {
   url: string;
   /** Without one, a new thread. */
   threadId?: string;
   initialMessages?: HaiMessage[];
   initialState?: State;
+  /** Proves who calls: an API key or another token, sent as `Authorization: Bearer`. A function is asked before each
+   * request, so that a token which ends soon is a new one after a cut. Default, in Node: the variable HAI_FLOW_KEY. */
+  key?: Credential;
   /** Sent with every request. `agent.headers` may be changed at any time, for instance when a token is renewed. */
   headers?: Record<string, string>;
   fetch?: HttpAgentFetchFn;
@@ -83,6 +89,12 @@ interface ActiveRun {
   error: RunErrorEvent | undefined;
 }
 
+/** In a browser there is no environment, and a key of everybody's would be no secret. */
+function keyOfEnvironment(): string | undefined {
+  const { process } = globalThis as unknown as { process?: { env?: Record<string, string | undefined> } };
+  return process?.env?.["HAI_FLOW_KEY"] || undefined;
+}
+
 /** Refusals of what was said, not of who said it or when. */
 const REFUSALS = new Set([400, 404, 409, 410, 413, 422]);
 
@@ -90,6 +102,7 @@ export class HttpAgent {
   url: string;
   threadId: string;
   headers: Record<string, string>;
+  key: Credential | undefined;
   fetch: HttpAgentFetchFn;
   abortController = new AbortController();
   readonly transport: "sse" | "binary";
@@ -109,6 +122,7 @@ export class HttpAgent {
     this.url = config.url;
     this.threadId = config.threadId ?? newId("thread");
     this.headers = { ...config.headers };
+    this.key = config.key ?? keyOfEnvironment();
     // A browser's fetch insists on being called as the window's own.
     this.fetch = config.fetch ?? ((url, requestInit) => fetch(url, requestInit));
     this.transport = config.transport ?? "sse";
@@ -233,6 +247,15 @@ export class HttpAgent {
     };
   }
 
+  /** The request with the credential, unless its headers have one. */
+  async #signed(request: RequestInit): Promise<RequestInit> {
+    const headers = new Headers(request.headers);
+    const key = typeof this.key === "function" ? await this.key() : this.key;
+    if (!key || headers.has("Authorization")) return request;
+    headers.set("Authorization", `Bearer ${key}`);
+    return { ...request, headers };
+  }
+
   async #perform(
     parameters: RunAgentParameters,
     subscriber: AgentSubscriber | undefined,
@@ -322,7 +345,7 @@ export class HttpAgent {
   }
 
   async #stream(run: ActiveRun, input: RunAgentInput, signal: AbortSignal): Promise<ConnectionBroken | undefined> {
-    const request = { ...this.requestInit(input), signal };
+    const request = await this.#signed({ ...this.requestInit(input), signal });
     const response = await send(() => this.fetch(this.url, request), signal, this.idleTimeoutMs);
     this.#accept(run);
     for await (const event of eventsOf(response, signal, this.idleTimeoutMs)) {

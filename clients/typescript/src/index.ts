@@ -1,5 +1,5 @@
 export { HttpAgent } from "./agent.js";
-export type { HttpAgentConfig, HttpAgentFetchFn, RunAgentParameters, RunAgentResult } from "./agent.js";
+export type { Credential, HttpAgentConfig, HttpAgentFetchFn, RunAgentParameters, RunAgentResult } from "./agent.js";
 export { documentsOf, textOf } from "./documents.js";
 export { ConnectionLost, HaiError, HttpProblem, PatchError, ProtocolError } from "./errors.js";
 export type { Problem } from "./errors.js";

@@ -39,6 +39,31 @@ function recorder(show: (name: string, params: any) => unknown = (name) => name)
   return { heard, subscriber };
 }
 
+test("a key goes with each request, and one that is asked for is a new one each time", async (context) => {
+  const answer = streams(started, finished);
+  const { url, requests } = await serve(context, answer, answer, answer, answer);
+  let asked = 0;
+  const agent = agentFor(url, { key: async () => `token-${(asked += 1)}` });
+  await agent.runAgent();
+  await agent.connectAgent();
+  agent.key = "hai_1";
+  await agent.connectAgent();
+  agent.headers = { authorization: "Bearer own" };
+  await agent.connectAgent();
+  assert.deepEqual(
+    requests.map(({ headers }) => headers.authorization),
+    ["Bearer token-1", "Bearer token-2", "Bearer hai_1", "Bearer own"],
+  );
+});
+
+test("in Node a key may come from the environment", async (context) => {
+  const { url, requests } = await serve(context, streams(started, finished));
+  process.env["HAI_FLOW_KEY"] = "hai_2";
+  context.after(() => delete process.env["HAI_FLOW_KEY"]);
+  await agentFor(url).runAgent();
+  assert.equal(requests[0]?.headers.authorization, "Bearer hai_2");
+});
+
 test("a request is what HAI describes: RunAgentInput with the messages as they are", async (context) => {
   const { url, requests } = await serve(context, streams(started, finished));
   const agent = agentFor(url, { headers: { Authorization: "Bearer x" }, initialState: { a: 1 } });

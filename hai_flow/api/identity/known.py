@@ -31,6 +31,10 @@ class KnownIdentity:
             raise acting_forbidden()
         return await self.keys.principal(bearer(connection), now_ms())
 
+    def forget(self, credential: str) -> None:
+        """Look the key up anew the next time: it was changed here."""
+        self.keys.forget(credential)
+
 
 def bearer(connection: HTTPConnection) -> str:
     """The credential in `Authorization: Bearer`. Raises Rejected 400 and 401."""

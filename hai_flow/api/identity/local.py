@@ -45,6 +45,9 @@ class LocalIdentity:
             raise Rejected(422, "act_as.invalid", f"{ACT_AS}: there is no tenant {tenants[0]!r:.80}.")
         return Principal(who, tenant, way="act_as")
 
+    def forget(self, credential: str) -> None:
+        """There is nothing to forget."""
+
 
 def acting_header(connection: HTTPConnection) -> str | None:
     """The value of HAI-Act-As. Raises Rejected 400 if it stands twice."""

@@ -1,0 +1,91 @@
+"""`/v1/keys`: the API keys of the caller's tenant. A key's secret is in the answer that makes it, and nowhere else."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Request
+from pydantic import Field
+
+from hai_flow.api import shapes
+from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
+from hai_flow.api.deps import CurrentAccess
+from hai_flow.api.pages import PageCursor, PageLimit, cut, decode_cursor, encode_cursor
+from hai_flow.api.principals import requires
+from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.rights import Right
+from hai_flow.api.views import key_view
+from hai_flow.errors import Rejected
+from hai_flow.store import keys
+
+router = APIRouter(prefix="/v1/keys", tags=["identity"], route_class=CheckedRoute)
+
+SECONDS_MAX: Final = 10 * 366 * 86400
+
+PrincipalId = Annotated[str, Field(pattern=keys.PRINCIPAL.pattern, description="`user:ann`, or `service:ci`")]
+Named = Annotated[str, Field(min_length=1, max_length=200, pattern=keys.NAMED)]
+Names = Annotated[list[Named], Field(max_length=100)]
+
+
+class KeyBody(Body):
+    """Who calls with the key, and what they are. `name` is for people. `expires_in` is in seconds; None: never."""
+
+    principal: PrincipalId
+    name: str = Field(default="", max_length=200, pattern=NO_CONTROL_CHARACTERS)
+    roles: Names = Field(default=[])
+    groups: Names = Field(default=[])
+    expires_in: int | None = Field(default=None, ge=1, le=SECONDS_MAX)
+
+
+@router.post(
+    "",
+    dependencies=[requires(Right.MANAGE_KEYS)],
+    status_code=201,
+    response_model=None,
+    responses={**documented(*WITH_BODY), 201: {"model": shapes.NewKey}},
+)
+async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
+    """Make a key. `key` is shown this once: it is what `Authorization: Bearer` carries."""
+    lasts = None if body.expires_in is None else timedelta(seconds=body.expires_in)
+    with access.admission.command():
+        made, text = await keys.create_key(
+            access.pool,
+            access.tenant,
+            body.principal,
+            name=body.name,
+            roles=list(dict.fromkeys(body.roles)),
+            groups=list(dict.fromkeys(body.groups)),
+            created_by=access.principal.id,
+            expires_at=None if lasts is None else datetime.now(UTC) + lasts,
+        )
+    return {**key_view(made), "key": text}
+
+
+@router.get(
+    "",
+    dependencies=[requires(Right.MANAGE_KEYS)],
+    response_model=None,
+    responses={**documented(), 200: {"model": shapes.KeyPage}},
+)
+async def list_keys(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
+    """All keys, newest first; also those that were revoked or have expired."""
+    found = await keys.list_keys(access.pool, access.tenant, limit=limit + 1, before=decode_cursor(cursor))
+    rows, following = cut(found, limit, lambda row: encode_cursor(row.created_at, row.id))
+    return {"items": [key_view(each) for each in rows], "next_cursor": following}
+
+
+@router.post(
+    "/{key_id}/revoke",
+    dependencies=[requires(Right.MANAGE_KEYS)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": shapes.Key}},
+)
+async def revoke_key(key_id: str, access: CurrentAccess, request: Request) -> dict[str, Any]:
+    """Revoke a key: who sends it is refused, within a second by other processes. Twice is harmless."""
+    with access.admission.command():
+        revoked = await keys.revoke_key(access.pool, access.tenant, key_id) if keys.ID.fullmatch(key_id) else None
+    if revoked is None:
+        raise Rejected(404, "key_unknown", f"there is no key {key_id[:60]!r}.")
+    request.app.state.identity.forget(key_id)
+    return key_view(revoked)
