@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -94,6 +94,11 @@ class Access:
     def pool(self) -> Pool:
         """The connections that requests read with."""
         return self.runtime.database.api
+
+    def acting(self, who: c.Principal) -> Access:
+        """The access of the principal as `who`, whose delegate they are."""
+        asked = msgspec.structs.replace(self.asked, who=who)
+        return replace(self, principal=replace(self.principal, who=who), asked=asked, _seen={})
 
     # --- runs, as far as the principal may see them
 

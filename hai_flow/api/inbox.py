@@ -1,23 +1,30 @@
-"""`/v1/inbox`: the open questions that ask the caller."""
+"""`/v1/inbox`: the open questions that ask the caller, what they have decided, and who decides instead of them."""
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any, Literal, TypeAlias
+import asyncio
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Final, Literal, TypeAlias
+from uuid import UUID, uuid4
 
 from fastapi import APIRouter, Query
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, Field
 
 from hai_flow.api import shapes
-from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, CheckedRoute
-from hai_flow.api.deps import Access, CurrentAccess
-from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
+from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
+from hai_flow.api.deciding import PERSON, DecideBody, decide
+from hai_flow.api.deps import Access, CommandKey, CurrentAccess, is_run_id
+from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_cursor, encode_cursor
 from hai_flow.api.principals import requires
-from hai_flow.api.problems import documented
+from hai_flow.api.problems import WITH_BODY, documented, problem_of
 from hai_flow.api.rights import Right
-from hai_flow.api.views import inbox_view
+from hai_flow.api.views import decided_view, delegation_view, inbox_view
+from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.engine.ids import run_of_pending
+from hai_flow.errors import Rejected
 from hai_flow.runtime.inbox import Item
+from hai_flow.store import delegations, inbox
+from hai_flow.store.delegations import Delegation
 from hai_flow.store.inbox import Filters, Place
 
 router = APIRouter(
@@ -25,6 +32,7 @@ router = APIRouter(
 )
 
 _Time: TypeAlias = Annotated[AwareDatetime | None, Query()]
+_Instant: TypeAlias = Annotated[AwareDatetime, Field(strict=False)]  # JSON has no times, only texts
 _Name: TypeAlias = Annotated[str | None, Query(max_length=200, pattern=NO_CONTROL_CHARACTERS)]
 _Kind: TypeAlias = Annotated[Literal["tool", "ask", "approve", "gate", "doubt"] | None, Query()]
 
@@ -46,6 +54,14 @@ async def _still_open(access: Access, item: Item) -> bool:
         return True
     state = await access.find_state(item.asked.run_id)
     return state is not None and (await access.current(state)).pendings[item.asked.id].status == "open"
+
+
+async def _is_shown(access: Access, item: Item) -> bool:
+    return access.principal.is_for(item.asked.thread_id, item.asked.workflow_name) and await _still_open(access, item)
+
+
+def _view(access: Access, item: Item) -> dict[str, Any]:
+    return inbox_view(item, sees_all=access.principal.sees_all)
 
 
 def _decode(cursor: str | None) -> Place | None:
@@ -76,7 +92,7 @@ async def read_inbox(
     if len(found) > limit:
         found, following = found[:limit], found[limit - 1].asked.place
     return {
-        "items": [inbox_view(each) for each in found if await _still_open(access, each)],
+        "items": [_view(access, each) for each in found if await _is_shown(access, each)],
         "next_cursor": None if following is None else encode_cursor(*following),
     }
 
@@ -86,3 +102,175 @@ async def count_inbox(access: CurrentAccess) -> dict[str, Any]:
     """How many open questions of each workflow ask you."""
     counts, complete = await access.runtime.inbox.counts(access.tenant, access.principal.who)
     return {"workflows": counts, "complete": complete}
+
+
+# --- deciding ---------------------------------------------------------------------------------------------------------
+
+BULK_MAX: Final = 100
+_AT_ONCE: Final = 8  # answers of one request that are under way at once
+
+
+class BulkItem(DecideBody):
+    id: str = Field(max_length=200)
+
+
+class BulkBody(Body):
+    """Several answers, each of which is taken or refused for itself."""
+
+    items: list[BulkItem] = Field(min_length=1, max_length=BULK_MAX)
+
+
+@router.post(
+    "/decide",
+    dependencies=[requires(Right.DECIDE)],
+    response_model=None,
+    responses={**documented(*WITH_BODY), 200: {"model": shapes.BulkOutcomes}},
+)
+async def decide_several(body: BulkBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+    """Answer several questions. The outcome of each stands in the order of the answers; one that is refused keeps no
+    other one back."""
+    twice = {each.id for each in body.items if [other.id for other in body.items].count(each.id) > 1}
+    if twice:
+        raise Rejected(422, "answer.invalid", f"items: {min(twice)[:100]} is answered twice; answer it once.")
+    room = asyncio.Semaphore(_AT_ONCE)
+
+    async def outcome(item: BulkItem) -> dict[str, Any]:
+        async with room:
+            try:
+                given = DecideBody(**item.model_dump(exclude_unset=True, exclude={"id"}))
+                shown = await decide(access, item.id, given, key and f"{key}/{item.id}")
+            except Rejected as rejected:
+                return {"id": item.id, "status": rejected.status, "pending": None, "problem": problem_of(rejected)}
+        return {"id": item.id, "status": 200, "pending": shown, "problem": None}
+
+    return {"items": await asyncio.gather(*map(outcome, body.items))}
+
+
+@router.get("/decided", response_model=None, responses={**documented(), 200: {"model": shapes.DecidedPage}})
+async def read_decided(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
+    """What you have decided, and your delegates in your name, the newest first."""
+    found = await inbox.decided_by(
+        access.pool, access.tenant, access.principal.id, limit=limit + 1, before=_decode(cursor)
+    )
+    rows, following = cut(found, limit, lambda row: encode_cursor(row.at, row.pending_id))
+    return {"items": [decided_view(each) for each in rows], "next_cursor": following}
+
+
+# --- delegations ------------------------------------------------------------------------------------------------------
+
+_DELEGATION_MAX: Final = timedelta(days=366)
+
+
+class DelegationBody(Body):
+    """`to` may answer what asks you until then, with the roles and groups that you have now."""
+
+    to: str = Field(pattern=PERSON)
+    since: _Instant | None = None
+    until: _Instant
+    note: str | None = Field(default=None, max_length=500, pattern=NO_CONTROL_CHARACTERS)
+
+
+@router.get("/delegations", response_model=None, responses={**documented(), 200: {"model": shapes.Delegations}})
+async def list_delegations(access: CurrentAccess) -> dict[str, Any]:
+    """Those from you and to you that have not ended."""
+    found = await delegations.of_person(access.pool, access.tenant, access.principal.id)
+    return {"items": [delegation_view(each) for each in found]}
+
+
+@router.post(
+    "/delegations",
+    dependencies=[requires(Right.DECIDE)],
+    status_code=201,
+    response_model=None,
+    responses={**documented(409, *WITH_BODY), 201: {"model": shapes.Delegation}},
+)
+async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any]:
+    """Let somebody answer what asks you, while you are away. What they decide names you both. They can't pass it on;
+    and what you, or they, may not decide stays so."""
+    who, now = access.principal.who, access.runtime.committer.now()
+    since = max(body.since or now, now)
+    if who.on_behalf_of is not None or access.principal.way in ("token", "link", "ticket"):
+        raise Rejected(403, "delegation_forbidden", "only you can delegate: sign in yourself, with a key or a token.")
+    if body.to == who.id:
+        raise Rejected(422, "delegation.invalid", "to: expected somebody else than you.")
+    if not since < body.until <= since + _DELEGATION_MAX:
+        raise Rejected(422, "delegation.invalid", "until: expected a time behind `since`, within 366 days of it.")
+    if len(await delegations.of_person(access.pool, access.tenant, who.id)) >= delegations.SHOWN_MAX:
+        raise Rejected(409, "delegations_many", f"{who.id} has {delegations.SHOWN_MAX} delegations; end one first.")
+    made = Delegation(uuid4(), who.id, body.to, who.roles, who.groups, since, body.until, body.note, now)
+    await delegations.create(access.pool, access.tenant, made)
+    return delegation_view(made)
+
+
+@router.delete(
+    "/delegations/{delegation_id}",
+    dependencies=[requires(Right.DECIDE)],
+    status_code=204,
+    response_model=None,
+    responses=documented(404),
+)
+async def end_delegation(delegation_id: str, access: CurrentAccess) -> None:
+    """End a delegation from you, or to you, at once."""
+    id = UUID(delegation_id) if is_run_id(delegation_id) else None
+    if id is None or not await delegations.remove(access.pool, access.tenant, id, access.principal.id):
+        raise Rejected(404, "delegation_unknown", f"there is no delegation {delegation_id[:60]!r} of yours.")
+
+
+# --- one question -----------------------------------------------------------------------------------------------------
+
+_CLAIM_MAX_MS: Final = 24 * 3_600_000
+
+
+class ClaimBody(Body):
+    for_: str = Field(default="30m", alias="for", max_length=100, description="how long, at most a day: `30m`, `PT2H`")
+
+
+async def _item(access: Access, pending_id: str) -> Item:
+    """The open question, if the caller may see it here: it asks them, or somebody whose delegate they are; or they see
+    all runs. Raises Rejected 404."""
+    run_id, item = run_of_pending(pending_id), None
+    if run_id is not None:
+        item = await access.runtime.inbox.item(access.tenant, access.principal.who, run_id, pending_id)
+    seen = item is not None and (item.is_theirs or access.principal.sees_all)
+    if item is None or not seen or not await _is_shown(access, item):
+        raise Rejected(404, "pending_unknown", f"there is no open question {pending_id[:100]!r} in your inbox.")
+    return item
+
+
+@router.get("/{pending_id}", response_model=None, responses={**documented(404), 200: {"model": shapes.InboxItem}})
+async def check_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
+    """Whether you may decide the question, why not, and who else may."""
+    return _view(access, await _item(access, pending_id))
+
+
+_CLAIMED: Final[dict[int | str, dict[str, Any]]] = {
+    **documented(403, 404, 409, *WITH_BODY),
+    200: {"model": shapes.InboxItem},
+}
+
+
+@router.post("/{pending_id}/claim", dependencies=[requires(Right.DECIDE)], response_model=None, responses=_CLAIMED)
+async def claim_pending(pending_id: str, access: CurrentAccess, body: ClaimBody | None = None) -> dict[str, Any]:
+    """Tell others that you are at it. Nobody is kept from deciding it, and it ends by itself."""
+    item, who = await _item(access, pending_id), access.principal.who
+    if item.obstacle is not None and not item.for_others:
+        raise Rejected(403, "pending_forbidden", f"{pending_id} is not {who.id}'s to answer: {item.obstacle.reason}.")
+    try:
+        time = milliseconds((body or ClaimBody()).for_)
+    except NotADuration as error:
+        raise Rejected(422, "request.invalid", f"for: {error}.") from None
+    if not 0 < time <= _CLAIM_MAX_MS:
+        raise Rejected(422, "request.invalid", "for: expected more than nothing, and at most a day.")
+    taken = await access.runtime.inbox.claim(access.tenant, who, item, timedelta(milliseconds=time))
+    item = await _item(access, pending_id)
+    if not taken:
+        winner = {"by": item.asked.claimed_by}
+        raise Rejected(409, "pending_claimed", f"{item.asked.claimed_by} is at {pending_id} already.", winner=winner)
+    return _view(access, item)
+
+
+@router.post("/{pending_id}/release", dependencies=[requires(Right.DECIDE)], response_model=None, responses=_CLAIMED)
+async def release_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
+    """You are not at it any more. Without a claim of yours this changes nothing."""
+    await access.runtime.inbox.release(access.tenant, access.principal.who, await _item(access, pending_id))
+    return _view(access, await _item(access, pending_id))

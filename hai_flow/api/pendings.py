@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import Any, Final
-from uuid import UUID
 
-import msgspec
 from fastapi import APIRouter
-from pydantic import Field
 
-from hai_flow import values
 from hai_flow.api import shapes
-from hai_flow.api.bodies import Body, CheckedRoute
+from hai_flow.api.bodies import CheckedRoute
+from hai_flow.api.deciding import DecideBody, decide, find_pending, view_for
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
-from hai_flow.api.views import listed_pending_view, pending_view
-from hai_flow.engine import commands as c
+from hai_flow.api.views import listed_pending_view
 from hai_flow.engine.events import decode_pending
 from hai_flow.engine.ids import run_of_pending
-from hai_flow.engine.state import PendingState, RunState
 from hai_flow.engine.votes import asks
 from hai_flow.errors import Rejected
 from hai_flow.store import pendings
@@ -31,33 +25,6 @@ from hai_flow.wire.withheld import opened_without_evidence
 router = APIRouter(prefix="/v1/pendings", tags=["pendings"], route_class=CheckedRoute)
 
 PAGES_LOOKED_AT: Final = 20  # for one page of a caller who may not see all
-
-
-class DecideBody(Body):
-    """approve, gate: `decision` with `reason`, `values`, `edits`; ask: `values`; a frontend tool: `result` or `error`;
-    a call in doubt: `decision`, with its `result` if it happened. With `digest`: only if the pending still has it."""
-
-    decision: str | None = Field(default=None, max_length=100)
-    reason: str | None = Field(default=None, max_length=10_000)
-    values: Any = None
-    edits: Any = None
-    digest: str | None = Field(default=None, max_length=64)
-    result: Any = None
-    error: str | None = Field(default=None, max_length=10_000)
-
-
-async def _find(access: Access, id: str) -> tuple[RunState, PendingState]:
-    """The pending as an answer finds it now, and its run. Raises Rejected 404."""
-    run_id = run_of_pending(id)
-    state = None if run_id is None else await access.find_state(run_id)
-    if state is None or id not in access.seen(state).pendings:
-        raise Rejected(404, "pending_unknown", f"there is no pending {id[:100]!r}.")
-    state = await access.current(state)
-    return state, state.pendings[id]
-
-
-def _view(access: Access, run: RunState, pending: PendingState) -> dict[str, Any]:
-    return pending_view(run, pending, evidence=access.sees_evidence(run, pending))
 
 
 async def _shown(access: Access, row: pendings.Listed) -> dict[str, Any] | None:
@@ -69,7 +36,7 @@ async def _shown(access: Access, row: pendings.Listed) -> dict[str, Any] | None:
     if not row.readable and opened.policy is not None and not asks(opened.policy, access.principal.who):
         return None
     try:
-        run, pending = await _find(access, row.id)
+        run, pending = await find_pending(access, row.id)
     except Rejected:
         return None
     if pending.status != "open":
@@ -115,7 +82,7 @@ async def list_pendings(access: CurrentAccess, limit: PageLimit = 50, cursor: Pa
 )
 async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     """One pending: the question and its outcome."""
-    return _view(access, *await _find(access, pending_id))
+    return view_for(access, *await find_pending(access, pending_id))
 
 
 @router.post(
@@ -126,22 +93,4 @@ async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
 )
 async def decide_pending(pending_id: str, body: DecideBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Answer. The first valid answer stands: the same one again is 200, a different one 409 with the winner."""
-    run, _ = await _find(access, pending_id)
-    given = body.model_dump(exclude_unset=True)
-    answer = c.PendingAnswer(
-        id=pending_id,
-        decision=body.decision,
-        reason=body.reason,
-        error=body.error,
-        digest=body.digest,
-        edits=given.get("edits", msgspec.UNSET),
-        values=given.get("values", msgspec.UNSET),
-        result=given.get("result", msgspec.UNSET),
-    )
-    outcome = await access.submit(
-        UUID(run.run_id),
-        c.Answer(answers=(answer,), by=access.principal.who, via=access.principal.via("rest")),
-        command_id=key,
-        body_sha=sha256(values.dumps([pending_id, given])).digest(),
-    )
-    return {**_view(access, *await _find(access, pending_id)), "already": outcome.already}
+    return await decide(access, pending_id, body, key)

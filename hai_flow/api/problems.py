@@ -97,6 +97,15 @@ def problem(
     headers: dict[str, str] | None = None,
 ) -> Response:
     """A problem response. `findings` and `winner` are left out where there are none."""
+    return Response(values.dumps(_body(status, code, detail, findings, winner)), status, headers, MEDIA_TYPE)
+
+
+def problem_of(rejected: Rejected) -> dict[str, Any]:
+    """The problem that a refusal is, as a value."""
+    return _body(rejected.status, rejected.code, rejected.detail, rejected.findings, rejected.winner)
+
+
+def _body(status: int, code: str, detail: str, findings: Sequence[Any], winner: Any) -> dict[str, Any]:
     body: dict[str, Any] = {
         "type": f"urn:hai-flow:problem:{code}",
         "title": HTTPStatus(status).phrase,
@@ -108,7 +117,7 @@ def problem(
         body["findings"] = list(findings)
     if winner is not None:
         body["winner"] = winner
-    return Response(values.dumps(body), status, headers, MEDIA_TYPE)
+    return body
 
 
 async def _rejected(request: Request, error: Exception) -> Response:

@@ -147,11 +147,14 @@ class WhyNot(Shape):
 
 
 class InboxItem(OpenedPending):
-    """A question that asks you. `why_not` says why you may not decide it; `claimed_by`: who says that they are at it,
-    and until when."""
+    """A question that asks you. `why_not` says why you may not decide it yourself, `on_behalf_of` for whom you may;
+    `claimed_by`: who says that they are at it, and until when. `needed`: of approvals, who else may decide, the votes
+    so far, and those that are missing."""
 
     may_decide: bool
     why_not: WhyNot | None
+    on_behalf_of: list[str]
+    needed: dict[str, Any] | None
     claimed_by: str | None
     claimed_until: str | None
 
@@ -161,6 +164,56 @@ class InboxPage(Shape):
 
     items: list[InboxItem]
     next_cursor: str | None
+
+
+class BulkOutcome(Shape):
+    """The outcome of one answer of several: `pending` where it was taken (`status` 200), else the `problem`."""
+
+    id: str
+    status: int
+    pending: DecidedPending | None
+    problem: dict[str, Any] | None
+
+
+class BulkOutcomes(Shape):
+    items: list[BulkOutcome]
+
+
+class Decided(Shape):
+    """What `by` has said to a question: you, or your delegate `on_behalf_of` you. `status` is the question's now."""
+
+    id: str
+    run_id: str
+    workflow: str
+    kind: Literal["tool", "ask", "approve", "gate", "doubt"]
+    title: str | None
+    decision: str | None
+    reason: str | None
+    by: str
+    on_behalf_of: str | None
+    via: str
+    at: str
+    status: str
+
+
+class DecidedPage(Shape):
+    items: list[Decided]
+    next_cursor: str | None
+
+
+class Delegation(Shape):
+    """`to` may answer what asks `from`, from `since` until `until`."""
+
+    id: str
+    from_: str = Field(alias="from")
+    to: str
+    since: str
+    until: str
+    note: str | None
+
+
+class Delegations(Shape):
+    items: list[Delegation]
 
 
 class InboxCounts(Shape):

@@ -15,7 +15,7 @@ import msgspec
 
 from hai_flow.api.principals import Principal as Caller
 from hai_flow.engine.commands import Principal
-from hai_flow.engine.selectors import World, matched
+from hai_flow.engine.selectors import World, matched, represented
 from hai_flow.engine.state import RunState
 from hai_flow.store.run_lists import Viewer
 from hai_flow.wire.withheld import asked_of
@@ -72,7 +72,9 @@ def reader_in(who: Principal, roles: Mapping[str, tuple[str, ...]]) -> Principal
     and groups that it lists, whatever roles of that name people bring along."""
     if not roles:
         return who
-    held = [role for role in who.roles if role not in roles]
+    held = [role for role in represented(who).roles if role not in roles]
     world = World("", roles)
     held += [each.removeprefix("role:") for each in matched([f"role:{name}" for name in roles], who, world)]
+    if who.lent_roles is not None:
+        return msgspec.structs.replace(who, lent_roles=tuple(held))
     return msgspec.structs.replace(who, roles=tuple(held))

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from hai_flow import values
-from hai_flow.engine.events import PendingOpened
+from hai_flow.engine.events import PendingOpened, decode_pending
 from hai_flow.engine.pendings import needed
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.runtime.inbox import Item
@@ -18,7 +18,9 @@ from hai_flow.schedule import explain
 from hai_flow.store import audit_chain
 from hai_flow.store.audit import Found
 from hai_flow.store.audit_chain import Anchor, Link
+from hai_flow.store.delegations import Delegation
 from hai_flow.store.feedback import Feedback
+from hai_flow.store.inbox import Decided
 from hai_flow.store.keys import Key
 from hai_flow.store.pendings import Listed
 from hai_flow.store.projection import thread_entry
@@ -135,20 +137,55 @@ def listed_pending_view(pending: Listed, opened: PendingOpened) -> dict[str, Jso
     }
 
 
-def inbox_view(item: Item) -> dict[str, Json]:
-    """An open pending as somebody's inbox shows it."""
+def inbox_view(item: Item, *, sees_all: bool) -> dict[str, Json]:
+    """An open pending as somebody's inbox shows it: with its evidence, unless they may not decide it and see it nowhere
+    else."""
     asked = item.asked
+    opened = item.opened if sees_all or item.shows_evidence else opened_without_evidence(item.opened)
     return {
         "run_id": str(asked.run_id),
         "workflow": asked.workflow_name,
         "started_by": asked.started_by,
         "status": "open",
         "opened_at": _ms(item.opened.at),
-        **_opened_view(item.opened),
+        **_opened_view(opened),
         "may_decide": item.obstacle is None,
         "why_not": None if item.obstacle is None else item.obstacle._asdict(),
+        "on_behalf_of": list(item.for_others),
+        "needed": needed(item.pending) if item.opened.kind in ("approve", "gate") else None,
         "claimed_by": asked.claimed_by if asked.claimed_until is not None else None,
         "claimed_until": time_of(asked.claimed_until),
+    }
+
+
+def decided_view(decided: Decided) -> dict[str, Json]:
+    """What somebody has decided."""
+    opened, said = decode_pending(decided.opened), msgspec.json.decode(decided.said)
+    return {
+        "id": decided.pending_id,
+        "run_id": str(decided.run_id),
+        "workflow": decided.workflow,
+        "kind": opened.kind,
+        "title": opened.title,
+        "decision": decided.decision,
+        "reason": said.get("reason"),
+        "by": decided.principal,
+        "on_behalf_of": decided.on_behalf_of,
+        "via": said.get("via", "rest"),
+        "at": time_of(decided.at),
+        "status": decided.status,
+    }
+
+
+def delegation_view(delegation: Delegation) -> dict[str, Json]:
+    """Who answers whose questions instead."""
+    return {
+        "id": str(delegation.id),
+        "from": delegation.from_id,
+        "to": delegation.to_id,
+        "since": time_of(delegation.since),
+        "until": time_of(delegation.until),
+        "note": delegation.note,
     }
 
 

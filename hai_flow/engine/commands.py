@@ -33,13 +33,16 @@ from hai_flow.values import Json
 class Principal(msgspec.Struct, frozen=True):
     """The asker: an id (`user:ann`), with the roles (`controller`) and groups (`finance`) that it has now.
 
-    `on_behalf_of` names the principal whose vote this one casts as a delegate.
+    `on_behalf_of` names the principal whose vote this one casts as a delegate, `lent_roles` and `lent_groups` are what
+    that principal has; None: the asker's own count for both.
     """
 
     id: str
     roles: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     on_behalf_of: str | None = None
+    lent_roles: tuple[str, ...] | None = None
+    lent_groups: tuple[str, ...] | None = None
 
 
 LOCAL_PRINCIPAL = Principal("user:local")

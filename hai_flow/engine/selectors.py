@@ -72,16 +72,25 @@ def person_of(principal: Principal) -> str:
     return principal.on_behalf_of or principal.id
 
 
+def represented(principal: Principal) -> Principal:
+    """The person whose vote it is, with what they have."""
+    if principal.on_behalf_of is None:
+        return principal
+    roles = principal.roles if principal.lent_roles is None else principal.lent_roles
+    groups = principal.groups if principal.lent_groups is None else principal.lent_groups
+    return Principal(principal.on_behalf_of, roles, groups)
+
+
 def matched(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
     """The selectors that `principal` matches, as the person whose vote it casts."""
-    person = person_of(principal)
-    return tuple(each for each in selectors if _matches(each, person, principal, world))
+    person = represented(principal)
+    return tuple(each for each in selectors if _matches(each, person.id, person, world))
 
 
 def barred(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
     """The selectors of an exclusion that `principal` falls under: itself, or the person it votes for."""
-    ids = {principal.id, person_of(principal)}
-    return tuple(each for each in selectors if any(_matches(each, id, principal, world) for id in ids))
+    people = (principal, represented(principal))
+    return tuple(each for each in selectors if any(_matches(each, one.id, one, world) for one in people))
 
 
 def _matches(selector: str, id: str, principal: Principal, world: World) -> bool:
@@ -119,9 +128,10 @@ def enumerated(selectors: Iterable[str], world: World) -> tuple[str, ...]:
 
 def held(principal: Principal) -> tuple[str, ...]:
     """What the principal brings along, as `enumerated` writes it: who is asked by one of these may be asked."""
-    roles = (f"role:{name}" for name in principal.roles)
-    groups = (f"group:{name}" for name in principal.groups)
-    return (person_of(principal), *roles, *groups, ANYONE)
+    person = represented(principal)
+    roles = (f"role:{name}" for name in person.roles)
+    groups = (f"group:{name}" for name in person.groups)
+    return (person.id, *roles, *groups, ANYONE)
 
 
 def people_of(selectors: Iterable[str], world: World) -> tuple[str, ...] | None:

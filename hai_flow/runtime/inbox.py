@@ -19,10 +19,11 @@ from hai_flow.engine import events as e
 from hai_flow.engine.pendings import NOT_ASKED, Obstacle, obstacle
 from hai_flow.engine.selectors import World, held
 from hai_flow.engine.state import PendingState
-from hai_flow.errors import Unreadable
+from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.catalog import Catalog
-from hai_flow.store import inbox, sweeps
+from hai_flow.store import delegations, inbox, sweeps
 from hai_flow.store.database import Database
+from hai_flow.store.delegations import Delegation
 from hai_flow.store.inbox import Asked, Filters, Place
 from hai_flow.store.projection import asked_by, words_of
 from hai_flow.store.sweeps import PAGE_ROWS, Page
@@ -33,11 +34,27 @@ _votes = msgspec.json.Decoder(e.VoteCast)
 
 
 class Item(msgspec.Struct, frozen=True):
-    """A pending in somebody's inbox. `obstacle`: why they may not decide it."""
+    """A pending in somebody's inbox. `obstacle`: why they may not decide it themselves; `for_others`: on whose behalf
+    they may. `pending` is as far as the rules need it."""
 
     asked: Asked
-    opened: e.PendingOpened
+    pending: PendingState
     obstacle: Obstacle | None
+    for_others: tuple[str, ...] = ()
+
+    @property
+    def opened(self) -> e.PendingOpened:
+        return self.pending.opened
+
+    @property
+    def shows_evidence(self) -> bool:
+        """Whether it is, or was, theirs to decide: its evidence is for them."""
+        return self.obstacle is None or self.obstacle.code == "voted" or bool(self.for_others)
+
+    @property
+    def is_theirs(self) -> bool:
+        """Whether it asks them at all, or somebody whose delegate they are."""
+        return self.obstacle is None or self.obstacle.code != NOT_ASKED or bool(self.for_others)
 
 
 class Inbox:
@@ -52,33 +69,70 @@ class Inbox:
     ) -> tuple[list[Item], Place | None]:
         """What asks the principal, the next deadline first; and where to go on, if there is more. A page may be short,
         though there is more."""
+        voices = await self._voices(tenant, who)
         found, following = await inbox.page_of_inbox(
-            self.database.api, tenant, held(who), filters, limit=limit, after=after
+            self.database.api, tenant, _selectors(voices), filters, limit=limit, after=after
         )
-        items = [await self._item(tenant, who, each) for each in found]
-        return [each for each in items if each.obstacle is None or each.obstacle.code != NOT_ASKED], following
+        items = [await self._item(tenant, voices, each) for each in found]
+        return [each for each in items if each.is_theirs], following
 
     async def item(self, tenant: UUID, who: c.Principal, run_id: UUID, pending_id: str) -> Item | None:
         """An open pending as the principal's inbox shows it, also one that does not ask them."""
         asked = await inbox.get_asked(self.database.api, tenant, run_id, pending_id)
-        return None if asked is None else await self._item(tenant, who, asked)
+        return None if asked is None else await self._item(tenant, await self._voices(tenant, who), asked)
+
+    async def representing(self, tenant: UUID, who: c.Principal, other: str) -> c.Principal:
+        """The principal as the delegate of `other`. Raises Rejected 403 where nobody delegated to them."""
+        found = await delegations.to_person(self.database.api, tenant, who.id, other)
+        if who.on_behalf_of is not None or not found:
+            raise Rejected(
+                403,
+                "delegation_missing",
+                f"{other} has not delegated to {who.id}, or not for now; they do that with POST /v1/delegations.",
+            )
+        return _delegate(who, found[0])
+
+    async def _voices(self, tenant: UUID, who: c.Principal) -> list[c.Principal]:
+        """The principal; and as the delegate of everybody who has delegated to them."""
+        if who.on_behalf_of is not None:
+            return [who]
+        found = await delegations.to_person(self.database.api, tenant, who.id)
+        newest = {each.from_id: each for each in reversed(found)}
+        return [who, *(_delegate(who, each) for each in newest.values())]
 
     async def counts(self, tenant: UUID, who: c.Principal) -> tuple[dict[str, int], bool]:
         """How many open pendings of each workflow ask the principal, and whether all were counted."""
-        return await inbox.counts_by_workflow(self.database.api, tenant, held(who), COUNTED_MAX)
+        selectors = _selectors(await self._voices(tenant, who))
+        return await inbox.counts_by_workflow(self.database.api, tenant, selectors, COUNTED_MAX)
 
-    async def _item(self, tenant: UUID, who: c.Principal, asked: Asked) -> Item:
+    async def _item(self, tenant: UUID, voices: Sequence[c.Principal], asked: Asked) -> Item:
         opened = e.decode_pending(asked.body)
         try:
             votes = tuple(map(_votes.decode, asked.votes))
             world = await self._world(tenant, asked.workflow, asked.started_by)
-            return Item(asked, opened, obstacle(PendingState(opened, votes=votes), who, world))
+            pending = PendingState(opened, votes=votes)
+            found = [obstacle(pending, each, world) for each in voices]
         except (Unreadable, msgspec.DecodeError):
-            return Item(asked, opened, Obstacle("unreadable", "a newer release wrote it, which alone can judge it"))
+            fault = Obstacle("unreadable", "a newer release wrote it, which alone can judge it")
+            return Item(asked, PendingState(opened), fault)
+        others = [each.on_behalf_of or each.id for each, fault in zip(voices[1:], found[1:], strict=True) if not fault]
+        mine = found[0]
+        if mine is not None and mine.code == NOT_ASKED and not others:  # it asks somebody else, who may not either
+            mine = next((each for each in found if each is not None and each.code != NOT_ASKED), mine)
+        return Item(asked, pending, mine, tuple(others))
 
     async def _world(self, tenant: UUID, workflow: bytes, requester: str) -> World:
         """Raises Unreadable: the workflow is of a release that this one can't read."""
         return World(requester, (await self.catalog.plan(tenant, workflow)).roles)
+
+    async def claim(self, tenant: UUID, who: c.Principal, item: Item, time: timedelta) -> bool:
+        """Mark the pending as the principal's for so long. False: it is somebody else's."""
+        asked = item.asked
+        return await inbox.claim(self.database.api, tenant, asked.run_id, asked.id, who.id, time)
+
+    async def release(self, tenant: UUID, who: c.Principal, item: Item) -> None:
+        """Take the principal's mark away."""
+        await inbox.release(self.database.api, tenant, item.asked.run_id, item.asked.id, who.id)
 
     async def tidy(self, every: timedelta) -> None:
         """Compare a page of the index with what is asked, unless another process just did."""
@@ -105,3 +159,18 @@ class Inbox:
         if listed.current and set(asks) == set(listed.asks):
             return None
         return listed, " ".join(asks), opened.kind, words_of(opened)
+
+
+def _delegate(who: c.Principal, delegation: Delegation) -> c.Principal:
+    return c.Principal(
+        who.id,
+        who.roles,
+        who.groups,
+        on_behalf_of=delegation.from_id,
+        lent_roles=tuple(delegation.roles),
+        lent_groups=tuple(delegation.groups),
+    )
+
+
+def _selectors(voices: Sequence[c.Principal]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(selector for voice in voices for selector in held(voice)))

@@ -216,11 +216,13 @@ def _upsert_pendings(parameters: _Parameters, at: str) -> str:
 
 
 def _insert_votes(parameters: _Parameters, at: str) -> str:
-    rows, _ = parameters.arrays("child", i="int", pending_id="text", principal="text", body="bytea")
+    rows, _ = parameters.arrays(
+        "child", i="int", pending_id="text", principal="text", body="bytea", decision="text", on_behalf_of="text"
+    )
     return f""", new_votes AS (
-  INSERT INTO votes (run_id, pending_id, principal, tenant, last_seq, body)
+  INSERT INTO votes (run_id, pending_id, principal, tenant, last_seq, body, decision, on_behalf_of, at)
   SELECT winners.id[child.place], child.pending_id, child.principal, winners.tenant[child.place],
-    winners.seq[child.place], child.body
+    winners.seq[child.place], child.body, child.decision, child.on_behalf_of, {at}
   FROM {_of_winners(rows)}
 )"""
 

@@ -134,7 +134,10 @@ def _pending_arrays(rows: _Rows) -> _Arrays:
 
 
 def _vote_arrays(rows: _Rows) -> _Arrays:
-    return _columns([(i, v.pending_id, v.principal, v.body) for i, e in rows if e.votes for v in e.votes], 4)
+    found = [
+        (i, v.pending_id, v.principal, v.body, v.decision, v.on_behalf_of) for i, e in rows if e.votes for v in e.votes
+    ]
+    return _columns(found, 6)
 
 
 def _outbox_arrays(rows: _Rows) -> _Arrays:

@@ -39,9 +39,13 @@ class PendingRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class VoteRow(msgspec.Struct, frozen=True, gc=False):
+    """What a person said to a pending: a vote, or the answer that decided it."""
+
     pending_id: str
     principal: str
     body: bytes
+    decision: str | None = None
+    on_behalf_of: str | None = None
 
 
 class OutboxRow(msgspec.Struct, frozen=True, gc=False):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -57,6 +57,7 @@ class Asked:
     body: bytes
     workflow: bytes
     workflow_name: str
+    thread_id: str
     started_by: str
     votes: Sequence[bytes]
     claimed_by: str | None
@@ -73,7 +74,7 @@ _RANGES: Final = """
   ORDER BY i.due, i.pending_id LIMIT $6
 """
 _ASKED: Final = """
-  p.run_id, p.id, p.deadline, p.body, r.workflow, r.workflow_name, r.started_by,
+  p.run_id, p.id, p.deadline, p.body, r.workflow, r.workflow_name, r.thread_id, r.started_by,
   ARRAY(SELECT v.body FROM votes v WHERE v.run_id = p.run_id AND v.pending_id = p.id ORDER BY v.last_seq, v.principal),
   p.claimed_by, CASE WHEN p.claimed_until > now() THEN p.claimed_until END
 """
@@ -162,6 +163,76 @@ async def counts_by_workflow(
     more than `most` only the first ones are."""
     rows = await connection.fetch(_COUNTS, *_range(tenant, selectors, Filters(), None, most + 1))
     return {row[0]: row[1] for row in rows}, not rows or rows[0][2] <= most
+
+
+# --- claims and decisions ---------------------------------------------------------------------------------------------
+
+
+async def claim(
+    connection: Connection | Pool, tenant: UUID, run_id: UUID, pending_id: str, person: str, time: timedelta
+) -> bool:
+    """Mark the open pending as that of `person` for so long. False: it is somebody else's just now, or not open."""
+    query = """
+    UPDATE pendings SET claimed_by = $4, claimed_until = now() + $5
+    WHERE run_id = $1 AND id = $2 AND tenant = $3 AND status = 'open'
+      AND (claimed_by = $4 OR claimed_until IS NULL OR claimed_until <= now())
+    RETURNING id
+    """
+    return await connection.fetchval(query, run_id, pending_id, tenant, person, time) is not None
+
+
+async def release(connection: Connection | Pool, tenant: UUID, run_id: UUID, pending_id: str, person: str) -> None:
+    """Take the person's own mark away."""
+    query = """
+    UPDATE pendings SET claimed_by = NULL, claimed_until = NULL
+    WHERE run_id = $1 AND id = $2 AND tenant = $3 AND claimed_by = $4
+    """
+    await connection.execute(query, run_id, pending_id, tenant, person)
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What a person said to a pending, themselves or by a delegate. `status` is the pending's now; `opened` and `said`
+    are JSON texts."""
+
+    at: datetime
+    pending_id: str
+    run_id: UUID
+    principal: str
+    on_behalf_of: str | None
+    decision: str | None
+    status: str
+    workflow: str
+    opened: bytes
+    said: bytes
+
+
+_DECIDED: Final = """
+WITH mine AS MATERIALIZED (
+  (SELECT at, pending_id, run_id, principal FROM votes
+   WHERE tenant = $1 AND principal = $2 AND at IS NOT NULL AND (at, pending_id) < ($3, $4)
+   ORDER BY at DESC, pending_id DESC LIMIT $5)
+  UNION
+  (SELECT at, pending_id, run_id, principal FROM votes
+   WHERE tenant = $1 AND on_behalf_of = $2 AND (at, pending_id) < ($3, $4)
+   ORDER BY at DESC, pending_id DESC LIMIT $5)
+  ORDER BY at DESC, pending_id DESC LIMIT $5
+)
+SELECT v.at, v.pending_id, v.run_id, v.principal, v.on_behalf_of, v.decision, p.status, r.workflow_name, p.body, v.body
+FROM mine
+JOIN votes v ON v.run_id = mine.run_id AND v.pending_id = mine.pending_id AND v.principal = mine.principal
+JOIN pendings p ON p.run_id = mine.run_id AND p.id = mine.pending_id
+JOIN runs r ON r.id = mine.run_id
+ORDER BY v.at DESC, v.pending_id DESC
+"""
+
+
+async def decided_by(
+    connection: Connection | Pool, tenant: UUID, person: str, *, limit: int, before: Place | None = None
+) -> list[Decided]:
+    """What the person has decided, and others in their name, the newest first."""
+    at, id = before or (_END, "")
+    return [Decided(*row) for row in await connection.fetch(_DECIDED, tenant, person, at, id, limit)]
 
 
 # --- what other releases have left undone -----------------------------------------------------------------------------

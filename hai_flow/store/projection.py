@@ -56,7 +56,13 @@ class _Rows:
         self.pendings[id] = _pending_row(pending, " ".join(asks))
 
     def vote(self, event: e.VoteCast, position: int) -> None:
-        self.votes.append(VoteRow(event.id, event.by, _encode(event)))
+        self.votes.append(VoteRow(event.id, event.by, _encode(event), event.decision, event.on_behalf_of))
+
+    def decided(self, event: e.PendingDecided, position: int) -> None:
+        """Where one answer decides, it stands beside the votes of others: it is what its giver has decided."""
+        self._write(event.id)
+        if event.by is not None and self.state.pendings[event.id].opened.kind not in ("approve", "gate"):
+            self.votes.append(VoteRow(event.id, event.by, _encode(event), event.outcome))
 
     def forked(self, event: e.Forked, position: int) -> None:
         """Pendings and votes from before are the other run's, and so are the POSTs that opened its turns."""
@@ -96,7 +102,7 @@ _PROJECTED: Final[dict[type[e.Event], Callable[[_Rows, Any, int], None]]] = {
     e.PendingEdited: _Rows.pending,
     e.PendingEscalated: _Rows.pending,
     e.PendingRestamped: _Rows.pending,
-    e.PendingDecided: _Rows.pending,
+    e.PendingDecided: _Rows.decided,
     e.PendingVoided: _Rows.pending,
     e.RunResumed: _Rows.all_open,
     e.TimeJumped: _Rows.all_open,

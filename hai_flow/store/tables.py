@@ -181,8 +181,47 @@ votes: Final = sa.Table(
     _uuid("tenant"),
     _bigint("last_seq"),
     _bytes("body"),
+    _text("decision", null=True),
+    _text("on_behalf_of", null=True),
+    _time("at", null=True),  # null: of before it was asked who decided what
     _key("votes", "run_id", "pending_id", "principal"),
 )
+sa.Index(
+    "votes_of_each",
+    votes.c.tenant,
+    votes.c.principal,
+    votes.c.at,
+    votes.c.pending_id,
+    postgresql_where=sa.text("at IS NOT NULL"),
+)
+sa.Index(
+    "votes_for_others",
+    votes.c.tenant,
+    votes.c.on_behalf_of,
+    votes.c.at,
+    votes.c.pending_id,
+    postgresql_where=sa.text("on_behalf_of IS NOT NULL"),
+)
+
+delegations: Final = sa.Table(
+    "delegations",
+    metadata,
+    _uuid("id"),
+    _uuid("tenant"),
+    _text("from_id"),  # whose questions they are
+    _text("to_id"),  # who may answer them instead
+    sa.Column("roles", ARRAY(sa.Text), nullable=False),  # what `from_id` had when they delegated
+    sa.Column("groups", ARRAY(sa.Text), nullable=False),
+    _time("since"),
+    _time("until"),
+    _text("note", null=True),
+    _time("created_at", now=True),
+    _key("delegations", "id"),
+    sa.CheckConstraint("from_id <> to_id", name="delegations_to_another"),
+    sa.CheckConstraint("since < until", name="delegations_last"),
+)
+sa.Index("delegations_to", delegations.c.tenant, delegations.c.to_id, delegations.c.until)
+sa.Index("delegations_from", delegations.c.tenant, delegations.c.from_id, delegations.c.until)
 
 inbox: Final = sa.Table(
     "inbox",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx2
@@ -12,6 +15,15 @@ from tests.support.hai_client import unique
 from tests.support.server import YAML
 
 __all__ = ["http"]
+
+
+def until(fact: Callable[[], bool]) -> None:
+    """Wait for a fact."""
+    end = time.monotonic() + 30
+    while not fact():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
 
 ASKING = """
 hai: flow/v1
@@ -172,3 +184,173 @@ def test_a_run_that_is_stopped_leaves_all_inboxes(http: Checked) -> None:
     run_id = asking.inbox("user:ann,role:boss")[0]["run_id"]
     assert http.post(f"/v1/runs/{run_id}/stop", json={}).status_code == 200
     assert asking.ids("user:ann,role:boss") == []
+
+
+# --- deciding, claiming, delegating -----------------------------------------------------------------------------------
+
+
+def as_(who: str) -> dict[str, str]:
+    return {"HAI-Act-As": who}
+
+
+def test_several_questions_are_answered_at_once_each_with_an_outcome_of_its_own(http: Checked) -> None:
+    asking, mine = Asking(http, "role:boss"), Asking(http, "user:eve")
+    first, second, foreign = asking.start(), asking.start(), mine.start()
+    items = [
+        {"id": first, "decision": "approve"},
+        {"id": foreign, "decision": "approve"},
+        {"id": second, "decision": "reject", "reason": "no"},
+        {"id": "call_nothing", "decision": "approve"},
+        {"id": first[:-1] + "x", "decision": "approve"},
+    ]
+    headers = {**as_("user:ann,role:boss"), "Idempotency-Key": unique("bulk")}
+    for already in (False, True):
+        found = http.post("/v1/inbox/decide", json={"items": items}, headers=headers).json()["items"]
+        assert [(each["id"], each["status"]) for each in found] == [
+            (item["id"], status) for item, status in zip(items, (200, 403, 200, 404, 404), strict=True)
+        ]
+        assert [each["pending"] and each["pending"]["status"] for each in found] == [
+            "approve",
+            None,
+            "reject",
+            None,
+            None,
+        ]
+        assert [each["pending"]["already"] for each in found if each["pending"]] == [already, already]
+        assert found[1]["problem"]["code"] == "pending_forbidden"
+    assert mine.ids("user:eve") == [foreign]
+
+
+@pytest.mark.parametrize(
+    "items", [[], [{"decision": "approve"}], [{"id": "a"}, {"id": "a"}], [{"id": "a"}] * 101], ids=len
+)
+def test_a_bulk_that_is_none_is_refused(http: Checked, items: list[Any]) -> None:
+    assert http.post("/v1/inbox/decide", json={"items": items}).status_code == 422
+
+
+def test_what_i_decided_is_listed_newest_first(http: Checked) -> None:
+    asking, me = Asking(http, "user:dec"), "user:dec"
+    ids = [asking.start() for _ in range(3)]
+    for n, id in enumerate(ids):
+        assert asking.decide(id, me, decision="approve" if n else "reject", reason=f"r{n}").status_code == 200
+    found, cursor = [], None
+    while True:
+        params = {"limit": 2} | ({"cursor": cursor} if cursor else {})
+        page = http.get("/v1/inbox/decided", params=params, headers=as_(me)).json()
+        found += page["items"]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert [(each["id"], each["decision"], each["reason"], each["status"]) for each in found] == [
+        (ids[2], "approve", "r2", "approve"), (ids[1], "approve", "r1", "approve"), (ids[0], "reject", "r0", "reject"),
+    ]  # fmt: skip
+    assert {each["title"] for each in found} == {"Spend"}
+    assert http.get("/v1/inbox/decided", headers=as_("user:nobody")).json()["items"] == []
+
+
+def test_a_claim_is_seen_by_others_keeps_nobody_from_deciding_and_is_given_back(http: Checked) -> None:
+    asking = Asking(http, "role:boss")
+    id = asking.start()
+    ann, bob = "user:ann,role:boss", "user:bob,role:boss"
+    claimed = http.post(f"/v1/inbox/{id}/claim", json={"for": "1h"}, headers=as_(ann)).json()
+    assert claimed["claimed_by"] == "user:ann"
+    assert asking.inbox(bob)[0]["claimed_by"] == "user:ann"
+    refused = http.post(f"/v1/inbox/{id}/claim", headers=as_(bob))
+    assert code(refused) == (409, "pending_claimed")
+    assert refused.json()["winner"] == {"by": "user:ann"}
+    assert http.post(f"/v1/inbox/{id}/release", headers=as_(bob)).json()["claimed_by"] == "user:ann"
+    assert http.post(f"/v1/inbox/{id}/claim", json={"for": "2h"}, headers=as_(ann)).status_code == 200
+    assert http.post(f"/v1/inbox/{id}/release", headers=as_(ann)).json()["claimed_by"] is None
+    assert http.post(f"/v1/inbox/{id}/claim", json={"for": "1s"}, headers=as_(ann)).status_code == 200
+    assert asking.decide(id, bob).status_code == 200
+    assert code(http.post(f"/v1/inbox/{id}/claim", headers=as_(ann))) == (404, "pending_unknown")
+
+
+def test_a_claim_that_is_over_is_anybody_s(http: Checked) -> None:
+    asking = Asking(http, "role:boss")
+    id = asking.start()
+    http.post(f"/v1/inbox/{id}/claim", json={"for": "1s"}, headers=as_("user:ann,role:boss"))
+    until(lambda: asking.inbox("user:bob,role:boss")[0]["claimed_by"] is None)
+    assert http.post(f"/v1/inbox/{id}/claim", headers=as_("user:bob,role:boss")).json()["claimed_by"] == "user:bob"
+
+
+@pytest.mark.parametrize("time", ["0s", "2d", "soon", "", "-1h"])
+def test_a_claim_has_a_time_of_at_most_a_day(http: Checked, time: str) -> None:
+    asking = Asking(http, "role:boss")
+    refused = http.post(f"/v1/inbox/{asking.start()}/claim", json={"for": time}, headers=as_("user:ann,role:boss"))
+    assert refused.status_code == 422
+
+
+def test_who_may_not_decide_can_not_claim_and_is_told_why_and_who_else_may(http: Checked) -> None:
+    asking = Asking(http, "role:boss, user:bob", quorum=2)
+    id = asking.start("user:req")
+    assert code(http.post(f"/v1/inbox/{id}/claim", headers=as_("user:req,role:boss"))) == (403, "pending_forbidden")
+    check = http.get(f"/v1/inbox/{id}", headers=as_("user:req,role:boss")).json()
+    assert (check["may_decide"], check["why_not"]["code"]) == (False, "excluded.requester")
+    assert check["needed"]["from"] == ["role:boss", "user:bob"]
+    assert check["needed"]["missing"]["people"] == 2
+
+
+class Delegated:
+    """`from_` has delegated to `to` for an hour."""
+
+    def __init__(self, http: Checked, from_: str, to: str) -> None:
+        body = {"to": to.partition(",")[0], "until": "2200-01-01T00:00:00Z"}
+        refused = http.post("/v1/inbox/delegations", json=body, headers=as_(from_))
+        assert code(refused) == (422, "delegation.invalid")
+        soon = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+        answer = http.post("/v1/inbox/delegations", json={**body, "until": soon}, headers=as_(from_))
+        assert answer.status_code == 201, answer.text
+        self.id = answer.json()["id"]
+
+
+def test_a_delegate_decides_on_behalf_of_who_is_away_and_both_are_recorded(http: Checked) -> None:
+    asking = Asking(http, "role:away1")
+    id = asking.start()
+    ann, bob = "user:away1,role:away1", "user:stand1"
+    assert asking.ids(bob) == []
+    assert code(asking.decide(id, bob, on_behalf_of="user:away1")) == (403, "delegation_missing")
+    made = Delegated(http, ann, bob)
+    (item,) = asking.inbox(bob)
+    assert (item["may_decide"], item["on_behalf_of"]) == (False, ["user:away1"])
+    assert code(asking.decide(id, bob)) == (403, "pending_forbidden")
+    decided = asking.decide(id, bob, on_behalf_of="user:away1").json()
+    assert (decided["status"], decided["decided_by"]) == ("approve", "user:stand1")
+    (vote,) = decided["needed"]["votes"]
+    assert (vote["by"], vote["on_behalf_of"], vote["roles"]) == ("user:stand1", "user:away1", ["away1"])
+    for who in (bob, ann):
+        (listed,) = http.get("/v1/inbox/decided", headers=as_(who)).json()["items"]
+        assert (listed["id"], listed["by"], listed["on_behalf_of"]) == (id, "user:stand1", "user:away1")
+    for who in (ann, bob):
+        items = http.get("/v1/inbox/delegations", headers=as_(who)).json()["items"]
+        assert [(each["id"], each["from"], each["to"]) for each in items] == [(made.id, "user:away1", "user:stand1")]
+    assert http.get("/v1/inbox/delegations", headers=as_("user:eve")).json()["items"] == []
+    assert code(http.delete(f"/v1/inbox/delegations/{made.id}", headers=as_("user:eve"))) == (404, "delegation_unknown")
+    assert http.delete(f"/v1/inbox/delegations/{made.id}", headers=as_(bob)).status_code == 204
+    assert asking.ids(bob) == []
+
+
+def test_an_answer_to_a_form_says_for_whom_it_was_given(http: Checked) -> None:
+    asking = Asking(http, "user:away2")
+    Delegated(http, "user:away2", "user:stand2")
+    id = asking.start()
+    decided = asking.decide(id, "user:stand2", on_behalf_of="user:away2").json()
+    assert decided["needed"]["votes"][0]["via"] == "rest (act as) (for user:away2)"
+
+
+def test_one_that_begins_later_does_not_hold_yet(http: Checked) -> None:
+    asking = Asking(http, "user:away3")
+    asking.start()
+    later = [(datetime.now(UTC) + timedelta(hours=hours)).isoformat() for hours in (1, 2)]
+    body = {"to": "user:stand3", "since": later[0], "until": later[1]}
+    assert http.post("/v1/inbox/delegations", json=body, headers=as_("user:away3")).status_code == 201
+    assert asking.ids("user:stand3") == []
+
+
+@pytest.mark.parametrize(
+    "body", [{"to": "user:me"}, {"to": "role:boss"}, {"to": "user:x", "until": "2020-01-01T00:00:00Z"}]
+)
+def test_a_delegation_to_nobody_else_or_that_is_over_is_refused(http: Checked, body: dict[str, str]) -> None:
+    soon = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    refused = http.post("/v1/inbox/delegations", json={"until": soon, **body}, headers=as_("user:me"))
+    assert refused.status_code == 422

@@ -11,7 +11,11 @@ from hai_flow.engine.selectors import (
     NotASelector,
     World,
     acting_as,
+    barred,
     could_match,
+    enumerated,
+    held,
+    matched,
     people_of,
     selectors_of,
     surely_matches,
@@ -100,3 +104,37 @@ def test_somebody_is_taken_for_somebody_with_roles_and_groups() -> None:
 def test_whoever_is_not_exactly_one_user_is_nobody(text: str) -> None:
     with pytest.raises(NotASelector):
         acting_as(text)
+
+
+def test_everybody_who_is_asked_can_be_named_without_the_run() -> None:
+    selectors = ["requester", "role:money", "role:board", "role:boss", "group:x", "anyone", "user:ann"]
+    assert enumerated(selectors, WORLD) == (
+        "user:req", "user:joe", "group:finance", "user:ann", "user:bob", "role:boss", "group:x", "anyone",
+    )  # fmt: skip
+
+
+def test_who_is_asked_has_one_of_the_names_by_which_they_are_found() -> None:
+    who = Principal("user:joe", ("boss",), ("x",))
+    assert held(who) == ("user:joe", "role:boss", "group:x", "anyone")
+    for selectors in (["role:money"], ["role:boss"], ["group:x"], ["anyone"], ["requester"], ["role:board"]):
+        asked = bool(matched(selectors, who, WORLD))
+        assert asked == bool(set(enumerated(selectors, WORLD)) & set(held(who))), selectors
+
+
+LENT = Principal("user:bob", ("clerk",), ("b",), on_behalf_of="user:ann", lent_roles=("boss",), lent_groups=("a",))
+
+
+def test_a_delegate_is_asked_as_the_other_and_only_as_the_other() -> None:
+    assert held(LENT) == ("user:ann", "role:boss", "group:a", "anyone")
+    asked = ["user:ann", "user:bob", "role:boss", "role:clerk", "group:a", "group:b"]
+    assert matched(asked, LENT, World("user:req", {})) == ("user:ann", "role:boss", "group:a")
+
+
+@pytest.mark.parametrize("selector", ["user:ann", "user:bob", "role:boss", "role:clerk", "group:a", "group:b"])
+def test_what_keeps_out_a_delegate_or_the_other_keeps_the_vote_out(selector: str) -> None:
+    assert barred([selector], LENT, World("user:req", {})) == (selector,)
+
+
+@pytest.mark.parametrize("requester", ["user:ann", "user:bob"])
+def test_neither_a_delegate_nor_the_other_may_have_started_the_run(requester: str) -> None:
+    assert barred(["requester"], LENT, World(requester, {})) == ("requester",)

@@ -1,0 +1,72 @@
+"""Who answers whose questions instead, and how long."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Connection, Pool
+
+SHOWN_MAX: Final = 100  # delegations that one person is given, or shown
+
+
+@dataclass(frozen=True, slots=True)
+class Delegation:
+    """`to_id` may answer what asks `from_id`, who had these roles and groups when they delegated."""
+
+    id: UUID
+    from_id: str
+    to_id: str
+    roles: Sequence[str]
+    groups: Sequence[str]
+    since: datetime
+    until: datetime
+    note: str | None
+    created_at: datetime
+
+
+_COLUMNS: Final = "id, from_id, to_id, roles, groups, since, until, note, created_at"
+
+
+async def create(connection: Connection | Pool, tenant: UUID, given: Delegation) -> None:
+    """Keep a delegation. Its `created_at` is the database's time."""
+    query = """
+    INSERT INTO delegations (id, tenant, from_id, to_id, roles, groups, since, until, note)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+    """
+    await connection.execute(
+        query, given.id, tenant, given.from_id, given.to_id, list(given.roles), list(given.groups), given.since,
+        given.until, given.note,
+    )  # fmt: skip
+
+
+async def of_person(connection: Connection | Pool, tenant: UUID, person: str) -> list[Delegation]:
+    """Those from and to the person that have not ended, the newest first."""
+    query = f"""
+    SELECT {_COLUMNS} FROM delegations WHERE tenant = $1 AND from_id = $2 AND until > now()
+    UNION ALL SELECT {_COLUMNS} FROM delegations WHERE tenant = $1 AND to_id = $2 AND until > now()
+    ORDER BY created_at DESC, id LIMIT {SHOWN_MAX}
+    """
+    return [Delegation(*row) for row in await connection.fetch(query, tenant, person)]
+
+
+async def to_person(
+    connection: Connection | Pool, tenant: UUID, person: str, from_id: str | None = None
+) -> list[Delegation]:
+    """Those by which the person may answer for others just now; or for this one."""
+    query = f"""
+    SELECT {_COLUMNS} FROM delegations
+    WHERE tenant = $1 AND to_id = $2 AND until > now() AND since <= now() AND ($3::text IS NULL OR from_id = $3)
+    ORDER BY created_at DESC, id LIMIT {SHOWN_MAX}
+    """
+    return [Delegation(*row) for row in await connection.fetch(query, tenant, person, from_id)]
+
+
+async def remove(connection: Connection | Pool, tenant: UUID, id: UUID, person: str) -> bool:
+    """End a delegation from or to the person at once. False: there is none of this id."""
+    query = "DELETE FROM delegations WHERE id = $1 AND tenant = $2 AND $3 IN (from_id, to_id) RETURNING id"
+    return await connection.fetchval(query, id, tenant, person) is not None
