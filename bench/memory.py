@@ -26,7 +26,7 @@ FEW: Final = 1_000
 MANY: Final = 100_000
 POLLS: Final = 10
 POLL_SECONDS: Final = 0.1
-_TABLES: Final = ("runs", "log", "pendings", "turns", "messages", "slots")
+_TABLES: Final = ("runs", "log", "pendings", "inbox", "turns", "messages", "slots")
 _ROOT: Final = Path(__file__).resolve().parents[1]
 
 
