@@ -87,7 +87,8 @@ class Rejected(HaiFlowError):
 
     `status` is the HTTP status that says the same (404, 409, 410, 413, 422, 429). `code` is stable, for programs;
     `detail` is for people. `winner` is the state that stands instead, if there is one (409). `findings` lists each
-    fault of a value that did not fit its schema as `{"path": JSON Pointer, "message": text}`.
+    fault of a value that did not fit its schema as `{"path": JSON Pointer, "message": text}`. `retry_after`: the
+    seconds after which to try again (429).
     """
 
     def __init__(
@@ -98,12 +99,14 @@ class Rejected(HaiFlowError):
         *,
         winner: Any = None,
         findings: Sequence[dict[str, Any]] = (),
+        retry_after: int = 1,
     ) -> None:
         super().__init__(detail)
         self.status = status
         self.code = code
         self.detail = detail
         self.winner = winner
+        self.retry_after = retry_after
         self.findings = tuple(findings)
 
 

@@ -349,6 +349,18 @@ class Settings:
         1,
         1_000_000,
     )
+    refusals_peer_max: int = _whole(
+        "The most wrong credentials of one address in a minute. More of them get 429; a good one is taken even so.",
+        60,
+        1,
+        1_000_000,
+    )
+    decisions_max: int = _whole(
+        "The most answers to questions of one principal in a minute; twenty times as many of one address.",
+        600,
+        1,
+        1_000_000,
+    )
     messages_max: int = _whole("The most messages of history in a request.", 500, 1, 100_000)
     keepalive_seconds: float = _seconds("After how much silence a stream sends a keep-alive.", 15.0, 0.1, 300.0)
     follower_stall_seconds: float = _seconds(

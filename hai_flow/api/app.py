@@ -43,7 +43,9 @@ from hai_flow.api.deps import Access, OpenAccess, is_development, known_paramete
 from hai_flow.api.guard import Guard
 from hai_flow.api.identity import identity_of
 from hai_flow.api.principals import open_to_everybody
+from hai_flow.api.rates import Decisions
 from hai_flow.api.recent import Recent
+from hai_flow.api.sign_ins import SignIns
 from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
 from hai_flow.settings import Settings
@@ -83,6 +85,8 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     app.state.runtime = runtime
     app.state.settings = settings
     app.state.admission = Admission.of(settings)
+    app.state.sign_ins = SignIns(settings, runtime)
+    app.state.decisions = Decisions(settings)
     app.state.development = is_development(settings, act_as=act_as)
     app.state.identity = identity_of(settings, runtime, development=app.state.development)
     app.state.publishing = settings.publish or app.state.development

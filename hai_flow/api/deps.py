@@ -18,6 +18,7 @@ from hai_flow.api import peers
 from hai_flow.api.admission import Admission, StreamPlace
 from hai_flow.api.bodies import JSON, NO_CONTROL_CHARACTERS, YAML, demand_media_type, read_body
 from hai_flow.api.principals import NOBODY, Principal, forbidden, get_principal
+from hai_flow.api.rates import Decisions
 from hai_flow.api.rights import Right
 from hai_flow.api.sight import Sight, ids_of, reader_in, sight_by_questions, sight_of, viewer_for
 from hai_flow.api.stream import EventStream, Pieces
@@ -82,6 +83,8 @@ class Access:
     admission: Admission
     place: StreamPlace  # of the stream that answers it, if one does
     asked: Asked  # as whom, for the audit
+    peer: str  # the address that the request counts for
+    decisions: Decisions
     publishing: bool  # whether this server takes workflows over the network
     development: bool  # whether it is a development server that listens on loopback alone
     _seen: dict[UUID, tuple[Sight, c.Principal]] = field(default_factory=dict)  # the runs that were looked for
@@ -254,6 +257,8 @@ class Access:
         self.require(*_RIGHTS_FOR.get(type(command), (Right.CONTROL_RUNS,)))
         with self.admission.command():
             if isinstance(command, c.Answer):
+                if command.answers:
+                    self.decisions.take(self.tenant, self.principal.id, self.peer)
                 await self._use_files(run_id, command)
             return await self.runtime.committer.submit(
                 run_id, self.tenant, command, command_id=command_id, body_sha=body_sha, asked=self._asked(command)
@@ -265,6 +270,8 @@ class Access:
         """Start a run of the plan. Raises Rejected as `submit` does."""
         self.require(Right.SPEAK, Right.START_RUNS)
         with self.admission.command():
+            if isinstance(begin, c.Fork):
+                self.decisions.take(self.tenant, self.principal.id, self.peer)
             await self._use_files(begin.run_id, begin.answer if isinstance(begin, c.Fork) else begin)
             outcome = await self.runtime.starts.start(
                 self.tenant,
@@ -329,7 +336,8 @@ def get_open_access(request: HTTPConnection) -> Access:
 
 def _access(request: HTTPConnection, principal: Principal) -> Access:
     state = request.app.state
-    place = state.admission.place(peers.peer_of(request.scope))
+    peer = peers.peer_of(request.scope)
+    place = state.admission.place(peer)
     return Access(
         principal,
         state.runtime,
@@ -337,6 +345,8 @@ def _access(request: HTTPConnection, principal: Principal) -> Access:
         state.admission,
         place,
         _asked(request, principal),
+        peer,
+        state.decisions,
         state.publishing,
         state.development,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import urlsplit
@@ -14,7 +15,15 @@ from hai_flow.settings import Settings
 
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 _EVERY_ADDRESS: Final = frozenset({"0.0.0.0", "::", "[::]"})
-_EVERY_RESPONSE: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+_EVERY_RESPONSE: Final = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+)
+# Of a response that has none of its own: nothing of it may run or be framed, should a browser take it for a page.
+_POLICY: Final = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'")
+_HTTPS_ONLY: Final = (b"strict-transport-security", b"max-age=31536000")
 
 
 class Guard:
@@ -44,7 +53,8 @@ class Guard:
                 await send({"type": "websocket.close", "code": 1008})
             return
         cors = [] if refused or not headers.origin else _cors(headers.origin)
-        send = _with_headers(send, (*_EVERY_RESPONSE, *cors))
+        https = [_HTTPS_ONLY] if scope.get("scheme") == "https" else []
+        send = _with_headers(send, (*_EVERY_RESPONSE, *https, *cors))
         if refused is not None:
             await refused(scope, receive, send)
         elif cors and scope["method"] == "OPTIONS" and headers.one(b"access-control-request-method"):
@@ -114,7 +124,10 @@ async def _preflight(headers: _Headers, send: Send) -> None:
 def _with_headers(send: Send, more: Iterable[tuple[bytes, bytes]]) -> Send:
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), *more]}
+            given = [*message.get("headers", ()), *more]
+            if not any(name.lower() == _POLICY[0] for name, _ in given):
+                given.append(_POLICY)
+            message = {**message, "headers": given}
         await send(message)
 
     return send_with_headers
@@ -127,9 +140,10 @@ def _host_names(hosts: Iterable[str]) -> Iterable[str]:
         yield f"[{host}]" if ":" in host and not host.startswith("[") else host.lower()
 
 
+_HOST: Final = re.compile(r"(\[[^\[\]@/?#\s]*\]|[^\[\]:@/?#\s]*)(:[0-9]{0,5})?", re.ASCII)
+
+
 def _name_of(host: str) -> str:
-    """A Host header without its port."""
-    if host.startswith("["):
-        name, bracket, _ = host.partition("]")
-        return name.lower() + bracket
-    return host.partition(":")[0].lower()
+    """A Host header without its port. What has not the form of one is no name, whatever it begins with."""
+    found = _HOST.fullmatch(host)
+    return "" if found is None else found[1].lower()

@@ -100,10 +100,14 @@ async def get_principal(
     ] = None,
 ) -> Principal:
     """The caller, who is asked once in a request. `act_as` is declared for the API's description; the identity reads
-    it. Raises Rejected 400, 401, 403 and 422."""
+    it. Raises Rejected 400, 401, 403, 422, and 429 for too many wrong credentials of one address."""
     known: Principal | None = connection.scope.get(_CALLER)
     if known is None:
-        known = connection.scope[_CALLER] = await connection.app.state.identity.principal(connection)
+        state = connection.app.state
+        try:
+            known = connection.scope[_CALLER] = await state.identity.principal(connection)
+        except Rejected as refusal:
+            raise await state.sign_ins.refused(connection, refusal) from None
     return known
 
 

@@ -130,7 +130,7 @@ async def _rejected(request: Request, error: Exception) -> Response:
 def headers_of(error: Rejected) -> dict[str, str] | None:
     """The headers that its status wants."""
     if error.status in (429, 503):
-        return {"Retry-After": "1"}
+        return {"Retry-After": str(error.retry_after)}
     if error.code.startswith("auth."):
         wrong = "" if error.code == "auth.missing" else ', error="invalid_token"'
         return {"WWW-Authenticate": f'Bearer realm="hai-flow"{wrong}'}
