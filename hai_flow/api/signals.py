@@ -45,7 +45,7 @@ def _documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     dependencies=[requires(Right.CONTROL_RUNS)],
     status_code=201,
     response_model=None,
-    responses=_documented(),
+    responses=_documented(404),
 )
 async def send_signal(body: SignalBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
     """Send an event to every run that has started before it and waits, or will wait, for its type. It also starts the
@@ -84,11 +84,21 @@ def checked_id(access: Access, body: SignalBody, key: str | None, kind: str) -> 
     return body.id or key or f"{kind[:3]}_{access.runtime.starts.new_id()}"
 
 
+async def demand_files(access: Access, body: SignalBody, run_id: UUID | None = None) -> None:
+    """Raises Rejected 404 where the data name a file that the caller may not read."""
+    data, runtime = values.dumps(body.data), access.runtime
+    if run_id is None:
+        await runtime.files.demand(access.tenant, access.principal.id, data, access.viewer)
+    else:
+        await runtime.files.use(access.tenant, access.principal.id, run_id, data, access.viewer)
+
+
 async def _send(
     access: Access, body: SignalBody, key: str | None, response: Response, run_id: UUID | None = None
 ) -> dict[str, Any]:
     id = checked_id(access, body, key, "signal")
     with access.admission.command():
+        await demand_files(access, body, run_id)
         sent, already = await access.runtime.delivery.send(access.tenant, id, body.type, body.data, run_id)
     if already:
         response.status_code = 200

@@ -12,13 +12,13 @@ from hai_flow.api.deps import CommandKey, CurrentAccess
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
-from hai_flow.api.signals import SignalBody, checked_id
+from hai_flow.api.signals import SignalBody, checked_id, demand_files
 from hai_flow.api.views import received_view
 
 router = APIRouter(prefix="/v1/events", tags=["events"], route_class=CheckedRoute)
 
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    **documented(409, *WITH_BODY),
+    **documented(404, 409, *WITH_BODY),
     200: {"model": shapes.ReceivedEvent, "description": "it has been sent before"},
     201: {"model": shapes.ReceivedEvent, "description": "it is stored; `runs` says what it started"},
 }
@@ -32,6 +32,7 @@ async def receive_event(body: SignalBody, access: CurrentAccess, key: CommandKey
     """
     id = checked_id(access, body, key, "event")
     with access.admission.command():
+        await demand_files(access, body)
         received = await access.runtime.triggers.receive_event(access.tenant, id, body.type, body.data)
     if received.already:
         response.status_code = 200

@@ -113,6 +113,7 @@ class Local:
             input=values.check(input),
             dev=stored.dev,
         )
+        await runtime.files.use(LOCAL_TENANT, self._who.id, run_id, values.dumps(input))
         await runtime.starts.start(LOCAL_TENANT, plan, command, command_id=f"start:{run_id}")
         return str(run_id)
 

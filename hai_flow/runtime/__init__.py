@@ -155,7 +155,7 @@ class Runtime(Service):
             self.database, self.committer, self.catalog, self.delivery, self.starts, self.slots, watched, ticking
         )
         self.webhooks = Webhooks(self.triggers, settings.secrets)
-        self.callbacks = Callbacks(self.database, self.fanout, self.catalog, self.delivery)
+        self.callbacks = Callbacks(self.database, self.fanout, self.catalog, self.delivery, self.files)
         self._services: list[Service] = [self.committer, self.fanout, self.threads, self.delivery, self.triggers]
         self.worker = None
         if self.performs:

@@ -17,6 +17,7 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.delivery import Delivery
 from hai_flow.runtime.fanout import Fanout
+from hai_flow.runtime.files import Files
 from hai_flow.store import callbacks, signals
 from hai_flow.store.callbacks import CallbackRow
 from hai_flow.store.database import Database
@@ -29,11 +30,12 @@ NEWEST: Final = 2**53
 class Callbacks:
     """Finds the step that an address is for, and tells its run."""
 
-    def __init__(self, database: Database, fanout: Fanout, catalog: Catalog, delivery: Delivery) -> None:
+    def __init__(self, database: Database, fanout: Fanout, catalog: Catalog, delivery: Delivery, files: Files) -> None:
         self._database = database
         self._fanout = fanout
         self._catalog = catalog
         self._delivery = delivery
+        self._files = files
 
     async def find(self, token: str) -> CallbackRow:
         """Whose callback it is. Raises Rejected 404."""
@@ -48,7 +50,8 @@ class Callbacks:
         """Take a callback; returns whether the very same one was taken before.
 
         Raises Rejected: 410 if nothing waits for it (any more), 409 if another one was taken, 422 if its body is not
-        what the step waits for, 413 if it is too large for an event.
+        what the step waits for, 404 if it names a file that the run does not refer to, 413 if it is too large for
+        an event.
         """
         data = values.dumps(content)
         if len(data) > EVENT_BYTES_MAX:
@@ -60,6 +63,7 @@ class Callbacks:
                 return True
             raise Rejected(409, "callback_used", "this address was good for one callback, and has had it.")
         await self._demand_awaited(row, content)
+        await self._files.demand_of_run(row.tenant, row.run_id, data)
         try:
             _, already = await self._delivery.send(row.tenant, id, row.type, content, row.run_id)
         except Rejected as rejected:

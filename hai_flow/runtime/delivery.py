@@ -40,7 +40,7 @@ from hai_flow.runtime.fanout import state_at
 from hai_flow.runtime.lines import Lines
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.runtime.starts import Starts
-from hai_flow.store import outbox, signals
+from hai_flow.store import files, outbox, signals
 from hai_flow.store.database import Database
 from hai_flow.store.outbox import OutboxMessage
 from hai_flow.store.signals import Reach, Signal
@@ -226,6 +226,9 @@ class Delivery(Service):
         start = children.command_of(message.kind, message.target, body)
         assert isinstance(start, c.Start), "only messages of these kinds are handled here"
         digest = sha256(message.body).digest()
+        if start.parent is None:  # a child has those of its thread
+            named = values.files_in(message.body)
+            await files.hand_files(self.database.api, message.tenant, named, start.run_id, of=message.run_id)
         await self.starts.start(message.tenant, plan, start, command_id=message.command_id, body_sha=digest)
 
     async def _with_text(self, message: OutboxMessage, command: c.ChildTold) -> c.ChildTold:
@@ -345,6 +348,7 @@ class Delivery(Service):
 
     async def _offer(self, run_id: UUID, signal: Signal, offered: c.Offered | None = None) -> Json:
         """Offer the run a signal; whether it has it then, and the types that it waits for after that."""
+        await files.hand_files(self.database.api, signal.tenant, values.files_in(signal.data), run_id)
         command = c.Signal(
             id=signal.id,
             name=signal.type,

@@ -109,9 +109,21 @@ class Files:
         wanted = values.files_in(value)
         if not wanted:
             return
-        found = await files.use_files(self._database.api, tenant, wanted, principal, run_id, viewer)
-        if missing := wanted - found:
-            raise unknown(values.file_id(min(missing)))
+        _demand_all(wanted, await files.use_files(self._database.api, tenant, wanted, principal, run_id, viewer))
+
+    async def demand(self, tenant: UUID, principal: str, value: bytes, viewer: Viewer | None = None) -> None:
+        """The JSON text `value`, which the principal sends, is about to be kept for runs that are not known yet: each
+        refers to its files when it takes it. Raises Rejected as `use`."""
+        wanted = values.files_in(value)
+        if wanted:
+            _demand_all(wanted, await files.readable_files(self._database.api, tenant, wanted, principal, viewer))
+
+    async def demand_of_run(self, tenant: UUID, run_id: UUID, value: bytes) -> None:
+        """The JSON text `value` is about to enter the run, from somebody who may read its files and no others. Raises
+        Rejected as `use`."""
+        wanted = values.files_in(value)
+        if wanted:
+            _demand_all(wanted, await files.files_of_run(self._database.api, tenant, wanted, run_id))
 
     # --- out
 
@@ -123,6 +135,10 @@ class Files:
         if digest is None:
             return None
         return await files.find_file(self._database.api, tenant, digest, principal, viewer)
+
+    async def find_of_run(self, tenant: UUID, run_id: UUID, digest: bytes | None) -> File | None:
+        """The same, if the run refers to it, or another run of its thread does."""
+        return None if digest is None else await files.find_file_of_run(self._database.api, tenant, digest, run_id)
 
     def read(self, file: File, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
         """The bytes of the file from `start` up to before `end`, in pieces. Raises MissingContent."""
@@ -172,7 +188,7 @@ class FilesOfRun:
 
     async def read(self, id: str, bytes_max: int) -> Content:
         try:
-            found = await self._files.find(self._tenant, self._principal, values.sha256_of_file(id))
+            found = await self._files.find_of_run(self._tenant, self._run_id, values.sha256_of_file(id))
             if found is None:
                 raise StepError(
                     f"there is no file {id[:80]!r} that this run may read", code="step.file_unknown", retriable=False
@@ -213,6 +229,11 @@ def part_of(file: File) -> dict[str, Json]:
         "source": {"type": "file", "value": values.file_id(file.sha256), "mimeType": file.media_type},
     }
     return part | {"metadata": {"filename": file.name}} if file.name else part
+
+
+def _demand_all(wanted: set[bytes], found: set[bytes]) -> None:
+    if missing := wanted - found:
+        raise unknown(values.file_id(min(missing)))
 
 
 def unknown(id: str) -> Rejected:

@@ -49,7 +49,7 @@ from hai_flow.runtime.slots import Slots
 from hai_flow.runtime.starts import Starts, derived_run_id
 from hai_flow.runtime.submissions import Outcome
 from hai_flow.runtime.watched import Watched
-from hai_flow.store import signals, sweeps, triggers, workflows
+from hai_flow.store import files, signals, sweeps, triggers, workflows
 from hai_flow.store.database import Database
 from hai_flow.store.outbox import OutboxMessage
 from hai_flow.store.signals import Signal
@@ -264,8 +264,13 @@ class Triggers(Service):
         input: Json,
         trigger: str,
         origin: Origin | None = None,
+        *,
+        named: Collection[bytes] = (),
     ) -> Outcome:
-        """Start a run by a trigger, in a thread of its own. The same id again is the same run."""
+        """Start a run by a trigger, in a thread of its own. The same id again is the same run. `named`: the files that
+        it is given; by the end of a run those of them that this run refers to."""
+        ended = UUID(origin.run_id) if origin is not None else None
+        await files.hand_files(self.database.api, of.tenant, named, run_id, of=ended)
         plan = await self.catalog.plan(of.tenant, of.workflow)
         start = c.Start(
             run_id=run_id,
@@ -400,7 +405,8 @@ class Triggers(Service):
                 identity = ("dedupe", row.type, key)
             input = event["data"] if trigger.input is None else trigger.input.render(used(trigger.input, scope))
             run_id = derived_run_id("event", str(row.tenant), row.workflow_name, *identity)
-            outcome = await self.begin(row, run_id, {} if input is None else input, "event")
+            named = values.files_in(values.dumps(event["data"]))
+            outcome = await self.begin(row, run_id, {} if input is None else input, "event", named=named)
         except ExpressionError as error:
             refused = Rejected(422, error.code, f"the event trigger of {plan.name}@{plan.version}: {error.message}")
             return Started(row.workflow_name, refused=refused)
@@ -447,7 +453,8 @@ class Triggers(Service):
             input = None if trigger.input is None else trigger.input.render(used(trigger.input, scope))
             identity = (str(row.tenant), row.workflow_name, str(row.position), message.command_id)
             run_id = derived_run_id("run", *identity)
-            await self.begin(row, run_id, {} if input is None else input, "run", end.origin)
+            named = values.files_in(values.dumps(input))
+            await self.begin(row, run_id, {} if input is None else input, "run", end.origin, named=named)
         except ExpressionError as error:
             said.warning("run_trigger_refused", code=error.code, reason=error.message)
         except Rejected as rejected:

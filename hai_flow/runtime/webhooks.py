@@ -14,11 +14,13 @@ from uuid import UUID
 
 import structlog
 
+from hai_flow import values
 from hai_flow.definition.cel import ExpressionError
 from hai_flow.definition.names import PATH_CHARS_MAX, WEBHOOK_PATH
 from hai_flow.definition.plan import WebhookTrigger
 from hai_flow.engine.signals import event_value
 from hai_flow.errors import Rejected
+from hai_flow.runtime.files import unknown
 from hai_flow.runtime.starts import derived_run_id, new_run_id
 from hai_flow.runtime.submissions import Outcome
 from hai_flow.runtime.triggers import Triggers, dedupe_key, used
@@ -75,8 +77,11 @@ class Webhooks:
     async def receive(self, hook: Webhook, call: Call, content: Json) -> Outcome | None:
         """Start the run of a genuine request; None where `match` is false. The same dedupe key is the same run.
 
-        Raises Rejected: 422 where an expression fails or the input does not fit, 409 where its concurrency says so.
+        Raises Rejected: 404 where it names a file, since who proves a secret has none here;
+        422 where an expression fails or the input does not fit, 409 where its concurrency says so.
         """
+        if named := values.files_in(values.dumps(content)):
+            raise unknown(values.file_id(min(named)))
         row, trigger = hook.row, hook.trigger
         now = self._triggers.committer.now_ms()
         id = webhook.identity(call, trigger.scheme, trigger.header) or str(new_run_id(now))

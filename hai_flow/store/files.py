@@ -163,6 +163,71 @@ async def runs_with_file(connection: Connection | Pool, tenant: UUID, sha256: by
     return [row[0] for row in await connection.fetch(query, tenant, sha256, limit)]
 
 
+# A run refers to what the runs of its thread refer to: they are its children, who share it, and what was said before.
+_OF_THE_THREAD: Final = """
+EXISTS (SELECT FROM runs me JOIN runs r ON r.tenant = me.tenant AND r.thread_id = me.thread_id
+  JOIN file_uses u ON u.tenant = f.tenant AND u.sha256 = f.sha256 AND u.run_id = r.id
+  WHERE me.id = $3 AND me.tenant = f.tenant)
+"""
+_FIND_OF_A_RUN: Final = f"""
+SELECT f.sha256, f.place, f.size, o.name, o.media_type
+FROM files f CROSS JOIN LATERAL (
+  SELECT name, media_type FROM uploads o WHERE o.tenant = f.tenant AND o.sha256 = f.sha256
+  ORDER BY o.created_at DESC LIMIT 1) o
+WHERE f.tenant = $1 AND f.sha256 = $2 AND {_OF_THE_THREAD}
+"""
+
+
+async def find_file_of_run(connection: Connection | Pool, tenant: UUID, sha256: bytes, run_id: UUID) -> File | None:
+    """The file, if the run refers to it, or another run of its thread does."""
+    row = await connection.fetchrow(_FIND_OF_A_RUN, tenant, sha256, run_id)
+    return None if row is None else File(*row)
+
+
+async def files_of_run(
+    connection: Connection | Pool, tenant: UUID, sha256s: Collection[bytes], run_id: UUID
+) -> set[bytes]:
+    """Those of the files that the run refers to, or another run of its thread."""
+    query = f"SELECT f.sha256 FROM files f WHERE f.tenant = $1 AND f.sha256 = ANY ($2::bytea[]) AND {_OF_THE_THREAD}"
+    return {row["sha256"] for row in await connection.fetch(query, tenant, list(sha256s), run_id)}
+
+
+async def readable_files(
+    connection: Connection | Pool,
+    tenant: UUID,
+    sha256s: Collection[bytes],
+    principal: str,
+    viewer: Viewer | None = None,
+) -> set[bytes]:
+    """Those of the files that the principal may read, as in `find_file`. They are kept as if they had just been
+    uploaded."""
+    readable, more = (_READABLE, ()) if viewer is None else (_readable_by(4), viewer.parameters())
+    query = f"""
+    UPDATE files f SET touched_at = now() WHERE f.tenant = $1 AND f.sha256 = ANY ($2::bytea[]) AND {readable}
+    RETURNING f.sha256
+    """
+    return {row["sha256"] for row in await connection.fetch(query, tenant, list(sha256s), principal, *more)}
+
+
+_HAND: Final = f"""
+WITH touched AS (
+  UPDATE files f SET touched_at = now()
+  WHERE f.tenant = $1 AND f.sha256 = ANY ($2::bytea[]) AND ($3::uuid IS NULL OR {_OF_THE_THREAD})
+  RETURNING f.sha256
+)
+INSERT INTO file_uses (tenant, sha256, run_id) SELECT $1, sha256, $4 FROM touched ON CONFLICT DO NOTHING
+"""
+
+
+async def hand_files(
+    connection: Connection | Pool, tenant: UUID, sha256s: Collection[bytes], run_id: UUID, *, of: UUID | None = None
+) -> None:
+    """Note that a commit of the run is about to refer to these files, as far as they are there. `of`: it was given them
+    by that run, so only those count that it refers to."""
+    if sha256s:
+        await connection.execute(_HAND, tenant, list(sha256s), of, run_id)
+
+
 _USE: Final = """
 WITH readable AS MATERIALIZED (
   SELECT f.sha256 FROM files f WHERE f.tenant = $1 AND f.sha256 = ANY ($2::bytea[]) AND {readable}

@@ -172,6 +172,16 @@ def test_a_body_that_is_not_what_is_waited_for_uses_nothing_up(server: ServerPro
         assert wait_for_end(http, run)["output"] == {"paid": 3}
 
 
+def test_a_callback_names_no_file_that_is_not_its_runs(server: ServerProcess, shop: Shop) -> None:
+    with Checked(server.url) as http:
+        run, path = ordered(http, shop)
+        id = http.post("/v1/files", content=b"abc").json()["id"]
+        refused = http.post(path, json={"paid": id})
+        assert (refused.status_code, refused.json()["code"]) == (404, "file_unknown")
+        assert http.post(path, json={"paid": 3}).status_code == 202, "the address is good yet"
+        assert wait_for_end(http, run)["output"] == {"paid": 3}
+
+
 def test_what_comes_when_nothing_waits_any_more_is_refused(server: ServerProcess, shop: Shop) -> None:
     with Checked(server.url) as http:
         run, path = ordered(http, shop)

@@ -59,6 +59,14 @@ def count(http: Checked, workflow: str) -> int:
     return len(http.get("/v1/runs", params={"workflow": workflow}).json()["items"])
 
 
+def test_a_request_that_names_a_file_starts_nothing(http: Checked) -> None:
+    path = publish(http)
+    id = http.post("/v1/files", content=b"abc").json()["id"]
+    refused = call(http, path, {"order": f"A1 {id}"})
+    assert (refused.status_code, refused.json()["code"]) == (404, "file_unknown")
+    assert count(http, path) == 0
+
+
 def test_a_request_that_knows_the_secret_starts_a_run_with_its_body(http: Checked) -> None:
     path = publish(http)
     response = call(http, path, {"order": "A1"})

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
 from hai_flow import values
-from hai_flow.errors import StepError
+from hai_flow.engine import commands as c
+from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.steps.files import put_in, taken_out
-from tests.runtime.conftest import Connection, Make, is_now, start, state_of
+from tests.runtime.conftest import HEAD, Connection, Make, is_now, start, state_of
 from tests.support import effects
 from tests.support.waiting import until
 
@@ -70,6 +73,114 @@ async def test_a_tool_reads_no_file_that_no_run_refers_to(make: Make) -> None:
     id = await upload(runtime, b"anns own")
     state = await ended(runtime, (await start(runtime, FLOW, input={"scan": id})).run_id)
     assert (state.error.code, state.error.path) == ("step.file_unknown", "up")
+
+
+READS = """
+input: {type: object, properties: {scan: {type: string}}}
+tools: {leaks: {python: tests.support.leaks, effect: read}}
+%ssteps:
+  - {id: back, call: leaks.drawn_in_a_thread, with: {like: "${{ input.scan }}"}}
+output: ${{ steps.back.output }}
+"""
+SCANNING = "input: {type: object, properties: {scan: {type: string}}}\nsteps:\n  - {id: k, %s}\n"
+
+
+async def published(runtime: Runtime, name: str, body: str) -> None:
+    await runtime.catalog.publish(LOCAL_TENANT, (HEAD.format(name=name) + body).encode())
+
+
+async def used(runtime: Runtime) -> str:
+    """A file of Ann's that a run of her thread refers to."""
+    run_id, id = uuid4(), await upload(runtime, uuid4().bytes)
+    await runtime.files.use(LOCAL_TENANT, "user:ann", run_id, id.encode())
+    state = await ended(runtime, (await start(runtime, FLOW, run_id=run_id, input={"scan": id})).run_id)
+    assert state.status == "finished"
+    return id
+
+
+async def reader_of(runtime: Runtime, id: str) -> UUID | None:
+    query = "SELECT id FROM runs WHERE workflow_name = 'reads' AND convert_from(input, 'utf8') LIKE $1"
+    return await runtime.database.api.fetchval(query, f"%{id}%")
+
+
+async def run_of(runtime: Runtime, workflow: str) -> Any:
+    """The newest run of the workflow, as it ended."""
+
+    async def found() -> list[Any]:
+        query = "SELECT id FROM runs WHERE workflow_name = $1 ORDER BY created_at DESC"
+        return await runtime.database.api.fetch(query, workflow)
+
+    (row, *_) = await until(found)
+    return await ended(runtime, row["id"])
+
+
+async def test_a_run_reads_no_file_that_only_runs_of_other_threads_refer_to(make: Make) -> None:
+    runtime = await runtime_of(make)
+    id = await used(runtime)
+    state = await ended(runtime, (await start(runtime, FLOW, input={"scan": id})).run_id)
+    assert (state.error.code, state.error.path) == ("step.file_unknown", "up")
+
+
+async def test_a_later_run_of_the_thread_reads_what_was_said_before(make: Make) -> None:
+    runtime, run_id, id = await runtime_of(make), uuid4(), ""
+    id = await upload(runtime, b"abc")
+    await runtime.files.use(LOCAL_TENANT, "user:ann", run_id, id.encode())
+    await ended(runtime, (await start(runtime, FLOW, run_id=run_id, thread="t", input={"scan": id})).run_id)
+    assert (await ended(runtime, (await start(runtime, FLOW, thread="t", input={"scan": id})).run_id)).error is None
+
+
+@pytest.mark.parametrize("more", ["", ", detach: true"])
+async def test_a_run_gives_its_files_to_those_that_it_runs_and_no_others(make: Make, more: str) -> None:
+    runtime = await runtime_of(make)
+    await published(runtime, "reads", READS % "")
+    body = SCANNING % ('run: reads, with: {scan: "${{ input.scan }}"}' + more)
+    run_id, id = uuid4(), await upload(runtime, b"abc")
+    await runtime.files.use(LOCAL_TENANT, "user:ann", run_id, id.encode())
+    await ended(runtime, (await start(runtime, body, run_id=run_id, input={"scan": id})).run_id)
+    assert (await run_of(runtime, "reads")).error is None
+    others = await used(runtime)
+    await ended(runtime, (await start(runtime, body, input={"scan": others})).run_id)
+    error = (await run_of(runtime, "reads")).error
+    assert error is not None
+    assert error.code == "step.file_unknown"
+
+
+async def test_a_run_gives_its_files_to_those_that_its_end_starts_and_no_others(make: Make) -> None:
+    runtime = await runtime_of(make)
+    await published(runtime, "scans", SCANNING % "say: hi")
+    trigger = "triggers:\n  - run: {workflow: scans, input: {scan: '${{ event.data.input.scan }}'}}\n"
+    await published(runtime, "reads", READS % trigger)
+    for own in (True, False):
+        run_id, id = runtime.starts.new_id(), await used(runtime)
+        if own:
+            await runtime.files.use(LOCAL_TENANT, "user:ann", run_id, id.encode())
+        _, plan = await runtime.catalog.resolve_startable(LOCAL_TENANT, "scans")
+        begin = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:ann", input={"scan": id})
+        await runtime.starts.start(LOCAL_TENANT, plan, begin)
+
+        follower = await until(partial(reader_of, runtime, id))
+        assert follower is not None
+        state = await ended(runtime, follower)
+        assert (state.error is None) is own, state.error
+
+
+async def test_an_event_gives_its_files_to_those_that_take_it(make: Make, eye: Connection) -> None:
+    runtime = await runtime_of(make)
+    await published(runtime, "reads", READS % "triggers:\n  - event: {type: scanned}\n")
+    waits = (READS % "").replace("steps:\n", "steps:\n  - {id: w, wait_for: {event: scanned, deadline: 1h}}\n")
+    waiting = (await start(runtime, waits.replace("input.scan", "steps.w.output.data.scan"))).run_id
+    await until(lambda: is_now(runtime, waiting, "waiting"))
+    id = await upload(runtime, b"abc")
+    for principal, allowed in (("user:bob", False), ("user:ann", True)):
+        with contextlib.nullcontext() if allowed else pytest.raises(Rejected, match="there is no file"):
+            await runtime.files.demand(LOCAL_TENANT, principal, f'"{id}"'.encode())
+    received = await runtime.triggers.receive_event(LOCAL_TENANT, "e1", "scanned", {"scan": id})
+    assert received.started[0].run_id is not None
+    for run_id in (received.started[0].run_id, waiting):
+        assert (await ended(runtime, run_id)).error is None
+    await eye.execute("UPDATE files SET touched_at = now() - interval '8 days'")
+    await runtime.files.tidy(timedelta(0))
+    assert await held(runtime, id, "user:ann") is not None
 
 
 async def test_bytes_among_the_parts_of_an_output_become_files_of_the_run(make: Make) -> None:
