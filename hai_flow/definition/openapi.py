@@ -7,9 +7,10 @@ document itself: references to other files or addresses make an operation unusab
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, cast
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from hai_flow import values
 from hai_flow.definition.document import kind_of, parse, shorten
@@ -19,7 +20,7 @@ from hai_flow.values import Json
 
 METHODS: Final = ("get", "put", "post", "delete", "head", "patch")
 DESCRIPTION_CHARS_MAX: Final = 2000
-_SCHEMAS: Final = "#/components/schemas/"
+_SCHEMAS: Final = ("components", "schemas")
 _FORMATS: Final = frozenset({"date", "date-time", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"})
 _OF_THE_REQUEST: Final = frozenset({"accept", "content-type", "authorization"})  # which OpenAPI itself passes over
 _REFUSED_HEADERS: Final = frozenset({"host", "cookie", "content-length", "transfer-encoding", "connection", "upgrade"})
@@ -35,7 +36,8 @@ _BODIES: Final[tuple[tuple[str, BodyKind], ...]] = (
     ("text/plain", "text"),
 )
 _LEFT_OUT: Final = frozenset({"xml", "discriminator", "externalDocs", "example", "nullable"})
-_DEPTH_MAX: Final = 100
+_DEPTH_MAX: Final = 100  # of one schema of the document
+DEFINITIONS_MAX: Final = 5000  # of one operation; the time to compile a chain of them grows with its square
 
 
 class Unusable(ValueError):
@@ -48,6 +50,10 @@ class ApiDocument:
     def __init__(self, raw: Mapping[str, Json]) -> None:
         self._raw = raw
         self._known: dict[str, Operation] = {}
+        self._names: dict[tuple[str, ...], str] = {}
+        self._references: dict[str, str] = {}
+        self._definitions: dict[str, _Definition] = {}
+        self._has_siblings = not str(raw.get("openapi")).startswith("3.0")  # beside `$ref`, since 3.1
 
     @cached_property
     def _places(self) -> dict[str, tuple[str, str]]:
@@ -161,19 +167,29 @@ class ApiDocument:
                     return cast(Mapping[str, Json], self._whole(_mapping(media)["schema"]))
         return None
 
-    def _resolved(self, value: Json, depth: int = 0) -> Json:
+    def _resolved(self, value: Json) -> Json:
         """`value`, or what it refers to."""
-        reference = value.get("$ref") if isinstance(value, Mapping) else None
-        if not isinstance(reference, str):
-            return value
-        if not reference.startswith("#/") or depth > _DEPTH_MAX:
+        seen: set[str] = set()
+        while isinstance(value, Mapping) and isinstance(reference := value.get("$ref"), str):
+            if reference in seen:
+                raise Unusable(f"it refers to {shorten(reference)}, which refers to itself")
+            seen.add(reference)
+            value = self._found(reference)
+        return value
+
+    def _found(self, reference: str) -> Json:
+        """What stands at a place of the document."""
+        if not reference.startswith("#/"):
             raise Unusable(f"it refers to {shorten(reference)}, and only what stands in the document itself is read")
         found: Json = self._raw
-        for part in reference[2:].split("/"):
-            found = _mapping(found).get(part.replace("~1", "/").replace("~0", "~"))
+        for part in _parts(reference):
+            if isinstance(found, list) and part.isdecimal() and len(part) < 10:
+                found = found[int(part)] if int(part) < len(found) else None
+            else:
+                found = _mapping(found).get(part)
         if found is None:
             raise Unusable(f"it refers to {shorten(reference)}, which is not there")
-        return self._resolved(found, depth + 1)
+        return found
 
     def _compiled(self, schema: Json) -> JsonSchema:
         try:
@@ -183,41 +199,86 @@ class ApiDocument:
 
     def _whole(self, schema: Json) -> Json:
         """A schema as JSON Schema has it, with all that it refers to."""
+        used: set[str] = set()
+        converted = self._converted(schema, used, 0)
+        if not used or not isinstance(converted, dict):
+            return converted
         definitions: dict[str, Json] = {}
-        converted = self._converted(schema, definitions, 0)
-        return {**converted, "$defs": definitions} if definitions and isinstance(converted, dict) else converted
+        waiting = sorted(used, reverse=True)
+        while waiting:
+            name = waiting.pop()
+            if name not in definitions:
+                known = self._definition(name)
+                definitions[name] = known.schema
+                if len(definitions) > DEFINITIONS_MAX:
+                    raise Unusable(f"its schema refers to more than {DEFINITIONS_MAX} others")
+                waiting += sorted(known.used, reverse=True)
+        return {**converted, "$defs": definitions}
 
-    def _converted(self, schema: Json, definitions: dict[str, Json], depth: int) -> Json:
+    def _definition(self, name: str) -> _Definition:
+        """The schema that all which refer to it share. It is converted once, whatever refers to it, and by itself: how
+        deep something is counts within it."""
+        known = self._definitions.get(name)
+        if known is None:
+            used: set[str] = set()
+            converted = self._converted(self._found(self._references[name]), used, 0)
+            known = self._definitions[name] = _Definition(converted, frozenset(used))
+        return known
+
+    def _converted(self, schema: Json, used: set[str], depth: int) -> Json:
+        """A schema as JSON Schema has it; the names of the definitions that it needs are added to `used`."""
         if depth > _DEPTH_MAX:
             raise Unusable("its schema is nested too deep")
         if isinstance(schema, list):
-            return [self._converted(each, definitions, depth + 1) for each in schema]
+            return [self._converted(each, used, depth + 1) for each in schema]
         if not isinstance(schema, Mapping):
             return schema
+        found: dict[str, Json] = {}
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            return {"$ref": self._defined(reference, definitions, depth)}
-        found: dict[str, Json] = {}
+            name = self._name(reference)
+            used.add(name)
+            found["$ref"] = f"#/$defs/{quote(name.replace('~', '~0').replace('/', '~1'))}"
+            if not self._has_siblings:  # what else stands there says nothing, but to who reads it
+                return found | {key: schema[key] for key in ("description",) if isinstance(schema.get(key), str)}
         for key, value in schema.items():
+            if key == "$ref" and key in found:
+                continue
             if key in _LEFT_OUT or key.startswith("x-") or (key == "format" and value not in _FORMATS):
                 continue
             if key in ("enum", "const", "default", "examples", "required"):
                 found[key] = value
             elif key in ("properties", "patternProperties", "$defs", "dependentSchemas"):
-                found[key] = {
-                    name: self._converted(each, definitions, depth + 1) for name, each in _mapping(value).items()
-                }
+                found[key] = {name: self._converted(each, used, depth + 1) for name, each in _mapping(value).items()}
             else:
-                found[key] = self._converted(value, definitions, depth + 1)
+                found[key] = self._converted(value, used, depth + 1)
         return _as_of_2020(found, nullable=schema.get("nullable") is True)
 
-    def _defined(self, reference: str, definitions: dict[str, Json], depth: int) -> str:
-        name = reference.removeprefix(_SCHEMAS) if reference.startswith(_SCHEMAS) else reference.lstrip("#/")
-        name = name.replace("/", ".").replace("~1", ".").replace("~0", "~")
-        if name not in definitions:
-            definitions[name] = {}  # it may refer to itself
-            definitions[name] = self._converted(self._resolved({"$ref": reference}), definitions, depth + 1)
-        return f"#/$defs/{name.replace('~', '~0')}"
+    def _name(self, reference: str) -> str:
+        """The name of the definition at a place of the document, which no other place has."""
+        place = tuple(_parts(reference)) if reference.startswith("#/") else (reference,)
+        known = self._names.get(place)
+        if known is None:
+            plain = place[-1] if place[:-1] == _SCHEMAS else ".".join(place)
+            known, number = plain, 1
+            while known in self._references:
+                number += 1
+                known = f"{plain}.{number}"
+            self._names[place], self._references[known] = known, reference
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    """A schema of the document as JSON Schema has it, and the names of those that it refers to itself."""
+
+    schema: Json
+    used: frozenset[str]
+
+
+def _parts(reference: str) -> list[str]:
+    """The names on the way to a place, of a JSON Pointer in an address."""
+    return [unquote(part).replace("~1", "/").replace("~0", "~") for part in reference[2:].split("/")]
 
 
 def read(source: bytes) -> ApiDocument:
