@@ -30,7 +30,8 @@ _Time: TypeAlias = Annotated[AwareDatetime | None, Query()]
 
 async def _note(access: Access, **what: Any) -> None:
     """Reading the audit is an act, too."""
-    await audit.write(access.pool, access.tenant, [access.asked.row(READ, **what)])
+    async with access.act() as connection:
+        await access.record(connection, READ, **what)
 
 
 @router.get("", response_model=None, responses={**documented(), 200: {"model": shapes.AuditPage}})

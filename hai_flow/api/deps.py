@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -34,14 +35,14 @@ from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.fanout import Following, Piece
 from hai_flow.runtime.submissions import Begin, Outcome
 from hai_flow.settings import Settings, is_loopback, variable
-from hai_flow.store import run_lists, threads, workflows
+from hai_flow.store import audit, run_lists, threads, workflows
 from hai_flow.store.entries import Branch
 from hai_flow.store.run_lists import RunRow, RunSummary, Viewer
 from hai_flow.wire.dialect import Dialect, Profile
 from hai_flow.wire.withheld import concerns, state_without_conversation
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Pool
+    from hai_flow.store.database import Connection, Pool
 
 HEAD: Final = 2**53  # beyond every seq: all events
 
@@ -285,6 +286,26 @@ class Access:
             if not outcome.already:  # else it may be another's run
                 self._seen[begin.run_id] = Sight.CONVERSATION, self.principal.who
             return outcome
+
+    @contextlib.asynccontextmanager
+    async def act(self) -> AsyncGenerator[Connection]:
+        """The transaction of an act that is no command for a run. Its record is written in it (`record`). Raises
+        Rejected 429."""
+        with self.admission.command():
+            async with self.pool.acquire() as connection, connection.transaction():
+                yield connection
+
+    async def record(
+        self,
+        connection: Connection,
+        act: str,
+        *,
+        subject: str | None = None,
+        digest: bytes | None = None,
+        **details: Any,
+    ) -> None:
+        """Record that the caller did `act`, in the transaction of the act."""
+        await audit.write(connection, self.tenant, [self.asked.row(act, subject=subject, digest=digest, **details)])
 
     def _asked(self, command: c.Command) -> Asked:
         via = command.answer.via if isinstance(command, c.Fork) else getattr(command, "via", None)

@@ -48,9 +48,9 @@ class KeyBody(Body):
 async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
     """Make a key. `key` is shown this once: it is what `Authorization: Bearer` carries."""
     lasts = None if body.expires_in is None else timedelta(seconds=body.expires_in)
-    with access.admission.command():
+    async with access.act() as connection:
         made, text = await keys.create_key(
-            access.pool,
+            connection,
             access.tenant,
             body.principal,
             name=body.name,
@@ -58,6 +58,9 @@ async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
             groups=list(dict.fromkeys(body.groups)),
             created_by=access.principal.id,
             expires_at=None if lasts is None else datetime.now(UTC) + lasts,
+        )
+        await access.record(
+            connection, "key.created", subject=f"key:{made.id}", principal=made.principal, roles=made.roles
         )
     return {**key_view(made), "key": text}
 
@@ -83,8 +86,10 @@ async def list_keys(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCu
 )
 async def revoke_key(key_id: str, access: CurrentAccess, request: Request) -> dict[str, Any]:
     """Revoke a key: who sends it is refused, within a second by other processes. Twice is harmless."""
-    with access.admission.command():
-        revoked = await keys.revoke_key(access.pool, access.tenant, key_id) if keys.ID.fullmatch(key_id) else None
+    async with access.act() as connection:
+        revoked = await keys.revoke_key(connection, access.tenant, key_id) if keys.ID.fullmatch(key_id) else None
+        if revoked is not None:
+            await access.record(connection, "key.revoked", subject=f"key:{key_id}", principal=revoked.principal)
     if revoked is None:
         raise Rejected(404, "key_unknown", f"there is no key {key_id[:60]!r}.")
     request.app.state.identity.forget(key_id)

@@ -54,13 +54,17 @@ async def get_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any
 @router.post("/{schedule_id}/pause", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_ONE)
 async def pause_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
     """Let it fire no more until it is resumed."""
-    return await _view(access, await access.runtime.triggers.pause_schedule(access.tenant, _id(schedule_id)))
+    return await _view(
+        access, await access.runtime.triggers.pause_schedule(access.tenant, _id(schedule_id), asked=access.asked)
+    )
 
 
 @router.post("/{schedule_id}/resume", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_ONE)
 async def resume_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
     """Let it fire again, from its next time on. Times that passed while it was paused do not count as missed."""
-    return await _view(access, await access.runtime.triggers.resume_schedule(access.tenant, _id(schedule_id)))
+    return await _view(
+        access, await access.runtime.triggers.resume_schedule(access.tenant, _id(schedule_id), asked=access.asked)
+    )
 
 
 @router.post(
@@ -79,7 +83,7 @@ async def run_schedule(schedule_id: str, access: CurrentAccess, key: CommandKey,
     run is stopped."""
     id, key = _id(schedule_id), key or str(access.runtime.starts.new_id())
     with access.admission.command():
-        outcome = await access.runtime.triggers.run_schedule(access.tenant, id, key)
+        outcome = await access.runtime.triggers.run_schedule(access.tenant, id, key, asked=access.asked)
     if outcome.already:
         response.status_code = 200
     response.headers["Location"] = f"/v1/runs/{outcome.run_id}"

@@ -43,7 +43,7 @@ async def publish_workflow(
     403 where this server takes no workflows over the network.
     """
     access.require_publishing()
-    stored, plan = await access.runtime.catalog.publish(access.tenant, source, dev=dev)
+    stored, plan = await access.runtime.catalog.publish(access.tenant, source, dev=dev, asked=access.asked)
     return {**workflow_view(stored), "warnings": [finding.as_dict() for finding in plan.warnings]}
 
 

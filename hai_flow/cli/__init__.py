@@ -1,9 +1,9 @@
 """The command line: `hai-flow`. A composition root.
 
-`dev serve worker migrate run` are processes; `audit verify|export|anchor` read the database, which proves
-more than what a server says; `validate`, the commands for authors, `diff` of two files and `version` need no database
-and no server; every other command (also `migrate` of runs) speaks REST to a server, never SQL, so that permissions are
-checked in one place (docs/cli.md).
+`dev serve worker migrate run` are processes; `audit verify|export|anchor` and `forget` open the database, which
+proves more than what a server says; `validate`, the commands for authors, `diff` of two files and `version` need no
+database and no server; every other command (also `migrate` of runs) speaks REST to a server, never SQL, so that
+permissions are checked in one place (docs/cli.md).
 
 No module here imports anything heavy at its top. A command makes its imports when it runs, so that every command is
 quick and a worker never loads a web framework.
@@ -52,7 +52,13 @@ _PANELS: Final = (
             ("files", "files:app"),
         ),
     ),
-    ("Operators", (("audit", "audit:app"),)),
+    (
+        "Operators",
+        (
+            ("audit", "audit:app"),
+            ("forget", "audit:forget"),
+        ),
+    ),
     ("Identity", (("keys", "keys:app"), ("tenants", "tenants:app"))),
     (
         "Other",

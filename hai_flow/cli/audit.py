@@ -148,6 +148,43 @@ def export(tenant: TenantOption = None, data_dir: DataDirOption = None) -> None:
     _with_database(data_dir, work)
 
 
+def forget(
+    principal: Annotated[str, typer.Argument(metavar="PRINCIPAL", help="Whom: user:ann.")],
+    tenant: Annotated[str, typer.Option("--tenant", metavar="NAME", help="Of which tenant.")] = "default",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Erase a person: a pseudonym stands instead of their id, and their words go, wherever no chain holds them. The
+    audit stays verifiable. The logs of runs keep what they hold."""
+    from hai_flow.store import erasing
+
+    if not yes:
+        typer.confirm(f"Nobody can undo this. Forget {principal} of the tenant {tenant}?", abort=True)
+
+    async def work(connection: Any) -> erasing.Forgotten:
+        (found,) = await _names(connection, tenant)
+        return await erasing.forget(connection, found, principal, by="service:cli")
+
+    done = _with_database(data_dir, work)
+    if as_json:
+        print_json(done._asdict())
+        return
+    erased = ", ".join(
+        (
+            plural(done.records, "record"),
+            plural(done.opinions, "opinion"),
+            plural(done.keys, "key"),
+            plural(done.files, "name") + " of files",
+        )
+    )
+    say(f"{principal} is {done.pseudonym} now: {erased}.")
+    if done.runs:
+        say(
+            f"The logs of {plural(done.runs, 'run')} still name them; they are chained, and stay as they are.", "yellow"
+        )
+
+
 def _tell(name: str, verified: Verified, as_json: bool) -> None:
     end = verified.end
     if as_json:
@@ -178,14 +215,10 @@ def _verify_file(file: Path, known: list[Anchor]) -> list[tuple[str, Verified]]:
     for tenant, link in _links_of(file):
         erasings.setdefault(tenant, [])
         if link.record is not None and link.record.act == FORGOTTEN:
-            erasings[tenant].append((link.record, link.details))
+            erasings[tenant].insert(0, (link.record, link.details))  # the newest first
     for anchor in known:
         erasings.setdefault(anchor.tenant, [])
-    newest_first = {
-        tenant: accounted(sorted(found, key=lambda each: each[0].id, reverse=True))
-        for tenant, found in erasings.items()
-    }
-    verifiers = {tenant: Verifier(tenant, erased, known) for tenant, erased in newest_first.items()}
+    verifiers = {tenant: Verifier(tenant, accounted(found), known) for tenant, found in erasings.items()}
     faults: dict[UUID, list[Fault]] = {tenant: [] for tenant in verifiers}
     for tenant, link in _links_of(file):
         faults[tenant] += verifiers[tenant].check(link)

@@ -68,16 +68,18 @@ def create(
 
     async def here(connection: Connection, of: Any) -> Json:
         expires_at = None if lasts is None else datetime.now(UTC) + lasts
-        made, text = await store.create_key(
-            connection,
-            of,
-            principal,
-            name=name,
-            roles=roles,
-            groups=groups,
-            created_by="service:cli",
-            expires_at=expires_at,
-        )
+        async with connection.transaction():
+            made, text = await store.create_key(
+                connection,
+                of,
+                principal,
+                name=name,
+                roles=roles,
+                groups=groups,
+                created_by="service:cli",
+                expires_at=expires_at,
+            )
+            await _record(connection, of, "key.created", made.id, principal, roles=list(roles))
         return {**_view(made), "key": text}
 
     async def there(api: Server) -> Json:
@@ -143,9 +145,11 @@ def revoke(
     from hai_flow.store import keys as store
 
     async def here(connection: Connection, of: Any) -> Json:
-        revoked = await store.revoke_key(connection, of, key)
-        if revoked is None:
-            raise HaiFlowError(f"there is no key {key!r} of the tenant {tenant}.")
+        async with connection.transaction():
+            revoked = await store.revoke_key(connection, of, key)
+            if revoked is None:
+                raise HaiFlowError(f"there is no key {key!r} of the tenant {tenant}.")
+            await _record(connection, of, "key.revoked", key, revoked.principal)
         return _view(revoked)
 
     async def there(api: Server) -> Json:
@@ -156,6 +160,17 @@ def revoke(
         print_json(done)
     else:
         say(f"The key {done['id']} of {done['principal']} is revoked.", "green")
+
+
+async def _record(connection: Connection, of: Any, act: str, key: str, principal: str, **details: Json) -> None:
+    """Who can open the database is no principal: the record says that it was done here, by which account."""
+    import getpass
+
+    from hai_flow.store import audit
+    from hai_flow.store.audit_chain import new_row
+
+    body = {"way": "database", "account": getpass.getuser(), "principal": principal, **details}
+    await audit.write(connection, of, [new_row(act, "service:cli", body, subject=f"key:{key}")])
 
 
 def _lasts(text: str | None) -> timedelta | None:

@@ -22,11 +22,12 @@ from hai_flow.definition.uses import first_of
 from hai_flow.engine.children import reference_of
 from hai_flow.engine.events import Pin
 from hai_flow.errors import DefinitionError, Finding, Rejected, Unreadable
+from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.circles import endless
 from hai_flow.runtime.pins import PinBook
 from hai_flow.steps.pins import Looked
 from hai_flow.steps.runner import Registry
-from hai_flow.store import triggers, workflows
+from hai_flow.store import audit, triggers, workflows
 from hai_flow.store.database import Database
 from hai_flow.store.workflows import NamedVersion, Workflow, WorkflowSummary
 
@@ -103,14 +104,22 @@ class Catalog:
         return None
 
     async def publish(
-        self, tenant: UUID, source: bytes, file: str = "<workflow>", *, dev: bool = False, from_disk: bool = False
+        self,
+        tenant: UUID,
+        source: bytes,
+        file: str = "<workflow>",
+        *,
+        dev: bool = False,
+        from_disk: bool = False,
+        asked: Asked | None = None,
     ) -> tuple[Workflow, Plan]:
-        """Check, compile and store a workflow. `from_disk`: it was read from a file of this machine.
+        """Check, compile and store a workflow. `from_disk`: it was read from a file of this machine. `asked`: the
+        person who publishes it, for the audit.
 
         Raises as `check` does; and Rejected 409 if other bytes have its name and version.
         """
         plan, looked = await self._checked(tenant, source, file, from_disk=from_disk)
-        stored, plan = await self._published(tenant, plan, source, file, dev=dev, from_disk=from_disk)
+        stored, plan = await self._published(tenant, plan, source, file, asked, dev=dev, from_disk=from_disk)
         if looked.pins and dev:
             await self._tool_pins.replace(tenant, plan.sha256, looked.pins)
         elif looked.pins:
@@ -118,29 +127,34 @@ class Catalog:
         return stored, plan
 
     async def _published(
-        self, tenant: UUID, plan: Plan, source: bytes, file: str, *, dev: bool, from_disk: bool
+        self, tenant: UUID, plan: Plan, source: bytes, file: str, asked: Asked | None, *, dev: bool, from_disk: bool
     ) -> tuple[Workflow, Plan]:
         if not any(isinstance(trigger, WebhookTrigger) for trigger in plan.triggers):
-            return await self._publish(tenant, plan, source, dev=dev, from_disk=from_disk)
+            return await self._publish(tenant, plan, source, asked, dev=dev, from_disk=from_disk)
         async with self._webhooks, triggers.webhook_publication(self.database.api, tenant):
             if taken := await self._taken_paths(tenant, plan, file):  # since it was checked
                 raise DefinitionError(_in_place(taken, source))
-            return await self._publish(tenant, plan, source, dev=dev, from_disk=from_disk)
+            return await self._publish(tenant, plan, source, asked, dev=dev, from_disk=from_disk)
 
     async def _publish(
-        self, tenant: UUID, plan: Plan, source: bytes, *, dev: bool, from_disk: bool
+        self, tenant: UUID, plan: Plan, source: bytes, asked: Asked | None, *, dev: bool, from_disk: bool
     ) -> tuple[Workflow, Plan]:
-        stored = await workflows.publish_workflow(
-            self.database.api,
-            tenant,
-            name=plan.name,
-            version=plan.version,
-            source=source,
-            title=plan.title or None,
-            dev=dev,
-            from_disk=from_disk,
-            visibility=plan.visibility,
-        )
+        row = None
+        if asked is not None:
+            subject = f"workflow:{plan.name}@{plan.version}"
+            row = asked.row("workflow.published", subject=subject, digest=plan.sha256, dev=dev or None)
+        async with audit.recorded(self.database.api, tenant, row) as connection:
+            stored = await workflows.publish_workflow(
+                connection,
+                tenant,
+                name=plan.name,
+                version=plan.version,
+                source=source,
+                title=plan.title or None,
+                dev=dev,
+                from_disk=from_disk,
+                visibility=plan.visibility,
+            )
         plan = self._keep(replace(plan, from_disk=stored.from_disk))
         if self.on_published is not None:
             await self.on_published(tenant, plan.name)

@@ -41,6 +41,7 @@ from hai_flow.engine.events import Origin
 from hai_flow.engine.signals import event_value
 from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
+from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.delivery import Delivery, Unreached
@@ -49,8 +50,9 @@ from hai_flow.runtime.slots import Slots
 from hai_flow.runtime.starts import Starts, derived_run_id
 from hai_flow.runtime.submissions import Outcome
 from hai_flow.runtime.watched import Watched
-from hai_flow.store import files, signals, sweeps, triggers, workflows
+from hai_flow.store import audit, files, signals, sweeps, triggers, workflows
 from hai_flow.store.database import Database
+from hai_flow.store.entries import AuditRow
 from hai_flow.store.outbox import OutboxMessage
 from hai_flow.store.signals import Signal
 from hai_flow.store.triggers import EventTriggerRow, ScheduleRow, TriggerKind
@@ -266,9 +268,11 @@ class Triggers(Service):
         origin: Origin | None = None,
         *,
         named: Collection[bytes] = (),
+        asked: Asked | None = None,
     ) -> Outcome:
         """Start a run by a trigger, in a thread of its own. The same id again is the same run. `named`: the files that
-        it is given; by the end of a run those of them that this run refers to."""
+        it is given; by the end of a run those of them that this run refers to. `asked`: the person who wants it, if one
+        does."""
         ended = UUID(origin.run_id) if origin is not None else None
         await files.hand_files(self.database.api, of.tenant, named, run_id, of=ended)
         plan = await self.catalog.plan(of.tenant, of.workflow)
@@ -281,7 +285,7 @@ class Triggers(Service):
             dev=of.dev,
             origin=origin,
         )
-        return await self.starts.start(of.tenant, plan, start)
+        return await self.starts.start(of.tenant, plan, start, asked=asked)
 
     # --- schedules, by request ------------------------------------------------------------------------------------
 
@@ -292,7 +296,7 @@ class Triggers(Service):
             raise Rejected(404, "schedule_unknown", f"there is no schedule {str(id)!r}.")
         return found
 
-    async def run_schedule(self, tenant: UUID, id: UUID, key: str) -> Outcome:
+    async def run_schedule(self, tenant: UUID, id: UUID, key: str, *, asked: Asked | None = None) -> Outcome:
         """Start a run as the schedule would, now, also while it is paused; `key` again gives the same run.
 
         Raises `Rejected` 404; 409 `schedule_busy` while its last run is active, which is stopped if `overlap` says so.
@@ -300,7 +304,7 @@ class Triggers(Service):
         run_id = derived_run_id("schedule", str(id), "by request", key)
         schedule = await self._claimed(tenant, id, run_id)
         try:
-            return await self.begin(schedule, run_id, values.loads(schedule.input), "schedule")
+            return await self.begin(schedule, run_id, values.loads(schedule.input), "schedule", asked=asked)
         except Rejected as rejected:
             if rejected.status not in (429, 503):
                 await triggers.give_up_turn(self.database.api, schedule, schedule.last_run_id, run_id)
@@ -326,16 +330,19 @@ class Triggers(Service):
         message = f"the last run of this schedule of {schedule.workflow_name} {what}; wait for its end, or stop it."
         return Rejected(409, "schedule_busy", message, winner={"run_id": str(last), "status": status})
 
-    async def pause_schedule(self, tenant: UUID, id: UUID) -> ScheduleRow:
+    async def pause_schedule(self, tenant: UUID, id: UUID, *, asked: Asked | None = None) -> ScheduleRow:
         """Let the schedule fire no more until it is resumed. Raises `Rejected` 404."""
-        await triggers.pause_schedule(self.database.api, await self.schedule(tenant, id))
+        schedule = await self.schedule(tenant, id)
+        async with audit.recorded(self.database.api, tenant, _row(asked, "schedule.paused", id)) as connection:
+            await triggers.pause_schedule(connection, schedule)
         return await self.schedule(tenant, id)
 
-    async def resume_schedule(self, tenant: UUID, id: UUID) -> ScheduleRow:
+    async def resume_schedule(self, tenant: UUID, id: UUID, *, asked: Asked | None = None) -> ScheduleRow:
         """Let the schedule go on; instants that passed meanwhile were not missed. Raises `Rejected` 404."""
         schedule = await self.schedule(tenant, id)
         following = times.next_after(schedule.timing, self.committer.now())
-        await triggers.resume_schedule(self.database.api, schedule, following)
+        async with audit.recorded(self.database.api, tenant, _row(asked, "schedule.resumed", id)) as connection:
+            await triggers.resume_schedule(connection, schedule, following)
         self._due.set()
         return await self.schedule(tenant, id)
 
@@ -550,3 +557,7 @@ def _schedule_row(
         input=values.dumps({} if trigger.input is None else trigger.input),
         next_fire_at=times.next_after(timing, now),
     )
+
+
+def _row(asked: Asked | None, act: str, schedule: UUID) -> AuditRow | None:
+    return None if asked is None else asked.row(act, subject=f"schedule:{schedule}")

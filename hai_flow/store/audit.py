@@ -8,7 +8,8 @@ watermark: commits do not become visible in the order of their ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -82,6 +83,15 @@ async def write(
         *((a.id, a.act, a.subject, a.digest, a.commitment, a.principal, a.salt, a.body) for a in rows), strict=True
     )
     await connection.execute(_WRITE, tenant, *columns, run_id)
+
+
+@asynccontextmanager
+async def recorded(pool: Pool, tenant: UUID, row: AuditRow | None) -> AsyncGenerator[Connection]:
+    """The transaction of an act, which ends with its record. None: nobody did it."""
+    async with pool.acquire() as connection, connection.transaction():
+        yield connection
+        if row is not None:
+            await write(connection, tenant, [row])
 
 
 # --- sealing ------------------------------------------------------------------------------------------------------
@@ -162,7 +172,10 @@ async def links(pool: Pool, tenant: UUID, *, after: int, limit: int) -> list[Lin
 
 async def erased(pool: Pool, tenant: UUID) -> dict[UUID, bytes]:
     """The details that were erased, as the records of erasing account for them."""
-    query = f"SELECT {_RECORD}, {_DETAILS} FROM audit a {_JOINED} WHERE a.tenant = $1 AND a.act = $2 ORDER BY a.id DESC"
+    query = f"""
+    SELECT {_RECORD}, {_DETAILS} FROM audit a {_JOINED} LEFT JOIN audit_seals s ON s.tenant = a.tenant AND s.id = a.id
+    WHERE a.tenant = $1 AND a.act = $2 ORDER BY s.n DESC NULLS FIRST, a.id DESC
+    """
     rows = await pool.fetch(query, tenant, FORGOTTEN)
     return accounted((record, _details(row[10:])) for row in rows if (record := _record(row[:10])) is not None)
 

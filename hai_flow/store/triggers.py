@@ -312,13 +312,13 @@ async def get_schedule(pool: Pool, tenant: UUID, id: UUID) -> ScheduleRow | None
     return None if row is None else ScheduleRow(*row)
 
 
-async def pause_schedule(pool: Pool, schedule: ScheduleRow) -> None:
+async def pause_schedule(pool: Connection | Pool, schedule: ScheduleRow) -> None:
     """The schedule fires no more; firings without a run stay for when it is resumed."""
     query = "UPDATE schedules SET paused = true, next_fire_at = NULL, wake_at = NULL WHERE tenant = $1 AND id = $2"
     await pool.execute(query, schedule.tenant, schedule.id)
 
 
-async def resume_schedule(pool: Pool, schedule: ScheduleRow, next_fire_at: datetime | None) -> None:
+async def resume_schedule(pool: Connection | Pool, schedule: ScheduleRow, next_fire_at: datetime | None) -> None:
     """The schedule goes on from `next_fire_at`: instants that passed meanwhile were not missed. Nothing happens if it
     is not paused."""
     query = """

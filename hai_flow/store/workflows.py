@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -84,7 +85,8 @@ async def publish_workflow(
     sha256 = hashlib.sha256(source).digest()
     arguments = (tenant, sha256, name, version, dev, title, source, from_disk, list(visibility))
     try:
-        row = await connection.fetchrow(_PUBLISH, *arguments)
+        async with _tried(connection):
+            row = await connection.fetchrow(_PUBLISH, *arguments)
     except asyncpg.UniqueViolationError:
         if await workflow_by_sha(connection, tenant, sha256) is None:
             raise Rejected(
@@ -97,6 +99,11 @@ async def publish_workflow(
         row = await connection.fetchrow(_PUBLISH, *arguments)
     assert row is not None, "insert or update: one row"
     return Workflow(*row)
+
+
+def _tried(connection: Connection | Pool) -> contextlib.AbstractAsyncContextManager[Any]:
+    """Around a statement that may fail: a transaction that it is part of goes on."""
+    return connection.transaction() if hasattr(connection, "transaction") else contextlib.nullcontext()
 
 
 async def _one(connection: Connection | Pool, condition: str, *arguments: Any) -> Workflow | None:

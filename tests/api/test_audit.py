@@ -145,3 +145,31 @@ def test_the_chain_that_a_client_gets_verifies_against_the_anchor(house: House) 
     verifier = Verifier(links[0][0], {})
     assert [fault for _, link in links for fault in verifier.check(link)] == []
     assert (verifier.n, verifier.hash.hex()) == (anchor.n, anchor.hash)
+
+
+def test_publishing_keys_and_schedules_are_acts_too(house: House) -> None:
+    clock = ASK.replace("name: ask", "name: clock\ntriggers:\n  - schedule: {cron: 0 0 1 1 *, timezone: Europe/Berlin}")
+    publisher, operator, admin = (house.as_(f"user:{role}", role) for role in ("publisher", "operator", "admin"))
+    for _ in range(2):
+        assert publisher.post("/v1/workflows", content=clock, headers=YAML).status_code == 201
+    other = clock.replace("Sure?", "Really?")
+    assert publisher.post("/v1/workflows", content=other, headers=YAML).status_code == 409
+    (schedule,) = operator.get("/v1/schedules").json()["items"]
+    for act in ("pause", "resume"):
+        assert operator.post(f"/v1/schedules/{schedule['id']}/{act}").status_code == 200
+    assert operator.post(f"/v1/schedules/{schedule['id']}/run").status_code == 201
+    key = admin.post("/v1/keys", json={"principal": "user:new", "roles": ["viewer"]}).json()
+    assert admin.post(f"/v1/keys/{key['id']}/revoke").status_code == 200
+    assert admin.post(f"/v1/keys/{'0' * 12}/revoke").status_code == 404
+    found = house.as_("user:eve", "auditor").get("/v1/audit").json()["items"]
+    acts = [(each["act"], each["by"], each["subject"]) for each in reversed(found) if each["act"] != "audit.read"]
+    assert acts == [
+        ("workflow.published", "user:publisher", "workflow:clock@1"),
+        ("workflow.published", "user:publisher", "workflow:clock@1"),
+        ("schedule.paused", "user:operator", f"schedule:{schedule['id']}"),
+        ("schedule.resumed", "user:operator", f"schedule:{schedule['id']}"),
+        ("run.started", "user:operator", "workflow:clock@1"),
+        ("key.created", "user:admin", f"key:{key['id']}"),
+        ("key.revoked", "user:admin", f"key:{key['id']}"),
+    ]
+    assert key["key"] not in str(found)

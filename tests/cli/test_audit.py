@@ -116,3 +116,14 @@ def test_what_can_not_be_read_is_a_sentence(tmp_path: Path) -> None:
     ):
         refused = called(*arguments)
         assert (refused.exit_code, "Traceback" in refused.output) == (2, False), refused.output
+
+
+def test_forget_erases_and_says_what_stays(database: str) -> None:
+    do(database, records=4)
+    assert CliRunner().invoke(app, ["forget", "user:ann"], input="n\n").exit_code == 1
+    done = CliRunner().invoke(app, ["forget", "user:ann", "--yes"])
+    assert done.exit_code == 0, done.output
+    assert "user:ann is person:" in done.output
+    assert "4 records" in done.output
+    assert called("verify").exit_code == 0
+    assert "user:ann" not in called("export").output

@@ -1,0 +1,150 @@
+"""Forgetting a person: wherever their id and words stand outside the chains, a pseudonym stands instead.
+
+What is in the log of a run stays (docs/decisions, "Forgetting leaves the logs of runs"): its commits are chained, and
+what people decided was decided over its bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from hai_flow import values
+from hai_flow.store import audit
+from hai_flow.store.audit_chain import ERASED_MAX, FORGOTTEN, Details, commitment, new_row
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Connection
+
+# Of the details of what the person did these stay: none of them says who it was, or is in their own words.
+_KEPT: Final = frozenset(
+    {"way", "via", "decision", "outcome", "answer", "edited_digest", "code", "times", "of", "to", "version", "ms"}
+    | {"erased", "pseudonym", "limit", "chain_after"}
+)
+
+
+class Forgotten(NamedTuple):
+    """What was done, and what is left. `records` of the audit, `opinions` (feedback), `keys`, and names of uploaded
+    `files` were erased; the logs of `runs` still name the person."""
+
+    pseudonym: str
+    records: int
+    opinions: int
+    keys: int
+    files: int
+    runs: int
+
+
+async def forget(connection: Connection, tenant: UUID, principal: str, *, by: str) -> Forgotten:
+    """Replace the principal by a pseudonym that nothing leads back from. `by` asks for it. May be repeated: what came
+    since then gets another pseudonym. Cut off in the middle, it has erased some, each together with its record."""
+    pseudonym = f"person:{os.urandom(8).hex()}"
+    records = 0
+    while erased := await _erase_records(connection, tenant, principal, pseudonym, by):
+        records += erased
+    async with connection.transaction():
+        opinions, keys, files = [
+            await connection.fetchval(query, tenant, principal, pseudonym) for query in (_OPINIONS, _KEYS, _FILES)
+        ]
+        runs = await connection.fetchval(_RUNS, tenant, principal)
+        if records == 0 and (opinions or keys or files):
+            body = {"pseudonym": pseudonym, "erased": {}}
+            await audit.write(connection, tenant, [new_row(FORGOTTEN, by, body)])
+    return Forgotten(pseudonym, records, opinions, keys, files, runs)
+
+
+_MATCHING: Final = f"""
+SELECT id, principal, body FROM audit_details
+WHERE tenant = $1 AND (principal = $2 OR position($3::bytea IN body) > 0)
+ORDER BY id LIMIT {ERASED_MAX} FOR UPDATE
+"""
+_ERASE: Final = """
+UPDATE audit_details d SET principal = e.principal, salt = e.salt, body = e.body,
+  erased_at = to_timestamp(0) + e.erased_at * interval '1 microsecond'
+FROM unnest($2::uuid[], $3::text[], $4::bytea[], $5::bytea[], $6::bigint[]) AS e(id, principal, salt, body, erased_at)
+WHERE d.tenant = $1 AND d.id = e.id
+"""
+_OPINIONS: Final = """
+WITH changed AS (
+  UPDATE feedback SET principal = $3, comment = NULL, labels = '{}', rating = coalesce(rating, 'up')
+  WHERE tenant = $1 AND principal = $2 AND rating IS NOT NULL RETURNING 1
+), removed AS (
+  DELETE FROM feedback WHERE tenant = $1 AND principal = $2 AND rating IS NULL RETURNING 1
+)
+SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM removed)
+"""
+_KEYS: Final = """
+WITH changed AS (
+  UPDATE keys SET principal = $3, name = '', revoked_at = coalesce(revoked_at, now())
+  WHERE tenant = $1 AND principal = $2 RETURNING 1
+)
+SELECT count(*) FROM changed
+"""
+_FILES: Final = """
+WITH changed AS (
+  UPDATE uploads SET principal = $3, name = '' WHERE tenant = $1 AND principal = $2 RETURNING 1
+)
+SELECT count(*) FROM changed
+"""
+_RUNS: Final = """
+SELECT count(*) FROM (
+  SELECT id FROM runs WHERE tenant = $1 AND started_by = $2
+  UNION SELECT run_id FROM votes WHERE tenant = $1 AND principal = $2
+) named
+"""
+
+
+async def _erase_records(connection: Connection, tenant: UUID, principal: str, pseudonym: str, by: str) -> int:
+    """Erase the details of up to `ERASED_MAX` records, and record that, in one transaction. Returns how many."""
+    async with connection.transaction():
+        rows = await connection.fetch(_MATCHING, tenant, principal, values.dumps(principal))
+        if not rows:
+            return 0
+        at = time.time_ns() // 1000
+        changed: dict[UUID, Details] = {}
+        for id, who, body in rows:
+            own = who == principal
+            text = _without(body, principal, pseudonym, own=own)
+            changed[id] = Details(pseudonym if own else who, os.urandom(16), text, at)
+        details = list(changed.values())
+        await connection.execute(
+            _ERASE,
+            tenant,
+            list(changed),
+            [each.principal for each in details],
+            [each.salt for each in details],
+            [each.body for each in details],
+            [each.erased_at for each in details],
+        )
+        listed = {str(id): commitment(each).hex() for id, each in changed.items()}
+        who = pseudonym if by == principal else by
+        await audit.write(connection, tenant, [new_row(FORGOTTEN, who, {"pseudonym": pseudonym, "erased": listed})])
+        return len(rows)
+
+
+def _without(body: bytes, principal: str, pseudonym: str, *, own: bool) -> bytes:
+    """Details without the person: of what they did themselves little is left, elsewhere only their id is replaced."""
+    try:
+        read = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return b"{}"
+    if own and isinstance(read, Mapping):
+        read = {name: value for name, value in read.items() if name in _KEPT}
+    return values.dumps(_replaced(read, principal, pseudonym))
+
+
+def _replaced(value: Any, principal: str, pseudonym: str) -> Any:
+    if isinstance(value, str):
+        return pseudonym if value == principal else value
+    if isinstance(value, list):
+        return [_replaced(each, principal, pseudonym) for each in value]
+    if isinstance(value, dict):
+        return {
+            _replaced(name, principal, pseudonym): _replaced(each, principal, pseudonym) for name, each in value.items()
+        }
+    return value
