@@ -115,10 +115,12 @@ async def test_a_ring_keeps_at_least_what_it_took_in_last(make: Make) -> None:
     assert seqs(mine) == [hot.state.seq + 1]
 
 
-async def test_news_that_come_while_places_are_told_are_told_of_as_well(make: Make) -> None:
+@pytest.mark.parametrize("others", [0, fanout.NOTIFIED_IN_COMMIT], ids=["at once", "in a turn of their own"])
+async def test_news_that_come_while_places_are_told_are_told_of_as_well(make: Make, others: int) -> None:
     runtime = await make()
     run_id = (await start(runtime, ASKING)).run_id
     mine = await place(runtime, run_id)
+    beside = [await place(runtime, run_id) for _ in range(others)]
     hot, told = runtime.committer.peek(run_id), 0
     assert hot is not None
 
@@ -132,7 +134,7 @@ async def test_news_that_come_while_places_are_told_are_told_of_as_well(make: Ma
     mine.notify = tell
     runtime.fanout.committed(hot, hot.state.seq + 1, [e.RunPaused(at=hot.state.at, turn=1, by="user:local")])
     await until(lambda: told == 3, every=0)
-    assert len(seqs(mine)) == 3
+    assert [len(seqs(each)) for each in (mine, *beside)] == [3] * (1 + others)
 
 
 async def test_a_feed_and_a_ring_stay_until_their_last_follower_has_gone(make: Make) -> None:
