@@ -66,6 +66,14 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     depth: int = 0
 
 
+class Allowance(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a child run may take of the limits of the runs above it, with the runs below it. None: there is no limit."""
+
+    tokens: int | None = None
+    cost_usd: float | None = None
+    tool_calls: int | None = None
+
+
 class UserMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message that a client posted and the thread keeps. `content` is text or a list of content parts."""
 
@@ -107,7 +115,7 @@ class RunStarted(Event, frozen=True):
 
     `pins` says which workflow each `run: name` and `run: name@version` means, in this run and in its children. Of a
     child: its `parent`, and `timeout`, the working time that the parent's step allows (ms). `origin`: which run made it
-    start; of a child that of the run above it.
+    start; of a child that of the run above it. `allowance`: what the run above has reserved for this one.
     """
 
     workflow: str
@@ -126,6 +134,7 @@ class RunStarted(Event, frozen=True):
     timeout: int | None = None
     key: str | None = None
     origin: Origin | None = None
+    allowance: Allowance | None = None
 
 
 class RunQueued(Event, frozen=True):
@@ -690,21 +699,26 @@ class RawEmitted(Event, frozen=True):
 
 
 class CollaborationStarted(Event, frozen=True):
-    """One agent (`from_`) hands a task to another (`to`); for a child run (`run_id`): its parent and itself."""
+    """One agent (`from_`) hands a task to another (`to`); for a child run (`run_id`): its parent and itself.
+    `allowance`: what is reserved for the child until it has ended."""
 
     path: str
     from_: str = msgspec.field(name="from")
     to: str
     task: Json = None
     run_id: str | None = None
+    allowance: Allowance | None = None
 
 
 class CollaborationEnded(Event, frozen=True):
+    """`tool_calls`: so many the child has made, with those below it."""
+
     path: str
     from_: str = msgspec.field(name="from")
     to: str
     task: Json = None
     run_id: str | None = None
+    tool_calls: int = 0
 
 
 class ChildMoved(Event, frozen=True):

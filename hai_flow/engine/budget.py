@@ -2,17 +2,21 @@
 
 What an answer takes is known when it is there. Until then every attempt that is open counts for what it is expected to
 take, so that models which are asked at the same time do not each find the same room. An attempt of which nobody reports
-(its process is gone, or it was cut off) is charged for what it was asked and for what it had said. A child run charges
-its parent for what it took, when it ends.
+(its process is gone, or it was cut off) is charged for what it was asked and for what it had said.
+
+A child run has an allowance: its share of what its parent had left when it started. That is reserved until the parent
+hears of its end, and so of what it took. Shares are even among all that is open or ready in the parent and has nothing
+reserved yet: a child that is alone gets all. Its own children get shares of its allowance.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, TypeAlias
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from hai_flow import values
 from hai_flow.definition.paths import in_cleanup
-from hai_flow.definition.plan import AgentTurn, Llm, Step
+from hai_flow.definition.plan import AgentTurn, Limits, Llm, Run, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.agents import talk
 from hai_flow.engine.draft import Draft, Raised
@@ -36,7 +40,7 @@ class _Expected(NamedTuple):
 def demand(draft: Draft, step: Step, args: str) -> None:
     """Raises `Raised` where the run has no room for asking a model with the arguments `args` (JSON text). Steps that
     clean up are not counted."""
-    limits, verb = draft.plan.limits, step.verb
+    limits, verb = limits_of(draft), step.verb
     if (limits.tokens is None and limits.cost_usd is None) or not isinstance(verb, Asks) or in_cleanup(step.path):
         return
     spent = draft.state.spent
@@ -46,15 +50,76 @@ def demand(draft: Draft, step: Step, args: str) -> None:
     if limits.tokens is not None and used + others.tokens + own.tokens > limits.tokens:
         raise Raised(
             "limit.tokens",
-            f"The run has used {used} tokens; {others.tokens} are reserved for the models that are being asked, and "
-            f"this one needs {own.tokens} at least. Its limit is {limits.tokens}.",
+            f"The run has used {used} tokens; {others.tokens} are reserved for the models that are being asked and for "
+            f"runs below, and this one needs {own.tokens} at least. {_limit(draft, 'tokens')} {limits.tokens}.",
         )
     if limits.cost_usd is not None and (cost >= limits.cost_usd or cost + others.cost + own.cost > limits.cost_usd):
         raise Raised(
             "limit.cost",
-            f"The run's models have cost {cost:.4f} USD; {others.cost:.4f} are reserved for those that are being "
-            f"asked, and this one costs {own.cost:.4f} at least. Its limit is {limits.cost_usd:g}.",
+            f"The run's models have cost {cost:.4f} USD; {others.cost:.4f} are reserved for those that are being asked "
+            f"and for runs below, and this one costs {own.cost:.4f} at least. {_limit(draft, 'cost_usd')} "
+            f"{limits.cost_usd:g}.",
         )
+
+
+def demand_call(draft: Draft, limit: int) -> None:
+    """Raises `Raised` where the run has no room for one more call of a tool."""
+    made, reserved = draft.state.begun_calls, _calls_granted(draft.state)
+    if made + reserved >= limit:
+        below = f", and {reserved} are reserved for runs below" if reserved else ""
+        message = f"The run has made {made} tool calls{below}; {_limit(draft, 'tool_calls').lower()} {limit}."
+        raise Raised("limit.tool_calls", message)
+
+
+def limits_of(draft: Draft) -> Limits:
+    """The limits of the run: its workflow's, and what the runs above leave it."""
+    own, allowance = draft.plan.limits, draft.state.allowance
+    if allowance is None:
+        return own
+    return replace(
+        own,
+        tokens=_less(own.tokens, allowance.tokens),
+        cost_usd=_less(own.cost_usd, allowance.cost_usd),
+        tool_calls=_less(own.tool_calls, allowance.tool_calls),
+    )
+
+
+def _less(one: Any, other: Any) -> Any:
+    return one if other is None else other if one is None else min(one, other)
+
+
+def _limit(draft: Draft, name: str) -> str:
+    """The words before the limit of this name."""
+    allowed, own = getattr(draft.state.allowance, name, None), getattr(draft.plan.limits, name)
+    return "Its limit is" if allowed is None or (own is not None and own <= allowed) else "The run above leaves it"
+
+
+def allowance_of(draft: Draft, step: Step) -> e.Allowance | None:
+    """What is reserved for the child run that the step, whose attempt has begun, starts; None: nothing limits it."""
+    limits, state = limits_of(draft), draft.state
+    if (limits.tokens, limits.cost_usd, limits.tool_calls) == (None, None, None) or in_cleanup(step.path):
+        return None
+    shares, reserved = 1 + _others_without(draft, step.path), _reserved(draft)
+    tokens, cost, calls = limits.tokens, limits.cost_usd, limits.tool_calls
+    if tokens is not None:
+        tokens = max(0, tokens - state.spent.input - state.spent.output - reserved.tokens) // shares
+    if cost is not None:
+        cost = max(0.0, cost - (state.spent.cost or 0.0) - reserved.cost) / shares
+    if calls is not None:
+        calls = max(0, calls - state.begun_calls - _calls_granted(state)) // shares
+    return e.Allowance(tokens, cost, calls)
+
+
+def _calls_granted(state: RunState) -> int:
+    """How many calls of tools are reserved for the runs below."""
+    return sum(each.tool_calls or 0 for each in state.granted.values())
+
+
+def _others_without(draft: Draft, own: str) -> int:
+    """How many other steps are open or ready for which nothing is reserved."""
+    state = draft.state
+    open = [path for path in state.attempts if not isinstance(draft.step(path).verb, Asks | Run)]
+    return len({*open, *state.open_pendings, *state.ready} - {own, ""})
 
 
 def charge(draft: Draft, step: Step, *, asked: bool = True) -> None:
@@ -94,13 +159,15 @@ def _taken(label: str, spent: Spent) -> e.ModelUse:
 
 
 def _reserved(draft: Draft) -> _Expected:
-    """What the models that are being asked are expected to take."""
+    """What the models that are being asked are expected to take, and what the runs below may."""
     tokens, cost = 0, 0.0
     for path in draft.state.attempts:
         step, known = draft.step(path), draft.state.steps.get(path)
         if isinstance(step.verb, Asks) and known is not None:
             each = _expected(draft.state, step.verb, _prompt(draft, step, step.verb, known.args or ""))
             tokens, cost = tokens + each.tokens, cost + each.cost
+    for allowance in draft.state.granted.values():
+        tokens, cost = tokens + (allowance.tokens or 0), cost + (allowance.cost_usd or 0.0)
     return _Expected(tokens, cost)
 
 

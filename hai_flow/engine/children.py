@@ -83,6 +83,7 @@ def command_of(kind: str, target: str, body: Json) -> c.Command | None:
                 parent=born.parent,
                 origin=born.origin,
                 timeout=born.timeout,
+                allowance=born.allowance,
             )
         case "start_detached":
             left = msgspec.convert(body, _Left)
@@ -119,6 +120,7 @@ class _Born(msgspec.Struct):
     dev: bool = False
     timeout: int | None = None
     origin: e.Origin | None = None
+    allowance: e.Allowance | None = None
 
 
 class _Left(msgspec.Struct):
@@ -157,7 +159,10 @@ def start(draft: Draft, step: Step, verb: Run, args: str) -> None:
         "requester": state.requester,
     }
     body |= _left_alone(draft, step) if verb.detach else _awaited_child(draft, step)
-    draft.emit(e.CollaborationStarted, **_between(draft, step, verb), run_id=child)
+    allowance = None if verb.detach else budget.allowance_of(draft, step)
+    if allowance is not None:
+        body["allowance"] = msgspec.to_builtins(allowance)
+    draft.emit(e.CollaborationStarted, **_between(draft, step, verb), run_id=child, allowance=allowance)
     draft.send(START_DETACHED if verb.detach else START, child, body)
 
 
@@ -196,16 +201,21 @@ def reference_of(verb: Run) -> str:
 
 
 def ended(draft: Draft, command: c.ChildEnded) -> None:
-    """The child has ended: its step finishes with its output, fails with its error, or was stopped with it."""
-    step = _awaited(draft, command.path, command.attempt)
+    """The child has ended: its step finishes with its output, fails with its error, or was stopped with it. A step that
+    has given it up hears what it took."""
+    given_up = _given_up(draft, command)
+    step = draft.step(command.path) if given_up else _awaited(draft, command.path, command.attempt)
     verb = step.verb
     assert isinstance(verb, Run)
-    child = draft.state.children[step.path]
-    for each in command.told:
+    for each in () if given_up else command.told:
         _told_quietly(draft, each, step.path)
     for use in command.used:
         draft.emit(e.ModelUsed, path=step.path, attempt=command.attempt, use=use)
-    draft.emit(e.CollaborationEnded, **_between(draft, step, verb), run_id=child)
+    child = given_up or draft.state.children[step.path]
+    between = _between(draft, step, verb)
+    draft.emit(e.CollaborationEnded, **between, run_id=child, tool_calls=command.tool_calls)
+    if given_up:
+        return
     if command.status == "finished":
         resolve_call(draft, step, command.output, None)
         endings.finish(draft, step, command.output)
@@ -221,6 +231,14 @@ def ended(draft: Draft, command: c.ChildEnded) -> None:
         message = f"The run of {reference_of(verb)} was stopped{': ' + command.reason if command.reason else ''}."
         error = draft.error("run.stopped", message, step.path)
     attempt_failed(draft, step, error)
+
+
+def _given_up(draft: Draft, command: c.ChildEnded) -> str | None:
+    """The id of the child that has ended, if its step does not wait for it any more and something is reserved for it
+    still; else None."""
+    state = draft.state
+    child = child_run_id(state.run_id, command.path, command.attempt)
+    return child if child in state.granted and state.children.get(command.path) != child and not state.ended else None
 
 
 def moved(draft: Draft, command: c.ChildMoved) -> None:
@@ -415,6 +433,8 @@ def tell_parent(draft: Draft, before: RunState) -> None:
             outcome["told"] = msgspec.to_builtins(last)
         if state.spent_on:
             outcome["used"] = msgspec.to_builtins(budget.taken(state))
+        if state.begun_calls:
+            outcome["tool_calls"] = state.begun_calls
         draft.send(ENDED, parent.run_id, {**place, **outcome})
     elif works != was and not (news or streamed or grown or calls):
         draft.send(MOVED, parent.run_id, {**place, "working": works})

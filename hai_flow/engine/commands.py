@@ -14,6 +14,7 @@ import msgspec
 
 from hai_flow.definition.plan import Plan
 from hai_flow.engine.events import (
+    Allowance,
     ChildAsked,
     ChildSaid,
     ChildShared,
@@ -69,7 +70,7 @@ class Start(Command, frozen=True):
 
     `key` is the concurrency key that the run needs (`slots.key_of`), None if its workflow has none or if a run above
     it holds the key already. `queued`: no slot of it is free, or others wait before it, so the run waits for its
-    admission; `cancels`: and by its coming the oldest are stopped."""
+    admission; `cancels`: and by its coming the oldest are stopped. `allowance` is what the run above has reserved."""
 
     run_id: UUID
     thread_id: str
@@ -89,6 +90,7 @@ class Start(Command, frozen=True):
     key: str | None = None
     queued: bool = False
     cancels: bool = False
+    allowance: Allowance | None = None
 
 
 class Admit(Command, frozen=True):
@@ -273,7 +275,7 @@ class ChildTold(Command, frozen=True):
 class ChildEnded(Command, frozen=True):
     """The child run of attempt `attempt` of the step `path` has ended as `status` says (finished, failed, stopped).
     `told` are the steps that ended with it, with its own paths, and what it has shown of its state at last. `used`:
-    what models took, by model."""
+    what models took, by model; `tool_calls`: how many it has made."""
 
     path: str
     attempt: int
@@ -283,6 +285,7 @@ class ChildEnded(Command, frozen=True):
     reason: str = ""
     told: tuple[ChildStepped | ChildShared, ...] = ()
     used: tuple[ModelUse, ...] = ()
+    tool_calls: int = 0
 
 
 class TimerFired(Command, frozen=True):

@@ -44,6 +44,7 @@ def begin_run(draft: Draft, command: c.Start) -> None:
         origin=command.origin,
         timeout=command.timeout,
         key=command.key,
+        allowance=command.allowance,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from hai_flow.definition.paths import in_cleanup
 from hai_flow.definition.plan import Call, Limits, Step
-from hai_flow.engine import consequences, retry
+from hai_flow.engine import budget, consequences, retry
 from hai_flow.engine import events as e
 from hai_flow.engine.blocks import BLOCKS, block_of
 from hai_flow.engine.consequences import Consequence
@@ -52,15 +52,13 @@ def _begin_first(draft: Draft, step: Step) -> Consequence | None:
 
 def _demand_room(draft: Draft, step: Step) -> None:
     """Raises `Raised` where the run's limits have no room for a further step. Steps that clean up are not counted."""
-    limits, state = draft.plan.limits, draft.state
+    limits, state = budget.limits_of(draft), draft.state
     if limits == NO_LIMITS or step.is_iteration or in_cleanup(step.path):
         return
     if limits.steps is not None and state.begun_steps >= limits.steps:
         raise Raised("limit.steps", f"The run has begun {state.begun_steps} steps; its limit is {limits.steps}.")
-    if isinstance(step.verb, Call) and limits.tool_calls is not None and state.begun_calls >= limits.tool_calls:
-        raise Raised(
-            "limit.tool_calls", f"The run has made {state.begun_calls} tool calls; its limit is {limits.tool_calls}."
-        )
+    if isinstance(step.verb, Call) and limits.tool_calls is not None:
+        budget.demand_call(draft, limits.tool_calls)
 
 
 def _begin_again(draft: Draft, step: Step) -> Consequence | None:

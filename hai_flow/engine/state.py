@@ -339,6 +339,8 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     heard: Map[str, e.Heard] = Map()  # by type: how far all signals were taken, but for a few
     subscriptions: Map[str, tuple[str, ...]] = Map()  # steps that wait for signals -> their types
     children: Map[str, str] = Map()  # steps that wait for a child run -> its id
+    allowance: e.Allowance | None = None  # what the run above has reserved for this one
+    granted: Map[str, e.Allowance] = Map()  # child runs of whose end nothing was heard yet -> what is reserved for them
     relayed: Map[str, RelayedState] = Map()  # what the children, and those below them, ask people: pending id ->
     idle: tuple[str, ...] = ()  # those of them whose child waits for something itself
     below: Map[str, int] = Map()  # steps of the runs below that are open -> the turn in which that was told

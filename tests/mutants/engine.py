@@ -480,6 +480,24 @@ budget.bug(
     "a lost answer is not charged for what it had said",
     ("        prompt,\n        said,\n", "        prompt,\n        0,\n"),
 )
+budget.bug(
+    "nothing is reserved for the runs below",
+    ("tokens, cost = tokens + (allowance.tokens or 0), cost + (allowance.cost_usd or 0.0)", "pass"),
+    by=f"{_T}allowances.py",
+)
+budget.bug(
+    "the first of several children gets all that is left",
+    (
+        "shares, reserved = 1 + _others_without(draft, step.path), _reserved(draft)",
+        "shares, reserved = 1, _reserved(draft)",
+    ),
+    by=f"{_T}allowances.py",
+)
+children.bug(
+    "a child that its step has given up is never settled",
+    ("    given_up = _given_up(draft, command)\n", "    given_up = None\n"),
+    by=f"{_T}allowances.py",
+)
 budget.bug("an agent's results cost no tokens", (" + sum(len(result) for _, result in exchange.results)", ""))
 budget.bug(
     "an answer is expected to be as long as any, whatever the others were",

@@ -18,9 +18,13 @@ def collaboration_started(state: RunState, event: e.CollaborationStarted) -> Run
     """A child run watches its timeout itself."""
     if event.run_id is None:
         return following(state, event)
+    granted = state.granted
+    if event.allowance is not None:
+        granted = granted.set(event.run_id, event.allowance)
     return following(
         state,
         event,
+        granted=granted,
         children=state.children.set(event.path, event.run_id),
         idle=without(state.idle, event.path),
         timeouts=dropped(state.timeouts, event.path),
@@ -30,9 +34,17 @@ def collaboration_started(state: RunState, event: e.CollaborationStarted) -> Run
 def collaboration_ended(state: RunState, event: e.CollaborationEnded) -> RunState:
     if event.run_id is None:
         return following(state, event)
+    settled: dict[str, Any] = {}
+    if event.run_id in state.granted:
+        settled["granted"] = state.granted.delete(event.run_id)
+    if event.tool_calls:
+        settled["begun_calls"] = state.begun_calls + event.tool_calls
+    if state.children.get(event.path) != event.run_id:  # its step had given it up
+        return following(state, event, **settled)
     return following(
         state,
         event,
+        **settled,
         children=state.children.delete(event.path),
         idle=without(state.idle, event.path),
         below=below_without(state, event.path),

@@ -62,6 +62,7 @@ def run_started(state: RunState, event: e.RunStarted) -> RunState:
         origin=event.origin,
         pins=event.pins,
         timeouts=Map() if event.timeout is None else Map({"": event.timeout}),
+        allowance=event.allowance,
         key=event.key,
         trigger=event.trigger,
         message=event.message,

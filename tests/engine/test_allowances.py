@@ -1,0 +1,153 @@
+"""Limits hold for a run with all runs below it: each child gets a share, and gives back what it did not take."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.errors import Rejected
+from tests.engine.test_children import Family
+from tests.support.runs import Play
+
+MODELS = "models: {smart: {use: smart}}\n"
+ASK = "llm: {model: smart, prompt: x}"
+ASKS = f"{MODELS}steps: [{{id: a, {ASK}}}]\n"
+CALLS = "steps: [{id: a, call: t.a}, {id: b, call: t.b}]\n"
+ALL = "{tokens: 1000, cost_usd: 1, tool_calls: 8}"
+
+
+def family_of(limits: str, steps: str, child: str = ASKS) -> Family:
+    return Family(f"{MODELS}limits: {limits}\nsteps:\n{steps}", child, input={})
+
+
+def took(play: Play, tokens: int, cost: float = 0.0) -> c.StepSucceeded:
+    use = e.ModelUse("smart", "p", "m", tokens, 0, cost=cost)
+    return c.StepSucceeded(path="a", attempt=play.attempt("a"), output="x", used=(use,))
+
+
+def fan(items: int, at_once: int, limits: str = ALL) -> Family:
+    loop = f"items: '${{{{ {list(range(items))} }}}}', max_parallel: {at_once}"
+    return family_of(limits, f"  - for_each: {{{loop}, steps: [{{id: sub, run: below}}]}}\n")
+
+
+def allowances(play: Play) -> list[e.Allowance | None]:
+    return [event.allowance for event in play.of(e.CollaborationStarted)]
+
+
+def test_a_child_that_is_alone_gets_all_that_is_left() -> None:
+    family = family_of(ALL, f"  - {{id: a, {ASK}}}\n  - {{id: sub, run: below}}\n")
+    family.mail.extend(family.parent.do(took(family.parent, 400, 0.25)).outbox)
+    family.deliver()
+    assert allowances(family.parent) == [e.Allowance(600, 0.75, 8)]
+    assert family.child.state.allowance == e.Allowance(600, 0.75, 8)
+
+
+def test_children_at_once_get_even_shares_and_what_one_leaves_is_for_the_next() -> None:
+    family = fan(3, 2)
+    family.deliver()
+    assert allowances(family.parent) == [e.Allowance(500, 0.5, 4)] * 2
+    family.do(family.child, took(family.child, 100, 0.125))
+    family.deliver()
+    assert allowances(family.parent)[2] == e.Allowance(400, 0.375, 4)
+    assert len(family.parent.state.granted) == 2
+
+
+def test_a_share_is_left_for_what_is_open_beside_a_child() -> None:
+    other = f"[{{id: look, call: t.f}}, {{id: b, {ASK}}}]"
+    family = family_of(ALL, f"  - parallel: {{one: [{{id: sub, run: below}}], two: {other}}}\n")
+    family.deliver()
+    assert allowances(family.parent) == [e.Allowance(500, 0.5, 4)]
+
+
+def test_a_child_fails_where_its_share_is_used_up_and_says_whose_limit_it_is() -> None:
+    two = f"{MODELS}steps: [{{id: a, {ASK}}}, {{id: b, {ASK}}}]\n"
+    family = family_of("{tokens: 50}", "  - {id: sub, run: below}\n", two)
+    family.deliver()
+    family.do(family.child, took(family.child, 49))
+    assert family.child.state.error is not None
+    assert (family.child.state.error.code, "The run above leaves it 50." in family.child.state.error.message) == (
+        "limit.tokens", True,
+    )  # fmt: skip
+    family.deliver()
+    assert family.parent.error.cause is not None
+    assert family.parent.error.cause.code == "limit.tokens"
+    assert family.parent.state.spent.input == 49
+
+
+def test_the_limits_of_a_child_hold_where_they_are_tighter_and_its_children_get_shares_of_them() -> None:
+    below = "limits: {tokens: 300}\nsteps: [{id: sub, run: x}]\n"
+    family = family_of(ALL, "  - {id: sub, run: below}\n", below)
+    family.deliver_one()
+    assert allowances(family.child) == [e.Allowance(300, 1.0, 8)]
+
+
+def test_calls_of_tools_are_counted_with_those_of_the_runs_below() -> None:
+    steps = "  - {id: one, run: below}\n  - {id: call, call: t.f}\n  - {id: more, call: t.f}\n"
+    family = family_of("{tool_calls: 3}", steps, CALLS)
+    family.deliver()
+    family.succeed("a")
+    family.succeed("b")
+    family.deliver()
+    family.parent.succeed("call")
+    assert (family.parent.error.code, family.parent.error.path) == ("limit.tool_calls", "more")
+    assert family.parent.state.begun_calls == 3
+
+
+def test_of_a_child_that_was_given_up_the_share_is_kept_until_its_end_is_heard_of_once() -> None:
+    branches = "one: [{id: sub, run: below}], two: [{id: no, call: t.f}]"
+    handler = "catch: [{steps: [{approve: {title: Go?, from: anyone}}]}]"
+    steps = f"  - id: both\n    try: [{{parallel: {{{branches}}}}}]\n    {handler}\n"
+    family = family_of(ALL, steps)
+    family.deliver()
+    family.mail.extend(family.parent.fail(one_of(family.parent, "no"), retriable=False).outbox)
+    assert len(family.parent.state.granted) == 1, "nobody has said yet what it took"
+    child = family.child
+    family.mail.clear()  # the stop comes late
+    family.do(child, took(child, 100, 0.125))
+    assert family.deliver() == ["child_ended"]
+    assert (dict(family.parent.state.granted), family.parent.state.spent.input) == ({}, 100)
+    assert child.state.parent is not None
+    used = (e.ModelUse("", "p", "m", 100),)
+    with pytest.raises(Rejected, match="does not wait"):
+        family.parent.do(c.ChildEnded(path=child.state.parent.path, attempt=1, status="finished", used=used))
+    for play in family.plays.values():
+        play.replayed()
+
+
+def test_what_is_left_alone_and_what_cleans_up_is_not_limited() -> None:
+    last = "  - id: x\n    call: t.f\n    finally: [{id: sub, run: below}]\n"
+    family = family_of(ALL, "  - {id: left, run: below, detach: true}\n" + last)
+    family.parent.do(c.ChildEnded(path="left", attempt=1, status="finished", output={"run_id": "x"}))
+    family.parent.succeed("x")
+    assert allowances(family.parent) == [None, None]
+
+
+def one_of(play: Play, id: str) -> str:
+    """The path of the open step of this id."""
+    (path,) = [path for path in play.open if path.rpartition("/")[2] == id]
+    return path
+
+
+@given(
+    st.integers(1, 6), st.integers(1, 6), st.integers(1, 2_000), st.lists(st.integers(0, 700), min_size=6, max_size=6)
+)
+def test_whatever_children_take_of_their_shares_the_limit_holds(
+    items: int, at_once: int, limit: int, wants: list[int]
+) -> None:
+    family = fan(items, at_once, f"{{tokens: {limit}}}")
+    family.deliver()
+    rest = iter(wants)
+    while waiting := [each for each in list(family.plays.values())[1:] if not each.state.ended]:
+        child = waiting[0]
+        allowance = child.state.allowance
+        assert allowance is not None
+        assert allowance.tokens is not None
+        family.do(child, took(child, min(next(rest), allowance.tokens)))
+        family.deliver()
+        state = family.parent.state
+        reserved = sum(each.tokens or 0 for each in state.granted.values())
+        assert state.spent.input + reserved <= limit
+    assert family.parent.state.ended
