@@ -24,6 +24,7 @@ from hai_flow.errors import HaiFlowError
 PREFIX = "HAI_FLOW_"
 SECRET = "HAI_FLOW_SECRET_"
 DEV_WORKFLOW = "chat"
+KEYS: Final = "keys"  # the identity of those who have API keys
 
 _KIB = 1024
 _MIB = 1024 * _KIB
@@ -153,8 +154,8 @@ class Settings:
         "The API key (or another token) with which the command line and the Python client call a server.", secret=True
     )
     identity: str | None = _text(
-        "How callers prove who they are: `keys` asks each for an API key. Unset: nobody is asked, and everybody is "
-        "`user:local`."
+        "How callers prove who they are: `keys` asks each for an API key; a YAML file says whose tokens count beside "
+        '(docs/security.md, "Who calls"). Unset: nobody is asked, and everybody is `user:local`.'
     )
 
     # -- workflows and dialects
@@ -430,8 +431,8 @@ class Settings:
                 f"{variable('allow_remote')}: expected {variable('identity')} as well; without it whoever reaches the "
                 "port would be believed to be anybody."
             )
-        if self.identity not in (None, "keys"):
-            problems.append(f"{variable('identity')}: expected `keys`, found {self.identity!r:.80}.")
+        if self.identity not in (None, KEYS) and not Path(self.identity).is_file():
+            problems.append(f"{variable('identity')}: expected `{KEYS}` or a file, found {self.identity!r:.80}.")
         if self.allow_remote and not self.allowed_hosts:
             problems.append(
                 f"{variable('allow_remote')}: expected {variable('allowed_hosts')} as well, the names under which this "

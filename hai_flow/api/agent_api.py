@@ -20,6 +20,7 @@ from hai_flow.api.following import last_words
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
+from hai_flow.api.stream import EXPIRED
 from hai_flow.errors import Rejected
 from hai_flow.runtime.fanout import Piece
 from hai_flow.wire import agent_api, sse
@@ -94,7 +95,7 @@ async def _process(body: bytes, access: Access, request: Request, workflow: str 
         return _counted(sequence, await conversation.pieces())
 
     return await access.stream(
-        begin, AGENT_API, lambda: _rendered(sequence, last_words(access, AGENT_API)), follows=False
+        begin, AGENT_API, lambda ending: _rendered(sequence, last_words(access, AGENT_API, ending)), follows=False
     )
 
 
@@ -115,9 +116,10 @@ async def _whole(request: Request, conversation: Conversation) -> Response:
     coming = asyncio.ensure_future(_last_frame(conversation))
     leaving = asyncio.ensure_future(_gone(request))
     try:
-        await asyncio.wait({coming, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        left = conversation.access.principal.seconds_left()
+        await asyncio.wait({coming, leaving}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         if not coming.done():
-            raise ClientDisconnect
+            raise ClientDisconnect if leaving.done() else Rejected(401, EXPIRED.code, EXPIRED.reason)
         last = coming.result()
     finally:
         coming.cancel()

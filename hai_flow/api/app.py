@@ -48,7 +48,7 @@ from hai_flow.api.recent import Recent
 from hai_flow.api.sign_ins import SignIns
 from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
-from hai_flow.settings import Settings
+from hai_flow.settings import KEYS, Settings
 from hai_flow.store import claims, migrations
 
 log = structlog.get_logger(__name__)
@@ -150,7 +150,7 @@ async def healthz(access: OpenAccess) -> dict[str, Any]:
         "status": "ok",
         "version": hai_flow.__version__,
         "streams": access.admission.streams,
-        "identity": access.settings.identity or "none",
+        "identity": {None: "none", KEYS: "keys"}.get(access.settings.identity, "file"),
     }
 
 

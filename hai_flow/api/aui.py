@@ -26,6 +26,7 @@ from hai_flow.api.principals import open_to_everybody, requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
 from hai_flow.api.sight import Sight
+from hai_flow.api.stream import EXPIRED
 from hai_flow.engine.events import UserMessage
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.state import RunState
@@ -48,7 +49,7 @@ PARAMS_SECONDS: Final = 0.1  # how long a client's first frame is waited for
 ANY_WORKFLOW: Final = frozenset({"interactive", "interrupt"})
 # Fields of a payload that name the question and the action. The others are the answer.
 _ADDRESS: Final = frozenset({"interrupt_id", "session_id", "action"})
-CLOSE_NORMAL, CLOSE_ERROR, CLOSE_STREAM_TYPE = 1000, 1011, 4000
+CLOSE_NORMAL, CLOSE_ERROR, CLOSE_STREAM_TYPE, CLOSE_EXPIRED = 1000, 1011, 4000, 4401
 CLOSE_GONE: Final = 1006  # never sent: stands for a connection that ended without a close
 
 
@@ -238,8 +239,11 @@ class _Connection:
         up = asyncio.ensure_future(self._up(session))
         closing = asyncio.ensure_future(self.access.runtime.fanout.closing.wait())
         try:
-            await asyncio.wait({down, up, closing}, return_when=asyncio.FIRST_COMPLETED)
-            if up.done():
+            left = self.access.principal.seconds_left()
+            done, _ = await asyncio.wait({down, up, closing}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                await self._break_off(*EXPIRED, close=CLOSE_EXPIRED)
+            elif up.done():
                 if (anew := up.result()) is not None:
                     return anew
                 await self._close(CLOSE_NORMAL)
@@ -336,9 +340,9 @@ class _Connection:
         except RuntimeError:
             raise WebSocketDisconnect(CLOSE_GONE) from None
 
-    async def _break_off(self, code: str, message: str) -> None:
+    async def _break_off(self, code: str, message: str, *, close: int = CLOSE_ERROR) -> None:
         await self._tell("aui_error", error_code=code, message=message)
-        await self._close(CLOSE_ERROR)
+        await self._close(close)
 
     async def refuse(self, rejected: Rejected, close: int, code: str | None = None) -> None:
         """Send the reason, and close."""

@@ -22,7 +22,7 @@ from hai_flow.api.principals import NOBODY, Principal, forbidden, get_principal
 from hai_flow.api.rates import Decisions
 from hai_flow.api.rights import Right
 from hai_flow.api.sight import Sight, ids_of, reader_in, sight_by_questions, sight_of, viewer_for
-from hai_flow.api.stream import EventStream, Pieces
+from hai_flow.api.stream import Ending, EventStream, Pieces
 from hai_flow.definition.document import suggestion
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
@@ -325,12 +325,13 @@ class Access:
         self,
         begin: Callable[[], Awaitable[Pieces]],
         dialect: Dialect,
-        farewell: Callable[[], bytes] = bytes,
+        farewell: Callable[[Ending], bytes],
         *,
         follows: bool = True,
     ) -> EventStream:
         """The response that streams the pieces of `begin` in the dialect's framing. Its place is taken first: 429
-        before anything is stored. `follows`: `begin` changes nothing, so the stream only gets a place for followers."""
+        before anything is stored. `follows`: `begin` changes nothing, so the stream only gets a place for followers.
+        It ends when the proof of who reads it does."""
         self.place.take(follows=follows)
         try:
             pieces = await begin()
@@ -344,6 +345,7 @@ class Access:
             stall_seconds=self.settings.follower_stall_seconds,
             farewell=farewell,
             closed=self.place.leave,
+            seconds_left=self.principal.seconds_left(),
         )
 
 

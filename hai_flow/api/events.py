@@ -79,7 +79,7 @@ async def get_events(
     seq = _seq(given)
     if sse.CONTENT_TYPE not in accept:
         return await _page(access, row, seq, limit)
-    return await access.stream(lambda: _log(access, row, seq), LOG)
+    return await access.stream(lambda: _log(access, row, seq), LOG, farewell(access, LOG))
 
 
 # --- the log ------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import msgspec
 
 from hai_flow.api.deps import Access, Pieces
 from hai_flow.api.sight import ids_of
+from hai_flow.api.stream import Ending
 from hai_flow.engine.state import RunState, TurnState
 from hai_flow.runtime.fanout import Following, Piece
 from hai_flow.settings import Settings
@@ -111,13 +112,13 @@ def with_wishes(profile: Profile, settings: Settings) -> Profile:
     return msgspec.structs.replace(profile, options=tuple(sorted({**spoken, **dict(profile.options)}.items())))
 
 
-def farewell(access: Access, dialect: Dialect) -> Callable[[], bytes]:
-    """How a stream of the dialect ends that breaks off: a client takes one that just ends for complete."""
-    return lambda: dialect.unnumbered(last_words(access, dialect))
+def farewell(access: Access, dialect: Dialect, thread_id: str = "") -> Callable[[Ending], bytes]:
+    """How a stream of the dialect ends before its end: a client takes one that just ends for complete."""
+    return lambda ending: dialect.unnumbered(last_words(access, dialect, ending, thread_id))
 
 
-def last_words(access: Access, dialect: Dialect) -> list[Frame]:
+def last_words(access: Access, dialect: Dialect, ending: Ending, thread_id: str = "") -> list[Frame]:
     """The frames of that end."""
-    nobody = RunState("", at=access.runtime.committer.now_ms())
+    nobody = RunState("", thread_id=thread_id, at=access.runtime.committer.now_ms())
     encoder = dialect.encoder(Profile(dialect=dialect.name), nobody)
-    return encoder.farewell("The stream broke off; reconnect to go on.")
+    return encoder.farewell(ending.reason, ending.code)

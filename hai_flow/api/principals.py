@@ -6,6 +6,7 @@ credential.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias
@@ -22,6 +23,11 @@ from hai_flow.runtime import LOCAL_TENANT
 
 Way: TypeAlias = Literal["local", "act_as", "nobody", "key", "jwt", "token", "session", "ticket", "link"]
 _UNRESTRICTED: Final = frozenset({"local", "act_as"})
+
+
+def now_ms() -> int:
+    """The time by which credentials end (ms since 1970): the real one, whatever time a development server lets pass."""
+    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,10 @@ class Principal:
         """Whether the credential is for the thread, and for the workflow."""
         threads, workflows = self.threads, self.workflows
         return (threads is None or thread_id in threads) and (workflows is None or workflow in workflows)
+
+    def seconds_left(self) -> float | None:
+        """For how many seconds the proof of who they are is good; None: for ever."""
+        return None if self.expires_at is None else max(0.0, (self.expires_at - now_ms()) / 1000)
 
     def via(self, way: str) -> str:
         """The way that an answer came, as it is recorded."""

@@ -567,7 +567,7 @@ class Health(Shape):
     status: Literal["ok"]
     version: str
     streams: int
-    identity: Literal["none", "keys"]
+    identity: Literal["none", "keys", "file"]
 
 
 class Readiness(Shape):

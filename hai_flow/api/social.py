@@ -16,7 +16,7 @@ from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import JSONResponse
 
 from hai_flow.api.deps import Access, CurrentAccess, Pieces, ThreadId
-from hai_flow.api.following import earlier_entries, read_by
+from hai_flow.api.following import earlier_entries, farewell, read_by
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
@@ -79,7 +79,7 @@ async def get_thread_events(
     the start of its newest turn. A thread without a run sends an empty MESSAGES_SNAPSHOT, then its first run."""
     thread = _Thread(access, thread_id)
     given = (last_event_id if last_event_id is not None else after) or None
-    return await access.stream(lambda: thread.after(given), SOCIAL)
+    return await access.stream(lambda: thread.after(given), SOCIAL, farewell(access, SOCIAL, thread_id))
 
 
 @router.get(

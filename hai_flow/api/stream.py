@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from hai_flow.runtime.fanout import Following, Lagging, Piece, Place
+from hai_flow.wire import dialect
+from hai_flow.wire.dialect import CLOSING
 from hai_flow.wire.framing import SSE, Framing
 
 log = structlog.get_logger(__name__)
@@ -75,12 +78,24 @@ class _Stalled(Exception):
     """The client has taken nothing for too long."""
 
 
+class Ending(NamedTuple):
+    """Why a stream ends before its end: for programs, and for people."""
+
+    code: str
+    reason: str
+
+
+BROKE_OFF: Final = Ending(CLOSING, "The stream broke off; reconnect to go on.")
+EXPIRED: Final = Ending(dialect.EXPIRED, "Your sign-in has ended; sign in again, and reconnect to go on.")
+
+
 class EventStream(Response):
     """Pieces as a stream in the given framing. Everything that is ready goes out in one write.
 
     A client that takes nothing for `stall_seconds` is cut off: it holds memory here, and comes back with its cursor.
-    A client that goes away ends the stream; it never ends the run. Where the pieces break off before their end
-    `farewell` says so, because a stream that just ends looks like one that is complete. `closed` is called once.
+    A client that goes away ends the stream; it never ends the run. Where the pieces break off before their end, or the
+    `seconds_left` of the client's credential are over (None: never), `farewell` says so, because a stream that just
+    ends looks like one that is complete. `closed` is called once.
     """
 
     def __init__(
@@ -90,8 +105,9 @@ class EventStream(Response):
         framing: Framing = SSE,
         keepalive_seconds: float,
         stall_seconds: float,
-        farewell: Callable[[], bytes] = bytes,
+        farewell: Callable[[Ending], bytes],
         closed: Callable[[], None] = lambda: None,
+        seconds_left: float | None = None,
     ) -> None:
         super().__init__()
         self.headers["Content-Type"] = framing.content_type  # exactly: a charset makes clients misread binary frames
@@ -102,6 +118,7 @@ class EventStream(Response):
         self.stall_seconds = stall_seconds
         self.farewell = farewell
         self.closed = closed
+        self.ends_at = math.inf if seconds_left is None else asyncio.get_running_loop().time() + seconds_left
         self._pieces = pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -111,7 +128,7 @@ class EventStream(Response):
         try:
             await self._send(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             ended = await self._write(send, watching, following)
-            if ended and following is not None and following.place is not None:
+            if ended and following is not None and following.place is not None and not self._expired:
                 assert connection is not None
                 self._go_on(connection, following.hand_over())
             elif ended:
@@ -138,11 +155,15 @@ class EventStream(Response):
             while True:
                 if coming is None:
                     coming = asyncio.ensure_future(following.catch_up() if following else anext(self._pieces))
+                left = self.ends_at - asyncio.get_running_loop().time()
                 done, _ = await asyncio.wait(
-                    {coming, watching}, timeout=self.keepalive_seconds, return_when=asyncio.FIRST_COMPLETED
+                    {coming, watching}, timeout=min(self.keepalive_seconds, left), return_when=asyncio.FIRST_COMPLETED
                 )
                 if watching in done:
                     return False
+                if left <= 0:
+                    await self._send_last(send, EXPIRED)
+                    return True
                 data = self.keep_alive
                 if done:
                     pieces, coming = coming.result(), None
@@ -158,11 +179,18 @@ class EventStream(Response):
         except Exception as error:
             if not isinstance(error, Lagging):
                 log.error("stream_failed", exc_info=error)
-            await self._send(send, {"type": "http.response.body", "body": self.farewell(), "more_body": True})
+            await self._send_last(send, BROKE_OFF)
             return True
         finally:
             if coming is not None:
                 await _end(coming)
+
+    @property
+    def _expired(self) -> bool:
+        return self.ends_at <= asyncio.get_running_loop().time()
+
+    async def _send_last(self, send: Send, ending: Ending) -> None:
+        await self._send(send, {"type": "http.response.body", "body": self.farewell(ending), "more_body": True})
 
     async def _send(self, send: Send, message: dict[str, object]) -> None:
         try:
@@ -180,8 +208,8 @@ class Outlet:
     """
 
     __slots__ = (
-        "_closed", "_connection", "_farewell", "_keep_alive", "_keepalive_seconds", "_loop", "_moved_at", "_place",
-        "_stall_seconds", "_taken", "_timer", "_wrote_at",
+        "_closed", "_connection", "_ends_at", "_farewell", "_keep_alive", "_keepalive_seconds", "_loop", "_moved_at",
+        "_place", "_stall_seconds", "_taken", "_timer", "_wrote_at",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, place: Place, stream: EventStream, closed: Callable[[], None]) -> None:
@@ -193,6 +221,7 @@ class Outlet:
         self._stall_seconds = stream.stall_seconds
         self._farewell = stream.farewell
         self._closed = closed
+        self._ends_at = stream.ends_at
         self._taken = connection.taken()
         self._wrote_at = self._moved_at = self._loop.time()
         self._timer = self._loop.call_later(self._next_look(), self._look)
@@ -210,7 +239,7 @@ class Outlet:
         except Exception as error:
             if not isinstance(error, Lagging):
                 log.error("stream_failed", exc_info=error)
-            self._finish(self._farewell())
+            self._finish(self._farewell(BROKE_OFF))
             return
         if news.last:
             self._finish(news.data)
@@ -236,6 +265,9 @@ class Outlet:
 
     def _look(self) -> None:
         now, buffered, taken = self._loop.time(), self._connection.buffered(), self._connection.taken()
+        if now >= self._ends_at:
+            self._finish(self._farewell(EXPIRED))
+            return
         if not buffered or taken > self._taken:
             self._taken, self._moved_at = taken, now
         elif now - self._moved_at >= self._stall_seconds:
@@ -250,7 +282,7 @@ class Outlet:
     def _next_look(self) -> float:
         """Seconds until the next look. A keep-alive that is due but would only be kept can wait for the look after."""
         keepalive = self._wrote_at + self._keepalive_seconds - self._loop.time()
-        look = self._stall_seconds / LOOKS
+        look = min(self._stall_seconds / LOOKS, self._ends_at - self._loop.time())
         return min(look, keepalive) if self._keep_alive and keepalive > 0 else look
 
 

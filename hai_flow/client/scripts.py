@@ -171,6 +171,8 @@ def _stream(place: _Position) -> Generator[Effect | Give[dict[str, Json]], Any, 
         for frame in parser.feed(chunk):
             try:
                 event = msgspec.json.decode(frame.data, type=dict[str, Json])
+                if frame.name == EXPIRED:
+                    return None  # the next request is refused, and says why
                 if frame.name == "cursor_reset":
                     return cursor_reset(event["seq"])
                 new = place.take(event)
@@ -182,6 +184,10 @@ def _stream(place: _Position) -> Generator[Effect | Give[dict[str, Json]], Any, 
                 yield Give(event)
                 if place.ended:
                     return None
+
+
+EXPIRED: Final = "auth.expired"
+"""The name of the event with which a server ends the stream of who has to prove anew who they are."""
 
 
 def _is_over(place: _Position) -> Script[bool]:

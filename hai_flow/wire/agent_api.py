@@ -265,8 +265,8 @@ class AgentApiEncoder(TurnEncoder):
             _frame(self._whole(self.run_id()).failed(error.code, error_message(error), at=at // 1000), terminal=True)
         ]
 
-    def broken_off(self, at: int, reason: str) -> list[Frame]:
-        return [_frame(self._response(self.run_id()).failed("server_closing", reason, at=at // 1000), terminal=True)]
+    def broken_off(self, at: int, reason: str, code: str) -> list[Frame]:
+        return [_frame(self._response(self.run_id()).failed(code, reason, at=at // 1000), terminal=True)]
 
     def _response(self, run_id: str) -> ResponseBuilder:
         state, turn = self.state, self.state.turn

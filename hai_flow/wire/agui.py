@@ -172,8 +172,8 @@ class AguiEncoder(TurnEncoder):
     def run_failed(self, at: int, error: e.Error) -> list[Frame]:
         return [_error(at, error_message(error), error.code, usage=self._usage())]
 
-    def broken_off(self, at: int, reason: str) -> list[Frame]:
-        return [_error(at, reason, "server_closing")]
+    def broken_off(self, at: int, reason: str, code: str) -> list[Frame]:
+        return [_error(at, reason, code)]
 
     def step_edge(self, at: int, path: str, *, started: bool) -> list[Frame]:
         return [_frame("STEP_STARTED" if started else "STEP_FINISHED", at, stepName=path)]

@@ -22,7 +22,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.children import SILENT_VERBS
 from hai_flow.engine.state import MessageState, PendingState, ToolCallState
 from hai_flow.values import Json
-from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile, dump, without_none
+from hai_flow.wire.dialect import CLOSING, Dialect, Entry, Frame, Profile, dump, without_none
 from hai_flow.wire.transcript import as_shown, history, object_of
 from hai_flow.wire.turns import TurnEncoder, error_message
 
@@ -101,8 +101,8 @@ class AuiEncoder(TurnEncoder):
     def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:
         return self._placed(super().preface(asker_run_id, transcript), "preface")
 
-    def farewell(self, reason: str) -> list[Frame]:
-        return self._placed(super().farewell(reason), "farewell")
+    def farewell(self, reason: str, code: str = CLOSING) -> list[Frame]:
+        return self._placed(super().farewell(reason, code), "farewell")
 
     def _placed(self, frames: Sequence[Frame], what: str) -> list[Frame]:
         """The frames with ids made of their place in the log."""
@@ -140,8 +140,8 @@ class AuiEncoder(TurnEncoder):
         said = {"error_message": error_message(error), "error_code": error.code}
         return [_frame("aui_run_error", at, terminal=True, run_id=self.run_id(), **said)]
 
-    def broken_off(self, at: int, reason: str) -> list[Frame]:
-        return [_frame("aui_error", at, terminal=True, error_code="server_closing", message=reason)]
+    def broken_off(self, at: int, reason: str, code: str) -> list[Frame]:
+        return [_frame("aui_error", at, terminal=True, error_code=code, message=reason)]
 
     def _turn_ended(self, event: e.TurnEnded) -> list[Frame]:
         """A turn that waits for people shows every open question before it ends, also those of earlier turns."""

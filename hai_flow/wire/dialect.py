@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -117,6 +117,10 @@ class Posted(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+CLOSING: Final = "server_closing"
+EXPIRED: Final = "auth.expired"  # who reads the stream has to prove anew who they are
+
+
 class Frame(NamedTuple):
     """One event as a protocol sends it. `data` is encoded once and shared by all followers.
 
@@ -156,9 +160,9 @@ class Encoder(Protocol):
         """The frames of the next event; a cursor names each frame by its position in this list."""
         ...
 
-    def farewell(self, reason: str) -> list[Frame]:
+    def farewell(self, reason: str, code: str = CLOSING) -> list[Frame]:
         """The frames that close everything open on the stream and end it, because the server must close it. `reason`
-        is for people."""
+        is for people, `code` for programs."""
         ...
 
 

@@ -158,8 +158,8 @@ class HaiEncoder(TurnEncoder):
     def run_failed(self, at: int, error: e.Error) -> list[Frame]:
         return [_frame("RUN_ERROR", at, terminal=True, message=error_message(error), code=error.code)]
 
-    def broken_off(self, at: int, reason: str) -> list[Frame]:
-        return [_frame("RUN_ERROR", at, terminal=True, message=reason, code="server_closing")]
+    def broken_off(self, at: int, reason: str, code: str) -> list[Frame]:
+        return [_frame("RUN_ERROR", at, terminal=True, message=reason, code=code)]
 
     def _lifecycle(self, type: str, at: int, run_id: str, *, terminal: bool = False) -> Frame:
         state = self.state

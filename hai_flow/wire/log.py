@@ -16,7 +16,7 @@ from hai_flow.engine.events import TERMINAL, Event
 from hai_flow.engine.evolve import evolve
 from hai_flow.engine.state import RunState
 from hai_flow.values import Json
-from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile, dump
+from hai_flow.wire.dialect import CLOSING, EXPIRED, Dialect, Entry, Frame, Profile, dump
 from hai_flow.wire.framing import NAMED_SSE
 from hai_flow.wire.withheld import (
     CONVERSATION,
@@ -95,9 +95,10 @@ class LogEncoder:
         data = dump(event_json(self._seq, seen))
         return [Frame(seen.type, data, terminal=isinstance(seen, TERMINAL))]
 
-    def farewell(self, reason: str) -> list[Frame]:
-        """Nothing: a reader that misses the terminal event knows that there is more, and comes back."""
-        return []
+    def farewell(self, reason: str, code: str = CLOSING) -> list[Frame]:
+        """Nothing: a reader that misses the terminal event knows that there is more, and comes back. Only who may not
+        come back as they are is told."""
+        return [Frame(EXPIRED, dump({"code": code, "message": reason}))] if code == EXPIRED else []
 
 
 LOG: Final = Dialect("log", "log-1", LogEncoder, framing=NAMED_SSE, by_seq=True)

@@ -23,7 +23,7 @@ from hai_flow import values
 from hai_flow.engine import events as e
 from hai_flow.engine.state import MessageState, ToolCallState
 from hai_flow.values import Json
-from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile, dump, without_none
+from hai_flow.wire.dialect import CLOSING, EXPIRED, Dialect, Entry, Frame, Profile, dump, without_none
 from hai_flow.wire.framing import NAMED_SSE
 from hai_flow.wire.transcript import as_shown, history, object_of, question_args, result_id
 from hai_flow.wire.turns import TurnEncoder, error_message
@@ -59,9 +59,10 @@ class SocialEncoder(TurnEncoder):
             return frames or [self._stopped(seen.reason)]
         return frames
 
-    def farewell(self, reason: str) -> list[Frame]:
-        """Nothing: the reader comes back and then gets the missing frames."""
-        return []
+    def farewell(self, reason: str, code: str = CLOSING) -> list[Frame]:
+        """Nothing: the reader comes back and then gets the missing frames. Only who may not come back as they are is
+        told."""
+        return [self._frame("RUN_ERROR", terminal=True, message=reason, code=code)] if code == EXPIRED else []
 
     def history(self, transcript: Sequence[Entry]) -> dict[str, Json]:
         """The thread so far, for a client that opens it: messages as in MESSAGES_SNAPSHOT, and the open questions. The
@@ -92,7 +93,7 @@ class SocialEncoder(TurnEncoder):
     def run_failed(self, at: int, error: e.Error) -> list[Frame]:
         return [self._frame("RUN_ERROR", terminal=True, message=error_message(error), code=error.code or None)]
 
-    def broken_off(self, at: int, reason: str) -> list[Frame]:
+    def broken_off(self, at: int, reason: str, code: str) -> list[Frame]:
         return []
 
     def _stopped(self, reason: str) -> Frame:

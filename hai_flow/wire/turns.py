@@ -18,7 +18,7 @@ from hai_flow.engine.ids import turn_id
 from hai_flow.engine.patch import pointer_of
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.values import Json
-from hai_flow.wire.dialect import Entry, Frame, Profile
+from hai_flow.wire.dialect import CLOSING, Entry, Frame, Profile
 from hai_flow.wire.withheld import CONVERSATION, event_without_conversation, state_without_conversation
 
 # docs/language.md#codes: an author's own codes never begin with one of these.
@@ -103,8 +103,8 @@ class TurnEncoder(ABC):
         """The run has failed; the last frame is terminal."""
 
     @abstractmethod
-    def broken_off(self, at: int, reason: str) -> list[Frame]:
-        """The server has to close the stream; the last frame is terminal."""
+    def broken_off(self, at: int, reason: str, code: str) -> list[Frame]:
+        """The server has to close the stream, for the reason that `code` names; the last frame is terminal."""
 
     @abstractmethod
     def state_snapshot(self, at: int) -> list[Frame]:
@@ -261,9 +261,9 @@ class TurnEncoder(ABC):
             return [*frames, *self._reopened(at)]
         return [*frames, *self._ending(at, run_id)]
 
-    def farewell(self, reason: str) -> list[Frame]:
+    def farewell(self, reason: str, code: str = CLOSING) -> list[Frame]:
         at = self.state.at
-        return [*self._closed(at), *self.broken_off(at, reason)]
+        return [*self._closed(at), *self.broken_off(at, reason, code)]
 
     # --- what is open ---------------------------------------------------------------------------------------------
 

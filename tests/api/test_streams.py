@@ -506,7 +506,7 @@ def stream_of(pieces: Any, admission: Admission) -> EventStream:
         pieces,
         keepalive_seconds=10,
         stall_seconds=0.01,
-        farewell=lambda: b"data: farewell\n\n",
+        farewell=lambda ending: b"data: farewell\n\n",
         closed=place.leave,
     )
 

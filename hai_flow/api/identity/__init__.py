@@ -6,15 +6,21 @@ Without configured identity there is one person, `user:local`, and the server li
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from hai_flow.api.identity.file import read_identity
 from hai_flow.api.identity.known import KnownIdentity
 from hai_flow.api.identity.local import LocalIdentity
 from hai_flow.api.principals import Identity
 from hai_flow.runtime import Runtime
-from hai_flow.settings import Settings
+from hai_flow.settings import KEYS, Settings
 
 
 def identity_of(settings: Settings, runtime: Runtime, *, development: bool) -> Identity:
-    """The identity that the settings want. `development`: HAI-Act-As is believed where none is configured."""
+    """The identity that the settings want. `development`: HAI-Act-As is believed where none is configured. Raises
+    DefinitionError for mistakes in the identity file."""
     if settings.identity is None:
         return LocalIdentity(runtime, development=development)
-    return KnownIdentity(runtime)
+    if settings.identity == KEYS:
+        return KnownIdentity(runtime)
+    return KnownIdentity(runtime, *read_identity(Path(settings.identity)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from hai_flow.api.identity.book import Book
@@ -17,9 +18,10 @@ USE_SECONDS: Final = 60.0  # how exactly it is known when a key was used
 
 
 class Keys:
-    """The keys of the database."""
+    """The keys of the database. `people`: the one id of each further id of a person."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, people: Mapping[str, str]) -> None:
+        self._people = people
         self._runtime = runtime
         self._known: Book[Key | None] = Book(self._find, SECONDS)
         self._used: Book[None] = Book(self._note_use, USE_SECONDS)
@@ -34,7 +36,7 @@ class Keys:
         if expires_at is not None and expires_at <= now:
             raise Rejected(401, "auth.expired", "this key has expired; ask for a new one.")
         await self._used.get(key.id)
-        who = c.Principal(key.principal, tuple(key.roles), tuple(key.groups))
+        who = c.Principal(self._people.get(key.principal, key.principal), tuple(key.roles), tuple(key.groups))
         return Principal(who, key.tenant, way="key", credential=key.id, expires_at=expires_at)
 
     def forget(self, id: str) -> None:

@@ -1,35 +1,44 @@
-"""With configured identity: every caller proves who they are, by a key in `Authorization: Bearer`.
+"""With configured identity: every caller proves who they are, by `Authorization: Bearer` with a key of this server or a
+token of an issuer that is believed.
 
 A refusal says whether the credential is missing, past its time or wrong, and nothing that helps to forge one.
 """
 
 from __future__ import annotations
 
-import time
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from starlette.requests import HTTPConnection
 
+from hai_flow.api.identity.issuers import Issuer, Tokens
 from hai_flow.api.identity.keys import Keys
 from hai_flow.api.identity.local import acting_forbidden, acting_header
-from hai_flow.api.principals import Principal
+from hai_flow.api.principals import Principal, now_ms
 from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
+from hai_flow.store.keys import PREFIX
 
 CREDENTIAL_CHARS_MAX: Final = 8192
 
 
 class KnownIdentity:
-    """Asks every caller for a credential."""
+    """Asks every caller for a credential. `people`: the one id of each further id of a person."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self.keys = Keys(runtime)
+    def __init__(
+        self, runtime: Runtime, issuers: Sequence[Issuer] = (), people: Mapping[str, str] | None = None
+    ) -> None:
+        self.keys = Keys(runtime, people or {})
+        self.tokens = Tokens(runtime, issuers, people or {})
 
     async def principal(self, connection: HTTPConnection) -> Principal:
-        """Raises Rejected 400, 401 and 403."""
+        """Raises Rejected 400, 401, 403, and 503 where an issuer's keys can't be had."""
         if acting_header(connection) is not None:
             raise acting_forbidden()
-        return await self.keys.principal(bearer(connection), now_ms())
+        credential = bearer(connection)
+        if credential.startswith(PREFIX):
+            return await self.keys.principal(credential, now_ms())
+        return await self.tokens.principal(credential)
 
     def forget(self, credential: str) -> None:
         """Look the key up anew the next time: it was changed here."""
@@ -47,8 +56,3 @@ def bearer(connection: HTTPConnection) -> str:
     if scheme.lower() != "bearer" or not credential or len(credential) > CREDENTIAL_CHARS_MAX:
         raise Rejected(401, "auth.invalid", "expected `Authorization: Bearer ...` with one credential of this server.")
     return credential
-
-
-def now_ms() -> int:
-    """The time by which credentials end: the real one, also where a development server lets time pass."""
-    return time.time_ns() // 1_000_000

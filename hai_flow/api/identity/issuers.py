@@ -1,0 +1,192 @@
+"""Tokens of issuers (JWT): checked with the issuer's own keys, by asymmetric algorithms only, and read by the claims
+that the identity file names.
+
+A token's header is what whoever sends it wrote there. It chooses among the keys of the one issuer that the token names,
+and nothing else: no key, address or algorithm of its own is looked at.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import jwt
+
+from hai_flow import values
+from hai_flow.api.identity.keysets import KeySet
+from hai_flow.api.identity.tenants import Tenants
+from hai_flow.api.principals import Principal
+from hai_flow.engine import commands as c
+from hai_flow.errors import Rejected
+from hai_flow.runtime import Runtime
+from hai_flow.store import keys
+from hai_flow.values import Json, NotJson
+
+ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+TYPES: Final = frozenset(("jwt", "at+jwt", "application/jwt", "application/at+jwt"))
+NAMES_MAX: Final = 500  # roles, or groups, that one token may have
+NUMBER_MAX: Final = 2**40  # seconds since 1970 that a claim may name
+_NAMED: Final = re.compile(keys.NAMED)
+# Header parameters that would bring a key along, or ask for rules that we don't know.
+_NEVER: Final = frozenset(("crit", "jku", "jwk", "x5u", "x5c", "b64"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issuer:
+    """An issuer whose tokens are believed, as the identity file describes it. `roles` None: its roles are called here
+    as there; else only those of the mapping count."""
+
+    name: str
+    issuer: str
+    audience: tuple[str, ...]
+    jwks: str | None = None
+    jwks_file: Path | None = None
+    algorithms: tuple[str, ...] = ALGORITHMS
+    id_claim: str = "sub"
+    roles_claim: str | None = None
+    groups_claim: str | None = None
+    tenant_claim: str | None = None
+    tenant: str = "default"
+    roles: Mapping[str, tuple[str, ...]] | None = None
+    prefix: str = ""
+    leeway: int = 0
+
+
+class Tokens:
+    """The tokens of all issuers. `people`: the one id of each further id of a person."""
+
+    def __init__(self, runtime: Runtime, issuers: Sequence[Issuer], people: Mapping[str, str]) -> None:
+        self._tenants = Tenants(runtime)
+        self._issuers = {issuer.issuer: (issuer, KeySet(issuer.jwks, issuer.jwks_file)) for issuer in issuers}
+        self._people = people
+
+    async def principal(self, token: str) -> Principal:
+        """The caller who sends this token. Raises Rejected 401, and 503 where the issuer's keys can't be had."""
+        issuer, claims = await self.claims(token)
+        return await self.person(issuer, claims)
+
+    async def claims(self, token: str) -> tuple[Issuer, Mapping[str, Json]]:
+        """The issuer of a token that it has signed for us, and its claims. Raises Rejected 401 and 503."""
+        header, unproven = _parts(token)
+        found = self._issuers.get(_text(unproven.get("iss")) or "")
+        if found is None:
+            raise _invalid()
+        issuer, keys_of_issuer = found
+        algorithm = header.get("alg")
+        if algorithm not in issuer.algorithms:
+            raise _invalid()
+        key = await keys_of_issuer.key(header.get("kid"), algorithm)
+        if key is None:
+            raise _invalid()
+        return issuer, _proven(token, key, issuer, algorithm)
+
+    async def person(self, issuer: Issuer, claims: Mapping[str, Json]) -> Principal:
+        """The caller whom the claims describe. Raises Rejected 401 where they describe nobody."""
+        name = _text(_claim(claims, issuer.id_claim))
+        if issuer.id_claim == "email" and claims.get("email_verified") is not True:
+            raise _invalid()
+        id = f"user:{issuer.prefix}{name}"
+        if not name or not keys.PRINCIPAL.fullmatch(id):
+            raise _invalid()
+        tenant_name = issuer.tenant if issuer.tenant_claim is None else _text(_claim(claims, issuer.tenant_claim))
+        tenant = await self._tenants.id_of(tenant_name or "")
+        if tenant is None:
+            raise _invalid()
+        who = c.Principal(
+            self._people.get(id, id),
+            tuple(_roles(issuer, claims)),
+            tuple(_names(claims, issuer.groups_claim)),
+        )
+        token_id = _text(claims.get("jti")) or _text(claims.get("sid")) or ""
+        return Principal(
+            who,
+            tenant,
+            way="jwt",
+            credential=f"{issuer.name}:{token_id[:100]}" if token_id.isprintable() else issuer.name,
+            expires_at=(int(claims["exp"]) + issuer.leeway) * 1000,
+        )
+
+
+def _proven(token: str, key: jwt.PyJWK, issuer: Issuer, algorithm: str) -> Mapping[str, Json]:
+    try:
+        return jwt.decode(
+            token,
+            key,
+            algorithms=[algorithm],
+            audience=list(issuer.audience),
+            issuer=issuer.issuer,
+            leeway=issuer.leeway,
+            options={"require": ["exp", "aud", "iss", "sub"]},
+        )
+    except jwt.ExpiredSignatureError:
+        raise Rejected(401, "auth.expired", "this token has expired; sign in again.") from None
+    except jwt.InvalidAudienceError:
+        raise Rejected(401, "auth.audience", "this token is for somebody else than this server.") from None
+    except (jwt.PyJWTError, ValueError, TypeError):
+        raise _invalid() from None
+
+
+def _parts(token: str) -> tuple[Mapping[str, Json], Mapping[str, Json]]:
+    """The header and the claims that a token says it has, none of it proven. Raises Rejected 401."""
+    parts = token.split(".")
+    if len(parts) != 3 or not all(parts):
+        raise _invalid()
+    header, claims = (_object(part) for part in parts[:2])
+    kind = header.get("typ", "JWT")
+    if not _NEVER.isdisjoint(header) or not isinstance(kind, str) or kind.lower() not in TYPES:
+        raise _invalid()
+    if not isinstance(header.get("kid"), str | None) or not isinstance(header.get("alg"), str):
+        raise _invalid()
+    for name in ("exp", "nbf", "iat"):
+        number = claims.get(name, 0)
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= NUMBER_MAX:
+            raise _invalid()
+    return header, claims
+
+
+def _object(part: str) -> dict[str, Json]:
+    try:
+        found = values.loads(base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True))
+    except (binascii.Error, ValueError, NotJson, RecursionError):
+        raise _invalid() from None
+    if not isinstance(found, dict):
+        raise _invalid()
+    return found
+
+
+def _claim(claims: Mapping[str, Json], path: str) -> Json:
+    """The claim of this name; of a name with dots, if there is none, what they lead to."""
+    if path in claims:
+        return claims[path]
+    found: Any = claims
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def _roles(issuer: Issuer, claims: Mapping[str, Json]) -> Iterator[str]:
+    names = _names(claims, issuer.roles_claim)
+    if issuer.roles is None:
+        return iter(names)
+    return iter(dict.fromkeys(role for name in names for role in issuer.roles.get(name, ())))
+
+
+def _names(claims: Mapping[str, Json], path: str | None) -> list[str]:
+    """The names in a claim: a list of texts, or one text with spaces. Those that can be no name are left out."""
+    given = None if path is None else _claim(claims, path)
+    found = given.split() if isinstance(given, str) else given if isinstance(given, list) else []
+    sound = [each for each in found if isinstance(each, str) and len(each) <= 200 and _NAMED.fullmatch(each)]
+    return list(dict.fromkeys(sound))[:NAMES_MAX]
+
+
+def _text(value: Json) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _invalid() -> Rejected:
+    return Rejected(401, "auth.invalid", "this credential is none of this server's, or was revoked.")
