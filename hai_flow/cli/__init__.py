@@ -1,8 +1,8 @@
 """The command line: `hai-flow`. A composition root.
 
-`dev serve worker migrate run` are processes; `audit verify|export|anchor` and `forget` open the database, which
-proves more than what a server says; `validate`, the commands for authors, `diff` of two files and `version` need no
-database and no server; every other command (also `migrate` of runs) speaks REST to a server, never SQL, so that
+`dev serve worker migrate run` are processes; `doctor`, `audit verify|export|anchor` and `forget` open the database,
+which proves more than what a server says; `validate`, the commands for authors, `diff` of two files and `version` need
+no database and no server; every other command (also `migrate` of runs) speaks REST to a server, never SQL, so that
 permissions are checked in one place (docs/cli.md).
 
 No module here imports anything heavy at its top. A command makes its imports when it runs, so that every command is
@@ -55,6 +55,7 @@ _PANELS: Final = (
     (
         "Operators",
         (
+            ("doctor", "doctor:doctor"),
             ("audit", "audit:app"),
             ("forget", "audit:forget"),
         ),

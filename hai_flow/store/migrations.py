@@ -74,9 +74,12 @@ async def is_behind(dsn: str, deadlines: Deadlines | None = None) -> bool:
     revision = await current(dsn, deadlines)
     if revision is None:
         return True
-    return revision != head() and revision in {
-        s.revision for s in ScriptDirectory.from_config(_config()).walk_revisions()
-    }
+    return revision != head() and revision in known()
+
+
+def known() -> frozenset[str]:
+    """All revisions that this release knows."""
+    return frozenset(script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions())
 
 
 def directory() -> Path:

@@ -1,0 +1,185 @@
+"""What `hai-flow doctor` makes of a deployment: each thing that was looked at, what was found, and a remedy. Pure.
+
+`bad` may lose data, show it to others or let the wrong people in; `doubtful` works, but not as it should in production.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from hai_flow.settings import Settings, is_loopback, variable
+from hai_flow.store.health import AUDIT_TRIGGERS, Facts
+
+Verdict: TypeAlias = Literal["good", "doubtful", "bad"]
+
+OLDEST: Final = 150000
+CLOCK_MS_MAX: Final = 2000.0
+UNSEALED_SECONDS_MAX: Final = 60.0
+BESIDE_CONNECTIONS: Final = 512 + 32  # descriptors for everything but connections, as `serve` keeps them
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing that was looked at. `remedy` is empty where there is nothing to do."""
+
+    name: str
+    verdict: Verdict
+    found: str
+    remedy: str = ""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """The rest that is judged: `embedded` says that the database is one of our own; `schema` is its revision, `newest`
+    that of this release, `known` whether this release knows it; `descriptors` how many files a process may open."""
+
+    embedded: bool
+    schema: str | None
+    newest: str
+    known: bool
+    descriptors: int
+
+
+def examine(settings: Settings, facts: Facts, place: Place) -> list[Check]:
+    """Everything that was looked at, in the order in which it is told."""
+    return [
+        *_durability(facts, place),
+        *_versions(facts, place),
+        *_role(facts, place),
+        _clock(facts),
+        *_people(settings, facts),
+        *_way_in(settings),
+        *_audit(facts),
+        *_limits(settings, facts, place),
+    ]
+
+
+def _durability(facts: Facts, place: Place) -> Iterator[Check]:
+    why = {
+        "fsync": "a power cut can destroy the whole database",
+        "synchronous_commit": "what was answered as done can be lost",
+        "full_page_writes": "a power cut can leave torn pages",
+    }
+    for name, harm in why.items():
+        value = facts.settings.get(name, "?")
+        if value == "off":
+            remedy = f"set {name} = on in the server's configuration: {harm}"
+            yield Check(f"database.{name}", "bad", f"{name} is off", remedy)
+        elif name == "synchronous_commit" and value == "local":
+            remedy = "a standby that takes over may lack the last commits; set it to on if there is one"
+            yield Check(f"database.{name}", "doubtful", "synchronous_commit is local", remedy)
+        else:
+            yield Check(f"database.{name}", "good", f"{name} is {value}")
+
+
+def _versions(facts: Facts, place: Place) -> Iterator[Check]:
+    shown = f"PostgreSQL {facts.settings.get('server_version', facts.version)}"
+    if facts.version < OLDEST:
+        yield Check("database.version", "bad", shown, "upgrade it: HAI Flow needs PostgreSQL 15 or newer")
+    else:
+        yield Check("database.version", "good", shown)
+    if place.schema == place.newest:
+        yield Check("schema", "good", f"revision {place.schema}, that of this release")
+    elif place.schema is None:
+        yield Check("schema", "bad", "the database is empty", "run hai-flow migrate")
+    elif place.known:
+        yield Check("schema", "bad", f"revision {place.schema}, older than {place.newest}", "run hai-flow migrate")
+    else:
+        remedy = "a newer release migrated it; this one works beside it, but replace it"
+        yield Check("schema", "doubtful", f"revision {place.schema}, which this release does not know", remedy)
+
+
+def _role(facts: Facts, place: Place) -> Iterator[Check]:
+    powers = [name for name, has in (("SUPERUSER", facts.superuser), ("BYPASSRLS", facts.bypasses)) if has]
+    if not powers:
+        yield Check("database.role", "good", f"{facts.role} is neither superuser nor above row security")
+    else:
+        found = f"{facts.role} has {' and '.join(powers)}"
+        remedy = "connect as a role without it: it can switch off every guard of the database"
+        if place.embedded:
+            yield Check("database.role", "doubtful", f"{found} (embedded)", "for production take a server of your own")
+        else:
+            yield Check("database.role", "bad", found, remedy)
+    if facts.walled == 0:
+        remedy = "tenants are kept apart by every statement, and by no second wall in the database"
+        yield Check("database.row_security", "doubtful", f"no table of {facts.tables} has row security", remedy)
+    else:
+        yield Check("database.row_security", "good", f"{facts.walled} of {facts.tables} tables, also for their owner")
+
+
+def _clock(facts: Facts) -> Check:
+    found = f"this machine is {facts.ahead_ms:+.0f} ms from the database (give or take {facts.within_ms:.0f})"
+    if abs(facts.ahead_ms) - facts.within_ms > CLOCK_MS_MAX:
+        return Check("clock", "doubtful", found, "synchronise both clocks: keys and tokens end by this machine's")
+    return Check("clock", "good", found)
+
+
+def _people(settings: Settings, facts: Facts) -> Iterator[Check]:
+    if settings.identity is None:
+        verdict: Verdict = "doubtful" if is_loopback(settings.host) and not settings.allow_remote else "bad"
+        remedy = f"set {variable('identity')}; until then everybody who reaches the port is user:local"
+        yield Check("identity", verdict, "nobody is asked who they are", remedy)
+        return
+    yield Check("identity", "good", f"{variable('identity')} is {settings.identity}")
+    if settings.identity == "keys":
+        if facts.keys:
+            yield Check("identity.keys", "good", f"{facts.keys} that are not revoked")
+        else:
+            yield Check("identity.keys", "bad", "there is none: nobody can call", "hai-flow keys create PRINCIPAL")
+
+
+def _way_in(settings: Settings) -> Iterator[Check]:
+    if is_loopback(settings.host):
+        yield Check("hosts", "good", f"listens on {settings.host}, for this machine alone")
+    else:
+        yield Check("hosts", "good", f"listens on {settings.host} as {', '.join(settings.allowed_hosts)}")
+    plain = [origin for origin in settings.allowed_origins if origin.startswith("http://")]
+    if plain:
+        remedy = f"take them out of {variable('allowed_origins')}: who is on the way can change such a page"
+        yield Check("origins", "doubtful", f"pages without TLS may call: {', '.join(plain)}", remedy)
+    if settings.public_url is not None and settings.public_url.startswith("http://"):
+        remedy = "give it an address with https: what services call back with is read on the way"
+        yield Check("public_url", "doubtful", f"{settings.public_url} has no TLS", remedy)
+    if settings.database_pooled and settings.database_direct_url is None:
+        remedy = f"set {variable('database_direct_url')}: LISTEN does not get through a pooler"
+        found = f"behind a pooler, so news is found every {settings.poll_seconds:g} s"
+        yield Check("pooler", "doubtful", found, remedy)
+
+
+def _audit(facts: Facts) -> Iterator[Check]:
+    missing = sorted(AUDIT_TRIGGERS - facts.audit_triggers)
+    if missing:
+        remedy = "somebody took away or disabled what keeps records: find out who, verify, and enable them again"
+        yield Check("audit.triggers", "bad", f"not there, or disabled: {', '.join(missing)}", remedy)
+    else:
+        yield Check("audit.triggers", "good", "records and seals can't be changed or deleted")
+    if facts.may_change_audit:
+        remedy = "REVOKE UPDATE, DELETE, TRUNCATE ON audit, audit_seals from it; let another role own the tables"
+        yield Check("audit.grants", "doubtful", f"only triggers keep {facts.role} from changing the audit", remedy)
+    else:
+        yield Check("audit.grants", "good", f"{facts.role} may insert records, and nothing else")
+    if facts.unsealed_seconds > UNSEALED_SECONDS_MAX:
+        remedy = "start a worker: workers seal, and what is not sealed can still be changed unnoticed"
+        yield Check("audit.seals", "bad", f"a record has waited {facts.unsealed_seconds:.0f} s for its seal", remedy)
+    else:
+        yield Check("audit.seals", "good", "no record waits for long")
+
+
+def _limits(settings: Settings, facts: Facts, place: Place) -> Iterator[Check]:
+    wanted = settings.connections_max + BESIDE_CONNECTIONS
+    if place.descriptors < wanted:
+        remedy = f"ulimit -Hn {wanted} (LimitNOFILE=), or lower {variable('connections_max')}"
+        yield Check("limits.files", "doubtful", f"a process may open {place.descriptors} files", remedy)
+    else:
+        yield Check("limits.files", "good", f"a process may open {place.descriptors} files")
+    most, each = int(facts.settings.get("max_connections", "0")), settings.lanes + 4 + 4 + 1
+    found = f"the database takes {most} connections, a process of ours up to {each + settings.tool_connections}"
+    if most < 2 * (each + settings.tool_connections):
+        yield Check("limits.connections", "doubtful", found, "raise max_connections, or put a pooler in between")
+    else:
+        yield Check("limits.connections", "good", found)
+    if facts.workers:
+        yield Check("workers", "good", f"{facts.workers} give signs of life")
+    else:
+        yield Check("workers", "doubtful", "no worker gives signs of life", "start one: hai-flow worker")

@@ -1,0 +1,129 @@
+"""What the database says of itself, for `hai-flow doctor`: durability, the role, row security, the audit's guards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Connection
+
+_SETTINGS: Final = ("fsync", "synchronous_commit", "full_page_writes", "max_connections", "server_version")
+AUDIT_TRIGGERS: Final = frozenset(
+    {
+        "audit_append_only",
+        "audit_kept",
+        "audit_queued",
+        "audit_seals_append_only",
+        "audit_seals_kept",
+        "audit_details_erased",
+        "audit_details_append_only",
+        "audit_details_kept",
+    }
+)
+"""The triggers by which the audit is append-only, and by which each record waits for its seal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """`settings` are the server's, as this session has them. `ahead_ms`: how far this machine's clock is ahead of the
+    database's, give or take `within_ms`.
+
+    `tables`: how many tables have rows of tenants; `walled` of them have row security that also holds for the owner.
+    `audit_triggers` are there and enabled. `may_change_audit`: the role may update, delete or truncate what is
+    recorded. `unsealed_seconds`: for how long the oldest record waits for its seal.
+    """
+
+    settings: Mapping[str, str]
+    version: int
+    role: str
+    superuser: bool
+    bypasses: bool
+    ahead_ms: float
+    within_ms: float
+    tables: int = 0
+    walled: int = 0
+    audit_triggers: frozenset[str] = frozenset()
+    may_change_audit: bool = False
+    unsealed_seconds: float = 0.0
+    keys: int = 0
+    workers: int = 0
+
+
+async def read_facts(connection: Connection) -> Facts:
+    """Ask the database; the parts about tables only where the schema is there."""
+    query = "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY ($1)"
+    settings = {row["name"]: row["current_setting"] for row in await connection.fetch(query, list(_SETTINGS))}
+    version = await connection.fetchval("SELECT current_setting('server_version_num')::int")
+    role = await connection.fetchrow(
+        "SELECT rolname::text, rolsuper, rolbypassrls FROM pg_roles WHERE rolname = current_user"
+    )
+    assert role is not None, "the role that asks exists"
+    ahead, within = await _clock(connection)
+    known: dict[str, Any] = {
+        "settings": settings,
+        "version": version,
+        "role": role[0],
+        "superuser": role[1],
+        "bypasses": role[2],
+        "ahead_ms": ahead,
+        "within_ms": within,
+    }
+    if await connection.fetchval("SELECT to_regclass('audit_unsealed')") is None:
+        return Facts(**known)
+    tables, walled = await _walls(connection)
+    return Facts(
+        **known,
+        tables=tables,
+        walled=walled,
+        audit_triggers=frozenset(name for (name,) in await _triggers(connection)),
+        may_change_audit=await connection.fetchval(_MAY_CHANGE),
+        unsealed_seconds=await connection.fetchval(_UNSEALED) or 0.0,
+        keys=await connection.fetchval("SELECT count(*) FROM keys WHERE revoked_at IS NULL"),
+        workers=await connection.fetchval(
+            "SELECT count(*) FROM workers WHERE alive_until > now() AND name NOT LIKE 'nobody:%'"
+        ),
+    )
+
+
+async def _clock(connection: Connection) -> tuple[float, float]:
+    """How far our clock is ahead (ms), and the error: half of the fastest of some questions."""
+    best = (0.0, float("inf"))
+    for _ in range(5):
+        asked = time.time()
+        theirs = await connection.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
+        answered = time.time()
+        half = (answered - asked) / 2
+        if half * 1000 < best[1]:
+            best = ((asked + half - theirs) * 1000, half * 1000)
+    return best
+
+
+async def _walls(connection: Connection) -> tuple[int, int]:
+    row = await connection.fetchrow("""
+    SELECT count(*), count(*) FILTER (WHERE c.relrowsecurity AND c.relforcerowsecurity)
+    FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant' AND NOT a.attisdropped
+    WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace
+    """)
+    assert row is not None, "it counts"
+    return row[0], row[1]
+
+
+async def _triggers(connection: Connection) -> Sequence[Any]:
+    return await connection.fetch("""
+    SELECT t.tgname::text FROM pg_trigger t
+    WHERE t.tgrelid IN ('audit'::regclass, 'audit_details'::regclass, 'audit_seals'::regclass)
+      AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A')
+    """)
+
+
+_MAY_CHANGE: Final = """
+SELECT bool_or(has_table_privilege(name, privilege))
+FROM unnest(ARRAY['audit', 'audit_seals']) AS name, unnest(ARRAY['UPDATE', 'DELETE', 'TRUNCATE']) AS privilege
+"""
+_UNSEALED: Final = """
+SELECT extract(epoch FROM clock_timestamp() - min(a.at))::float8 FROM audit_unsealed u
+JOIN audit a ON a.tenant = u.tenant AND a.id = u.id
+"""

@@ -1,0 +1,148 @@
+"""The doctor names what is bad or doubtful in a deployment, each with a remedy; else nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import msgspec
+import pytest
+
+from hai_flow.runtime.doctor import Place, examine
+from hai_flow.settings import Settings
+from hai_flow.store.health import AUDIT_TRIGGERS, Facts, read_facts
+
+GOOD = Facts(
+    settings={
+        "fsync": "on",
+        "synchronous_commit": "on",
+        "full_page_writes": "on",
+        "max_connections": "100",
+        "server_version": "17.2",
+    },
+    version=170002,
+    role="app",
+    superuser=False,
+    bypasses=False,
+    ahead_ms=12.0,
+    within_ms=1.0,
+    tables=30,
+    walled=30,
+    audit_triggers=AUDIT_TRIGGERS,
+    keys=3,
+    workers=2,
+)
+PLACE = Place(embedded=False, schema="0020", newest="0020", known=True, descriptors=20_000)
+SETTINGS = Settings(
+    identity="keys",
+    host="0.0.0.0",
+    allow_remote=True,
+    allowed_hosts=("flow.example.com",),
+    database_url="postgresql:///x",
+)
+
+
+def found(facts: Facts = GOOD, place: Place = PLACE, settings: Settings = SETTINGS) -> dict[str, str]:
+    """What is not good, with its verdict."""
+    checks = examine(settings, facts, place)
+    assert all(bool(check.remedy) == (check.verdict != "good") for check in checks)
+    assert len({check.name for check in checks}) == len(checks)
+    return {check.name: check.verdict for check in checks if check.verdict != "good"}
+
+
+def test_a_deployment_that_is_as_it_should_be_gets_no_remedies() -> None:
+    assert found() == {}
+
+
+OF_FACTS: list[tuple[dict[str, Any], dict[str, str]]] = [
+    ({"settings": {**GOOD.settings, "fsync": "off"}}, {"database.fsync": "bad"}),
+    ({"settings": {**GOOD.settings, "synchronous_commit": "off"}}, {"database.synchronous_commit": "bad"}),
+    ({"settings": {**GOOD.settings, "synchronous_commit": "local"}}, {"database.synchronous_commit": "doubtful"}),
+    ({"settings": {**GOOD.settings, "full_page_writes": "off"}}, {"database.full_page_writes": "bad"}),
+    ({"settings": {**GOOD.settings, "max_connections": "20"}}, {"limits.connections": "doubtful"}),
+    ({"version": 140009}, {"database.version": "bad"}),
+    ({"superuser": True}, {"database.role": "bad"}),
+    ({"bypasses": True}, {"database.role": "bad"}),
+    ({"walled": 0}, {"database.row_security": "doubtful"}),
+    ({"ahead_ms": 5000.0}, {"clock": "doubtful"}),
+    ({"ahead_ms": -5000.0}, {"clock": "doubtful"}),
+    ({"ahead_ms": 5000.0, "within_ms": 4000.0}, {}),
+    ({"keys": 0}, {"identity.keys": "bad"}),
+    ({"workers": 0}, {"workers": "doubtful"}),
+    ({"audit_triggers": AUDIT_TRIGGERS - {"audit_append_only"}}, {"audit.triggers": "bad"}),
+    ({"may_change_audit": True}, {"audit.grants": "doubtful"}),
+    ({"unsealed_seconds": 90.0}, {"audit.seals": "bad"}),
+]
+
+
+@pytest.mark.parametrize(("changes", "expected"), OF_FACTS)
+def test_each_fault_of_the_database_is_named(changes: dict[str, Any], expected: dict[str, str]) -> None:
+    assert found(replace(GOOD, **changes)) == expected
+
+
+OF_PLACE: list[tuple[dict[str, Any], dict[str, str]]] = [
+    ({"schema": None}, {"schema": "bad"}),
+    ({"schema": "0001"}, {"schema": "bad"}),
+    ({"schema": "9999", "known": False}, {"schema": "doubtful"}),
+    ({"descriptors": 1024}, {"limits.files": "doubtful"}),
+]
+
+
+@pytest.mark.parametrize(("changes", "expected"), OF_PLACE)
+def test_each_fault_of_the_place_is_named(changes: dict[str, Any], expected: dict[str, str]) -> None:
+    assert found(place=msgspec.structs.replace(PLACE, **changes)) == expected
+
+
+def test_settings_that_believe_everybody_or_trust_the_way_are_named() -> None:
+    local = Settings(database_url="postgresql:///x")
+    assert found(settings=local) == {"identity": "doubtful"}
+    plain = replace(SETTINGS, allowed_origins=("http://app.example.com",), public_url="http://flow.example.com")
+    assert found(settings=plain) == {"origins": "doubtful", "public_url": "doubtful"}
+    assert found(settings=replace(SETTINGS, database_pooled=True)) == {"pooler": "doubtful"}
+
+
+def test_an_embedded_database_is_for_trying_out() -> None:
+    place = msgspec.structs.replace(PLACE, embedded=True)
+    assert found(replace(GOOD, superuser=True), place) == {"database.role": "doubtful"}
+
+
+async def test_the_facts_are_those_of_the_database(database_url: str) -> None:
+    connection = await asyncpg.connect(database_url)
+    try:
+        facts = await read_facts(connection)
+        assert facts.superuser
+        assert facts.audit_triggers == AUDIT_TRIGGERS
+        assert facts.may_change_audit
+        assert facts.tables > 20
+        assert abs(facts.ahead_ms) < 60_000
+        assert facts.within_ms < 60_000
+        await connection.execute("ALTER TABLE audit DISABLE TRIGGER audit_append_only")
+        assert AUDIT_TRIGGERS - (await read_facts(connection)).audit_triggers == {"audit_append_only"}
+        await connection.execute("ALTER TABLE audit ENABLE TRIGGER audit_append_only")
+        patient = f"patient_{uuid4().hex}"  # roles are the whole server's
+        await connection.execute(f"CREATE ROLE {patient}")
+        try:
+            await connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {patient}")
+            await connection.execute(f"GRANT INSERT ON audit, audit_seals TO {patient}")
+            await connection.execute(f"SET ROLE {patient}")
+            humble = await read_facts(connection)
+            await connection.execute("RESET ROLE")
+            assert (humble.role, humble.superuser, humble.may_change_audit) == (patient, False, False)
+        finally:
+            await connection.execute("RESET ROLE")
+            await connection.execute(f"DROP OWNED BY {patient}")
+            await connection.execute(f"DROP ROLE {patient}")
+    finally:
+        await connection.close()
+
+
+async def test_an_empty_database_is_looked_at_as_well(empty_database_url: str) -> None:
+    connection = await asyncpg.connect(empty_database_url)
+    try:
+        facts = await read_facts(connection)
+    finally:
+        await connection.close()
+    assert facts.tables == 0
+    assert facts.settings["server_version"]
