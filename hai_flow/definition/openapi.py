@@ -6,6 +6,7 @@ document itself: references to other files or addresses make an operation unusab
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from hai_flow import values
 from hai_flow.definition.document import kind_of, parse, shorten
-from hai_flow.definition.plan import BodyKind, Operation, Placed
+from hai_flow.definition.plan import BodyKind, DescribedCallback, Operation, Placed
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.values import Json
 
@@ -36,6 +37,9 @@ _BODIES: Final[tuple[tuple[str, BodyKind], ...]] = (
     ("text/plain", "text"),
 )
 _LEFT_OUT: Final = frozenset({"xml", "discriminator", "externalDocs", "example", "nullable"})
+_OF_THE_ARGUMENTS: Final = re.compile(
+    r"\{\$request\.(?:(?:query|path|header)\.(?P<name>[^}]+)|body(?P<pointer>#/[^}]*))\}"
+)
 _DEPTH_MAX: Final = 100  # of one schema of the document
 DEFINITIONS_MAX: Final = 5000  # of one operation; the time to compile a chain of them grows with its square
 
@@ -116,7 +120,26 @@ class ApiDocument:
             body,
             body_type,
             self._result(raw),
+            self._callback(raw),
         )
+
+    def _callback(self, raw: Mapping[str, Json]) -> DescribedCallback | None:
+        """The callback that the operation has; None where it has none, or several. What can't be read of it says
+        nothing: the author may give a schema."""
+        try:
+            found = [
+                (expression, _mapping(_mapping(self._resolved(item)).get("post")))
+                for each in _mapping(raw.get("callbacks")).values()
+                for expression, item in _mapping(self._resolved(each)).items()
+            ]
+            if len(found) != 1:
+                return None
+            ((expression, post),) = found
+            body = _mapping(self._resolved(post.get("requestBody")))
+            kind, _, schema = self._body(body) if body else ("text", "", None)
+            return DescribedCallback(_place_in(expression), self._compiled(schema) if kind == "body" else None)
+        except Unusable:
+            return None
 
     def _parameters(
         self, item: Mapping[str, Json], raw: Mapping[str, Json]
@@ -297,6 +320,14 @@ def read(source: bytes) -> ApiDocument:
     if not isinstance(version, str) or not version.startswith("3."):
         raise Unusable(f"expected `openapi: 3...` in it, found {kind_of(version or value.get('swagger'))}")
     return ApiDocument(value)
+
+
+def _place_in(expression: str) -> str:
+    """The argument that an expression like `{$request.body#/url}` means."""
+    found = _OF_THE_ARGUMENTS.fullmatch(expression)
+    if found is None:
+        return ""
+    return found["name"] or ".".join(["body", *(part for part in _parts(found["pointer"]) if part)])
 
 
 def _placed(place: str, name: str, parameter: Mapping[str, Json]) -> Placed:

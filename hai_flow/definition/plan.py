@@ -144,6 +144,15 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
+class DescribedCallback:
+    """The one callback that an operation has. `place`: the argument that holds its address, like `body.url`; "" where
+    the document does not say it. `schema`: of its body; None: anything."""
+
+    place: str
+    schema: Schema | None
+
+
+@dataclass(frozen=True, slots=True)
 class Operation:
     """An operation of a described service. `parameters` is the schema of its arguments, of which `body` is the body,
     sent as `body_kind` says; `result` that of what it answers, as far as it is known."""
@@ -157,6 +166,7 @@ class Operation:
     body_kind: BodyKind | None = None
     body_type: str | None = None
     result: Mapping[str, Json] | None = None
+    callback: DescribedCallback | None = None
 
     @property
     def effect(self) -> Literal["read", "write"]:
@@ -390,6 +400,15 @@ class Growing:
 
 
 @dataclass(frozen=True, slots=True)
+class Callback:
+    """What a request waits for behind its answer: one more request, to an address that it was given. `schema` is that
+    of its body; None: anything."""
+
+    deadline: Duration
+    schema: Schema | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Call(Verb):
     """`call: tool.fn` + `with`. `function` is "" where the declaration names it (`pkg.mod:fn`) or has none.
 
@@ -401,15 +420,7 @@ class Call(Verb):
     arguments: Template  # renders to an object
     stream: bool = False  # `stream: text`: yielded strings become message chunks
     into: Growing | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Callback:
-    """What a request waits for behind its answer: one more request, to an address that it was given. `schema` is that
-    of its body; None: anything."""
-
-    deadline: Duration
-    schema: Schema | None = None
+    callback: Callback | None = None  # of an operation; `arguments` may name its address
 
 
 @dataclass(frozen=True, slots=True)
@@ -678,6 +689,11 @@ class Fail(Verb):
     message: Template
     code: str = "fail"
     data: Template | None = None
+
+
+def callback_of(verb: Verb) -> Callback | None:
+    """What an effect waits for behind the answer to its request."""
+    return verb.callback if isinstance(verb, Http | Call) else None
 
 
 EFFECTS: tuple[type, ...] = (Call, Http, Llm, AgentTurn, Run)

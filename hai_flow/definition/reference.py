@@ -421,6 +421,9 @@ DOCUMENT_SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             default="false", example="true"),
         Key("stream", either(enum("text", "none"), shape_of("stream")), "what the tool yields becomes message chunks, "
             "or the argument of a call that the frontend is shown", default="none", example="text"),
+        Key("await_callback", shape_of("await_callback"), "of an operation of OpenAPI, as of `http`: an argument names "
+            "`callback.url`, and the step waits for a request to that address", default="none",
+            example="{deadline: 2d}"),
         Key("expose", BOOLEAN, "the frontend sees arguments and result", default="false", example="true"),
         Key("join", either(enum("all", "any"), integer(1)),
             "how many branches have to finish; the others are stopped then",

@@ -26,7 +26,7 @@ from typing import Any, Final
 import msgspec
 
 from hai_flow.definition.paths import in_cleanup
-from hai_flow.definition.plan import AgentTurn, Http, Plan, Step, WaitFor
+from hai_flow.definition.plan import AgentTurn, Plan, Step, callback_of
 from hai_flow.engine import (
     answers,
     bounds,
@@ -143,8 +143,9 @@ def _step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
     if draft.state.open_calls and isinstance(step.verb, AgentTurn):
         goes_on = draft.state.status == "running" and not is_left_to_the_stop(draft, step.path)
         end_written(draft, step.path, asked_by(draft.state, step.path, command.output) if goes_on else None)
-    if isinstance(step.verb, Http) and step.verb.callback is not None and not is_left_to_the_stop(draft, step.path):
-        signals.await_callback(draft, step, step.verb.callback, command.output)
+    callback = callback_of(step.verb)
+    if callback is not None and not is_left_to_the_stop(draft, step.path):
+        signals.await_callback(draft, step, callback, command.output)
     else:
         resolve_call(draft, step, command.output, None)
         endings.finish(draft, step, command.output)
@@ -632,7 +633,7 @@ def _fire(draft: Draft, timer: Timer) -> None:
     match timer.kind:
         case "wait":
             endings.finish(draft, step, None)
-        case "deadline" | "halting_deadline" if isinstance(step.verb, WaitFor | Http):
+        case "deadline" | "halting_deadline" if timer.path in draft.state.subscriptions:
             signals.deadline_passed(draft, step)
         case "deadline" | "halting_deadline":
             pendings.deadline_passed(draft, step)

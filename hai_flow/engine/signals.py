@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from hai_flow import values
-from hai_flow.definition.plan import Callback, Http, Step, Subscription, WaitFor
+from hai_flow.definition.plan import Call, Callback, Http, Step, Subscription, WaitFor
 from hai_flow.engine import commands as c
 from hai_flow.engine import endings
 from hai_flow.engine import events as e
@@ -69,7 +69,7 @@ def await_callback(draft: Draft, step: Step, callback: Callback, output: Json) -
         demand_wait(draft, step)
         due = draft.now + draft.milliseconds(callback.deadline, step)
     except Raised as raised:
-        endings.fail(draft, step, draft.error(raised.code, raised.message, step.path, raised.data))
+        _fail(draft, step, draft.error(raised.code, raised.message, step.path, raised.data))
         return
     types = (callback_type(step.path, draft.state.steps[step.path]),)
     draft.emit(e.SignalsAwaited, path=step.path, types=types, output=output)
@@ -142,9 +142,9 @@ def _heard(state: RunState, signal: c.Signal) -> e.Heard | None:
 def deadline_passed(draft: Draft, step: Step) -> None:
     """Nothing came in time: the step fails, or finishes with its default."""
     verb = step.verb
-    if isinstance(verb, Http):
+    if isinstance(verb, Http | Call):
         message = f"The deadline of {step.path} has passed, and no callback has come."
-        endings.fail(draft, step, draft.error("http.callback_expired", message, step.path))
+        _fail(draft, step, draft.error("http.callback_expired", message, step.path))
         return
     assert isinstance(verb, WaitFor)
     if verb.expiry.outcome == "default":
@@ -159,6 +159,11 @@ def deadline_passed(draft: Draft, step: Step) -> None:
     endings.fail(draft, step, draft.error("wait_for.expired", message, step.path))
 
 
+def _fail(draft: Draft, step: Step, error: e.Error) -> None:
+    resolve_call(draft, step, None, error)
+    endings.fail(draft, step, error)
+
+
 def _waiting(draft: Draft, type: str) -> list[str]:
     state = draft.state
     waiting = [path for path, types in state.subscriptions.items() if type in types]
@@ -167,7 +172,7 @@ def _waiting(draft: Draft, type: str) -> list[str]:
 
 def _offer(draft: Draft, step: Step, command: c.Signal) -> bool:
     verb = step.verb
-    assert isinstance(verb, WaitFor | Http)
+    assert isinstance(verb, WaitFor | Http | Call)
     met = {signal.subscription for signal in draft.state.steps[step.path].received}
     for number, subscription in enumerate(_subscriptions(draft, step)):
         if number not in met and _matches(draft, step, subscription, command):
@@ -196,7 +201,7 @@ def _subscriptions(draft: Draft, step: Step) -> tuple[Subscription, ...]:
     return tuple(Subscription(type) for type in draft.state.subscriptions[step.path])
 
 
-def _take(draft: Draft, step: Step, verb: WaitFor | Http, number: int, met: set[int], command: c.Signal) -> None:
+def _take(draft: Draft, step: Step, verb: WaitFor | Http | Call, number: int, met: set[int], command: c.Signal) -> None:
     """The step takes the signal for its subscription `number`; `met` are those that have one now."""
     left = [each.event for other, each in enumerate(_subscriptions(draft, step)) if other not in met]
     awaits = tuple(dict.fromkeys(left)) if isinstance(verb, WaitFor) and verb.mode == "all" else ()
@@ -217,16 +222,18 @@ def _take(draft: Draft, step: Step, verb: WaitFor | Http, number: int, met: set[
     )
     if not awaits:
         output = _output(draft, step, verb)
-        if isinstance(verb, Http):
+        if not isinstance(verb, WaitFor):
             resolve_call(draft, step, output, None)
         endings.finish(draft, step, output)
 
 
-def _output(draft: Draft, step: Step, verb: WaitFor | Http) -> Json:
+def _output(draft: Draft, step: Step, verb: WaitFor | Http | Call) -> Json:
     known = draft.state.steps[step.path]
     received = known.received
     if isinstance(verb, Http):
         return {**known.output, "callback": received[-1].data}
+    if isinstance(verb, Call):
+        return {"answer": known.output, "callback": received[-1].data}
     found = {each.subscription: event_value(each.id, each.name, each.data, each.sent_at) for each in received}
     if verb.mode == "all":
         return [found[number] for number in sorted(found)]

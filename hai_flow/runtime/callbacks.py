@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 from hai_flow import values
-from hai_flow.definition.plan import Http
+from hai_flow.definition.plan import callback_of
 from hai_flow.engine.draft import EVENT_BYTES_MAX
 from hai_flow.engine.instances import standing_at
 from hai_flow.engine.signals import awaits_callback
@@ -77,8 +77,8 @@ class Callbacks:
         if state is None or state.ended or not awaits_callback(state, row.path, row.type):
             raise Rejected(410, "callback_over", "nothing waits for this callback any more.")
         plan = await self._catalog.plan(row.tenant, bytes.fromhex(state.sha256))
-        verb = standing_at(plan, row.path).verb
-        schema = verb.callback.schema if isinstance(verb, Http) and verb.callback is not None else None
+        callback = callback_of(standing_at(plan, row.path).verb)
+        schema = None if callback is None else callback.schema
         faults = [] if schema is None else schema.findings(content)
         if faults:
             message = "the body is not what is waited for; nothing has happened, send another one."

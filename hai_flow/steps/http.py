@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from hai_flow import values
-from hai_flow.definition.plan import Call, Expression, Http, Step, Template
+from hai_flow.definition.plan import Call, Callback, Expression, Http, Step, Template
 from hai_flow.definition.secret_names import filled, with_callback
 from hai_flow.errors import StepError
 from hai_flow.models.faults import retry_after
@@ -61,9 +61,7 @@ class HttpRunner:
         exchange = Exchange(self, attempt, http.expect, http.next)
         asked = values.loads(attempt.args)
         if http.callback is not None:
-            url = await attempt.callback()
-            remember(url.rpartition("/")[2])
-            asked = {**with_callback(asked, url), "url": asked["url"]}
+            asked = {**await with_address(asked, attempt), "url": asked["url"]}
         response = await exchange.asked(asked)
         if http.next is None:
             return response
@@ -83,9 +81,13 @@ class HttpRunner:
         http = step.verb
         if not isinstance(http, Http):
             return None
-        if http.callback is not None and not self._config.takes_callbacks:
-            return "nothing can call back: HAI_FLOW_PUBLIC_URL does not say under which address this server is reached"
-        return self._secrets.doubt(http.arguments.written)
+        return self.callback_doubt(http.callback) or self._secrets.doubt(http.arguments.written)
+
+    def callback_doubt(self, callback: Callback | None) -> str | None:
+        """Why nothing could call back, if something is to."""
+        if callback is None or self._config.takes_callbacks:
+            return None
+        return "nothing can call back: HAI_FLOW_PUBLIC_URL does not say under which address this server is reached"
 
     async def close(self) -> None:
         client, self._client = self._client, None
@@ -114,6 +116,13 @@ class HttpRunner:
         tool = f"{verb.tool.name}.{verb.function}" if isinstance(verb, Call) else ""
         use = Use(host=host, workflow=attempt.workflow, from_disk=attempt.from_disk, tool=tool)
         return filled(value, (await self._secrets.found(value, use)).__getitem__)
+
+
+async def with_address(value: Json, attempt: Attempt) -> Json:
+    """`value` with an address at which the service may call back, where it names one. Raises StepError."""
+    url = await attempt.callback()
+    remember(url.rpartition("/")[2])
+    return with_callback(value, url)
 
 
 class Exchange:

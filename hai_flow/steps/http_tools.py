@@ -14,7 +14,7 @@ from hai_flow import values
 from hai_flow.definition.plan import ANY_FUNCTION, Call, HttpTool, Operation, Placed, Step, Template, Tool
 from hai_flow.definition.secret_names import REFERENCE
 from hai_flow.errors import StepError
-from hai_flow.steps.http import Exchange, HttpRunner, unfit
+from hai_flow.steps.http import Exchange, HttpRunner, unfit, with_address
 from hai_flow.steps.offers import Offered
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.values import Json
@@ -34,6 +34,8 @@ class HttpToolRunner:
         assert isinstance(call.tool, HttpTool)
         tool, arguments = call.tool, values.loads(attempt.args)
         operation = _operation(tool, call.function)
+        if call.callback is not None:
+            arguments = await with_address(arguments, attempt)
         faults = operation.parameters.findings(arguments)
         if faults:
             said = "; ".join(f"{each['path'] or '/'}: {each['message']}" for each in faults[:5])
@@ -78,6 +80,8 @@ class HttpToolRunner:
         call = step.verb
         if not isinstance(call, Call) or not isinstance(call.tool, HttpTool):
             return None
+        if (doubt := self._http.callback_doubt(call.callback)) is not None:
+            return doubt
         given = [each.written for each in (call.tool.auth, call.tool.headers) if each is not None]
         return next((doubt for each in given if (doubt := self._http.secrets.doubt(each))), None)
 

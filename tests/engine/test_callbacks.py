@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hai_flow.definition.compiler import check_workflow
+from hai_flow import values
+from hai_flow.definition.compiler import check_workflow, compile_workflow
+from hai_flow.definition.plan import callback_of
+from hai_flow.definition.uses import whole
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.signals import awaits_callback, callback_type
@@ -131,6 +134,101 @@ def test_a_callback_for_what_was_undone_answers_nothing_that_is_asked_for_anew()
     assert play.status == "waiting"
     play.do(called_back(id="callback_3", paid=5, type=anew))
     assert play.state.steps["order"].output["callback"] == {"paid": 5}
+
+
+def test_a_gate_that_nobody_decides_in_time_is_no_callback_that_has_not_come() -> None:
+    gated = "    approval: {from: anyone, deadline: 1h}\n    http:"
+    for flow in (FLOW, FLOW.replace(", await_callback: {deadline: 1h}", "").replace("${{ callback.url }}", "x")):
+        play = Play(flow.replace("    http:", gated).split("  - {id: after")[0])
+        assert play.status == "waiting"
+        play.now += HOUR
+        play.do(c.TimerFired())
+        assert (play.status, play.error.code) == ("failed", "approval.rejected")
+
+
+API = {
+    "openapi": "3.0.3",
+    "servers": [{"url": "https://shop.example"}],
+    "paths": {
+        "/orders": {
+            "post": {
+                "operationId": "order",
+                "requestBody": {
+                    "content": {
+                        "application/json": {
+                            "schema": {"type": "object", "properties": {"back": {"type": "string", "format": "uri"}}}
+                        }
+                    }
+                },
+                "responses": {},
+                "callbacks": {
+                    "paid": {
+                        "{$request.body#/back}": {
+                            "post": {
+                                "requestBody": {
+                                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Paid"}}}
+                                }
+                            }
+                        }
+                    }
+                },
+            }
+        }
+    },
+    "components": {"schemas": {"Paid": {"type": "object", "required": ["paid"]}}},
+}
+CALLING = """\
+tools: {shop: {http: {openapi: ./shop.json}}}
+steps:
+  - id: order
+    call: shop.order
+    expose: true
+    with: {body: {back: "${{ callback.url }}"}}
+    await_callback: {deadline: 1h}
+output: ${{ steps.order.output }}
+"""
+
+
+def called(body: str = CALLING) -> Play:
+    return Play(compile_workflow(with_api(body)))
+
+
+def with_api(body: str) -> bytes:
+    return whole((HEAD + body).encode(), {"shop.json": values.dumps(API)}.__getitem__)
+
+
+def test_a_call_of_an_operation_waits_for_its_callback_as_a_request_does() -> None:
+    play = called()
+    assert play.state.steps["order"].args == '{"body":{"back":"${{ callback.url }}"}}'
+    verb = play.plan.steps["order"].verb
+    callback = callback_of(verb)
+    assert callback is not None
+    assert callback.schema is not None
+    assert callback.schema.findings({}), "its body is what the document says"
+    play.succeed("order", {"id": "o-1"})
+    assert (play.status, awaits(play)) == ("waiting", True)
+    play.do(called_back())
+    assert play.state.output == {"answer": {"id": "o-1"}, "callback": {"paid": 3}}
+    late = called()
+    late.succeed("order", {"id": "o-1"})
+    late.now += HOUR
+    late.do(c.TimerFired())
+    assert (late.status, late.error.code) == ("failed", "http.callback_expired")
+    (shown,) = late.state.tool_calls.values()
+    assert shown.error is not None, "who saw the call begin is told how it ended"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('back: "${{ callback.url }}"', "back: x", "its document says that it belongs to `body.back`"),
+        ("    await_callback: {deadline: 1h}\n", "", "callback"),
+        ("{http: {openapi: ./shop.json}}", "{python: acme.shop}", "no service that an OpenAPI document describes"),
+    ],
+)
+def test_a_call_that_can_wait_for_no_callback_is_a_finding(old: str, new: str, words: str) -> None:
+    found = check_workflow(with_api(CALLING.replace(old, new)))
+    assert any(words in each.message for each in found if each.severity == "error"), found
 
 
 def test_each_item_of_a_loop_waits_for_its_own_callback() -> None:

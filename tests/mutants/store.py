@@ -911,7 +911,15 @@ workflows.bug(
 files = Room("hai_flow/store/files.py", "tests/store/test_files.py")
 files.bug(
     "another tenant reads a file",
-    ("WHERE f.tenant = $1 AND f.sha256 = $2 AND", "WHERE $1::uuid IS NOT NULL AND f.sha256 = $2 AND"),
+    (
+        "WHERE f.tenant = $1 AND f.sha256 = $2 AND {readable}",
+        "WHERE $1::uuid IS NOT NULL AND f.sha256 = $2 AND {readable}",
+    ),
+)
+files.bug(
+    "a run reads the files of all threads",
+    ("WHERE me.id = $3 AND me.tenant = f.tenant)", "WHERE $3::uuid IS NOT NULL AND me.tenant = f.tenant)"),
+    by="tests/runtime/test_files.py::test_a_run_reads_no_file_that_only_runs_of_other_threads_refer_to",
 )
 files.bug(
     "a stranger reads a file that no run refers to",

@@ -257,6 +257,46 @@ async def test_secrets_go_to_the_host_they_are_for_and_to_no_other(service: Serv
     assert len(service.received) == 1
 
 
+CALLED_BACK: dict[str, Any] = {
+    "/subscriptions": {
+        "post": {
+            "operationId": "subscribe",
+            "parameters": [{"name": "url", "in": "query", "schema": {"type": "string", "format": "uri"}}],
+            "requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}},
+            "responses": {"200": {"content": {"application/json": {"schema": {}}}}},
+        }
+    }
+}
+
+
+async def test_the_address_of_a_callback_is_put_in_when_it_is_sent_and_fits_the_document(service: Service) -> None:
+    with_callback = 'shop.subscribe, with: {url: "${{ callback.url }}", body: {url: "${{ callback.url }}", n: 1}}'
+    api = API | {"paths": CALLED_BACK}
+    plan = compile_workflow(
+        together(
+            flow(
+                f"{with_callback}, await_callback: {{}}",
+                f"openapi: ./shop.openapi.json, base_url: '{service.url('/v1')}'",
+            ),
+            api,
+        )
+    )
+    runner = HttpToolRunner(HttpRunner(Guard(("127.0.0.1",)), Secrets(), HttpConfig(takes_callbacks=True)))
+
+    async def address() -> str:
+        return "https://flow.example.com/callbacks/" + "t" * 43
+
+    asked = {"url": "${{ callback.url }}", "body": {"url": "${{ callback.url }}", "n": 1}}
+    attempt = Attempt("r", "s", 1, json.dumps(asked), plan.steps["s"], callback=address)
+    await runner.perform(attempt, Heard())
+    (request,) = service.received
+    assert json.loads(request.body) == {"url": await address(), "n": 1}
+    assert request.target.endswith("?url=https%3A%2F%2Fflow.example.com%2Fcallbacks%2F" + "t" * 43)
+    assert runner.doubt(plan.steps["s"]) is None
+    nowhere = HttpToolRunner(HttpRunner(Guard(), Secrets(), HttpConfig()))
+    assert "HAI_FLOW_PUBLIC_URL" in (nowhere.doubt(plan.steps["s"]) or "")
+
+
 async def test_models_are_offered_the_operations_with_their_schemas() -> None:
     tool = plan_of("shop.deleteOrder, with: {id: x}").tools["shop"]
     assert isinstance(tool, HttpTool)

@@ -14,7 +14,9 @@ from hai_flow.definition.expressions import Names
 from hai_flow.definition.parts import is_literal
 from hai_flow.definition.reference import DECIDED_KEYS, DOCUMENT_SHAPES, EFFECT_KEYS, LITERAL
 from hai_flow.definition.schemas import JsonSchema
-from hai_flow.definition.verbs.verb import Verb
+from hai_flow.definition.secret_names import CallbackBearing
+from hai_flow.definition.verbs.http import AWAIT_CALLBACK, awaited
+from hai_flow.definition.verbs.verb import Verb, record
 from hai_flow.values import Json
 
 CALL_MS: Final = 300_000  # of one attempt, unless the tool or the document says otherwise
@@ -23,7 +25,11 @@ CALL_MS: Final = 300_000  # of one attempt, unless the tool or the document says
 def _call(context: Context, draft: StepDraft, names: Names) -> plan.Call | None:
     value, at = draft.value, draft.value_at
     arguments = draft.fields.get("with", {})
-    template = context.template(arguments, (*draft.at, "with"), names)
+    back = draft.fields.get("await_callback")
+    if back is not None:
+        back = context.reader.fields(AWAIT_CALLBACK, back, (*draft.at, "await_callback"), "`await_callback`")
+    told = names if back is None else names.with_roots("callback")
+    template = context.template(arguments, (*draft.at, "with"), told)
     stream = draft.fields.get("stream")
     if isinstance(stream, Mapping):
         stream = context.reader.fields(DOCUMENT_SHAPES["stream"], stream, (*draft.at, "stream"), "`stream`")
@@ -52,7 +58,32 @@ def _call(context: Context, draft: StepDraft, names: Names) -> plan.Call | None:
                 message = f"`{key}` is for effects; {hint.format(name=name)}"
                 context.reader.error((*draft.at, key), "call.people", message, key=True)
     into = _into(context, stream, (*draft.at, "stream"), tool) if isinstance(stream, Mapping) else None
-    return plan.Call(tool, function, template, into is not None or stream == "text", into)
+    streams = into is not None or stream == "text"
+    if back is None:
+        return plan.Call(tool, function, template, streams, into)
+    callback = _callback(context, draft, back, names, tool, function, template)
+    return plan.Call(tool, function, CallbackBearing(template), streams, into, callback)
+
+
+def _callback(
+    context: Context,
+    draft: StepDraft,
+    fields: Mapping[str, Json],
+    names: Names,
+    tool: plan.Tool,
+    function: str,
+    template: plan.Template,
+) -> plan.Callback | None:
+    """What the call waits for behind its answer. An operation whose document describes one callback says what comes."""
+    at = (*draft.at, "await_callback")
+    if not isinstance(tool, plan.HttpTool):
+        message = f"`{tool.name}` is no service that an OpenAPI document describes; only such a one calls back"
+        context.reader.error(at, "call.callback", message, key=True)
+        return None
+    known = tool.service.find(function).callback if tool.service is not None else None
+    hint = f"; its document says that it belongs to `{known.place}`" if known is not None and known.place else ""
+    deadline, schema = awaited(context, fields, at, names, template.written, hint)
+    return plan.Callback(deadline, schema or (known.schema if known is not None else None))
 
 
 def delivery_of(verb: plan.Verb) -> Literal["at_least_once", "asked"]:
@@ -189,6 +220,8 @@ def _check_argument(context: Context, who: str, root: Json, schema: Json, value:
 def _gives(context: Context, draft: StepDraft) -> Json:
     value = draft.fields.get("call")
     tool = context.declared.tools.get(value.partition(".")[0]) if isinstance(value, str) else None
+    if "await_callback" in draft.fields:
+        return record(answer={}, callback={})
     if not isinstance(tool, plan.FrontendTool):
         return {}
     if not tool.answered:
@@ -201,8 +234,17 @@ VERBS: Final = (
         "call",
         type=LITERAL,
         does="a tool: `tool.function`, or `tool` for one that is a function or the client's",
-        keys=("with", "approval", *DECIDED_KEYS, "idempotency_key", "delivery", "stream", *EFFECT_KEYS),
-        output="what the tool returned",
+        keys=(
+            "with",
+            "approval",
+            *DECIDED_KEYS,
+            "idempotency_key",
+            "delivery",
+            "stream",
+            "await_callback",
+            *EFFECT_KEYS,
+        ),
+        output="what the tool returned; `{answer, callback}` if it awaits one",
         fails="`tool.*`",
         example="shop.refund",
         compile=_call,

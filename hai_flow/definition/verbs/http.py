@@ -98,20 +98,29 @@ def _http(context: Context, draft: StepDraft, names: Names) -> plan.Http | None:
     return plan.Http(arguments, expect, following, fields.get("pages", 100), callback)
 
 
+def awaited(
+    context: Context, fields: Mapping[str, Json], at: Path, names: Names, sent: Json, hint: str = ""
+) -> tuple[plan.Duration, plan.Schema | None]:
+    """The deadline and the schema of `await_callback`, whose keys are `fields`. `sent`: what is sent, as it is written;
+    some part of it has to say where to call back. `hint`: which one that could be."""
+    deadline = context.duration(fields, "deadline", at, names) or context.declared.default_deadline
+    schema = context.schema(fields["schema"], (*at, "schema")) if "schema" in fields else None
+    if not any("callback" in text for _, text in texts(sent, ())):
+        message = "no part of the request names `${{ callback.url }}`: the service would not know where to call back"
+        context.reader.error(at, "http.callback", message + hint, key=True)
+    return deadline, schema
+
+
 def _callback(
     context: Context, draft: StepDraft, given: Json, names: Names, parts: Sequence[tuple[str, plan.Template]]
 ) -> plan.Callback:
     at = (*draft.value_at, "await_callback")
     fields = context.reader.fields(AWAIT_CALLBACK, given, at, "`await_callback`")
-    deadline = context.duration(fields, "deadline", at, names) or context.declared.default_deadline
-    schema = context.schema(fields["schema"], (*at, "schema")) if "schema" in fields else None
-    if not any("callback" in text for _, part in parts for _, text in texts(part.written, ())):
-        message = "no part of the request names `${{ callback.url }}`: the service would not know where to call back"
-        context.reader.error(at, "http.callback", message, key=True)
+    callback = plan.Callback(*awaited(context, fields, at, names, [part.written for _, part in parts]))
     if "next" in draft.value:
         message = "`next` asks for one page after the other; a step that waits for a callback sends one request"
         context.reader.error((*draft.value_at, "next"), "http.callback", message, key=True)
-    return plan.Callback(deadline, schema)
+    return callback
 
 
 _OUTPUT: Final[dict[str, Json]] = {
