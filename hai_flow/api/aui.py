@@ -197,7 +197,7 @@ class _Session:
 
     async def is_hidden(self) -> bool:
         """Whether the session has runs, and the caller sees nothing of the newest one."""
-        last = await threads.last_run(self.access.pool, self.access.tenant, self.id)
+        last = await threads.last_run(self.access.reads, self.access.tenant, self.id)
         return last is not None and await self.access.sight(last) is Sight.NOTHING
 
     async def last_run(self) -> RunSummary | None:
@@ -284,7 +284,7 @@ class _Connection:
             return
         while True:
             await self.access.runtime.threads.news(self.access.tenant, session.id, place)
-            newest = await threads.last_run(self.access.pool, self.access.tenant, session.id)
+            newest = await threads.last_run(self.access.reads, self.access.tenant, session.id)
             assert newest is not None, "a thread with news has a run"
             if await self.access.sight(newest) is Sight.NOTHING and place is None:
                 await asyncio.Event().wait()  # somebody else has begun it

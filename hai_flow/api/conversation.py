@@ -166,7 +166,7 @@ class Conversation:
         posted, default = self.posted, self.access.settings.default_workflow
         named = self.path_workflow or posted.workflow
         return await posts.known_of(
-            self.access.pool,
+            self.access.reads,
             self.access.tenant,
             posted.thread_id,
             posted.wire_run_id,
@@ -180,7 +180,7 @@ class Conversation:
         """The turn that a POST with this runId opened."""
         posted = self.posted
         return await threads.turn_of_wire_run(
-            self.access.pool,
+            self.access.reads,
             self.access.tenant,
             posted.thread_id,
             posted.wire_run_id,
@@ -201,7 +201,7 @@ class Conversation:
         return turn.body_sha is not None and turn.body_sha.hex() == self.posted.body_sha
 
     async def _last_run(self) -> RunSummary | None:
-        return await threads.last_run(self.access.pool, self.access.tenant, self.posted.thread_id)
+        return await threads.last_run(self.access.reads, self.access.tenant, self.posted.thread_id)
 
     async def _unseen_messages(self, behind: tuple[UUID, int]) -> tuple[UserMessage, ...]:
         """The user's messages that were new to the thread `behind` an event of it (run, seq)."""
@@ -209,7 +209,7 @@ class Conversation:
         if not users:
             return ()
         unseen = await threads.unseen(
-            self.access.pool, self.access.tenant, self.posted.thread_id, [user.id for user in users], behind=behind
+            self.access.reads, self.access.tenant, self.posted.thread_id, [user.id for user in users], behind=behind
         )
         return tuple(user for user in users if user.id in unseen)
 
@@ -274,7 +274,7 @@ class Conversation:
     async def _refuse_foreign(self, message: ToolMessage) -> None:
         """404 for an answer to a pending of another thread; one of this thread's earlier runs is only history."""
         run_id = run_of_pending(message.tool_call_id)
-        row = None if run_id is None else await run_lists.get_run(self.access.pool, self.access.tenant, run_id)
+        row = None if run_id is None else await run_lists.get_run(self.access.reads, self.access.tenant, run_id)
         hidden = row is None or await self.access.sight(row) is Sight.NOTHING
         if row is None or hidden or row.thread_id != self.posted.thread_id:
             raise Rejected(404, "pending_unknown", f"there is no pending {message.tool_call_id!r} in this thread.")
@@ -290,7 +290,7 @@ class Conversation:
         if not self.dialect.corrects or not claimed or last is None:
             return False
         thread_id = self.posted.thread_id
-        known = dict(await threads.message_ids(self.access.pool, self.access.tenant, thread_id, last.id))
+        known = dict(await threads.message_ids(self.access.reads, self.access.tenant, thread_id, last.id))
         shared = list(itertools.dropwhile(lambda id: id not in known, claimed))
         users = [id for id, role in known.items() if role == "user"]
         said = [id for id in shared if known.get(id) == "user"]
@@ -317,7 +317,7 @@ class Conversation:
         parent = self.posted.parent_run_id
         if parent is None:
             return None
-        pool, tenant, thread_id = self.access.pool, self.access.tenant, self.posted.thread_id
+        pool, tenant, thread_id = self.access.reads, self.access.tenant, self.posted.thread_id
         turn = await threads.turn_of_wire_run(pool, tenant, thread_id, parent)
         if turn is None and (named := turn_of(parent)) is not None:
             turn = await threads.turn_of_run(pool, tenant, thread_id, *named)
@@ -369,7 +369,7 @@ class Conversation:
         tenant = self.access.tenant
         answer = self._answer_command(answers, messages, self.posted.state)
         fork, plan = await self.access.runtime.branches.fork(self._run_id, tenant, there, now, answer)
-        line = await threads.line(self.access.pool, tenant, self.posted.thread_id, base.id, 2)
+        line = await threads.line(self.access.reads, tenant, self.posted.thread_id, base.id, 2)
         follows = line[-2] if len(line) > 1 else None
         return fork, plan, Branch(base.id, follows, there.seq)
 

@@ -119,7 +119,7 @@ def _invalid(path: str, message: str) -> Rejected:
 
 
 async def _info(access: Access) -> JSONResponse:
-    found = await workflows.list_workflows(access.pool, access.tenant)
+    found = await workflows.list_workflows(access.reads, access.tenant)
     agents = {each.name: _agent(each.name, each.title or each.name) for each in found}
     if access.settings.default_workflow is not None:
         agents.setdefault(DEFAULT, _agent(DEFAULT, f"The workflow {access.settings.default_workflow}."))
@@ -140,7 +140,7 @@ def _agent(name: str, description: str) -> dict[str, Any]:
 async def _workflow(agent: str, access: Access) -> str | None:
     """The workflow that an agent is; None: the default one. Raises Rejected 404."""
     if agent == DEFAULT:
-        found = await workflows.latest_workflow(access.pool, access.tenant, agent)
+        found = await workflows.latest_workflow(access.reads, access.tenant, agent)
         return None if found is None else agent
     stored, _ = await access.runtime.catalog.resolve(access.tenant, agent)
     return stored.name if "@" not in agent else agent
@@ -186,8 +186,8 @@ def _not_stopped(message: str) -> JSONResponse:
 async def _is_newest(access: Access, thread_id: str, wire_run_id: str) -> bool:
     """Whether no turn came after the one of this runId. A client that attached to a turn has a runId that no turn
     bears: it is taken to mean the newest turn."""
-    turn = await threads.turn_of_wire_run(access.pool, access.tenant, thread_id, wire_run_id)
-    last = await threads.last_run(access.pool, access.tenant, thread_id)
+    turn = await threads.turn_of_wire_run(access.reads, access.tenant, thread_id, wire_run_id)
+    last = await threads.last_run(access.reads, access.tenant, thread_id)
     if turn is None or last is None:
         return True
     state = await access.state(last.id)

@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, cast
 from uuid import UUID
 
 import msgspec
@@ -38,6 +38,7 @@ from hai_flow.settings import Settings, is_loopback, variable
 from hai_flow.store import audit, run_lists, threads, workflows
 from hai_flow.store.entries import Branch
 from hai_flow.store.run_lists import RunRow, RunSummary, Viewer
+from hai_flow.store.walls import Reads
 from hai_flow.wire.dialect import Dialect, Profile
 from hai_flow.wire.withheld import concerns, state_without_conversation
 
@@ -96,8 +97,16 @@ class Access:
 
     @property
     def pool(self) -> Pool:
-        """The connections that requests read with."""
+        """The connections for what requests write, and for the tables that only few may read."""
         return self.runtime.database.api
+
+    @property
+    def reads(self) -> Pool:
+        """What requests read runs, threads and workflows with: behind the second wall, unless nobody is asked who they
+        are."""
+        if self.principal.is_anybody:
+            return self.runtime.database.api
+        return cast("Pool", Reads(self.runtime.database, self.tenant))
 
     def acting(self, who: c.Principal) -> Access:
         """The access of the principal as `who`, whose delegate they are."""
@@ -116,7 +125,7 @@ class Access:
         sees less of it than `least`."""
         row = None
         if isinstance(run_id, UUID) or is_run_id(run_id):
-            row = await run_lists.get_run(self.pool, self.tenant, UUID(str(run_id)))
+            row = await run_lists.get_run(self.reads, self.tenant, UUID(str(run_id)))
         if row is None or await self.sight(row) < least:
             raise Rejected(404, "run_unknown", f"there is no run {str(run_id)[:60]!r}.")
         return row
@@ -129,7 +138,7 @@ class Access:
 
     async def find_state(self, run_id: UUID) -> RunState | None:
         """The run as it is; None: there is none of this id of which the principal sees anything."""
-        state = await self.runtime.fanout.state_at(self.tenant, run_id, HEAD)
+        state = await self.runtime.fanout.state_at(self.tenant, run_id, HEAD, self.reads)
         if state is None:
             return None
         if run_id not in self._seen:
@@ -138,7 +147,7 @@ class Access:
 
     async def state(self, run_id: UUID, seq: int = HEAD) -> RunState:
         """The fold of the first `seq` events of a run that was found before, whatever the principal sees of it."""
-        state = await self.runtime.fanout.state_at(self.tenant, run_id, seq)
+        state = await self.runtime.fanout.state_at(self.tenant, run_id, seq, self.reads)
         assert state is not None
         return state
 
@@ -181,11 +190,11 @@ class Access:
             return Sight.NOTHING, who
         if run.started_by in ids_of(who):
             return Sight.CONVERSATION, who
-        visibility = await workflows.visibility_of(self.pool, self.tenant, run.workflow)
+        visibility = await workflows.visibility_of(self.reads, self.tenant, run.workflow)
         reader = await self._reader_of(run.workflow)
         sight = sight_of(who, run.started_by, visibility)
         if sight is None:
-            state = state or await self.runtime.fanout.state_at(self.tenant, run.id, HEAD)
+            state = state or await self.runtime.fanout.state_at(self.tenant, run.id, HEAD, self.reads)
             sight = sight_by_questions(reader, state)
         return sight, reader
 
@@ -220,7 +229,7 @@ class Access:
 
     async def last_run(self, thread_id: str) -> RunSummary | None:
         """The thread's newest run that is no child; None: there is none of which the principal sees anything."""
-        last = await threads.last_run(self.pool, self.tenant, thread_id)
+        last = await threads.last_run(self.reads, self.tenant, thread_id)
         return None if last is None or await self.sight(last) is Sight.NOTHING else last
 
     # --- what the server is

@@ -98,7 +98,7 @@ async def _page(access: Access, row: RunRow, after: int, limit: int) -> Response
         return JSONResponse({"items": [], "next_cursor": None, RESET: {"seq": row.seq}})
     items: list[dict[str, Any]] = []
     last, seen = after, await _seeing(access, row, after)
-    for stored in await logs.read_log(access.pool, row.id, after, limit):
+    for stored in await logs.read_log(access.reads, row.id, after, limit):
         for seq, event in enumerate(e.decode_events(stored.events), stored.first_seq):
             if seq > after and seq - after <= limit:
                 last, shown = seq, seen(event)
@@ -175,7 +175,7 @@ class _Shown:
         here = await self.access.state(self.row.id, place.seq)
         head = await self.access.state(self.row.id)
         profile = self._profile(here)
-        stored = (await logs.read_log(self.access.pool, self.row.id, place.seq - 1, 1))[0]
+        stored = (await logs.read_log(self.access.reads, self.row.id, place.seq - 1, 1))[0]
         event = e.decode_events(stored.events)[place.seq - stored.first_seq]
         frames = self.dialect.encoder(profile, before).encode(event)
         whole = numbered(self.dialect, frames, place.seq, self.row.id)

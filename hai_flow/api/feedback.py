@@ -76,7 +76,7 @@ async def list_feedback(
     if place is not None and not is_run_id(place[1]):
         raise bad_cursor()
     before = None if place is None else (place[0], UUID(place[1]))
-    found = await feedback.list_feedback(access.pool, access.tenant, thread_id, limit=limit + 1, before=before)
+    found = await feedback.list_feedback(access.reads, access.tenant, thread_id, limit=limit + 1, before=before)
     if not found or access.viewer is not None:
         await find_thread(access, thread_id)
     rows, following = cut(found, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
@@ -97,7 +97,7 @@ async def get_feedback(
 ) -> dict[str, Any]:
     """Your opinion of it."""
     subject = _subject(access, thread_id, kind, subject_id)
-    given = await feedback.get_feedback(access.pool, subject, access.principal.id)
+    given = await feedback.get_feedback(access.reads, subject, access.principal.id)
     if given is None or access.viewer is not None:
         await _find(access, subject)
     if given is None:
@@ -160,7 +160,7 @@ async def _find(access: Access, subject: Subject, *, decided: bool = False) -> U
     """The run that has the message or pending. Raises Rejected 404 if the thread does not have it; with `decided`, 409
     if the pending is open."""
     if subject.kind == "message":
-        run_id = await feedback.run_of_message(access.pool, access.tenant, subject.thread_id, subject.id)
+        run_id = await feedback.run_of_message(access.reads, access.tenant, subject.thread_id, subject.id)
     else:
         run_id = await _run_of_pending(access, subject, decided=decided)
     if run_id is not None and not await _sees(access, subject, run_id):
@@ -187,7 +187,7 @@ async def _run_of_pending(access: Access, subject: Subject, *, decided: bool) ->
     run_id = run_of_pending(subject.id)
     if run_id is None:
         return None
-    status = await feedback.pending_of_thread(access.pool, access.tenant, subject.thread_id, run_id, subject.id)
+    status = await feedback.pending_of_thread(access.reads, access.tenant, subject.thread_id, run_id, subject.id)
     if status == "open" and decided and await _sees(access, subject, run_id):
         raise Rejected(409, "pending_open", "the pending is open: expected one that has been decided.")
     return None if status is None else run_id

@@ -126,7 +126,7 @@ async def download_file(file: str, request: Request, access: CurrentAccess) -> R
 async def _shown_to(access: Access, digest: bytes) -> File | None:
     """The file, if a question refers to it that the caller is asked or has voted on."""
     found = await access.runtime.files.find(access.tenant, access.principal.id, digest)
-    for run_id in [] if found is None else await runs_with_file(access.pool, access.tenant, digest, RUNS_LOOKED_AT):
+    for run_id in [] if found is None else await runs_with_file(access.reads, access.tenant, digest, RUNS_LOOKED_AT):
         state = await access.find_state(run_id)
         asked = () if state is None else access.seen(state).questions.values()
         if any(digest in files_in(msgspec.json.encode(each.opened)) for each in asked):

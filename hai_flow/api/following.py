@@ -68,7 +68,7 @@ async def earlier_entries(access: Access, thread_id: str, run_id: UUID) -> list[
         return []
     window, viewer = threads.WINDOW, access.viewer
     stored = await threads.transcript(
-        access.pool, access.tenant, thread_id, before=run_id, window=window, viewer=viewer
+        access.reads, access.tenant, thread_id, before=run_id, window=window, viewer=viewer
     )
     return [thread_entry(each.role, each.body) for each in stored]
 

@@ -33,12 +33,13 @@ _BODY: Final[dict[str, Any]] = {
     responses={**documented(401, 404, 409, *WITH_BODY), 202: {"model": shapes.ReceivedWebhook}},
 )
 async def receive_webhook(path: str, request: Request, access: OpenAccess) -> dict[str, Any]:
-    """Receive a request of another system, and start the run that it wants. 401 unless it proves to know the secret of
+    """Receive a request of another system, and start the run that it wants. `path` is that of a webhook of the tenant
+    `default`, or `@TENANT/PATH` of one of another tenant. 401 unless it proves to know the secret of
     the webhook's trigger. The same request again, or another one with its dedupe key, starts no run and gets the same
     answer.
     """
     webhooks = access.runtime.webhooks
-    hook = await webhooks.find(access.tenant, path)
+    hook = await webhooks.find(path)
     limits = limits_of(request.app.state.settings)
     body = await read_body(request, limits.body_bytes_max)
     call = webhook.Call(webhook.first_headers(request.headers.items()), body)

@@ -59,7 +59,7 @@ async def list_pendings(access: CurrentAccess, limit: PageLimit = 50, cursor: Pa
     items: list[dict[str, Any]] = []
     for _ in range(1 if access.viewer is None else PAGES_LOOKED_AT):
         found = await pendings.open_pendings(
-            access.pool, access.tenant, limit=limit + 1, before=place, viewer=access.viewer
+            access.reads, access.tenant, limit=limit + 1, before=place, viewer=access.viewer
         )
         for row in found[:limit]:
             place = row.opened_at, row.id

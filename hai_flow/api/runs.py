@@ -66,7 +66,7 @@ async def start_run(body: StartBody, access: CurrentAccess, key: CommandKey, res
         run_id = derived_run_id("rest", str(access.tenant), access.principal.id, key)
     thread_id = body.thread_id or str(run_id)
     if body.thread_id is not None and not access.principal.is_anybody:
-        await access.demand_speaks(thread_id, await threads.last_run(access.pool, access.tenant, thread_id))
+        await access.demand_speaks(thread_id, await threads.last_run(access.reads, access.tenant, thread_id))
     start = c.Start(
         run_id=run_id,
         thread_id=thread_id,
@@ -93,7 +93,7 @@ async def _with_winner(access: Access, thread_id: str, rejected: Rejected) -> Re
     """A refusal because of the thread's active run names that run."""
     if rejected.code != "thread_busy":
         return rejected
-    last = await threads.last_run(access.pool, access.tenant, thread_id)
+    last = await threads.last_run(access.reads, access.tenant, thread_id)
     winner = None if last is None else {"run_id": str(last.id), "status": last.status}
     return Rejected(rejected.status, rejected.code, rejected.detail, winner=winner)
 
@@ -117,7 +117,7 @@ async def list_runs(
     if place is not None and not is_run_id(place[1]):
         raise bad_cursor()
     found = await run_lists.list_runs(
-        access.pool,
+        access.reads,
         access.tenant,
         limit=limit + 1,
         statuses=status,

@@ -66,7 +66,7 @@ async def signal_run(
     """Send an event to one run. It is kept until the run waits for its type."""
     run = await access.run(run_id)
     id = body.id or key
-    sent_before = id is not None and await signals.get_signal(access.pool, access.tenant, id) is not None
+    sent_before = id is not None and await signals.get_signal(access.reads, access.tenant, id) is not None
     if run.status in TERMINAL_STATUSES and not sent_before:
         winner = {"status": run.status, "seq": run.seq}
         raise Rejected(409, "run_ended", f"can't signal a run that is {run.status}.", winner=winner)

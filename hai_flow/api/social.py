@@ -131,7 +131,7 @@ class _Thread:
             place = sse.parse_cursor(cursor)
         except ValueError as error:
             raise Rejected(400, "cursor.invalid", f"{error}.") from None
-        row = await run_lists.get_run(self.access.pool, self.access.tenant, UUID(place.run_id))
+        row = await run_lists.get_run(self.access.reads, self.access.tenant, UUID(place.run_id))
         ours = place.encoding.rpartition("-")[0] == SOCIAL.name
         hidden = row is None or await self.access.sight(row) is Sight.NOTHING
         if row is None or hidden or row.thread_id != self.thread_id or not ours:
@@ -142,7 +142,7 @@ class _Thread:
         """Whether the thread has runs, and the caller sees nothing of the newest one."""
         if self.access.viewer is None:
             return False
-        last = await threads.last_run(self.access.pool, self.access.tenant, self.thread_id)
+        last = await threads.last_run(self.access.reads, self.access.tenant, self.thread_id)
         return last is not None and await self.access.sight(last) is Sight.NOTHING
 
     async def _silent(self, first: Piece | None) -> Pieces:
@@ -165,14 +165,14 @@ class _Thread:
         return await self.access.state(last, head.turn.first_seq - 1 if head.turn else 0)
 
     async def _last(self) -> UUID | None:
-        last = await threads.last_run(self.access.pool, self.access.tenant, self.thread_id)
+        last = await threads.last_run(self.access.reads, self.access.tenant, self.thread_id)
         return None if last is None else last.id
 
     async def _rest(self, place: sse.Cursor, row: RunRow) -> Pieces:
         """The other frames of the cursor's event, then those of all later events."""
         before = await self.access.state(row.id, place.seq - 1)
         here = await self.access.state(row.id, place.seq)
-        stored = (await logs.read_log(self.access.pool, row.id, place.seq - 1, 1))[0]
+        stored = (await logs.read_log(self.access.reads, row.id, place.seq - 1, 1))[0]
         event = e.decode_events(stored.events)[place.seq - stored.first_seq]
         frames = SocialEncoder(self._profile(row), before).encode(event)
         whole = numbered(SOCIAL, frames, place.seq, row.id)
@@ -236,7 +236,7 @@ class _Thread:
     async def _next(self, place: Position | None) -> tuple[RunState | None, Piece | None]:
         """Where the thread goes on behind `place`: in the same run, if that was retried, else in the run after it. A
         branch goes on from an earlier turn, so a snapshot of the thread comes with it, to be sent first."""
-        pool, tenant = self.access.pool, self.access.tenant
+        pool, tenant = self.access.reads, self.access.tenant
         if place is not None:
             row = await run_lists.get_run(pool, tenant, place.run_id)
             if row is not None and row.seq > place.seq:

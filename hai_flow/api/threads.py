@@ -35,7 +35,7 @@ RUNS_SHOWN: Final = 50
 
 async def find_thread(access: Access, thread_id: str) -> ThreadSummary:
     """The thread, if the caller may read its newest run. Raises Rejected 404."""
-    thread = await thread_lists.get_thread(access.pool, access.tenant, thread_id)
+    thread = await thread_lists.get_thread(access.reads, access.tenant, thread_id)
     if thread is None or not await _may_read(access, thread):
         raise thread_unknown(thread_id)
     return thread
@@ -64,7 +64,7 @@ async def list_threads(access: CurrentAccess, limit: PageLimit = 50, cursor: Pag
         raise bad_cursor()
     before = None if place is None else (place[0], UUID(place[1]))
     found = await thread_lists.list_threads(
-        access.pool, access.tenant, limit=limit + 1, before=before, viewer=access.viewer
+        access.reads, access.tenant, limit=limit + 1, before=before, viewer=access.viewer
     )
     rows, following = cut(found, limit, lambda row: encode_cursor(row.run_created_at, str(row.run_id)))
     return {
@@ -83,7 +83,7 @@ async def get_thread(thread_id: ThreadId, access: CurrentAccess) -> dict[str, An
     """One thread, with its newest runs."""
     thread = await find_thread(access, thread_id)
     newest = await run_lists.list_runs(
-        access.pool, access.tenant, limit=RUNS_SHOWN, thread_id=thread_id, viewer=access.viewer
+        access.reads, access.tenant, limit=RUNS_SHOWN, thread_id=thread_id, viewer=access.viewer
     )
     return {**thread_view(thread), "runs": [run_view(run) for run in newest]}
 
@@ -103,7 +103,7 @@ async def list_messages(
     viewer = access.viewer
     if viewer is not None:
         await find_thread(access, thread_id)
-    transcript = await threads.transcript(access.pool, access.tenant, thread_id, viewer=viewer)
+    transcript = await threads.transcript(access.reads, access.tenant, thread_id, viewer=viewer)
     if not transcript and viewer is None:
         await find_thread(access, thread_id)
     start = 0 if place is None else _behind(place, transcript)

@@ -113,7 +113,7 @@ async def _chosen(access: Access, name: str, ids: list[str] | None) -> AsyncIter
     before = None
     while True:
         page = await run_lists.list_runs(
-            access.pool,
+            access.reads,
             access.tenant,
             limit=_PAGE,
             statuses=_ACTIVE,

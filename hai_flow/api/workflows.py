@@ -70,7 +70,7 @@ async def list_workflows(access: CurrentAccess, limit: PageLimit = 50, cursor: P
     """The latest version of each workflow, by name."""
     place = decode_place(cursor)
     after = "" if place is None else place[1]
-    found = await workflows.list_workflows(access.pool, access.tenant, limit=limit + 1, after=after)
+    found = await workflows.list_workflows(access.reads, access.tenant, limit=limit + 1, after=after)
     rows, following = cut(found, limit, lambda row: encode_place(0, row.name))
     return {
         "items": [workflow_view(each) for each in rows],
@@ -87,7 +87,7 @@ async def list_workflows(access: CurrentAccess, limit: PageLimit = 50, cursor: P
 async def get_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
     """One workflow (`name`, `name@version` or `name@version+sha8`): its source, its schemas, and its other versions."""
     stored, plan = await access.runtime.catalog.resolve(access.tenant, reference)
-    others = await workflows.versions_of_workflow(access.pool, access.tenant, stored.name)
+    others = await workflows.versions_of_workflow(access.reads, access.tenant, stored.name)
     return {
         **workflow_view(stored),
         "description": plan.description,

@@ -45,21 +45,22 @@ class Catalog:
         self.database = database
         self.registry = registry
         self._tool_pins = tool_pins or PinBook(database)
-        self._plans: OrderedDict[bytes, Plan] = OrderedDict()
+        # Of each tenant its own: what one has read from its disk, another may have sent over the network.
+        self._plans: OrderedDict[tuple[UUID, bytes], Plan] = OrderedDict()
         self._runs: dict[bytes, tuple[Run, ...]] = {}
         self._webhooks = asyncio.Lock()  # so that those who wait for one lock take one connection
         self.on_published: Callable[[UUID, str], Awaitable[None]] | None = None
 
     async def plan(self, tenant: UUID, digest: bytes) -> Plan:
         """The plan that a run is pinned to. Raises Unreadable if its document is gone: that must never happen."""
-        known = self._plans.get(digest)
+        known = self._plans.get((tenant, digest))
         if known is not None:
-            self._plans.move_to_end(digest)
+            self._plans.move_to_end((tenant, digest))
             return known
         stored = await workflows.workflow_by_sha(self.database.api, tenant, digest)
         if stored is None:
             raise Unreadable(f"the workflow {digest.hex()} that it is pinned to is not in the database")
-        return self.plan_of(stored)
+        return self.plan_of(tenant, stored)
 
     async def resolve(self, tenant: UUID, reference: str) -> tuple[Workflow, Plan]:
         """The workflow that `name`, `name@version` or `name@version+sha8` means now. Raises Rejected 404."""
@@ -155,7 +156,7 @@ class Catalog:
                 from_disk=from_disk,
                 visibility=plan.visibility,
             )
-        plan = self._keep(replace(plan, from_disk=stored.from_disk))
+        plan = self._keep(tenant, replace(plan, from_disk=stored.from_disk))
         if self.on_published is not None:
             await self.on_published(tenant, plan.name)
         return stored, plan
@@ -191,10 +192,12 @@ class Catalog:
         ]
         return replace(plan, warnings=(*plan.warnings, *_in_place(doubts, source))) if doubts else plan, looked
 
-    def plan_of(self, stored: Workflow) -> Plan:
-        """The plan of a stored workflow."""
-        plan = self._compiled(stored.source, f"{stored.name}@{stored.version}")
-        return plan if plan.from_disk == stored.from_disk else self._keep(replace(plan, from_disk=stored.from_disk))
+    def plan_of(self, tenant: UUID, stored: Workflow) -> Plan:
+        """The plan of a stored workflow of the tenant."""
+        plan = self._compiled(tenant, stored.source, f"{stored.name}@{stored.version}")
+        if plan.from_disk == stored.from_disk:
+            return plan
+        return self._keep(tenant, replace(plan, from_disk=stored.from_disk))
 
     async def pins(self, tenant: UUID, plan: Plan) -> dict[str, Pin]:
         """The workflow that each `run: name` and `run: name@version` of the plan means now, and of the plans that they
@@ -273,12 +276,12 @@ class Catalog:
             self._runs[plan.sha256] = known
         return known
 
-    def _compiled(self, source: bytes, file: str) -> Plan:
-        plan = self._plans.get(sha256(source).digest())
-        return plan or self._keep(compile_workflow(source, file, stored=True))
+    def _compiled(self, tenant: UUID, source: bytes, file: str) -> Plan:
+        plan = self._plans.get((tenant, sha256(source).digest()))
+        return plan or self._keep(tenant, compile_workflow(source, file, stored=True))
 
-    def _keep(self, plan: Plan) -> Plan:
-        self._plans[plan.sha256] = plan
+    def _keep(self, tenant: UUID, plan: Plan) -> Plan:
+        self._plans[tenant, plan.sha256] = plan
         while len(self._plans) > PLANS_MAX:
             self._plans.popitem(last=False)
         return plan

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 import structlog
@@ -37,6 +37,9 @@ from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.store import logs
 from hai_flow.store.database import EVERYTHING, Database
 from hai_flow.wire.dialect import Dialect, Encoder, Frame, Profile
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Pool
 
 log = structlog.get_logger(__name__)
 
@@ -443,9 +446,9 @@ class Fanout(Service):
 
     # --- out: followers -------------------------------------------------------------------------------------------
 
-    async def state_at(self, tenant: UUID, run_id: UUID, seq: int) -> RunState | None:
+    async def state_at(self, tenant: UUID, run_id: UUID, seq: int, reads: Pool | None = None) -> RunState | None:
         """The same as `state_at`."""
-        return await state_at(self.database, tenant, run_id, seq)
+        return await state_at(self.database, tenant, run_id, seq, reads)
 
     def follow(
         self,
@@ -559,13 +562,15 @@ class Fanout(Service):
         self._detach(ring.feed)
 
 
-async def state_at(database: Database, tenant: UUID, run_id: UUID, seq: int) -> RunState | None:
+async def state_at(
+    database: Database, tenant: UUID, run_id: UUID, seq: int, reads: Pool | None = None
+) -> RunState | None:
     """The fold of the run's first `seq` events (all of them, if it has fewer); None: the tenant has no run of that id.
+    `reads`: what a request reads with.
 
     Raises `Unreadable`.
     """
-    async with database.api.acquire() as connection:
-        loaded = await logs.load_run_at(connection, tenant, run_id, seq, ABI)
+    loaded = await logs.load_run_at(reads or database.api, tenant, run_id, seq, ABI)
     if loaded is None:
         return None
     e.check_readable(loaded.abi)

@@ -480,7 +480,7 @@ class Triggers(Service):
             latest = await workflows.latest_workflow(connection, tenant, name)
             if latest is None:
                 return
-            plan = self.catalog.plan_of(latest)
+            plan = self.catalog.plan_of(tenant, latest)
             now = self.committer.now()
             schedules = [
                 _schedule_row(tenant, latest, position, trigger, now)

@@ -24,6 +24,7 @@ from hai_flow.runtime.files import unknown
 from hai_flow.runtime.starts import derived_run_id, new_run_id
 from hai_flow.runtime.submissions import Outcome
 from hai_flow.runtime.triggers import Triggers, dedupe_key, used
+from hai_flow.store import tenants
 from hai_flow.store import triggers as store
 from hai_flow.store.triggers import EventTriggerRow
 from hai_flow.values import Json
@@ -43,6 +44,14 @@ class Webhook:
     trigger: WebhookTrigger
 
 
+def _parts_of(address: str) -> tuple[str, str]:
+    """The tenant's name, and the path."""
+    if not address.startswith("@"):
+        return tenants.DEFAULT, address
+    name, _, path = address.removeprefix("@").partition("/")
+    return name, path
+
+
 class Webhooks:
     """Finds the workflow of a path, and starts it for requests that prove its secret. `secrets`: the deployment's, by
     name."""
@@ -52,17 +61,26 @@ class Webhooks:
         self._secrets = secrets
         self._missed: set[str] = set()
 
-    async def find(self, tenant: UUID, path: str) -> Webhook:
-        """The webhook of that path. Raises Rejected 404."""
+    async def find(self, address: str) -> Webhook:
+        """The webhook of the address: `PATH`, or `@TENANT/PATH` of another tenant than `default`. Raises Rejected
+        404."""
+        name, path = _parts_of(address)
         rows: list[EventTriggerRow] = []
-        if len(path) <= PATH_CHARS_MAX and WEBHOOK_PATH.fullmatch(path):
+        tenant = await self._tenant(name)
+        if tenant is not None and len(path) <= PATH_CHARS_MAX and WEBHOOK_PATH.fullmatch(path):
             rows = await store.event_triggers_of(self._triggers.database.api, tenant, path, "webhook")
-        if not rows:
+        if tenant is None or not rows:
             raise Rejected(404, "webhook_unknown", "there is no webhook here.")
         plan = await self._triggers.catalog.plan(tenant, rows[0].workflow)
         trigger = plan.triggers[rows[0].position]
         assert isinstance(trigger, WebhookTrigger), "rows are made from the triggers of the plan"
         return Webhook(rows[0], trigger)
+
+    async def _tenant(self, name: str) -> UUID | None:
+        if not tenants.NAME.fullmatch(name):
+            return None
+        found = await tenants.find_tenant(self._triggers.database.api, name)
+        return None if found is None else found.id
 
     def demand_genuine(self, hook: Webhook, call: Call) -> None:
         """Raises Rejected 401, which says the same whatever is wrong."""

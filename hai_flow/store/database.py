@@ -21,8 +21,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import asyncpg
+import structlog
 
 from hai_flow.errors import StoreError
+from hai_flow.store import walls
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -35,6 +37,8 @@ else:
     _Connection, _AsyncpgPool = asyncpg.Connection, asyncpg.Pool
 
 Answer = TypeVar("Answer")
+
+log = structlog.get_logger(__name__)
 
 # The server lets go of us as we do of it: of a client that is lost, and of a statement whose client has hung up.
 _OF_THE_LINE: Final[Mapping[str, str]] = {
@@ -359,7 +363,7 @@ class Listener:
 
 class Database:
     """The pools of one process. `engine` for commits, claims and loads; `api` for the reads of requests; `tools`, which
-    opens when the first tool wants a transaction."""
+    opens when the first tool wants a transaction; `walled`, which opens when the first caller with a key reads."""
 
     def __init__(
         self,
@@ -375,6 +379,7 @@ class Database:
         self.dsn = dsn
         self._tool_connections = tool_connections
         self._tools: Pool | None = None
+        self._walled: Pool | None = None
         self._opening = asyncio.Lock()
         self.engine = engine
         self.api = api
@@ -434,6 +439,27 @@ class Database:
                 )
             return self._tools
 
+    async def walled(self) -> Pool:
+        """The pool of what requests read with identity: behind the second wall (`walls`), where it stands; else the
+        pool of the other reads. Raises asyncpg's errors."""
+        if self._walled is not None:
+            return self._walled
+        async with self._opening:
+            if self._walled is None:
+                self._walled = await self._open_walled()
+            return self._walled
+
+    async def _open_walled(self) -> Pool:
+        if self.behind_pooler:  # it refuses a role from its clients, and would keep one of ours for others
+            fault = "a pooler stands between this server and the database; see docs/pooler.md"
+        else:
+            fault = await walls.faults(self.api)
+        if fault is not None:
+            log.warning("no_second_wall", reason=fault)
+            return self.api
+        size = self.api.get_max_size()
+        return await _pool(self.dsn, size, {**SETTINGS, "role": walls.ROLE}, self.behind_pooler, self.deadlines)
+
     async def connect(self, settings: Mapping[str, str]) -> Session:
         """A connection beside the pools, over the same way as theirs. May be called in another loop."""
         return await connect(self.dsn, self.deadlines, settings, behind_pooler=self.behind_pooler)
@@ -458,7 +484,8 @@ class Database:
     async def close(self) -> None:
         """Close everything; connections that do not answer in time are cut."""
         await asyncio.gather(*(listener.close() for listener in self._listeners))
-        pools = [pool for pool in (self.engine, self.api, self._tools) if pool is not None]
+        walled = None if self._walled is self.api else self._walled
+        pools = [pool for pool in (self.engine, self.api, self._tools, walled) if pool is not None]
         await asyncio.gather(*(self._close_pool(pool) for pool in pools))
 
     async def _close_pool(self, pool: Pool) -> None:

@@ -1,0 +1,356 @@
+"""Tenants beside each other: nothing of one is found by, shown to, or changed for the callers of another."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import httpx2
+import pytest
+
+from docs import rights_page
+from docs.rights_page import Route
+from hai_flow.api.rights import ROLES
+from tests.support.agui_client import AguiClient
+from tests.support.hai_client import unique, user
+from tests.support.identities import KEYS, People
+from tests.support.postgres import Server
+from tests.support.server import YAML, ServerProcess, serving
+
+SECRET: Final = "known to the shop"
+SOURCE: Final = """
+hai: flow/v1
+name: NAME
+version: 1
+triggers:
+  - api: {}
+  - schedule: {cron: "0 6 1 1 *", timezone: UTC}
+  - webhook: {path: NAME, secret: "${{ secrets.SHOP_HOOK }}", input: {}}
+steps:
+  - say: "Hello from NAME."
+  - id: gate
+    approve: {title: Go?, from: [role:boss], evidence: {of: NAME}}
+"""
+ROUTES: Final = [
+    route
+    for route in rights_page.routes_of(rights_page.application())
+    if route.path not in rights_page.OPEN and route.method != "WS" and route.path != "/an-alias"
+]
+
+
+@pytest.fixture(scope="module")
+def dsn(postgres_server: Server) -> Iterator[str]:
+    with postgres_server.database() as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="module")
+def strict(dsn: str) -> Iterator[ServerProcess]:
+    with serving(dsn, environment={**KEYS, "HAI_FLOW_SECRET_SHOP_HOOK": SECRET}) as process:
+        yield process
+        assert not process.faults
+
+
+@dataclass(frozen=True)
+class World:
+    """What there is of a tenant, by the names that paths and bodies have for it."""
+
+    workflow: str
+    run_id: str
+    pending_id: str
+    thread_id: str
+    message_id: str
+    schedule_id: str
+    file: str
+    hook: str
+
+    def parameters(self) -> dict[str, str]:
+        return {
+            "run_id": self.run_id, "pending_id": self.pending_id, "thread_id": self.thread_id, "kind": "messages",
+            "subject_id": self.message_id, "schedule_id": self.schedule_id, "file": self.file, "path": self.hook,
+            "token": self.file, "key_id": "none", "delegation_id": self.run_id, "name": self.workflow,
+            "reference": self.workflow, "agent": self.workflow,
+        }  # fmt: skip
+
+    def names(self) -> list[str]:
+        """Everything by which it could be known, the longest first."""
+        found = [getattr(self, name) for name in self.__dataclass_fields__]
+        return sorted(set(found), key=len, reverse=True)
+
+
+def publish(url: str, people: People, tenant: str, name: str) -> None:
+    headers = people.person("user:pat", roles=["publisher"], tenant=tenant)
+    answer = httpx2.post(f"{url}/v1/workflows", content=SOURCE.replace("NAME", name), headers={**YAML, **headers})
+    assert answer.status_code == 201, answer.text
+
+
+def world_of(url: str, people: People, tenant: str, name: str) -> World:
+    """A tenant with one of everything."""
+    publish(url, people, tenant, name)
+    ann = people.person("user:requester", roles=["requester"], tenant=tenant)
+    oli = people.person("user:oli", roles=["operator"], tenant=tenant)
+    thread_id, message_id = f"thread-{name}", f"message-{name}"
+    AguiClient(url, thread_id, workflow=name, headers=ann).post(user("hello", id=message_id))
+    (run,) = httpx2.get(f"{url}/v1/runs", headers=ann).json()["items"]
+    (pending,) = httpx2.get(f"{url}/v1/runs/{run['id']}/snapshot", headers=ann).json()["pendings"]
+    (schedule,) = httpx2.get(f"{url}/v1/schedules", headers=oli).json()["items"]
+    file = httpx2.post(f"{url}/v1/files", content=name.encode(), headers=ann).json()
+    return World(name, run["id"], pending["id"], thread_id, message_id, schedule["id"], file["id"], f"@{tenant}/{name}")
+
+
+def absent(world: World) -> World:
+    """The names of things that nobody has."""
+    other = {"a": "b", "0": "1"}
+
+    def changed(id: str) -> str:
+        return id[:-1] + other.get(id[-1], "a" if id[-1].isalpha() else "0")
+
+    return replace(
+        world,
+        workflow="quux",
+        run_id=changed(world.run_id),
+        pending_id=changed(world.pending_id),
+        thread_id="thread-quux",
+        message_id="message-quux",
+        schedule_id=changed(world.schedule_id),
+        file=changed(world.file),
+        hook="@nobody/quux",
+    )
+
+
+@pytest.fixture(scope="module")
+def worlds(strict: ServerProcess, dsn: str) -> tuple[World, World, World]:
+    """The caller's own, another tenant's, and one that is not there."""
+    people = People(dsn)
+    own = world_of(strict.url, people, "acme", "alphabet")
+    other = world_of(strict.url, people, "globex", "zirconium")
+    return own, other, absent(other)
+
+
+def _conversation(world: World) -> dict[str, Any]:
+    told = {"id": "told", "role": "tool", "toolCallId": world.pending_id, "content": "yes"}
+    return {"threadId": world.thread_id, "runId": f"r-{world.thread_id}", "messages": [told], "tools": []}
+
+
+BODIES: Final[dict[str, Callable[[World], Any]]] = {
+    "/api/aui/input": lambda w: {"session_id": w.thread_id, "interrupt_id": w.pending_id, "action": "approve"},
+    "/cpk": lambda w: {"method": "agent/run", "params": {"agentId": w.workflow}, "body": _conversation(w)},
+    "/process": lambda w: {"session_id": w.thread_id, "workflow": w.workflow, "input": []},
+    "/workflows/{name}/process": lambda w: {"session_id": w.thread_id, "input": []},
+    "/v1/runs": lambda w: {"workflow": w.workflow, "thread_id": f"new-{w.thread_id}"},
+    "/v1/runs/{run_id}/jump": lambda w: {"for": "1d"},
+    "/v1/runs/{run_id}/signals": lambda w: {"type": "paid"},
+    "/v1/signals": lambda w: {"type": "paid"},
+    "/v1/events": lambda w: {"type": "paid"},
+    "/v1/pendings/{pending_id}/decide": lambda w: {"decision": "approve"},
+    "/v1/threads/{thread_id}/feedback/{kind}/{subject_id:path}": lambda w: {"rating": "up"},
+    "/v1/workflows/{name}/migrate": lambda w: {"from": "1", "to": "1", "runs": [w.run_id]},
+    "/callbacks/{token}": lambda w: {},
+    **dict.fromkeys(
+        (
+            "/ag-ui", "/awp", "/send-message", "/workflows/{name}/ag-ui", "/workflows/{name}/awp",
+            "/workflows/{name}/send-message", "/cpk/agent/{agent}/run", "/cpk/agent/{agent}/connect",
+        ),
+        _conversation,
+    ),
+}  # fmt: skip
+"""The bodies of requests that name something in them. Other POSTs have no body, or one that names nothing."""
+
+
+def asked(client: httpx2.Client, route: Route, world: World, headers: dict[str, str]) -> tuple[int, str]:
+    """The status of the answer to a sensible request, and its text unless that goes on for ever. The names of the world
+    are replaced in it."""
+    path = re.sub(r":path\}", "}", route.path).format(**world.parameters())
+    path += "?from=1&to=1" if path.endswith("/diff") else ""
+    content: bytes | None = None
+    kind = "application/json"
+    if route.path in ("/v1/workflows", "/v1/workflows/validate") and route.method == "POST":
+        kind, content = "application/yaml", SOURCE.replace("NAME", "published").encode()
+    elif route.path == "/v1/files":
+        kind, content = "text/plain", b"some text"
+    elif route.method in ("POST", "PUT"):
+        content = json.dumps(BODIES.get(route.path, lambda w: {})(world)).encode()
+        if route.path.startswith("/v1/hooks"):
+            signature = hmac.new(SECRET.encode(), content, hashlib.sha256).hexdigest()
+            headers = {**headers, "X-Hub-Signature-256": f"sha256={signature}"}
+    given = {**headers, "Content-Type": kind} if content is not None else headers
+    with client.stream(route.method, path, content=content, headers=given) as response:
+        endless = route.path.endswith("/events") and "agent/runs" in route.path
+        text = "" if endless and response.status_code == 200 else response.read().decode()
+        for name in world.names():
+            text = text.replace(name, "NAME")
+        return response.status_code, _timeless(text)
+
+
+def _timeless(text: str) -> str:
+    """Without times, and what is made up for each answer."""
+    text = re.sub(r'"(timestamp|at|created_at|completed_at)": ?[^,}]+', r'"\1":0', text)
+    text = re.sub(r"20\d\d-\d\d-\d\dT[\d:.]+Z", "TIME", text)
+    made = r"(msg_|response_)?[0-9a-f]{8}-[0-9a-f-]{27}|(sig|eve)_[\w-]+|(msg|response)_[0-9a-f]{32}|[0-9a-f]{32}"
+    return re.sub(made, "MADE", text)
+
+
+def callers(dsn: str, tenant: str) -> dict[str, dict[str, str]]:
+    """The headers of somebody of each role. The requester has asked for the run, and it asks the decider."""
+    people = People(dsn)
+    roles = {role: [role] for role in ROLES} | {"decider": ["decider", "boss"], "nobody": []}
+    return {role: people.person(f"user:{role}", roles=held, tenant=tenant) for role, held in roles.items()}
+
+
+def test_every_parameter_of_a_path_has_something_in_the_worlds() -> None:
+    names = {name for route in ROUTES for name in re.findall(r"\{(\w+)", route.path)}
+    assert names == set(World("", "", "", "", "", "", "", "").parameters())
+
+
+def test_what_another_tenant_has_is_to_every_role_on_every_route_as_if_it_were_not_there(
+    strict: ServerProcess, dsn: str, worlds: tuple[World, World, World]
+) -> None:
+    _, other, none = worlds
+    cells: dict[tuple[str, str, str], int] = {}
+    before = _everything(strict.url, dsn, "globex")
+    with httpx2.Client(base_url=strict.url, timeout=30) as client:
+        for role, headers in callers(dsn, "acme").items():
+            for route in ROUTES:
+                found = asked(client, route, other, headers)
+                if route.path.startswith("/v1/hooks"):  # it asks for the proof of the hook alone, which was given
+                    assert found[0] == 202, found
+                    continue
+                if "{" in route.path or route.path in BODIES:  # else it names nothing
+                    assert found == asked(client, route, none, headers), (role, route)
+                assert not any(name in found[1] for name in other.names()), (role, route)
+                assert found[0] not in (401, 500), (role, route, found)
+                cells[role, route.method, route.path] = found[0]
+    hooks = sum(route.path.startswith("/v1/hooks") for route in ROUTES)
+    assert len(cells) == (len(ROLES) + 1) * (len(ROUTES) - hooks)
+    assert _everything(strict.url, dsn, "globex") == before
+
+
+def _everything(url: str, dsn: str, tenant: str) -> dict[str, Any]:
+    """What an operator sees of a tenant, but for runs that a webhook has started."""
+    headers = People(dsn).person("user:oli", roles=["operator"], tenant=tenant)
+    found = {
+        what: httpx2.get(f"{url}/v1/{what}?limit=200", headers=headers).json()["items"]
+        for what in ("runs", "threads", "pendings", "schedules", "workflows")
+    }
+    for what in ("runs", "threads", "pendings"):
+        found[what] = [each for each in found[what] if each.get("started_by") != "system" and "zirc" in str(each["id"])]
+    return found
+
+
+def is_of_its_maker(problem: str) -> bool:
+    """Whether it says that what was asked for is not there, of what only the one has who made it: an opinion, a file
+    that no run refers to."""
+    return any(code in problem for code in ("feedback_unknown", "file_unknown"))
+
+
+READS_ALL: Final = ("viewer", "operator", "requester")
+
+
+def test_every_role_comes_as_far_as_its_rights_on_every_route_with_what_its_own_tenant_has(
+    strict: ServerProcess, dsn: str, worlds: tuple[World, World, World]
+) -> None:
+    cells: dict[tuple[str, str, str], int] = {}
+    with httpx2.Client(base_url=strict.url, timeout=30) as client:
+        for role, headers in callers(dsn, "acme").items():
+            for route in sorted(ROUTES, key=lambda route: route.method != "GET"):
+                if route.path.endswith(("/stop", "/terminate", "/stop/{thread_id:path}")):
+                    continue  # what comes behind them would find a run that is over
+                status, text = asked(client, route, worlds[0], headers)
+                cells[role, route.method, route.path] = status
+                may = route.opens_to(role if role != "nobody" else "requester")
+                assert may or (status == 403 and "right_missing" in text), (role, route, text)
+                assert status not in (401, 500), (role, route, text)
+                if may and role in READS_ALL and route.method == "GET":
+                    assert status == 200 or is_of_its_maker(text), (role, route, text)
+    left_out = 3
+    assert len(cells) == (len(ROLES) + 1) * (len(ROUTES) - left_out)
+
+
+# --- the same script as two tenants -----------------------------------------------------------------------------------
+
+
+def script(url: str, people: People, tenant: str) -> list[tuple[str, int, str]]:
+    """What a tenant's people do: the same names in every tenant. Each answer, but for ids and times."""
+    ann = people.person("user:ann", roles=["requester"], tenant=tenant)
+    eve = people.person("user:eve", roles=["decider", "boss"], tenant=tenant)
+    oli = people.person("user:oli", roles=["operator"], tenant=tenant)
+    pat = people.person("user:pat", roles=["publisher"], tenant=tenant)
+    said: list[tuple[str, int, str]] = []
+
+    def do(method: str, path: str, who: dict[str, str], body: Any = None, **headers: str) -> Any:
+        content = body.encode() if isinstance(body, str) else None if body is None else json.dumps(body).encode()
+        kind = {"Content-Type": "application/yaml" if isinstance(body, str) else "application/json"} if content else {}
+        answer = httpx2.request(method, url + path, content=content, headers={**who, **kind, **headers}, timeout=30)
+        shown = re.sub(r"call_[a-z0-9_]+", "PENDING", _timeless(answer.text))
+        shown = re.sub(r"20\d\d-\d\d-\d\dT[\d:.]+Z|[0-9a-f]{64}|\b1[78]\d{8,11}\b", "MADE", shown)
+        said.append((f"{method} {re.sub('[0-9a-f-]{36}|call_[a-z0-9_]+', 'ID', path)}", answer.status_code, shown))
+        return answer.json() if answer.headers.get("content-type", "").startswith("application/json") else answer.text
+
+    do("POST", "/v1/workflows", pat, SOURCE.replace("NAME", "expense"))
+    do("GET", "/v1/workflows/expense", pat)
+    first = user("hello", id="m-1")
+    body = {"threadId": "t-1", "runId": "r-1", "messages": [first], "tools": [], "protocolVersion": "1.0"}
+    do("POST", "/workflows/expense/ag-ui", ann, body)
+    do("POST", "/workflows/expense/ag-ui", ann, body)  # the same again is shown again
+    do("POST", "/awp", ann, {"threadId": "t-1", "runId": "r-2", "messages": [], "tools": []})
+    (run,) = do("GET", "/v1/runs?thread_id=t-1", ann)["items"]
+    do("GET", f"/v1/runs/{run['id']}", eve)
+    for who in (ann, eve, oli):
+        do("GET", "/v1/threads", who)
+        do("GET", "/v1/threads/t-1/messages", who)
+        do("GET", "/api/v1/agent/runs/t-1/history", who)
+    do("POST", "/v1/runs", ann, {"workflow": "expense", "thread_id": "t-2"}, **{"Idempotency-Key": "k-1"})
+    do("POST", "/v1/runs", ann, {"workflow": "expense", "thread_id": "t-2"}, **{"Idempotency-Key": "k-1"})
+    do("POST", "/v1/signals", oli, {"type": "paid", "id": "s-1", "data": {"n": 1}})
+    do("POST", "/v1/signals", oli, {"type": "paid", "id": "s-1", "data": {"n": 1}})
+    do("PUT", "/v1/threads/t-1/feedback/messages/m-1", ann, {"rating": "up"})
+    do("GET", "/v1/threads/t-1/feedback", ann)
+    inbox = do("GET", "/v1/inbox", eve)["items"]
+    pending = next(each["id"] for each in inbox if each["run_id"] == run["id"])
+    do("POST", f"/v1/pendings/{pending}/decide", eve, {"decision": "approve"}, **{"Idempotency-Key": "k-2"})
+    deadline = time.monotonic() + 20
+    while httpx2.get(f"{url}/v1/runs/{run['id']}", headers=ann).json()["status"] != "finished":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    do("GET", f"/v1/runs/{run['id']}/events?limit=1000", ann)
+    do("GET", f"/v1/runs/{run['id']}/events?limit=1000", eve)
+    do("GET", "/v1/pendings", eve)
+    do("GET", "/v1/schedules", oli)
+    do("GET", "/v1/runs", oli)
+    return said
+
+
+def test_the_same_requests_of_two_tenants_get_the_same_answers(strict: ServerProcess, dsn: str) -> None:
+    people = People(dsn)
+    one, two = (script(strict.url, people, tenant) for tenant in ("left", "right"))
+    assert [each[:2] for each in one] == [each[:2] for each in two]
+    for mine, yours in zip(one, two, strict=True):
+        assert mine == yours
+
+
+# --- what is looked up without a principal ----------------------------------------------------------------------------
+
+
+def test_a_webhook_starts_a_run_of_the_tenant_that_its_address_names(strict: ServerProcess, dsn: str) -> None:
+    people, name = People(dsn), unique("hook").replace("-", "")
+    for tenant in ("default", "north", "south"):
+        publish(strict.url, people, tenant, name)
+    for address, tenant in ((name, "default"), (f"@north/{name}", "north"), (f"@south/{name}", "south")):
+        body = json.dumps({"order": address}).encode()
+        signature = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
+        headers = {"X-Hub-Signature-256": f"sha256={signature}", "Content-Type": "application/json"}
+        answer = httpx2.post(f"{strict.url}/v1/hooks/{address}", content=body, headers=headers)
+        assert answer.status_code == 202, answer.text
+        for of in ("default", "north", "south"):
+            oli = people.person("user:oli", roles=["operator"], tenant=of)
+            found = httpx2.get(f"{strict.url}/v1/runs/{answer.json()['run_id']}", headers=oli).status_code
+            assert found == (200 if of == tenant else 404), (address, of)
+    for address in (f"@nowhere/{name}", f"@/{name}", f"@north/@south/{name}", "@north/", f"@NORTH/{name}"):
+        answer = httpx2.post(f"{strict.url}/v1/hooks/{address}", content=b"{}", headers={"Content-Type": "text/json"})
+        assert answer.status_code == 404, address
