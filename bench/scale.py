@@ -34,10 +34,13 @@ from bench.engine import running
 from bench.memory import STARTED, copy_runs
 from bench.server import durable_server
 from bench.workflows import QUESTION
+from hai_flow.engine import commands as c
+from hai_flow.engine.selectors import held
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
-from hai_flow.store import claims, logs, pendings, run_lists, signals, slots, thread_lists, threads
+from hai_flow.store import claims, inbox, logs, pendings, run_lists, signals, slots, thread_lists, threads
 from hai_flow.store.database import Database
+from hai_flow.store.inbox import Filters
 
 LATEST: Final = Path(__file__).parent / "latest-scale.json"
 RUNS: Final = 1_000_000
@@ -52,6 +55,7 @@ KEYS: Final = {
     "slowest_recurring_ms": "the slowest of the statements that are sent again and again",
     "slowest_list_ms": "the slowest page of a list that a request reads",
     "claim_1m_vs_1k": "a claim of fifty runs, to the same beside a thousand runs",
+    "inbox_1m_vs_1k": "a page of the inbox of who is asked by all of them, to the same beside a thousand",
 }
 _CLOCK_TICK: Final = os.sysconf("SC_CLK_TCK")
 _ROOT: Final = Path(__file__).resolve().parents[1]
@@ -59,6 +63,11 @@ _ROOT: Final = Path(__file__).resolve().parents[1]
 # What else there is when there are a million runs. Every status is there: the seldom ones are of the oldest runs, where
 # a list that begins with the newest finds them last.
 _BESIDES: Final = """
+UPDATE pendings p SET deadline = date_trunc('milliseconds', now()) + s.n * interval '1 second'
+  FROM (SELECT run_id, id, row_number() OVER () AS n FROM pendings) s WHERE s.run_id = p.run_id AND s.id = p.id;
+INSERT INTO inbox (run_id, pending_id, selector, tenant, due)
+  SELECT p.run_id, p.id, r.started_by, p.tenant, p.deadline FROM pendings p JOIN runs r ON r.id = p.run_id
+  WHERE p.status = 'open' ON CONFLICT (run_id, pending_id, selector) DO UPDATE SET due = excluded.due;
 UPDATE runs SET status = 'queued', wake_at = NULL WHERE id IN (SELECT id FROM runs ORDER BY id LIMIT {tenth});
 INSERT INTO slot_waiters (tenant, key, run_id, seats)
   SELECT tenant, 'bench:' || row_number() OVER () % 1000, id, 1 FROM runs WHERE status = 'queued';
@@ -173,7 +182,14 @@ async def idle(dsn: str, seconds: float) -> dict[str, Any]:
             recurring = await _explained(runtime, recorder, [_now_and_then])
             lists = await _explained(runtime, recorder, [_lists])
             claim = await _claim_seconds(runtime.database)
-    return {"share": share, "recurring": recurring, "lists": lists, "claim_seconds": claim}
+            page = await _inbox_seconds(runtime)
+    return {
+        "share": share,
+        "recurring": recurring,
+        "lists": lists,
+        "claim_seconds": claim,
+        "inbox_seconds": page,
+    }
 
 
 async def _processor_seconds(dsn: str) -> dict[int, float]:
@@ -224,6 +240,7 @@ async def _lists(runtime: Runtime) -> None:
     await run_lists.list_runs(pool, LOCAL_TENANT, limit=100)
     await pendings.open_pendings(pool, LOCAL_TENANT, limit=100)
     await thread_lists.list_threads(pool, LOCAL_TENANT, limit=100)
+    await inbox.page_of_inbox(pool, LOCAL_TENANT, held(ASKED), Filters(), limit=100)
 
 
 async def _explained(
@@ -283,6 +300,20 @@ def faults(plan: dict[str, Any], big: set[str]) -> list[str]:
     return found
 
 
+ASKED: Final = c.Principal("user:local", ("boss", "clerk"), ("money",))
+
+
+async def _inbox_seconds(runtime: Runtime) -> float:
+    """A page of the inbox of who is asked by everything."""
+    took: list[float] = []
+    for _ in range(15):
+        began = time.perf_counter()
+        items, following = await runtime.inbox.page(LOCAL_TENANT, ASKED, Filters(), limit=50)
+        took.append(time.perf_counter() - began)
+        assert len(items) == 50, following
+    return statistics.median(took)
+
+
 async def _claim_seconds(database: Database) -> float:
     """A claim of fifty runs that are due, undone again."""
     took: list[float] = []
@@ -321,6 +352,7 @@ async def measure(
         "slowest_recurring_ms": max(each["ms"] for each in beside_many["recurring"]),
         "slowest_list_ms": max(each["ms"] for each in beside_many["lists"]),
         "claim_1m_vs_1k": beside_many["claim_seconds"] / beside_few["claim_seconds"],
+        "inbox_1m_vs_1k": beside_many["inbox_seconds"] / beside_few["inbox_seconds"],
         "runs": count,
         "built_in_seconds": built,
         "faults": [f"{fault}: {each['statement']}" for each in found for fault in each["faults"]],

@@ -199,6 +199,10 @@ class Settings:
         "A command that is asked for secrets that neither the environment nor the file has: it gets the name as its "
         "last argument and writes the value. No shell reads it."
     )
+    notify: Path | None = _path(  # noqa: RUF009
+        "Whom to tell of questions that wait, and over which channels: a YAML file (docs/notifications.md). Unset: "
+        "nobody is told."
+    )
     http_hosts: tuple[str, ...] = _names(
         "Hosts that `http` steps and MCP tools may reach though they are not public: names (*.internal for all below), "
         "addresses or networks, separated by commas."

@@ -216,6 +216,29 @@ class Delegations(Shape):
     items: list[Delegation]
 
 
+class Notification(Shape):
+    """What is to be sent, over a `channel` to a `person`, if one reads it. `status` queued: it is yet to be divided
+    among its receivers; due: it is tried, the next time at `due_at`; dropped: nobody needs it any more; dead: given up.
+    """
+
+    id: str
+    run_id: str
+    pending_id: str
+    what: Literal["opened", "escalated", "reminded"]
+    channel: str | None
+    person: str | None
+    status: Literal["queued", "due", "sent", "dropped", "dead"]
+    tries: int
+    error: str | None
+    created_at: str
+    due_at: str | None
+
+
+class NotificationPage(Shape):
+    items: list[Notification]
+    next_cursor: str | None
+
+
 class InboxCounts(Shape):
     """How many open questions of each workflow ask you. `complete`: all were counted; else only the first 10,000."""
 

@@ -15,7 +15,7 @@ from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCall
 from hai_flow.runtime.inbox import Item
 from hai_flow.runtime.triggers import Received, Started
 from hai_flow.schedule import explain
-from hai_flow.store import audit_chain
+from hai_flow.store import audit_chain, notifications
 from hai_flow.store.audit import Found
 from hai_flow.store.audit_chain import Anchor, Link
 from hai_flow.store.delegations import Delegation
@@ -174,6 +174,23 @@ def decided_view(decided: Decided) -> dict[str, Json]:
         "via": said.get("via", "rest"),
         "at": time_of(decided.at),
         "status": decided.status,
+    }
+
+
+def notification_view(notification: notifications.Listed) -> dict[str, Json]:
+    """What was, or is to be, sent to whom."""
+    return {
+        "id": notification.id,
+        "run_id": str(notification.run_id),
+        "pending_id": notification.pending_id,
+        "what": notification.what,
+        "channel": notification.channel,
+        "person": notification.person,
+        "status": notification.status,
+        "tries": notification.tries,
+        "error": notification.error,
+        "created_at": time_of(notification.created_at),
+        "due_at": time_of(notification.due_at),
     }
 
 

@@ -79,6 +79,7 @@ class AsyncClient(_Group):
         self.workflows = AsyncWorkflows(self)
         self.runs = AsyncRuns(self)
         self.pendings = AsyncPendings(self)
+        self.inbox = AsyncInbox(self)
         self.threads = AsyncThreads(self)
         self.feedback = AsyncFeedback(self)
         self.audit = AsyncAudit(self)
@@ -250,6 +251,21 @@ class AsyncPendings(_Group):
     answer = _does(o.answer_pending)
     give_result = _does(o.give_result)
     give_error = _does(o.give_error)
+
+
+class AsyncInbox(_Group):
+    """What asks you, and what you have decided."""
+
+    list = _gives(o.list_inbox)
+    counts = _does(o.count_inbox)
+    get = _does(o.check_pending)
+    claim = _does(o.claim_pending)
+    release = _does(o.release_pending)
+    decide = _does(o.decide_several)
+    decided = _gives(o.list_decided)
+    delegations = _does(o.list_delegations)
+    delegate = _does(o.delegate)
+    end_delegation = _does(o.end_delegation)
 
 
 class AsyncThreads(_Group):

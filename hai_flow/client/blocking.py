@@ -79,6 +79,7 @@ class Client(_Group):
         self.workflows = Workflows(self)
         self.runs = Runs(self)
         self.pendings = Pendings(self)
+        self.inbox = Inbox(self)
         self.threads = Threads(self)
         self.feedback = Feedback(self)
         self.audit = Audit(self)
@@ -246,6 +247,21 @@ class Pendings(_Group):
     answer = _does(o.answer_pending)
     give_result = _does(o.give_result)
     give_error = _does(o.give_error)
+
+
+class Inbox(_Group):
+    """What asks you, and what you have decided."""
+
+    list = _gives(o.list_inbox)
+    counts = _does(o.count_inbox)
+    get = _does(o.check_pending)
+    claim = _does(o.claim_pending)
+    release = _does(o.release_pending)
+    decide = _does(o.decide_several)
+    decided = _gives(o.list_decided)
+    delegations = _does(o.list_delegations)
+    delegate = _does(o.delegate)
+    end_delegation = _does(o.end_delegation)
 
 
 class Threads(_Group):

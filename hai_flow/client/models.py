@@ -94,11 +94,100 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
+class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
+    """Why somebody may not decide: a code, and a clause for people."""
+
+    code: str
+    reason: str
+
+
+class InboxItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A question that asks you. `why_not` says why you may not decide it yourself, `on_behalf_of` for whom you may;
+    `claimed_by`: who says that they are at it, and until when."""
+
+    id: str
+    run_id: str
+    workflow: str
+    started_by: str
+    status: str
+    opened_at: datetime
+    path: str
+    kind: str
+    digest: str
+    title: str | None
+    message: str | None
+    tool: str | None
+    args: Json
+    evidence: Json
+    schema: Json
+    options: list[str]
+    policy: Json
+    deadline: datetime | None
+    needed: dict[str, Json] | None
+    may_decide: bool
+    why_not: WhyNot | None
+    on_behalf_of: list[str]
+    claimed_by: str | None
+    claimed_until: datetime | None
+
+
+class InboxCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """How many open questions of each workflow ask you. `complete`: all were counted."""
+
+    workflows: dict[str, int]
+    complete: bool
+
+
+class Decided(msgspec.Struct, frozen=True, kw_only=True):
+    """What `by` has said to a question: you, or your delegate `on_behalf_of` you. `status` is the question's now."""
+
+    id: str
+    run_id: str
+    workflow: str
+    kind: str
+    title: str | None
+    decision: str | None
+    reason: str | None
+    by: str
+    on_behalf_of: str | None
+    via: str
+    at: datetime
+    status: str
+
+
+class Delegation(msgspec.Struct, frozen=True, kw_only=True):
+    """`to` may answer what asks `from_`, from `since` until `until`."""
+
+    id: str
+    from_: str = msgspec.field(name="from")
+    to: str
+    since: datetime
+    until: datetime
+    note: str | None
+
+
+class Delegations(msgspec.Struct, frozen=True, kw_only=True):
+    items: list[Delegation]
+
+
 class Decision(Pending, frozen=True, kw_only=True):
     """A pending after an answer. `already`: the same answer had been given before. `status` is still open where more
     people must decide."""
 
     already: bool
+
+
+class BulkOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of one answer of several: `pending` where it was taken (`status` 200), else the `problem`."""
+
+    id: str
+    status: int
+    pending: Decision | None
+    problem: dict[str, Json] | None
+
+
+class BulkOutcomes(msgspec.Struct, frozen=True, kw_only=True):
+    items: list[BulkOutcome]
 
 
 class Edit(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ from hai_flow.client.scripts import exchange, keyed, pages, parameters
 from hai_flow.values import Json
 
 RunRef: TypeAlias = str | m.Run
-PendingRef: TypeAlias = str | m.Pending | PendingOpened
+PendingRef: TypeAlias = str | m.Pending | m.InboxItem | PendingOpened
 FileRef: TypeAlias = str | m.File
 ScheduleRef: TypeAlias = str | m.Schedule
 ThreadRef: TypeAlias = str | m.Thread | m.Run
@@ -307,15 +307,18 @@ def decide_pending(
     edits: Given = UNSET,
     result: Given = UNSET,
     error: str | None = None,
+    on_behalf_of: str | None = None,
     key: str | None = None,
 ) -> Script[m.Decision]:
     """Decide an approval: `approve`, `reject` or another of its options, with the `values` of its form and `edits` of
-    a gated call's arguments. Of a call in doubt also its `result`.
+    a gated call's arguments. Of a call in doubt also its `result`. `on_behalf_of`: who has delegated to you.
 
     A record (not a bare id) binds the answer to what it shows. The first valid answer stands: the same one again is
     `already`, another one raises Conflict with the `winner`.
     """
-    given: dict[str, Json] = {"decision": decision, "reason": reason, "error": error}
+    given: dict[str, Json] = {
+        "decision": decision, "reason": reason, "error": error, "on_behalf_of": on_behalf_of
+    }  # fmt: skip
     if not isinstance(pending, str):
         given["digest"] = pending.digest
     body = {name: value for name, value in given.items() if value is not None}
@@ -340,6 +343,80 @@ def give_error(pending: PendingRef, message: str, *, key: str | None = None) -> 
 
 def _pending(pending: PendingRef) -> str:
     return _path("pendings", pending if isinstance(pending, str) else pending.id)
+
+
+def list_inbox(
+    *,
+    workflow: str | None = None,
+    kind: str | None = None,
+    text: str | None = None,
+    opened_before: datetime | None = None,
+    opened_after: datetime | None = None,
+    deadline_before: datetime | None = None,
+    limit: int | None = None,
+) -> Feed[m.InboxItem]:
+    """The open questions that ask you, the next deadline first; one that you may not decide says why."""
+    times = {"opened_before": opened_before, "opened_after": opened_after, "deadline_before": deadline_before}
+    query: dict[str, Json] = {name: time.isoformat() for name, time in times.items() if time is not None}
+    query |= {"workflow": workflow, "kind": kind, "text": text}
+    given = {name: value for name, value in query.items() if value is not None}
+    return pages("/v1/inbox", m.InboxItem, query=given, limit=limit)
+
+
+def count_inbox() -> Script[m.InboxCounts]:
+    """How many open questions of each workflow ask you."""
+    return _get("/v1/inbox/counts", m.InboxCounts)
+
+
+def check_pending(pending: PendingRef) -> Script[m.InboxItem]:
+    """Whether you may decide the open question, why not, and who else may."""
+    return _get(_asked(pending), m.InboxItem)
+
+
+def claim_pending(pending: PendingRef, for_: str = "30m") -> Script[m.InboxItem]:
+    """Tell others that you are at it, for so long; it keeps nobody from deciding. Raises Conflict if somebody is."""
+    return _post(_asked(pending) + "/claim", m.InboxItem, {"for": for_})
+
+
+def release_pending(pending: PendingRef) -> Script[m.InboxItem]:
+    """You are not at it any more."""
+    return _post(_asked(pending) + "/release", m.InboxItem)
+
+
+def decide_several(items: Sequence[Mapping[str, Json]], *, key: str | None = None) -> Script[m.BulkOutcomes]:
+    """Several answers, each an `id` with what `decide` takes; one that is refused keeps no other one back."""
+    return _post("/v1/inbox/decide", m.BulkOutcomes, {"items": [dict(each) for each in items]}, key=key)
+
+
+def list_decided(*, limit: int | None = None) -> Feed[m.Decided]:
+    """What you have decided, and your delegates in your name, newest first."""
+    return pages("/v1/inbox/decided", m.Decided, limit=limit)
+
+
+def list_delegations() -> Script[m.Delegations]:
+    """Those from you and to you that have not ended."""
+    return _get("/v1/inbox/delegations", m.Delegations)
+
+
+def delegate(
+    to: str, until: datetime, *, since: datetime | None = None, note: str | None = None
+) -> Script[m.Delegation]:
+    """Let `to` answer what asks you until then, with the roles and groups that you have now."""
+    body: dict[str, Json] = {"to": to, "until": until.isoformat()}
+    if since is not None:
+        body["since"] = since.isoformat()
+    if note is not None:
+        body["note"] = note
+    return _post("/v1/inbox/delegations", m.Delegation, body)
+
+
+def end_delegation(delegation: str) -> Script[None]:
+    """End a delegation from you, or to you, at once."""
+    yield from exchange(Request("DELETE", _path("inbox", "delegations", delegation)))
+
+
+def _asked(pending: PendingRef) -> str:
+    return _path("inbox", pending if isinstance(pending, str) else pending.id)
 
 
 # --- threads ------------------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ Kind: TypeAlias = Literal["approve", "approval", "ask"]
 REMIND: Final = Key(
     "remind",
     list_of(DURATION),
-    "remind so long after (each) opening, by an event that nothing sends yet",
+    "remind so long after (each) opening, over the channels of `notify`",
     example="[4h, 1d]",
 )
 FROM: Final = Key(
@@ -220,20 +220,14 @@ def policy(context: Context, kind: Kind, fields: Mapping[str, Json], at: Path, n
 
 
 def notify(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> tuple[plan.Template, ...]:
-    """The texts of `notify`. Nothing sends to them yet, which is a warning."""
+    """The texts of `notify`. Which channels there are, the deployment says."""
     texts = fields.get("notify", ())
-    strange = [index for index, text in enumerate(texts) if "${{" not in text and not _CHANNEL.fullmatch(text)]
-    for index in strange:
-        found = shorten(texts[index])
+    for index, text in enumerate(texts):
+        if "${{" in text or _CHANNEL.fullmatch(text):
+            continue
+        found = shorten(text)
         message = f"expected a channel, or channel:whom, such as `email` or `slack:#finance`, found `{found}`"
         context.reader.warning((*at, "notify", index), "notify.channel", message)
-    if texts and not strange:
-        message = (
-            "nothing is sent to these yet. They stand in the run's log, in the events `pending_opened` (`policy`), "
-            "`pending_reminded` and `pending_escalated`: a program of yours that follows it can tell them, and "
-            "/v1/pendings lists what is open"
-        )
-        context.reader.warning((*at, "notify"), "notify.unsent", message, key=True)
     return tuple(context.template(text, (*at, "notify", index), names, text=True) for index, text in enumerate(texts))
 
 

@@ -148,7 +148,7 @@ DEADLINE: Final = Key("deadline", DURATION, "how long people have, in wall-clock
 NOTIFY: Final = Key(
     "notify",
     list_of(TEXT),
-    "whom to tell: a channel, or `channel:whom`; nothing is sent yet, they stand in the log's events",
+    "whom to tell: a channel of the deployment, or `channel:whom` (docs/notifications.md)",
     example="[slack:#finance, email]",
 )
 PAUSE_CLOCK: Final = Key("pause_clock", enum("run", "stop"), "whether the deadline runs on while the run is paused",

@@ -21,6 +21,7 @@ from uuid import UUID
 import structlog
 
 from hai_flow.engine.decide import Bounds
+from hai_flow.notify.channels import NotifyFile
 from hai_flow.runtime.branches import Branches
 from hai_flow.runtime.callbacks import Callbacks
 from hai_flow.runtime.catalog import Catalog
@@ -31,6 +32,7 @@ from hai_flow.runtime.fanout import Fanout, FanoutConfig
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.inbox import Inbox
 from hai_flow.runtime.keeping import Keeping
+from hai_flow.runtime.notifier import Notifier, NotifierConfig, Queueing
 from hai_flow.runtime.pins import PinBook
 from hai_flow.runtime.sealer import Sealer
 from hai_flow.runtime.service import Service
@@ -42,8 +44,9 @@ from hai_flow.runtime.triggers import Triggers, TriggersConfig
 from hai_flow.runtime.watched import Watched
 from hai_flow.runtime.webhooks import Webhooks
 from hai_flow.runtime.worker import Worker, WorkerConfig
-from hai_flow.runtime.world import registry_of
+from hai_flow.runtime.world import channels_of, registry_of
 from hai_flow.settings import Settings
+from hai_flow.steps.http import HttpConfig
 from hai_flow.steps.toolbox import Toolbox
 from hai_flow.store.database import Database, Deadlines
 from hai_flow.store.hints import HINT_CHANNEL
@@ -94,6 +97,7 @@ class Runtime(Service):
         self.deadlines = deadlines or Deadlines()
         self.toolbox = Toolbox.of(settings.tools, Path.cwd(), project=project)
         self.registry = registry_of(settings, self.toolbox, stands_in=project)
+        self._channels = channels_of(settings)
         self._contents = None if settings.files is None else RemoteContents(settings.files)
 
     async def _start(self) -> None:
@@ -147,9 +151,8 @@ class Runtime(Service):
         self.keeping = Keeping(self.database)
         self.starts = Starts(self.committer, self.slots, self.keeping, self.catalog.pins)
         config = DeliveryConfig(poll_seconds=settings.poll_seconds)
-        self.delivery = Delivery(
-            self.database, self.committer, self.catalog, self.starts, config, handlers=self.slots.handlers
-        )
+        handlers = {**self.slots.handlers, **Queueing(self.database).handlers}
+        self.delivery = Delivery(self.database, self.committer, self.catalog, self.starts, config, handlers=handlers)
         ticking = TriggersConfig(ticks=self.performs, poll_seconds=settings.poll_seconds)
         self.triggers = Triggers(
             self.database, self.committer, self.catalog, self.delivery, self.starts, self.slots, watched, ticking
@@ -164,6 +167,8 @@ class Runtime(Service):
             sweeping = SweeperConfig(poll_seconds=settings.poll_seconds)
             self._sweeper = Sweeper(self.database, self.committer, self.worker, sweeping, self.files, self.inbox)
             self._services += [self.worker, self._sweeper, Sealer(self.database)]
+            if self._channels is not None:
+                self._services.append(self._notifier(self._channels))
         started: list[Service] = []
         try:
             for service in self._services:
@@ -173,6 +178,13 @@ class Runtime(Service):
         except BaseException:
             await _stop_all(started)
             raise
+
+    def _notifier(self, file: NotifyFile) -> Notifier:
+        settings = self.settings
+        ca = None if settings.http_ca is None else str(settings.http_ca)
+        http = HttpConfig(settings.http_bytes_max, settings.http_proxy, ca)
+        config = NotifierConfig(poll_seconds=settings.poll_seconds, link_base=file.url or settings.public_url)
+        return Notifier(self.database, self.inbox, file, settings.secrets, http, config)
 
     async def _stop(self) -> None:
         try:

@@ -189,6 +189,7 @@ class Decider:
         plan = entry.plan or run.plan
         assert plan is not None, "a run that decides has a plan"
         encoded, rows = e.encode_events(events), rows_of(events, state, plan.roles)
+        entry.outbox.extend(rows.pop("outbox", ()))
         if entry.chunks and (grown := children.grown(state, events)) is not None:
             entry.outbox.append(_outbox_row(grown))
         if not entry.decides:

@@ -11,6 +11,7 @@ from hai_flow.errors import Finding
 from hai_flow.models.catalogue import Catalogue, read_catalogue
 from hai_flow.models.endpoints import Providers
 from hai_flow.models.scripted import MODEL, StandIn
+from hai_flow.notify.channels import NotifyFile, read_channels
 from hai_flow.settings import Settings, SettingsError, variable, variables
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http import HttpConfig, HttpRunner
@@ -46,6 +47,11 @@ def registry_of(settings: Settings, toolbox: Toolbox, *, stands_in: bool = False
         "mcp": McpRunner(servers, secrets, settings.http_hosts, config),
     }
     return Registry(runners, hidden)
+
+
+def channels_of(settings: Settings) -> NotifyFile | None:
+    """The channels by which people are told what waits. Raises SettingsError for a file with mistakes."""
+    return None if settings.notify is None else _read("notify", settings.notify, read_channels)
 
 
 def _stand_in() -> StandIn:

@@ -137,6 +137,12 @@ def _conditions(filters: Filters) -> tuple[Any, ...]:
     )
 
 
+async def selectors_of(connection: Connection | Pool, tenant: UUID, run_id: UUID, pending_id: str) -> list[str]:
+    """Whom the open pending asks; none if it is open no more."""
+    query = "SELECT selector FROM inbox WHERE run_id = $1 AND pending_id = $2 AND tenant = $3 ORDER BY selector"
+    return [row[0] for row in await connection.fetch(query, run_id, pending_id, tenant)]
+
+
 async def get_asked(connection: Connection | Pool, tenant: UUID, run_id: UUID, pending_id: str) -> Asked | None:
     """One open pending, whoever it asks."""
     query = f"""

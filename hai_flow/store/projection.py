@@ -6,7 +6,7 @@ Pure. The log stays the truth; a projection can be made again from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -16,17 +16,24 @@ from hai_flow.engine.ids import call_prefix
 from hai_flow.engine.selectors import World, enumerated
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.engine.votes import rules_of
-from hai_flow.store.entries import MessageRow, PendingRow, TurnRow, VoteRow
+from hai_flow.store.entries import MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
 
 ThreadEntry: TypeAlias = MessageState | ToolCallState
-_OfPending: TypeAlias = (
-    e.PendingOpened | e.PendingEdited | e.PendingEscalated | e.PendingRestamped | e.PendingDecided | e.PendingVoided
-)
+_OfPending: TypeAlias = e.PendingEdited | e.PendingVoided
 CALL_ROLE = "tool"
+NOTIFY: Final = "notify"  # the kind of the outbox's rows that are notices
 WORDS_MAX: Final = 2000
 _NO_ROLES: Final[Mapping[str, tuple[str, ...]]] = {}
 
 _encode = msgspec.json.Encoder().encode
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """Somebody is to be told of a question, over these channels: it was opened, escalated, or they are reminded."""
+
+    pending_id: str
+    what: Literal["opened", "escalated", "reminded"]
+    notify: tuple[str, ...]
 
 
 class _Rows:
@@ -40,6 +47,31 @@ class _Rows:
         self.votes: list[VoteRow] = []
         self.turns: dict[int, TurnRow] = {}
         self.messages: dict[int, MessageRow] = {}
+        self.notices: dict[str, Notice] = {}
+        self.is_fork = False
+
+    def opened(self, event: e.PendingOpened, position: int) -> None:
+        self._write(event.id)
+        self._notify(event.id, "opened")
+
+    def escalated(self, event: e.PendingEscalated, position: int) -> None:
+        self._write(event.id)
+        self._notify(event.id, "escalated")
+
+    def reminded(self, event: e.PendingReminded, position: int) -> None:
+        if event.id not in self.notices:  # who hears of it in this very commit is not reminded of it
+            self._notify(event.id, "reminded")
+
+    def restamped(self, event: e.PendingRestamped, position: int) -> None:
+        """In a fork it is a question of another run, of which nobody has been told."""
+        self._write(event.id)
+        if self.is_fork:
+            self._notify(event.id, "opened")
+
+    def _notify(self, id: str, what: Literal["opened", "escalated", "reminded"]) -> None:
+        pending = self.state.pendings[id]
+        if pending.status == "open" and (notify := rules_of(pending).notify):
+            self.notices[id] = Notice(id, what, notify)
 
     def pending(self, event: _OfPending, position: int) -> None:
         self._write(event.id)
@@ -68,6 +100,8 @@ class _Rows:
         """Pendings and votes from before are the other run's, and so are the POSTs that opened its turns."""
         self.pendings.clear()
         self.votes.clear()
+        self.notices.clear()
+        self.is_fork = True
         for n, turn in self.turns.items():
             self.turns[n] = msgspec.structs.replace(turn, wire_run_id=None, body_sha=None)
 
@@ -98,10 +132,11 @@ class _Rows:
 
 # By type, not by `match`: an isinstance check of these records takes the slow way through their metaclass.
 _PROJECTED: Final[dict[type[e.Event], Callable[[_Rows, Any, int], None]]] = {
-    e.PendingOpened: _Rows.pending,
+    e.PendingOpened: _Rows.opened,
     e.PendingEdited: _Rows.pending,
-    e.PendingEscalated: _Rows.pending,
-    e.PendingRestamped: _Rows.pending,
+    e.PendingEscalated: _Rows.escalated,
+    e.PendingReminded: _Rows.reminded,
+    e.PendingRestamped: _Rows.restamped,
     e.PendingDecided: _Rows.decided,
     e.PendingVoided: _Rows.pending,
     e.RunResumed: _Rows.all_open,
@@ -121,8 +156,8 @@ _PROJECTED: Final[dict[type[e.Event], Callable[[_Rows, Any, int], None]]] = {
 def rows_of(
     events: Sequence[e.Event], state: RunState, roles: Mapping[str, tuple[str, ...]] = _NO_ROLES
 ) -> dict[str, Any]:
-    """The children of an entry (`pendings votes turns messages`) for `events`, which made `state`. `roles` are those
-    that the workflow declares."""
+    """The children of an entry (`pendings votes turns messages`) for `events`, which made `state`, and the rows that go
+    into the outbox with those of other runs. `roles` are those that the workflow declares."""
     if _PROJECTED.keys().isdisjoint(map(type, events)):
         return {}
     rows = _Rows(state, roles)
@@ -135,6 +170,7 @@ def rows_of(
         "votes": rows.votes,
         "turns": list(rows.turns.values()),
         "messages": list(rows.messages.values()),
+        "outbox": [OutboxRow(NOTIFY, each.pending_id, _encode(each)) for each in rows.notices.values()],
     }
 
 

@@ -235,6 +235,47 @@ inbox: Final = sa.Table(
 )
 sa.Index("inbox_in_order", inbox.c.tenant, inbox.c.selector, inbox.c.due, inbox.c.pending_id)
 
+notifications: Final = sa.Table(
+    "notifications",
+    metadata,
+    _text("id"),
+    _uuid("tenant"),
+    _uuid("run_id"),
+    _text("pending_id"),
+    _text("what"),  # opened, escalated or reminded
+    sa.Column("notify", ARRAY(sa.Text), nullable=False),  # as the document says it
+    _text("channel", null=True),  # null: yet to be divided
+    _text("person", null=True),
+    _text("whom", default=""),
+    _text("status"),
+    _int("tries", default="0"),
+    _text("error", null=True),
+    _time("created_at", now=True),
+    _time("due_at", null=True),  # null: it has ended
+    _time("ended_at", null=True),
+    _key("notifications", "id"),
+)
+sa.Index("notifications_due", notifications.c.due_at, postgresql_where=sa.text("due_at IS NOT NULL"))
+sa.Index("notifications_newest", notifications.c.tenant, notifications.c.created_at, notifications.c.id)
+sa.Index("notifications_by_run", notifications.c.run_id)
+sa.Index("notifications_oldest", notifications.c.created_at)
+
+links: Final = sa.Table(
+    "links",
+    metadata,
+    _bytes("digest"),  # sha256 of the secret part of the address
+    _uuid("tenant"),
+    _uuid("run_id"),
+    _text("pending_id"),
+    _text("principal"),
+    sa.Column("roles", ARRAY(sa.Text), nullable=False),
+    sa.Column("groups", ARRAY(sa.Text), nullable=False),
+    _time("expires_at"),
+    _time("used_at", null=True),
+    _key("links", "digest"),
+)
+sa.Index("links_over", links.c.expires_at)
+
 outbox: Final = sa.Table(
     "outbox",
     metadata,

@@ -75,6 +75,7 @@ def test_few_routes_are_open_to_everybody() -> None:
         "/api/aui/ws/ping",
         "/v1/hooks/{path:path}",  # these two ask for proofs of their own
         "/callbacks/{token}",
+        "/links/{token}",
     }
 
 

@@ -1,0 +1,182 @@
+"""The file of channels (`HAI_FLOW_NOTIFY`): over which channel who is told what waits for them.
+
+    hai: notify/v1
+    url: https://flow.example.com             # where links lead to
+    channels:
+      email: {kind: email, host: smtp.example.com, from: "Flow <flow@example.com>", user: flow, password: SMTP}
+      slack: {kind: slack, url: SLACK}
+      pager: {kind: webhook, url: "https://pager.example.com/hai", secret: PAGER}
+    people:
+      user:ann: {email: ann@example.com, roles: [controller]}
+
+`password`, `secret` and a slack's `url` are names of secrets (`HAI_FLOW_SECRET_<NAME>`). What stands at the top is of
+the tenant `default`; those of others stand below `tenants`, by name: nobody is told of another tenant's questions.
+
+Pure: `recipients` says who is told. Addresses come from this file alone, never from a workflow or a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from hai_flow.definition.document import parse
+from hai_flow.errors import Finding
+
+DEFAULT_TENANT: Final = "default"
+
+
+class Email(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="email", tag_field="kind", kw_only=True):
+    """A mail server. `password` names a secret."""
+
+    host: str
+    sender: str = msgspec.field(name="from")
+    port: int = 587
+    security: Literal["starttls", "tls", "none"] = "starttls"
+    user: str | None = None
+    password: str | None = None
+
+
+class Slack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="slack", tag_field="kind", kw_only=True):
+    """An incoming webhook of Slack, or of what understands its messages. `url` names the secret that is its address.
+    `person`: the only one who reads it; else links that decide are not sent there."""
+
+    url: str
+    person: str | None = None
+
+
+class Webhook(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="webhook", tag_field="kind", kw_only=True):
+    """A receiver of signed requests (Standard Webhooks). `secret` names the one that signs."""
+
+    url: str
+    secret: str
+    person: str | None = None
+
+
+Channel: TypeAlias = Email | Slack | Webhook
+
+
+class Person(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A person's address, and the roles and groups by which questions find them, and which their links carry."""
+
+    email: str | None = None
+    roles: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The channels and people of one tenant."""
+
+    channels: Mapping[str, Channel] = {}
+    people: Mapping[str, Person] = {}
+
+
+class NotifyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file. `hosts`: receivers that may be reached though they are not public. `link_hours`: how long a link
+    is good."""
+
+    hai: Literal["notify/v1"]
+    url: str | None = None
+    channels: Mapping[str, Channel] = {}
+    people: Mapping[str, Person] = {}
+    tenants: Mapping[str, Place] = {}
+    hosts: tuple[str, ...] = ()
+    link_hours: int = 72
+
+    def place(self, tenant: str) -> Place:
+        """The channels and people of the tenant of this name."""
+        if tenant == DEFAULT_TENANT:
+            return Place(self.channels, self.people)
+        return self.tenants.get(tenant, Place())
+
+
+def read_channels(source: bytes, file: str) -> tuple[NotifyFile, list[Finding]]:
+    """The file, and its mistakes."""
+    document = parse(source, file)
+    try:
+        found = msgspec.convert(document.value, NotifyFile)
+    except msgspec.ValidationError as error:
+        return NotifyFile("notify/v1"), [_finding(file, str(error))]
+    faults = [*_faults("", found.place(DEFAULT_TENANT))]
+    for name, place in found.tenants.items():
+        faults += _faults(f"tenants.{name}: ", place)
+    if found.url is not None and not found.url.startswith(("https://", "http://")):
+        faults.append(f"url: expected an address, found {found.url!r:.80}")
+    if not 1 <= found.link_hours <= 24 * 30:
+        faults.append(f"link_hours: expected 1 to 720, found {found.link_hours}")
+    return found, [_finding(file, fault) for fault in faults]
+
+
+def _finding(file: str, message: str) -> Finding:
+    return Finding(file, 0, 0, "error", "notify.invalid", message)
+
+
+def _faults(where: str, place: Place) -> list[str]:
+    faults = [f"{where}people: expected ids like user:ann, found {id!r:.80}" for id in place.people if not _is_id(id)]
+    for id, person in place.people.items():
+        if person.email is not None and not _is_address(person.email):
+            faults.append(f"{where}people.{id}.email: expected one address like ann@example.com")
+    for name, channel in place.channels.items():
+        if isinstance(channel, Email) and not _is_line(channel.sender):
+            faults.append(f"{where}channels.{name}.from: expected one line")
+        if isinstance(channel, Webhook) and not channel.url.startswith(("https://", "http://")):
+            faults.append(f"{where}channels.{name}.url: expected an address")
+        if not isinstance(channel, Email) and channel.person is not None and channel.person not in place.people:
+            faults.append(f"{where}channels.{name}.person: {channel.person!r:.80} is not among the people")
+    return faults
+
+
+def _is_id(id: str) -> bool:
+    return id.startswith("user:") and id.removeprefix("user:").strip() != "" and not any(map(str.isspace, id))
+
+
+def _is_line(text: str) -> bool:
+    return bool(text) and text.isprintable()
+
+
+def _is_address(text: str) -> bool:
+    name, _, host = text.partition("@")
+    return _is_line(text) and bool(name) and bool(host) and not set(text) & set(" ,;<>()[]\\\"'") and "@" not in host
+
+
+@dataclass(frozen=True, slots=True)
+class Recipient:
+    """Who is told over a channel. `person`: the one who reads it, if one does; `whom`: what stands behind the channel
+    in the document, for the receiver."""
+
+    channel: str
+    person: str | None
+    whom: str
+
+
+def recipients(place: Place, notify: Sequence[str], asked: Collection[str]) -> tuple[list[Recipient], list[str]]:
+    """Who is told, each once; and the channels that are not there. `asked` are the selectors of the question."""
+    found: dict[Recipient, None] = {}
+    missing: list[str] = []
+    for text in notify:
+        name, _, whom = text.partition(":")
+        channel = place.channels.get(name)
+        if channel is None:
+            missing.append(name)
+        elif isinstance(channel, Email):
+            wanted = {whom, f"user:{whom}", f"role:{whom}", f"group:{whom}"} if whom else set(asked)
+            found.update(dict.fromkeys(Recipient(name, id, "") for id in _readers(place, wanted)))
+        else:
+            found[Recipient(name, channel.person, whom)] = None
+    return list(found), missing
+
+
+def _readers(place: Place, wanted: Collection[str]) -> list[str]:
+    return [
+        id
+        for id, person in place.people.items()
+        if person.email is not None
+        and (
+            id in wanted
+            or any(f"role:{role}" in wanted for role in person.roles)
+            or any(f"group:{group}" in wanted for group in person.groups)
+        )
+    ]

@@ -1,0 +1,112 @@
+"""What a notification says: plain text, in which nothing that a workflow or a model wrote can pass for ours.
+
+Their words stand behind `> ` in lines of their own, without control characters and without anything that a mail client
+makes a link of. So a title can't forge a header, a line of this letter, or the address at which one decides. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from hai_flow.values import Json
+
+SUBJECT_MAX: Final = 120
+TITLE_MAX: Final = 300
+MESSAGE_MAX: Final = 4000
+_WHAT: Final = {
+    "opened": "Somebody is asked to decide",
+    "escalated": "This was escalated",
+    "reminded": "A reminder: this still waits",
+}
+_HOST: Final = re.compile(r"(?<=[\w-])\.(?=[^\W\d_]{2})")
+_SCHEME: Final = re.compile(r"(?<=[A-Za-z])(?=:)|(?<=:)(?=//)")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a notification is about. `what`: opened, escalated or reminded. `link`: where its one reader decides."""
+
+    what: str
+    pending_id: str
+    run_id: str
+    workflow: str
+    kind: str
+    title: str
+    message: str | None
+    deadline: datetime | None
+    link: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    subject: str
+    text: str
+
+
+def letter(told: Told) -> Letter:
+    """As an e-mail."""
+    title = " ".join(_plain(told.title).split())
+    subject = f"[HAI Flow] {_cut(title, SUBJECT_MAX)}"
+    return Letter(subject, "\n".join(_lines(told)) + "\n")
+
+
+def chat(told: Told) -> str:
+    """As a message to Slack: its three signs of markup are escaped, so it mentions nobody and links nowhere."""
+    lines = _lines(told)
+    return "\n".join(line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") for line in lines)
+
+
+def payload(told: Told, at: datetime) -> Json:
+    """As the body of a webhook: JSON, in which nothing needs to be quoted."""
+    return {
+        "type": f"pending.{told.what}",
+        "timestamp": at.isoformat().replace("+00:00", "Z"),
+        "data": {
+            "pending_id": told.pending_id,
+            "run_id": told.run_id,
+            "workflow": told.workflow,
+            "kind": told.kind,
+            "title": told.title,
+            "message": told.message,
+            "deadline": None if told.deadline is None else told.deadline.isoformat().replace("+00:00", "Z"),
+            "link": told.link,
+        },
+    }
+
+
+def _lines(told: Told) -> list[str]:
+    lines = [f"{_WHAT.get(told.what, _WHAT['opened'])}, in the workflow {told.workflow}.", ""]
+    lines += quoted(told.title, TITLE_MAX).splitlines()
+    if told.message:
+        lines += [">", *quoted(told.message, MESSAGE_MAX).splitlines()]
+    lines.append("")
+    if told.deadline is not None:
+        lines.append(f"Deadline: {told.deadline:%Y-%m-%d %H:%M} UTC")
+    if told.link is not None:
+        lines += ["Decide on this page (for you alone, once; nothing is decided by opening it):", told.link]
+    else:
+        lines.append(f"Decide it in your inbox, or with: hai-flow decide {told.pending_id}")
+    return lines
+
+
+def quoted(text: str, most: int) -> str:
+    """Somebody's words, each line behind `> `. Nothing in them is a link."""
+    lines = _cut(text, most).splitlines() or [""]
+    return "\n".join(f"> {_plain(line)}".rstrip() for line in lines)
+
+
+def _plain(line: str) -> str:
+    shown = "".join(each if _is_shown(each) else "\N{REPLACEMENT CHARACTER}" for each in line)
+    return _HOST.sub("[.]", _SCHEME.sub(" ", shown)).replace("@", " at ")
+
+
+def _is_shown(sign: str) -> bool:
+    return sign == "\t" or unicodedata.category(sign) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"

@@ -1,0 +1,151 @@
+"""Bringing a notification to its receiver: SMTP, signed webhooks, Slack. Each try ends in time, well or not.
+
+Webhooks go to addresses that the guard of `http` steps has judged, follow no redirect, and read nothing of the answer
+but its status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+import smtplib
+import ssl
+from collections.abc import Mapping
+from datetime import datetime
+from email.message import EmailMessage
+from email.utils import format_datetime
+from typing import TYPE_CHECKING, Final
+
+from hai_flow import values
+from hai_flow.errors import StepError
+from hai_flow.notify.channels import Email, NotifyFile, Slack, Webhook
+from hai_flow.notify.letters import Told, chat, letter, payload
+from hai_flow.steps.guard import Guard
+from hai_flow.steps.http import HttpConfig, transport_of
+
+if TYPE_CHECKING:
+    import httpx2
+
+SECONDS: Final = 20.0  # of one try
+SMTP_SECONDS: Final = 10.0  # without a word of the mail server
+
+
+class NotSent(Exception):
+    """A try that failed. `final`: another one would, too."""
+
+    def __init__(self, reason: str, *, final: bool = False) -> None:
+        super().__init__(reason)
+        self.final = final
+
+
+class Sender:
+    """Sends over the channels of the file. `secrets` are the deployment's, by name."""
+
+    def __init__(self, file: NotifyFile, secrets: Mapping[str, str], config: HttpConfig) -> None:
+        self._secrets = secrets
+        self._guard = Guard(file.hosts)
+        self._config = config
+        self._client: httpx2.AsyncClient | None = None
+
+    async def send(
+        self, channel: Email | Slack | Webhook, id: str, told: Told, whom: str, address: str | None, now: datetime
+    ) -> None:
+        """One try. `id` is the same in every try, so that a receiver knows what it has had. Raises `NotSent`."""
+        try:
+            async with asyncio.timeout(SECONDS):
+                match channel:
+                    case Email():
+                        if address is None:
+                            raise NotSent("this person has no e-mail address", final=True)
+                        await self._mail(channel, id, told, address, now)
+                    case Slack():
+                        said = {"text": chat(told), "unfurl_links": False, "unfurl_media": False}
+                        if whom:
+                            said["channel"] = whom
+                        await self._post(self._secret(channel.url), values.dumps(said), {})
+                    case Webhook():
+                        body = values.dumps(payload(told, now))
+                        headers = signed(self._secret(channel.secret), id, now, body)
+                        await self._post(channel.url, body, headers)
+        except TimeoutError:
+            raise NotSent(f"no answer within {SECONDS:g} s") from None
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+    def _secret(self, name: str) -> str:
+        found = self._secrets.get(name)
+        if not found:
+            raise NotSent(f"the secret {name} is not there; set HAI_FLOW_SECRET_{name}")
+        return found
+
+    async def _post(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
+        import httpx2
+
+        if self._client is None:
+            transport = transport_of(self._guard, self._config)
+            self._client = httpx2.AsyncClient(transport=transport, trust_env=False, follow_redirects=False)
+        given = {"content-type": "application/json", "user-agent": "hai-flow", **headers}
+        try:
+            async with self._client.stream("POST", url, content=body, headers=given, timeout=SECONDS) as answer:
+                status = answer.status_code
+        except StepError as error:
+            raise NotSent(error.message, final=not error.retriable) from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+            raise NotSent(f"{type(error).__name__}: {str(error) or 'it broke off'}"[:300]) from None
+        if not 200 <= status < 300:
+            raise NotSent(f"it answered {status}", final=status == 410)
+
+    async def _mail(self, channel: Email, id: str, told: Told, address: str, now: datetime) -> None:
+        password = None if channel.password is None else self._secret(channel.password)
+        message = email_of(channel, id, told, address, now)
+        try:
+            await asyncio.to_thread(_deliver, channel, password, message)
+        except smtplib.SMTPRecipientsRefused as error:
+            status = max((answer[0] for answer in error.recipients.values()), default=0)
+            raise NotSent(f"the mail server refused the recipient ({status})", final=status >= 550) from None
+        except (smtplib.SMTPException, OSError) as error:
+            raise NotSent(f"{type(error).__name__}: {error}"[:300]) from None
+
+
+def email_of(channel: Email, id: str, told: Told, address: str, now: datetime) -> EmailMessage:
+    """The mail. Its Message-ID is made of the notification's id, so that two of one are known as such."""
+    written = letter(told)
+    message = EmailMessage()
+    message["From"] = channel.sender
+    message["To"] = address
+    message["Subject"] = written.subject
+    message["Date"] = format_datetime(now)
+    message["Message-ID"] = f"<{id}@hai-flow>"
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content(written.text)
+    return message
+
+
+def _deliver(channel: Email, password: str | None, message: EmailMessage) -> None:
+    context = ssl.create_default_context()
+    if channel.security == "tls":
+        server = smtplib.SMTP_SSL(channel.host, channel.port, timeout=SMTP_SECONDS, context=context)
+    else:
+        server = smtplib.SMTP(channel.host, channel.port, timeout=SMTP_SECONDS)
+    with server:
+        if channel.security == "starttls":
+            server.starttls(context=context)
+        if channel.user is not None:
+            server.login(channel.user, password or "")
+        server.send_message(message)
+
+
+def signed(secret: str, id: str, now: datetime, body: bytes) -> dict[str, str]:
+    """The headers of Standard Webhooks. The time is that of the try: a receiver refuses old ones."""
+    at = str(int(now.timestamp()))
+    key = secret.removeprefix("whsec_")
+    try:
+        bytes_ = base64.b64decode(key, validate=True)
+    except ValueError:  # not Base64: the bytes as they are
+        bytes_ = key.encode(errors="surrogateescape")
+    mac = hmac.digest(bytes_, f"{id}.{at}.".encode() + body, "sha256")
+    signature = base64.b64encode(mac).decode()
+    return {"webhook-id": id, "webhook-timestamp": at, "webhook-signature": f"v1,{signature}"}

@@ -1,0 +1,159 @@
+"""Links of mails: opening one decides nothing, whatever opens it; its form decides once, as one person."""
+
+from __future__ import annotations
+
+import html
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.api.test_rest import Checked, wait_for_pendings
+from tests.support.postgres import Server
+from tests.support.receivers import Mailbox, mail_server
+from tests.support.server import YAML, serving
+
+MAILED = """
+hai: flow/v1
+name: mailed
+version: 1
+steps:
+  - id: go
+    approve: {title: "<b>Spend</b> it?", message: "see https://evil.example", from: role:boss, notify: [email],
+              options: [approve, revise, reject], reasons: {revise: required}}
+    on_decision: {revise: [{return: again}]}
+"""
+FILE = """
+hai: notify/v1
+url: http://127.0.0.1
+channels:
+  email: {kind: email, host: 127.0.0.1, port: PORT, security: none, from: "Flow <flow@example.com>"}
+people:
+  user:ann: {email: ann@example.com, roles: [boss]}
+"""
+
+
+class Mailed:
+    """A server that sends mails, and what came."""
+
+    def __init__(self, http: Checked, box: Mailbox) -> None:
+        self.http, self.box = http, box
+        assert http.post("/v1/workflows", content=MAILED, headers=YAML).status_code == 201
+
+    def ask(self) -> tuple[dict[str, Any], str]:
+        """A question of a new run, and the path of the link to it."""
+        body = {"workflow": "mailed"}
+        run = self.http.post("/v1/runs", json=body, headers={"HAI-Act-As": "user:req"}).json()
+        (pending,) = wait_for_pendings(self.http, run["id"])
+        end = time.monotonic() + 30
+        while (found := self._link(run["id"])) is None:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        return {**pending, "run": run["id"]}, found
+
+    def _link(self, run_id: str) -> str | None:
+        rows = self.http.get("/v1/notifications", params={"run_id": run_id, "status": "sent"}).json()["items"]
+        if not rows:
+            return None
+        (mail,) = [each for each in self.box.mails if each["Message-ID"] == f"<{rows[0]['id']}@hai-flow>"]
+        (link,) = re.findall(r"/links/\S+", str(mail.get_payload()))
+        return link
+
+    def events(self, run_id: str) -> list[str]:
+        page = self.http.get(f"/v1/runs/{run_id}/events", params={"limit": 200}).json()
+        return [each["type"] for each in page["items"]]
+
+    def press(self, link: str, decision: str, **fields: str) -> httpx2.Response:
+        page = self.http.get(link)
+        digest = re.search(r'name="digest" value="([0-9a-f]+)"', page.text)
+        given = {"decision": decision, "digest": digest[1] if digest else "", **fields}
+        return self.http.post(link, data=given)
+
+
+@pytest.fixture(scope="module")
+def mailed(postgres_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mailed]:
+    with ExitStack() as stack:
+        box = stack.enter_context(mail_server())
+        file: Path = tmp_path_factory.mktemp("notify") / "notify.yaml"
+        file.write_text(FILE.replace("PORT", str(box.port)))
+        dsn = stack.enter_context(postgres_server.database())
+        server = stack.enter_context(serving(dsn, environment={"HAI_FLOW_NOTIFY": str(file)}))
+        yield Mailed(stack.enter_context(Checked(server.url)), box)
+
+
+def test_scanners_may_open_a_link_a_thousand_times_and_nothing_happens(mailed: Mailed) -> None:
+    pending, link = mailed.ask()
+    before = mailed.events(pending["run"])
+    for n in range(1000):
+        method = ("GET", "HEAD", "OPTIONS")[n % 3]
+        answer = mailed.http.request(method, link, headers={"user-agent": "scanner"})
+        assert answer.status_code == (200 if method != "OPTIONS" else 405)
+    assert mailed.events(pending["run"]) == before
+    assert "this is recorded" in mailed.press(link, "approve").text
+    assert "pending_decided" in mailed.events(pending["run"])
+
+
+def test_the_page_shows_hostile_words_as_text_and_loads_nothing(mailed: Mailed) -> None:
+    _, link = mailed.ask()
+    page = mailed.http.get(link)
+    assert "<b>Spend</b>" not in page.text
+    assert html.escape("<b>Spend</b> it?") in page.text
+    assert "<script" not in page.text
+    assert "<a " not in page.text
+    assert page.headers["content-security-policy"].startswith("default-src 'none'; form-action 'self'")
+    assert page.headers["referrer-policy"] == "no-referrer"
+    assert page.headers["cache-control"] == "no-store"
+
+
+def test_a_link_decides_once_as_the_person_whom_it_was_for(mailed: Mailed) -> None:
+    pending, link = mailed.ask()
+    assert mailed.press(link, "reject", reason="no").status_code == 200
+    for decision in ("reject", "approve"):
+        assert mailed.press(link, decision).status_code == 404
+    shown = mailed.http.get(f"/v1/pendings/{pending['id']}").json()
+    assert (shown["status"], shown["decided_by"], shown["reason"]) == ("reject", "user:ann", "no")
+    (vote,) = shown["needed"]["votes"]
+    assert vote["via"] == "link"
+
+
+def test_what_the_rules_refuse_leaves_the_link_good(mailed: Mailed) -> None:
+    pending, link = mailed.ask()
+    assert mailed.press(link, "revise").status_code == 422
+    assert mailed.press(link, "nonsense").status_code == 422
+    assert mailed.press(link, "approve", digest="0" * 64).status_code == 422
+    assert mailed.http.get(f"/v1/pendings/{pending['id']}").json()["status"] == "open"
+    assert mailed.press(link, "revise", reason="more").status_code == 200
+
+
+def test_a_link_to_what_was_decided_elsewhere_decides_nothing(mailed: Mailed) -> None:
+    pending, link = mailed.ask()
+    given = {"decision": "approve"}
+    headers = {"HAI-Act-As": "user:bob,role:boss"}
+    assert mailed.http.post(f"/v1/pendings/{pending['id']}/decide", json=given, headers=headers).status_code == 200
+    assert "not open any more" in mailed.http.get(link).text
+    assert mailed.press(link, "reject").status_code == 409
+
+
+@pytest.mark.parametrize("token", ["", "x", "a" * 43, "../healthz", "%00", "a" * 5000])
+def test_a_token_that_was_given_to_nobody_is_nothing(mailed: Mailed, token: str) -> None:
+    for method in ("GET", "POST"):
+        answer = mailed.http.request(method, f"/links/{token}")
+        assert answer.status_code in (404, 405, 307) or "/healthz" in str(answer.url)
+
+
+def test_another_site_s_page_can_not_press_the_button(mailed: Mailed) -> None:
+    pending, link = mailed.ask()
+    for headers in ({"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}):
+        assert mailed.http.post(link, data={"decision": "approve"}, headers=headers).status_code == 403
+    assert mailed.http.post(link, json={"decision": "approve"}).status_code == 415
+    assert mailed.http.get(f"/v1/pendings/{pending['id']}").json()["status"] == "open"
+
+
+def test_a_link_whose_time_is_over_is_as_one_that_never_was(mailed: Mailed) -> None:
+    absent = mailed.http.get("/links/" + "a" * 43)
+    assert (absent.status_code, "not good any more" in absent.text) == (404, True)

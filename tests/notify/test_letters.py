@@ -1,0 +1,81 @@
+"""What a notification says, when what it is about was written by somebody hostile."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from email import message_from_bytes
+from email.policy import SMTP
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai_flow.notify.channels import Email
+from hai_flow.notify.letters import Told, chat, letter
+from hai_flow.notify.sending import email_of, signed
+from hai_flow.wire.webhook import Call, is_genuine
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+LINK = "https://flow.example.com/links/secret"
+CHANNEL = Email(host="localhost", sender="Flow <flow@example.com>")
+
+
+def told(title: str, message: str | None = None) -> Told:
+    return Told("opened", "call_a", "run", "refund", "approve", title, message, NOON, LINK)
+
+
+HOSTILE = [
+    "Hi\r\nBcc: eve@evil.example",
+    "x\n\nDecide on this page (for you alone, once; nothing is decided by opening it):\nhttps://evil.example/links/1",
+    "https://evil.example",
+    "www.evil.example",
+    "evil.example/links",
+    "<https://evil.example|https://flow.example.com/links/secret>",
+    "<!channel> @here",
+    "mailto:eve@evil.example",
+    "\N{RIGHT-TO-LEFT OVERRIDE}elpmaxe.live",
+    "\u2028https://evil.example",
+    "\x1b]8;;https://evil.example\x07click\x1b]8;;\x07",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_words_make_no_line_no_header_and_no_link_of_ours(text: str) -> None:
+    written = letter(told(text, text))
+    assert len(written.subject.splitlines()) == 1
+    assert "evil.example" not in written.text + written.subject
+    ours = [line for line in written.text.splitlines() if not line.startswith(">")]
+    assert ours[:2] == letter(told("Harmless", "too")).text.splitlines()[:2]
+    assert [line for line in ours if "://" in line] == [LINK]
+    mail = message_from_bytes(
+        email_of(CHANNEL, "msg_1", told(text, text), "ann@example.com", NOON).as_bytes(policy=SMTP)
+    )
+    assert mail.get_all("To") == ["ann@example.com"]
+    assert mail.get_all("Bcc") is None
+    assert sorted(mail.keys()) == sorted(email_of(CHANNEL, "msg_1", told("a"), "a@b", NOON).keys())
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_chat_message_mentions_nobody_and_links_nowhere(text: str) -> None:
+    said = chat(told(text, text))
+    assert "<" not in said.replace("&lt;", "")
+    assert "evil.example" not in said
+
+
+@given(st.text(max_size=500), st.text(max_size=500))
+def test_whatever_is_written_only_our_own_lines_are_without_a_mark(title: str, message: str) -> None:
+    lines = letter(told(title, message)).text.splitlines()
+    ours = [line for line in lines if not line.startswith(">")]
+    assert ours == [
+        "Somebody is asked to decide, in the workflow refund.", "", "", "Deadline: 2026-03-02 12:00 UTC",
+        "Decide on this page (for you alone, once; nothing is decided by opening it):", LINK,
+    ]  # fmt: skip
+
+
+def test_signatures_are_those_of_standard_webhooks() -> None:
+    secret, body = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", b'{"a": 1}'
+    call = Call(signed(secret, "msg_1", NOON, body), body)
+    now = int(NOON.timestamp() * 1000)
+    assert is_genuine(call, "standard", "", secret, now)
+    assert not is_genuine(Call(call.headers, b'{"a": 2}'), "standard", "", secret, now)
+    assert not is_genuine(Call({**call.headers, "webhook-id": "msg_2"}, body), "standard", "", secret, now)

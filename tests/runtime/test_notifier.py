@@ -1,0 +1,265 @@
+"""Notifications: out of the commit, to real receivers that fail, hang and repeat, at least once, under one id."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from uuid import UUID, uuid4
+
+import msgspec
+import pytest
+
+from hai_flow.engine import commands as c
+from hai_flow.notify import sending
+from hai_flow.notify.channels import NotifyFile, read_channels
+from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.notifier import Notifier, NotifierConfig
+from hai_flow.steps.http import HttpConfig
+from hai_flow.store import notifications
+from hai_flow.store.notifications import Listed
+from hai_flow.wire.webhook import Call, is_genuine
+from tests.runtime.conftest import Connection, Make
+from tests.support.receivers import Hooks, Mailbox, hook_server, mail_server
+from tests.support.waiting import until
+
+FLOW = """hai: flow/v1
+name: telling
+version: 1
+steps:
+  - id: go
+    approve:
+      {title: "Spend it?", message: "All of it", from: role:boss, notify: NOTIFY, deadline: 1d, remind: [1h],
+       on_deadline: [{escalate: {from: "role:chief", deadline: 1d}}, reject]}
+"""
+FILE = """
+hai: notify/v1
+url: https://flow.example.com
+hosts: [127.0.0.1]
+channels:
+  email: {kind: email, host: 127.0.0.1, port: MAIL, security: none, from: "Flow <flow@example.com>"}
+  pager: {kind: webhook, url: "HOOK", secret: PAGER}
+  slack: {kind: slack, url: SLACK}
+  inside: {kind: webhook, url: "http://169.254.169.254/", secret: PAGER}
+people:
+  user:ann: {email: ann@example.com, roles: [boss]}
+  user:bob: {email: bob@example.com, roles: [boss]}
+  user:req: {email: req@example.com, roles: [boss]}
+  user:cy: {email: cy@example.com, roles: [chief]}
+"""
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+QUICK = NotifierConfig(
+    poll_seconds=0.02, again_seconds=0.02, again_seconds_max=0.1, tries_max=5, link_base="https://flow.example.com"
+)
+
+
+class World:
+    """A runtime without channels, receivers, and notifiers over them."""
+
+    def __init__(self, runtime: Runtime, mail: Mailbox, hooks: Hooks) -> None:
+        self.runtime, self.mail, self.hooks = runtime, mail, hooks
+        text = FILE.replace("MAIL", str(mail.port)).replace("HOOK", hooks.url)
+        self.file, findings = read_channels(text.encode(), "notify.yaml")
+        assert findings == []
+
+    @contextlib.asynccontextmanager
+    async def notifier(self, file: NotifyFile | None = None) -> AsyncIterator[Notifier]:
+        secrets = {"PAGER": SECRET, "SLACK": self.hooks.url}
+        made = Notifier(self.runtime.database, self.runtime.inbox, file or self.file, secrets, HttpConfig(), QUICK)
+        await made.start()
+        yield made
+        await made.stop()
+
+    async def ask(self, notify: str) -> UUID:
+        """A run of user:req that asks, and tells of that."""
+        source = FLOW.replace("NOTIFY", notify).replace("telling", f"telling_{uuid4().hex[:8]}").encode()
+        _, plan = await self.runtime.catalog.publish(LOCAL_TENANT, source)
+        run_id = uuid4()
+        command = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:req", input={})
+        await self.runtime.starts.start(LOCAL_TENANT, plan, command)
+        return run_id
+
+    async def listed(self, run_id: UUID) -> list[Listed]:
+        return await notifications.list_notifications(self.runtime.database.api, LOCAL_TENANT, limit=50, run_id=run_id)
+
+    async def ended(self, run_id: UUID, count: int) -> list[Listed]:
+        """Its notifications, when so many have ended."""
+
+        async def those() -> list[Listed]:
+            found = [each for each in await self.listed(run_id) if each.status in ("sent", "dead", "dropped")]
+            return found if len(found) >= count else []
+
+        return await until(those)
+
+
+@pytest.fixture
+async def world(make: Make) -> AsyncIterator[World]:
+    runtime = await make()
+    with mail_server() as mail:
+        async with hook_server() as hooks:
+            yield World(runtime, mail, hooks)
+
+
+async def test_everybody_who_may_decide_gets_a_mail_with_a_link_of_their_own(world: World) -> None:
+    run_id = await world.ask("[email]")
+    async with world.notifier():
+        ended = await world.ended(run_id, 3)
+    assert sorted((each.person, each.status) for each in ended) == [
+        ("user:ann", "sent"), ("user:bob", "sent"), ("user:req", "dropped"),
+    ]  # fmt: skip
+    assert sorted(str(mail["To"]) for mail in world.mail.mails) == ["ann@example.com", "bob@example.com"]
+    texts = [str(mail.get_payload()) for mail in world.mail.mails]
+    links = {line for text in texts for line in text.splitlines() if "/links/" in line}
+    assert len(links) == 2
+    assert all("> Spend it?" in text and "> All of it" in text for text in texts)
+    stored = await world.runtime.database.api.fetch("SELECT digest, principal FROM links")
+    assert sorted(row[1] for row in stored) == ["user:ann", "user:bob"]
+    tokens = [link.rsplit("/", 1)[1] for link in links]
+    assert all(len(token) >= 43 for token in tokens)
+    assert not [row for row in stored if any(token.encode() in bytes(row[0]) for token in tokens)]
+
+
+async def test_a_receiver_that_fails_hangs_and_drops_is_told_in_the_end_under_one_id(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "SECONDS", 0.5)
+    world.hooks.answers = [500, "hang", "drop", 302]
+    run_id = await world.ask("[pager]")
+    async with world.notifier():
+        (ended,) = await world.ended(run_id, 1)
+    assert (ended.status, ended.tries) == ("sent", 5)
+    assert len(world.hooks.received) == 5, "a redirect is not followed"
+    assert len({each.headers["webhook-id"] for each in world.hooks.received}) == 1
+    for each in world.hooks.received:
+        now = int(each.headers["webhook-timestamp"]) * 1000
+        assert is_genuine(Call(each.headers, each.body), "standard", "", SECRET, now)
+        assert json.loads(each.body)["data"]["title"] == "Spend it?"
+        assert json.loads(each.body)["data"]["link"] is None, "nobody knows who reads it"
+
+
+async def test_what_no_try_could_send_is_given_up_and_visible(world: World) -> None:
+    world.hooks.answers = [503] * 9
+    run_id = await world.ask("[pager]")
+    async with world.notifier():
+        (ended,) = await world.ended(run_id, 1)
+    assert (ended.status, ended.tries, ended.error) == ("dead", 5, "it answered 503")
+
+
+async def test_a_receiver_that_is_gone_is_not_asked_again(world: World) -> None:
+    world.hooks.answers = [410]
+    run_id = await world.ask("[pager]")
+    async with world.notifier():
+        (ended,) = await world.ended(run_id, 1)
+    assert (ended.status, ended.tries) == ("dead", 1)
+
+
+@pytest.mark.parametrize("channel", ["inside", "pager"])
+async def test_an_address_inside_is_not_reached_unless_the_file_allows_it(world: World, channel: str) -> None:
+    run_id = await world.ask(f"[{channel}]")
+    async with world.notifier(msgspec.structs.replace(world.file, hosts=())):
+        (ended,) = await world.ended(run_id, 1)
+    assert (ended.status, ended.tries) == ("dead", 1)
+    assert "no public address" in (ended.error or "")
+    assert world.hooks.received == []
+
+
+async def test_a_mail_server_that_is_not_there_yet_or_refuses_for_now_is_asked_again(world: World) -> None:
+    world.mail.refusals, world.mail.refused = 2, "bob@example.com"
+    run_id = await world.ask("[email]")
+    async with world.notifier():
+        ended = {each.person: each for each in await world.ended(run_id, 3)}
+    assert ended["user:ann"].status == "sent"
+    assert ended["user:ann"].tries == 3
+    assert (ended["user:bob"].status, ended["user:bob"].tries) == ("dead", 1)
+    assert len(world.mail.mails) == 1
+
+
+async def test_a_slack_channel_is_told_without_a_link_that_decides(world: World) -> None:
+    run_id = await world.ask('["slack:#money"]')
+    async with world.notifier():
+        await world.ended(run_id, 1)
+    (said,) = [json.loads(each.body) for each in world.hooks.received]
+    assert said["channel"] == "#money"
+    assert (said["unfurl_links"], said["unfurl_media"]) == (False, False)
+    assert "/links/" not in said["text"]
+
+
+async def test_an_escalation_tells_the_next_ones_and_a_reminder_those_who_still_wait(world: World) -> None:
+    run_id = await world.ask("[email]")
+    async with world.notifier():
+        await world.ended(run_id, 3)
+        for ms, count in ((2 * 3_600_000, 6), (24 * 3_600_000, 7)):
+            await world.runtime.committer.submit(run_id, LOCAL_TENANT, c.Jump(ms=ms, by="user:op"))
+            await world.ended(run_id, count)
+    told = {(each.what, each.person) for each in await world.listed(run_id) if each.status == "sent"}
+    assert ("reminded", "user:ann") in told
+    assert ("escalated", "user:cy") in told
+    assert ("escalated", "user:ann") not in told
+    (mail,) = [each for each in world.mail.mails if each["To"] == "cy@example.com"]
+    assert "This was escalated" in str(mail.get_payload())
+
+
+async def test_a_question_that_is_decided_meanwhile_is_not_told(world: World) -> None:
+    run_id = await world.ask("[email, pager]")
+    state = await world.runtime.fanout.state_at(LOCAL_TENANT, run_id, 2**53)
+    assert state is not None
+    (id,) = state.open_pendings.values()
+    answer = c.PendingAnswer(id=id, decision="approve")
+    await world.runtime.committer.submit(
+        run_id, LOCAL_TENANT, c.Answer(answers=(answer,), by=c.Principal("user:ann", ("boss",)))
+    )
+    async with world.notifier():
+        await until(lambda: _all_ended(world, run_id))
+    assert (world.mail.mails, world.hooks.received) == ([], [])
+
+
+async def _all_ended(world: World, run_id: UUID) -> bool:
+    rows = await world.runtime.database.api.fetch("SELECT due_at FROM notifications WHERE run_id = $1", run_id)
+    return bool(rows) and all(row[0] is None for row in rows)
+
+
+async def test_a_row_of_the_outbox_that_is_delivered_again_tells_nobody_twice(world: World, eye: Connection) -> None:
+    run_id = await world.ask("[pager]")
+    await until(lambda: world.listed(run_id))
+    row = await eye.fetchrow("SELECT id, pending_id FROM notifications")
+    assert row is not None
+    sender, seq, n = row[0].split("/")
+    body = json.dumps({"pending_id": row[1], "what": "opened", "notify": ["pager"]}).encode()
+    async with world.notifier():
+        await world.ended(run_id, 1)
+        again = (
+            "INSERT INTO outbox (run_id, last_seq, n, tenant, kind, target, body) VALUES ($1,$2,$3,$4,'notify',$5,$6)"
+        )
+        await eye.execute(again, UUID(sender), int(seq), int(n), LOCAL_TENANT, row[1], body)
+        await until(lambda: eye.fetchval("SELECT count(*) = 0 FROM outbox"))
+        await asyncio.sleep(0)
+        assert await eye.fetchval("SELECT count(*) FROM notifications WHERE due_at IS NOT NULL") == 0
+    assert len(world.hooks.received) == 1
+
+
+async def test_two_notifiers_send_each_once(world: World) -> None:
+    runs = [await world.ask("[pager]") for _ in range(5)]
+    async with world.notifier(), world.notifier():
+        for run_id in runs:
+            await world.ended(run_id, 1)
+    assert len(world.hooks.received) == 5
+    assert len({each.headers["webhook-id"] for each in world.hooks.received}) == 5
+
+
+async def test_a_commit_waits_for_no_receiver(world: World) -> None:
+    world.hooks.answers = ["hang"] * 5
+    async with world.notifier():
+        runs = [await world.ask("[pager]") for _ in range(5)]
+        await until(lambda: len(world.hooks.received) == 5)
+        for run_id in runs:
+            await world.runtime.committer.submit(run_id, LOCAL_TENANT, c.Stop(by="user:op"))
+
+
+async def test_what_nobody_is_to_be_told_of_writes_no_row(make: Make, eye: Connection) -> None:
+    runtime = await make()
+    source = FLOW.replace(" notify: NOTIFY,", "").encode()
+    _, plan = await runtime.catalog.publish(LOCAL_TENANT, source)
+    command = c.Start(run_id=uuid4(), thread_id="t", requester="user:req", input={})
+    await runtime.starts.start(LOCAL_TENANT, plan, command)
+    assert await eye.fetchval("SELECT (SELECT count(*) FROM outbox) + (SELECT count(*) FROM notifications)") == 0
