@@ -9,14 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from hai_flow.engine import events as e
 from hai_flow.engine.folds import below, loops, moving, pendings, retry, run, signals, steps, thread, timers
 from hai_flow.engine.state import RunState
 
 
 def evolve(state: RunState, event: e.Event) -> RunState:
-    """`state` after `event`. Total over every event that `decide` can produce."""
-    assert event.at >= state.at, f"time went back from {state.at} to {event.at} in run {state.run_id}"
+    """`state` after `event`. Total over every event that `decide` can produce.
+
+    Who decides has not always seen the chunks that another process wrote meanwhile, by a clock that was ahead of its
+    own. So an event that says less than the state happened when the state says: within a run time never goes back.
+    """
+    if event.at < state.at:
+        event = replace(event, at=state.at)
     return _FOLDS[type(event)](state, event)
 
 

@@ -146,7 +146,7 @@ class Clock:
     It goes forward with every reading that shows more. It goes back only when a reading proves that it is ahead: when
     it showed more before the database was asked than the database then answered, so the database's clock was wrong or
     has been set back. An answer that is merely late proves nothing. So whatever the database's clock was once, this one
-    is right again with the first reading after it is. Within a run time never goes back: `engine.decide` sees to it.
+    is right again with the first reading after it is. Within a run time never goes back: `engine.evolve` sees to it.
 
     All times are milliseconds since 1970, all monotonic ones seconds.
     """

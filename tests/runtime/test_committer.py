@@ -431,8 +431,13 @@ async def test_nothing_is_published_before_its_commit_has_returned(make: Make, m
     assert happened == ["committed", "published"]
 
 
-async def test_chunks_that_others_wrote_in_between_are_folded_before_a_decision(make: Make) -> None:
+@pytest.mark.parametrize("ahead_ms", [0, 60_000])
+async def test_chunks_that_others_wrote_in_between_are_folded_before_a_decision(
+    make: Make, monkeypatch: pytest.MonkeyPatch, ahead_ms: int
+) -> None:
     a, b = await make(performs=True), await make()
+    clock = a.committer.clock.at
+    monkeypatch.setattr(a.committer.clock, "at", lambda moment: clock(moment) + ahead_ms)
     run_id = (await start(a, GATED)).run_id
     await until(lambda: effects.begun)
     assert (await submit(b, run_id, c.Resume(by="user:local"))).already  # B knows the run as it is
