@@ -116,6 +116,10 @@ def piped(module: str, *arguments: str, stderr: int, **more: Any) -> Piped:
     out_read, out_write = os.pipe()
     try:
         process = fork(module, arguments, (in_read, out_write, stderr), **more)
+    except BaseException:
+        os.close(in_write)
+        os.close(out_read)
+        raise
     finally:
         os.close(in_read)
         os.close(out_write)
@@ -126,11 +130,14 @@ class _Nursery:
     """The nursery as a pytest process sees it. It ends with this process, however that ends."""
 
     def __init__(self, preloaded: Sequence[str]) -> None:
+        command = [sys.executable, "-m", __name__, *preloaded]
         self._socket, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, *preloaded], stdin=theirs.fileno(), cwd=ROOT
-            )
+            try:
+                self._process = subprocess.Popen(command, stdin=theirs.fileno(), cwd=ROOT)
+            except BaseException:
+                self._socket.close()
+                raise
         self._lock = threading.Lock()
 
     def ask(self, request: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> Any:
