@@ -39,6 +39,7 @@ ROOT = pathlib.Path(__file__).resolve().parent
 LOCK = ROOT / "requirements.lock"
 STAMP = "hai-flow-stamp"
 WORKFLOW, PYTHON = "workflow", "python"  # kinds of tests
+PYTESTS_MAX = 8  # they share one PostgreSQL and its connections
 PASSED_OVER = ("node_modules", "__pycache__", "site-packages")
 
 
@@ -62,9 +63,9 @@ def main() -> None:
     if command == "quick":
         if check(environment):
             sys.exit(1)
-        become([python, "-m", "pytest", "--quick", *parallel(arguments[1:]), *map(from_root, arguments[1:])], ROOT)
+        become([python, "-m", "pytest", "--quick", *parallel(arguments[1:], 1), *map(from_root, arguments[1:])], ROOT)
     if command == "test" and not of_workflows(arguments[1:]):
-        become([python, "-m", "pytest", *parallel(arguments[1:]), *map(from_root, arguments[1:])], ROOT)
+        become([python, "-m", "pytest", *parallel(arguments[1:], 2), *map(from_root, arguments[1:])], ROOT)
     if command == "test-browsers":
         become([python, "-m", "pytest", "tests/browsers", *map(from_root, arguments[1:])], ROOT)
     # -P: what lies in the current directory must not stand in for a module of ours or of Python's.
@@ -80,10 +81,12 @@ def become(command: list[str], directory: "pathlib.Path | None") -> None:
     os.execv(command[0], command)
 
 
-def parallel(arguments: list[str]) -> list[str]:
-    """The arguments that spread the tests over two processes, unless `arguments` say something about it."""
+def parallel(arguments: list[str], each: int) -> list[str]:
+    """The arguments that spread the tests over `each` processes for every core, unless `arguments` say something about
+    it: tests of databases and processes wait for half of their time.
+    """
     chosen = any(word.startswith(("-n", "--numprocesses", "--pdb", "no:xdist")) for word in arguments)
-    return [] if chosen else ["-n", "2"]
+    return [] if chosen else ["-n", str(min(max(2, (os.cpu_count() or 1) * each), PYTESTS_MAX))]
 
 
 def from_root(argument: str) -> str:

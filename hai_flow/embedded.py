@@ -78,6 +78,7 @@ _VOLATILE_SETTINGS = {
     "full_page_writes": "off",
     "wal_level": "minimal",
     "max_wal_senders": "0",
+    "max_connections": "500",  # of many tests at once
 }
 
 # Between us and the server: becomes the identity that PostgreSQL accepts, ties its life to ours, and turns

@@ -124,7 +124,7 @@ def test_the_second_start_installs_nothing_and_says_nothing(checkout: Checkout) 
     assert (code, err) == (0, "")
     assert out.startswith("hai_flow.cli ['doctor']")
     assert checkout.installs() == 1
-    assert time.monotonic() - began < 5  # half a second on an idle machine
+    assert time.monotonic() - began < 20  # half a second on an idle machine
 
 
 def test_a_changed_lock_is_installed_into_the_same_environment(checkout: Checkout) -> None:
@@ -205,10 +205,14 @@ def test_a_python_that_is_too_old_is_refused_with_a_sentence() -> None:
     assert answer.stderr.startswith("HAI Flow needs Python 3.11 to 3.14; this is 3.9.2")
 
 
-def test_tests_run_in_two_processes_unless_told_otherwise(bootstrap: ModuleType) -> None:
-    assert bootstrap.parallel(["tests/test_settings.py"]) == ["-n", "2"]
-    assert bootstrap.parallel(["-n0"]) == []
-    assert bootstrap.parallel(["--pdb"]) == []
+@pytest.mark.parametrize(("cores", "each", "processes"), [(1, 1, 2), (2, 1, 2), (2, 2, 4), (3, 2, 6), (64, 2, 8)])
+def test_tests_run_in_as_many_processes_as_the_cores_bear(
+    bootstrap: ModuleType, monkeypatch: pytest.MonkeyPatch, cores: int, each: int, processes: int
+) -> None:
+    monkeypatch.setattr(bootstrap.os, "cpu_count", lambda: cores)
+    assert bootstrap.parallel(["tests/test_settings.py"], each) == ["-n", str(processes)]
+    assert bootstrap.parallel(["-n0"], each) == []
+    assert bootstrap.parallel(["--pdb"], each) == []
 
 
 def test_paths_of_tests_are_relative_to_where_one_is(
