@@ -198,7 +198,7 @@ def test_waiting_takes_no_longer_than_it_may(flow: Client) -> None:
     begun = time.monotonic()
     with pytest.raises(TimeoutError, match="still waiting"):
         flow.runs.result(run, timeout=0.5)
-    assert 0.5 <= time.monotonic() - begun < 5
+    assert 0.5 <= time.monotonic() - begun < 20
 
 
 def test_a_snapshot_is_what_a_run_was(flow: Client) -> None:

@@ -422,18 +422,18 @@ def test_types_come_from_schemas() -> None:
 
 
 def test_hundreds_of_mistakes_are_cut_off_and_fast() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     found = check_workflow(workflow("steps:\n" + "  - say: ${{ steps.x.output }}\n" * 3000))
     assert 0 < len(found) <= 400
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_a_large_document_compiles_in_reasonable_time() -> None:
     body = "".join(f"  - {{id: s{n}, say: 'hello ${{{{ input.x }}}}', if: 'input.x == \"a\"'}}\n" for n in range(500))
     source = workflow("input: {type: object, required: [x], properties: {x: {type: string}}}\nsteps:\n" + body)
-    began = time.perf_counter()
+    began = time.process_time()
     assert len(compile_workflow(source).steps) == 500
-    assert time.perf_counter() - began < 3
+    assert time.process_time() - began < 3
 
 
 YAMLISH = st.recursive(

@@ -96,18 +96,18 @@ def test_other_encodings_are_findings() -> None:
 
 
 def test_a_nesting_bomb_is_refused_fast() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     assert "40 levels" in messages("[" * 50_000)[0]
     assert "40 levels" in messages("a: " * 1 + "{b: " * 100)[0]
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 def test_an_alias_bomb_is_refused_fast() -> None:
     lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x,x]"]
     lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
-    began = time.perf_counter()
+    began = time.process_time()
     assert "20,000 values" in messages("\n".join(lines))[0]
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 def test_aliases_count_for_depth() -> None:

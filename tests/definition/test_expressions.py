@@ -189,10 +189,10 @@ def test_a_hostile_expression_ends_soon_in_an_error_or_a_small_value(source: str
         **SCOPE,
         "input": {**SCOPE["input"], "tags": ["x" * 50] * 900, "note": "a" * 100_000, "rows": [{"q": "y" * 200}] * 500},
     }
-    began = time.perf_counter()
+    began = time.process_time()
     with contextlib.suppress(Faults, ExpressionError):
         assert len(str(compile_expression(source, names()).evaluate(scope))) < 70_000
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_ordinary_loops_over_real_data_are_not_mistaken_for_growth() -> None:
@@ -352,8 +352,8 @@ def test_a_path_is_read_in_about_a_microsecond_and_a_small_expression_in_tens() 
 def _best(action: Any, times: int) -> float:
     results = []
     for _ in range(5):
-        began = time.perf_counter()
+        began = time.process_time()
         for _ in range(times):
             action()
-        results.append((time.perf_counter() - began) / times)
+        results.append((time.process_time() - began) / times)
     return min(results)

@@ -87,10 +87,10 @@ def test_input_refuses_unknown_properties_unless_it_says_otherwise() -> None:
 
 
 def test_a_pattern_can_not_hang() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     assert JsonSchema({"pattern": "^(a+)+$"}).findings("a" * 60 + "b")
     assert JsonSchema({"pattern": "^(?=(a+)+$)"}).findings("a" * 60 + "b")
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 LOOKS = {"type": "string", "pattern": r"(?=(a+))\1*b"}

@@ -71,7 +71,7 @@ class Scene:
 
     async def asked(self, times: int) -> None:
         """The model is being asked for the n-th time."""
-        await until(lambda: _is(len(self.fake.asked) >= times))
+        await until(lambda: _is(len(self.fake.asked) >= times), 60)
 
     async def pending(self, *paths: str) -> None:
         """People are asked there, and nothing else is open."""
@@ -80,7 +80,7 @@ class Scene:
             state = await state_of(self.runtime, self.run_id)
             return state.status == "waiting" and set(state.open_pendings) == set(paths)
 
-        await until(so, 30)
+        await until(so, 60)
 
     async def decide(self) -> None:
         """What people say, as far as they have not said it."""

@@ -96,7 +96,7 @@ async def test_a_follower_resumes_after_every_seq_without_gap_or_repetition(make
     last = whole[-1]
     for process in (a, b):
         for seq in range(last + 1):
-            assert await asyncio.wait_for(seqs_from(process, run_id, seq), 5) == whole[seq:], f"after {seq}"
+            assert await asyncio.wait_for(seqs_from(process, run_id, seq), 20) == whole[seq:], f"after {seq}"
 
 
 async def test_one_that_comes_in_the_middle_of_a_stream_misses_nothing(make: Make, eye: Connection) -> None:
@@ -140,14 +140,14 @@ async def test_who_is_slower_than_the_ring_is_told_to_come_back(make: Make) -> N
     first = asyncio.create_task(anext(slow))
     await until(lambda: rings(runtime, run_id))
     await nudge(runtime, run_id, 0)
-    seen = (await asyncio.wait_for(first, 5))[-1].seq
+    seen = (await asyncio.wait_for(first, 20))[-1].seq
     for number in range(1, 30):
         await nudge(runtime, run_id, number)
     with pytest.raises(Lagging):
         await anext(slow)
     again = asyncio.create_task(seqs_from(runtime, run_id, seen))
     await terminate(runtime, run_id)
-    seqs = await asyncio.wait_for(again, 5)
+    seqs = await asyncio.wait_for(again, 20)
     assert seqs == list(range(seen + 1, seqs[-1] + 1))
 
 
@@ -171,7 +171,7 @@ async def test_without_hints_the_poll_shows_what_another_process_commits(
     follower = asyncio.create_task(seqs_from(b, run_id))
     await until(lambda: rings(b, run_id))
     await terminate(a, run_id)
-    seqs = await asyncio.wait_for(follower, 10)
+    seqs = await asyncio.wait_for(follower, 20)
     assert seqs == list(range(1, len(seqs) + 1))
 
 
@@ -191,7 +191,7 @@ async def test_followers_of_one_profile_share_what_was_encoded_once(
     monkeypatch.setattr(LogEncoder, "encode", lambda self, event: encoded.append(event) or real(self, event))
     await nudge(runtime, run_id, 0)
     await terminate(runtime, run_id)
-    seen = await asyncio.wait_for(asyncio.gather(*followers), 10)
+    seen = await asyncio.wait_for(asyncio.gather(*followers), 20)
     assert len({id(piece.data) for some in seen for piece in some}) == len(seen[0]) == len(encoded)
 
 
@@ -208,7 +208,7 @@ async def test_at_a_close_every_stream_says_farewell_and_ends(make: Make) -> Non
     following = [asyncio.create_task(last()) for _ in range(3)]
     await until(lambda: rings(runtime, run_id))
     await runtime.fanout.stop()
-    for piece in await asyncio.wait_for(asyncio.gather(*following), 5):
+    for piece in await asyncio.wait_for(asyncio.gather(*following), 20):
         assert piece.seq == 0
     assert not runtime.fanout._feeds
 
@@ -219,7 +219,7 @@ async def test_at_a_close_a_stream_without_a_farewell_ends_too(make: Make) -> No
     following = asyncio.create_task(seqs_from(runtime, run_id))
     await until(lambda: rings(runtime, run_id))
     await runtime.fanout.stop()
-    *seqs, farewell = await asyncio.wait_for(following, 5)
+    *seqs, farewell = await asyncio.wait_for(following, 20)
     assert (seqs, farewell) == (list(range(1, len(seqs) + 1)), 0)
 
 
@@ -308,7 +308,7 @@ async def test_an_encoder_that_fails_ends_its_own_streams_and_no_commit(
     monkeypatch.setattr(LogEncoder, "encode", lambda self, event: 1 / 0)
     await nudge(runtime, run_id, 0)
     with pytest.raises(Lagging):
-        await asyncio.wait_for(follower, 5)
+        await asyncio.wait_for(follower, 20)
 
 
 @pytest.mark.parametrize("every_commit", [False, True])

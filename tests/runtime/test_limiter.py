@@ -52,7 +52,7 @@ async def test_a_place_whose_taker_was_cancelled_is_the_next_one_s(given: bool) 
     assert first.cancelled()
     if not given:
         limiter.leave()
-    await asyncio.wait_for(second, 5)
+    await asyncio.wait_for(second, 20)
     limiter.leave()
     assert limiter.take()
 

@@ -84,7 +84,7 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 
 async def nothing_runs(tasks: set[asyncio.Task[object]], threads: set[threading.Thread]) -> None:
     left = asyncio.all_tasks() - tasks
-    await until(lambda: all(task.done() for task in left), 5)
+    await until(lambda: all(task.done() for task in left))
     assert {thread.name for thread in set(threading.enumerate()) - threads if thread.name == "heartbeat"} == set()
 
 
@@ -148,7 +148,7 @@ async def test_a_stopped_runtime_has_no_connection(make: Make, eye: Connection) 
     count = (
         "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'hai-flow%' AND datname = current_database()"
     )
-    await until(lambda: none(eye, count), 5)
+    await until(lambda: none(eye, count))
 
 
 async def none(eye: Connection, count: str) -> bool:
@@ -163,7 +163,7 @@ async def test_a_graceful_stop_declares_its_attempts_lost_and_another_goes_on_at
     await until(lambda: effects.begun)
     b = await make(performs=True, lease_seconds=600.0, heartbeat_seconds=5.0)
     await a.stop()
-    await until(lambda: len(effects.begun) == 2, 5)
+    await until(lambda: len(effects.begun) == 2)
     assert [attempt for _, _, attempt in effects.begun] == [1, 2]
     effects.gate.set()
     await until(lambda: is_now(b, run_id, "finished"))

@@ -399,6 +399,7 @@ async def test_a_signal_that_somebody_never_hears_is_given_up_and_its_row_says_o
     with structlog.testing.capture_logs() as said:
         await send(runtime, "s1")
         await until(lambda: settled(eye))
+        await until(lambda: any(line["event"] == "signal_given_up" for line in said))  # said behind the commit
     assert tried == [None, ["workflow broken"], ["workflow broken"]]
     assert await eye.fetchval("SELECT undelivered FROM signals WHERE id = 's1'") == ["workflow broken"]
     levels = [(line["log_level"], line["event"]) for line in said if line.get("of") == "workflow broken"]

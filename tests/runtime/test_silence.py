@@ -178,7 +178,7 @@ async def test_a_process_whose_commits_get_no_answer_claims_nothing_more(proxy: 
     silence(proxy)
     runtime.committer.refresh(asking)
     await until(lambda: not hands(runtime)._works)
-    assert await asyncio.wait_for(hands(runtime).claim(10, ["default"]), 5) == []
+    assert await asyncio.wait_for(hands(runtime).claim(10, ["default"]), 20) == []
     assert runtime.faults() == []  # not for so short a while
     await proxy_heals(proxy)
 

@@ -30,7 +30,7 @@ async def test_the_first_run_of_a_thread_is_news_wherever_it_starts(make: Make) 
     here, there = await make(), await make()
     first, second, other = waiting(here, "t"), waiting(here, "t"), waiting(here, "another")
     await start(there, PLAIN, thread="t")
-    await asyncio.wait_for(asyncio.gather(first, second), 10)
+    await asyncio.wait_for(asyncio.gather(first, second), 20)
     assert not other.done()
     other.cancel()
 
@@ -40,11 +40,11 @@ async def test_what_is_known_is_no_news_until_the_run_gets_further(make: Make) -
     run_id = (await start(runtime, ASKING, thread="t")).run_id
     known = await place_of(runtime, "t")
     assert known == (run_id, (await state_of(runtime, run_id)).seq)
-    await asyncio.wait_for(waiting(runtime, "t"), 10)
+    await asyncio.wait_for(waiting(runtime, "t"), 20)
     task = waiting(runtime, "t", known)
     pending = await open_pending(runtime, known.run_id)
     await runtime.committer.submit(known.run_id, LOCAL_TENANT, answer(pending), command_id=None, body_sha=b"")
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 20)
     assert (await place_of(runtime, "t")).seq > known.seq
 
 
@@ -72,7 +72,7 @@ async def test_a_database_that_fails_once_is_asked_again(make: Make, eye: Connec
     runtime.threads._look = failing  # type: ignore[method-assign]
     task = waiting(runtime, "t")
     await start(runtime, PLAIN, thread="t", run_id=uuid4())
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 20)
     assert asked > 1
 
 
@@ -85,8 +85,8 @@ async def test_another_run_is_news_even_if_it_has_not_got_as_far_as_the_one_befo
     first = (await start(runtime, PLAIN, thread="t")).run_id
     known = Position(first, 1_000_000)
     task = waiting(runtime, "t", known)
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 20)
     far = waiting(runtime, "t", await place_of(runtime, "t"))
     second = (await start(runtime, PLAIN, thread="t")).run_id
-    await asyncio.wait_for(far, 10)
+    await asyncio.wait_for(far, 20)
     assert (await place_of(runtime, "t")).run_id == second

@@ -44,7 +44,7 @@ async def test_a_stop_cancels_what_is_in_flight(make: Make, eye: Connection) -> 
     run_id = (await start(a, GATED)).run_id
     await until(lambda: effects.begun)
     await b.committer.submit(run_id, LOCAL_TENANT, c.Stop(by="user:local"))
-    await until(lambda: is_now(a, run_id, "stopped"), 5)
+    await until(lambda: is_now(a, run_id, "stopped"))
     await until(lambda: not hands(a).held)
 
 
@@ -67,7 +67,7 @@ async def test_what_could_not_begin_while_the_lease_was_doubtful_begins_after_th
         await some_turns(runtime)
         assert not effects.begun
     effects.gate.set()
-    await until(lambda: is_now(runtime, run_id, "finished"), 5)
+    await until(lambda: is_now(runtime, run_id, "finished"))
     assert [attempt for _, _, attempt in effects.begun] == [1]
 
 
@@ -83,7 +83,7 @@ async def test_one_that_gets_its_place_while_the_lease_is_doubtful_does_not_begi
         await until(lambda: is_now(runtime, first, "finished"))
         await some_turns(runtime)
         assert [run_id for run_id, _, _ in effects.begun] == [str(first)]
-    await until(lambda: is_now(runtime, second, "finished"), 5)
+    await until(lambda: is_now(runtime, second, "finished"))
     assert effects.begun == [(str(first), "wait", 1), (str(second), "wait", 1)]
 
 
@@ -93,15 +93,15 @@ async def test_a_run_that_a_heartbeat_does_not_name_any_more_is_dropped_and_its_
     await until(lambda: effects.begun)
     (task,) = hands(a)._attempts
     await b.committer.submit(run_id, LOCAL_TENANT, c.Terminate(by="user:local"))
-    await until(lambda: not hands(a).held, 10)
-    await until(task.cancelled, 10)
+    await until(lambda: not hands(a).held)
+    await until(task.cancelled)
     assert hands(a)._wakes.first is None
 
 
 async def stops_at_once(runtime: Runtime, run_id: UUID, path: str, eye: Connection) -> None:
     """A stop ends the run long before its grace period; the attempt at `path` has left no trace but that."""
     await runtime.committer.submit(run_id, LOCAL_TENANT, c.Stop(by="user:local"))
-    await until(lambda: is_now(runtime, run_id, "stopped"), 10)
+    await until(lambda: is_now(runtime, run_id, "stopped"))
     events = await log_of(eye, run_id)
     assert not any(isinstance(event, e.TimerFired) for event in events)
     (stopped,) = [event for event in events if isinstance(event, e.StepStopped) and event.path == path]
@@ -136,7 +136,7 @@ async def test_a_run_that_is_claimed_while_it_is_being_stopped_begins_nothing(ma
     run_id = (await start(nobody, GATED)).run_id
     await nobody.committer.submit(run_id, LOCAL_TENANT, c.Stop(by="user:local"))
     worker = await make(performs=True)
-    await until(lambda: is_now(worker, run_id, "stopped"), 10)
+    await until(lambda: is_now(worker, run_id, "stopped"))
     assert not effects.begun
 
 
@@ -165,8 +165,8 @@ async def test_who_could_not_renew_takes_a_new_id_and_performs_nothing_under_the
     await until(lambda: effects.begun)
     first = hands(runtime).id
     await eye.execute("UPDATE workers SET alive_until = '-infinity'")
-    await until(lambda: hands(runtime).id not in (None, first), 5)
-    await until(lambda: len(effects.begun) == 2, 10)
+    await until(lambda: hands(runtime).id not in (None, first))
+    await until(lambda: len(effects.begun) == 2)
     assert [attempt for _, _, attempt in effects.begun] == [1, 2]
     effects.gate.set()
     await until(lambda: is_now(runtime, run_id, "finished"))
@@ -190,7 +190,7 @@ async def test_a_dead_workers_run_claimed_by_a_lost_answer_is_declared_lost_befo
     monkeypatch.setattr(claims, "claim_runs", lose_the_answer)
     await eye.execute("UPDATE workers SET alive_until = '-infinity'")  # a is alive, and thinks so for long
     b = await make(performs=True)
-    await until(lambda: len(effects.begun) == 2, 10)
+    await until(lambda: len(effects.begun) == 2)
     assert lost.is_set()
     assert [attempt for _, _, attempt in effects.begun] == [1, 2]
     effects.gate.set()

@@ -168,7 +168,7 @@ async def test_a_generator_is_closed_when_its_attempt_is_cancelled(runner: Pytho
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     attempt.cancel()
-    await asyncio.wait([attempt], timeout=5)
+    await asyncio.wait([attempt], timeout=20)
     assert attempt.cancelled()
     assert closed == ["endless"]
 
@@ -210,13 +210,13 @@ async def test_a_step_error_keeps_its_code(runner: PythonRunner) -> None:
 
 async def test_stop_iteration_in_a_thread_fails_and_does_not_hang(runner: PythonRunner) -> None:
     with pytest.raises(RuntimeError, match="StopIteration"):
-        await asyncio.wait_for(perform(runner, "stops"), 5)
+        await asyncio.wait_for(perform(runner, "stops"), 20)
 
 
 @pytest.mark.parametrize("function", ["leaves", "leaves_loop"])
 async def test_a_tool_that_exits_does_not_take_the_process_along(runner: PythonRunner, function: str) -> None:
     with pytest.raises(StepError, match="end its process"):
-        await asyncio.wait_for(perform(runner, function), 5)
+        await asyncio.wait_for(perform(runner, function), 20)
 
 
 async def test_a_closed_runner_has_no_threads_and_works_again(runner: PythonRunner) -> None:
