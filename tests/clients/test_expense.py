@@ -1,0 +1,198 @@
+"""An expense goes through three people who prove themselves in three ways over three protocols, and through the clock;
+afterwards the audit says who did what, and verifies.
+
+Eve has signed in at a real OpenID Connect provider, and her page speaks AG-UI with the token that she got there. Ann's
+program has an API key and speaks HAI. Zoe, whom the clock asks because nobody else has answered, has a key and a
+terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+
+from tests.clients import rig
+from tests.support.agui_client import AguiClient
+from tests.support.commands import run
+from tests.support.identities import People, carried
+from tests.support.issuers import identity_file
+from tests.support.postgres import Server
+from tests.support.server import ROOT, YAML, ServerProcess, serving
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.timeout(600)  # the first test waits for the packages
+
+T = TypeVar("T")
+PROJECT = Path(__file__).resolve().parent / "oidc"
+CLIENT = "hai-flow"
+BACK = "http://localhost:9/signed-in"
+EXPENSE = {"employee": "Eve", "amount": 480.0, "currency": "EUR", "reason": "A chair"}
+VALUES = {"cost_center": "CC-1234"}
+
+
+def wait_for(fact: Callable[[], T]) -> T:
+    return asyncio.run(until(fact))
+
+
+class Provider:
+    """An OpenID Connect provider, as a process."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.described = httpx2.get(f"{url}/.well-known/openid-configuration").json()
+
+    def sign_in(self, sub: str) -> str:
+        """The ID token that a person gets by the authorization code flow."""
+        asked = {"client_id": CLIENT, "redirect_uri": BACK, "response_type": "code", "scope": "openid", "state": "s1"}
+        consent = httpx2.post(self.described["authorization_endpoint"], params=asked, data={"sub": sub})
+        assert consent.status_code == 302, consent.text
+        answer = parse_qs(urlsplit(consent.headers["location"]).query)
+        assert answer["state"] == ["s1"]
+        given = {"grant_type": "authorization_code", "code": answer["code"][0], "redirect_uri": BACK}
+        tokens = httpx2.post(self.described["token_endpoint"], data=given, auth=(CLIENT, "its secret"))
+        assert tokens.status_code == 200, tokens.text
+        return tokens.json()["id_token"]
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Provider]:
+    program = rig.python_packages(PROJECT) / "bin" / "oidc-provider-mock"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {**os.environ, "AUTHLIB_INSECURE_TRANSPORT": "1"}
+    process = subprocess.Popen(
+        [program, "--port", str(port)], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    url = f"http://localhost:{port}"
+
+    def answers() -> bool:
+        assert process.poll() is None, "the provider has ended"
+        with contextlib.suppress(httpx2.TransportError):
+            return httpx2.get(f"{url}/.well-known/openid-configuration").status_code == 200
+        return False
+
+    try:
+        wait_for(answers)
+        yield Provider(url)
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@pytest.fixture(scope="module")
+def house(
+    provider: Provider, postgres_server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[ServerProcess, People, str]]:
+    issuer = {"issuer": provider.url, "audience": CLIENT, "jwks": provider.described["jwks_uri"]}
+    file = identity_file(tmp_path_factory.mktemp("identity"), {"corp": issuer})
+    with postgres_server.database() as dsn:
+        environment = {"HAI_FLOW_IDENTITY": str(file), "HAI_FLOW_PUBLISH": "1"}
+        with serving(dsn, environment=environment) as server:
+            yield server, People(dsn), dsn
+
+
+def published(server: ServerProcess, people: People) -> None:
+    """The example, whose deciders have two seconds in place of two days."""
+    source = (ROOT / "workflows" / "examples" / "expense_approval.flow.yaml").read_text()
+    for old, new in (("remind: [4h, 1d]", "remind: [1s]"), ("deadline: 2d", "deadline: 2s")):
+        assert source.count(old) == 1
+        source = source.replace(old, new)
+    pat = people.person("user:pat", roles=["publisher"])
+    answer = httpx2.post(f"{server.url}/v1/workflows", content=source, headers={**pat, **YAML})
+    assert answer.status_code == 201, answer.text
+
+
+def test_an_expense_is_decided_by_three_people_over_three_protocols_and_its_audit_verifies(
+    provider: Provider, house: tuple[ServerProcess, People, str]
+) -> None:
+    server, people, dsn = house
+    published(server, people)
+    eve = carried(provider.sign_in("eve"))
+    page = AguiClient(server.url, workflow="expense_approval", headers=eve)
+    asked = page.post({"id": "m1", "role": "user", "content": "A chair"}, forwardedProps={"input": EXPENSE})
+    assert asked.status == 200
+
+    operator = people.person("user:olga", roles=["operator"])
+
+    def get(path: str) -> dict[str, Any]:
+        return httpx2.get(f"{server.url}{path}", headers=operator).json()
+
+    (found,) = wait_for(lambda: get("/v1/runs")["items"])
+    assert found["started_by"] == "user:eve"
+    (pending,) = wait_for(lambda: get("/v1/pendings")["items"])
+    id = pending["id"]
+
+    own = httpx2.post(
+        f"{server.url}/v1/pendings/{id}/decide", json={"decision": "approve", "values": VALUES}, headers=eve
+    )
+    assert own.status_code == 403, own.text
+
+    ann = people.person("user:ann", roles=["decider"])
+    message = {
+        "id": "a1",
+        "role": "tool",
+        "toolCallId": id,
+        "content": json.dumps({"decision": "approve", "values": VALUES, "reason": "she needs one"}),
+    }
+    body = {"threadId": found["thread_id"], "runId": "r2", "messages": [message]}
+    voted = httpx2.post(f"{server.url}/awp", json=body, headers=ann, timeout=30)
+    assert voted.status_code == 200, voted.text
+    votes = get(f"/v1/pendings/{id}")
+    assert votes["status"] == "open", votes
+
+    key = people.key("user:zoe", roles=["decider"])[1]
+
+    def zoe_decides() -> bool:
+        arguments = (
+            "decide",
+            id,
+            "approve",
+            "--values",
+            json.dumps(VALUES),
+            "--reason",
+            "fine",
+            "--server",
+            server.url,
+        )
+        done = run(*arguments, HAI_FLOW_KEY=key)
+        return done.returncode == 0
+
+    wait_for(zoe_decides)
+    ended = wait_for(lambda: each if (each := get(f"/v1/runs/{found['id']}"))["status"] == "finished" else None)
+    assert ended is not None
+    assert ended["output"]["status"] == "booked"
+    events = get(f"/v1/runs/{found['id']}/events?limit=1000")["items"]
+    order = [
+        event["type"] for event in events if event["type"] in ("vote_cast", "pending_escalated", "pending_decided")
+    ]
+    assert order == ["vote_cast", "pending_escalated", "vote_cast", "pending_decided"]
+
+    auditor = people.person("user:rita", roles=["auditor"])
+    listed = httpx2.get(f"{server.url}/v1/audit", params={"run_id": found["id"]}, headers=auditor).json()["items"]
+    told = [(each["act"], each["by"], each["details"]["way"], each["details"]["via"]) for each in reversed(listed)]
+    assert [each[:3] for each in told] == [
+        ("run.started", "user:eve", "jwt"),
+        ("pending.answered", "user:ann", "key"),
+        ("pending.answered", "user:zoe", "key"),
+    ]
+    assert "ag-ui" in told[0][3]
+    assert {each["digest"] for each in listed[:2]} == {pending["digest"]}
+
+    def sealed() -> bool:
+        verified = run("audit", "verify", "--json", HAI_FLOW_DATABASE_URL=dsn)
+        assert verified.returncode == 0, verified.stdout
+        return json.loads(verified.stdout)["waiting"] == 0
+
+    wait_for(sealed)
